@@ -1,4 +1,4 @@
-// What comes next, looked at after every message and timer.
+// Determines the next actions, after every message and timer.
 #include <fmt/format.h>
 
 #include <utility>
@@ -78,7 +78,7 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
     agreement_.AwaitConfirmation();
     return true;
   }
-  // A fleet that has drained stays so: its checkpoint may have to be cut again.
+  // A drained fleet remains drained, because its checkpoint may have to be cut again.
   if (agreement_.purpose() == Purpose::kDrainedCut)
     return cuts_.PlaceOrder(desk_.leases().ceiling(), epochs_.Moment(now));
   return agreement_.CloseIfConfirmed();
@@ -90,8 +90,8 @@ bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
   return step.changed;
 }
 
-// The run does without a periodic or requested checkpoint: another follows in time. What a best one would have held is
-// in the parameters that are trained on. It does not do without its last checkpoint.
+// A failed periodic or requested checkpoint does not end the run, because another follows. Neither does a failed best
+// one, because training continues with the same parameters. A failed last checkpoint does.
 void Scheduler::Impl::OnCutEnd(const CutEnd& end, TimeUs now, Outbox* out) {
   if (end.failed && end.reason > CutReason::kBest) return Fail(end.failed->code, end.failed->message, now, out);
   if (end.reason != CutReason::kBest) return;
@@ -102,10 +102,10 @@ void Scheduler::Impl::OnCutEnd(const CutEnd& end, TimeUs now, Outbox* out) {
 }
 
 bool Scheduler::Impl::AdvanceEpochs(TimeUs now, Outbox* out) {
-  if (membership_.restarting()) return false;  // what is trained is not known yet
+  if (membership_.restarting()) return false;  // the trained rows are not known yet
   const Phase phase = epochs_.phase();
   if (stop_wish_.wanted() && phase != Phase::kFinalCheckpoint && phase != Phase::kLeaving) return AdvanceStop(now, out);
-  // A shard that does not know the order yet would pass its clock with the first pushes of another epoch.
+  // A shard that has not received the order would pass its clock with the first pushes of another epoch.
   if (!cuts_.OrderConfirmed()) return false;
   const Epochs::Step step = epochs_.Advance({.now = now,
                                              .cut_under_way = cuts_.UnderWay(),

@@ -25,7 +25,7 @@ class Barriers {
     Incarnation worker;
     std::uint64_t number = 0;
   };
-  // The workers that may pass, once for each time that they asked.
+  // Answers to the workers that may pass, one for each request.
   std::vector<Answer> Answers() {
     std::uint64_t everybody = UINT64_MAX;
     for (const auto& [id, state] : workers_) everybody = std::min(everybody, state.entered);

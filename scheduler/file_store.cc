@@ -60,7 +60,8 @@ Status FileStore::Settle() {
   fs::rename(path, run_dir_ + "/" + kOverName, error);
   if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot rename to {}: {}", path, kOverName, error.message()));
   TARN_RETURN_IF_ERROR(SyncDirectory(run_dir_));
-  // Only now: with a state, somebody may go on from them; with neither, one would seem to be lost.
+  // Only after the state is removed: with a state a run could continue from the logs, and logs without a state look
+  // like a loss.
   RemoveOldLogs();
   return {};
 }
@@ -83,7 +84,8 @@ void FileStore::RemovePartial() {
     if (!checkpoint.has_manifest) Remove(checkpoint.path);
 }
 
-// Behind the writes that were begun before, and not in their way: a manifest is not written into what is being removed.
+// After all earlier writes, so that no manifest is written to a directory that is being removed, and without delaying
+// later ones.
 void FileStore::RemoveCheckpoint(const std::string& directory) {
   {
     const std::lock_guard lock(mutex_);
@@ -104,12 +106,13 @@ std::vector<std::string> FileStore::Removing() const {
 }
 
 void FileStore::Remove(const std::string& directory) {
-  // Only this run's checkpoints: a state may name its folder as it was called before.
+  // Removes only checkpoints of this run: a state may contain an earlier path of the directory.
   const auto id = CheckpointIdOf(directory);
   if (!id) return;
   const fs::path path = fs::path(root_) / fmt::format("ckpt-{}", id->value);
   std::error_code error;
-  // Without its manifest it is no checkpoint any more, however far the rest gets. What a link leads to is somebody's.
+  // Removes the manifest first, so that a partial removal leaves no valid checkpoint. Does not follow links, because
+  // their target may belong to someone else.
   if (!fs::is_symlink(path, error)) fs::remove(path / kManifestName, error);
   fs::remove_all(path, error);
   if (error) LogWarning("{}: cannot be removed: {}", directory, error.message());

@@ -1,5 +1,5 @@
-// The SchedulerStore of a real run: files in its folder. A strand of a thread pool writes states and manifests, and
-// another removes checkpoints, for the scheduler must not fall silent over a disk that stalls or over gigabytes.
+// The SchedulerStore of a real run: files in its directory. One strand of a thread pool writes states and manifests,
+// another removes checkpoints, so that a slow disk never blocks the scheduler.
 //
 //   FileStore store(&pool, run_dir, checkpoints, [&] { transport.Wake(); });
 //   for (const StoreWritten& written : store.TakeWritten()) scheduler.OnWritten(written, now, &out);
@@ -21,26 +21,25 @@ namespace tarn::scheduler {
 
 class FileStore final : public SchedulerStore {
  public:
-  // Removes nothing but ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`. `wake` is called from
-  // another thread whenever there is something to take. The pool outlives the store.
+  // Removes only ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`. `wake` is called on another
+  // thread when TakeWritten has a result. The pool outlives the store.
   FileStore(DiskPool* pool, std::string run_dir, std::string checkpoints_directory, std::function<void()> wake = [] {});
   void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
   std::vector<std::string> Removing() const override;
   void WriteState(std::uint64_t number, const SchedulerState& state) override;
-  // Only notes it: a run that is ended by force before its summary is there goes on, and gets one.
+  // Removes the state later, in Settle: a run that is killed before its summary is written can then continue.
   void RemoveState() override { over_ = true; }
-  // What has been written since the last call.
+  // The writes that ended since the last call.
   std::vector<StoreWritten> TakeWritten();
-  // Waits until all writes that were begun have ended.
+  // Waits until all writes have ended.
   void Drain() { writes_.Drain(); }
-  // The summary is there: removes the state if RemoveState was called, and then the shards' logs in the run's folder,
-  // from which nobody can go on without it.
+  // Call it when the summary is written. If RemoveState was called, removes the state and then the shards' logs in the
+  // run directory, which are useless without it.
   Status Settle();
-  // Removes the logs of a run that is over, should it have ended before it had.
+  // Removes the logs of a run that has ended, if they still exist.
   void RemoveOldLogs();
-  // Removes checkpoints of the run that are not whole, when all others that are to go are gone. Nobody may be cutting
-  // one.
+  // Removes incomplete checkpoints of the run, after all pending removals. No checkpoint may be in progress.
   void RemovePartial();
 
  private:

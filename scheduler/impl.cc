@@ -12,7 +12,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// How long a stop waits for its checkpoint, at least.
+// Minimum time for which a stop waits for its checkpoint.
 constexpr TimeUs kStopPatienceUs = 60'000'000;
 
 }  // namespace
@@ -133,8 +133,8 @@ void Scheduler::Impl::WantStop(Shutdown as, TimeUs now, Outbox* out) {
     Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
 }
 
-// Whether there may be something that a checkpoint could keep. Workers that still read their data have done nothing,
-// and would not come to the clock at which it is cut.
+// Whether a checkpoint could contain anything. Workers that still read their data have done nothing, and would not
+// reach the clock of the cut.
 bool Scheduler::Impl::AnythingDone() const {
   if (!membership_.formed()) return false;
   if (desk_.leases().granted_any()) return true;
@@ -174,7 +174,7 @@ void Scheduler::Impl::Stop(Shutdown reason, std::string phase, TimeUs now, Outbo
 void Scheduler::Impl::OnWritten(const StoreWritten& written, TimeUs now, Outbox* out) {
   turn_.now = now;
   const bool is_state = written.what == StoreWritten::What::kState;
-  // What this releases has waited for it and leaves, whatever has changed since.
+  // Messages that waited for this write are sent, whatever has changed since.
   if (is_state && written.status && state_.OnWritten(written.number, out)) cuts_.removal().OnStateWritten();
   const std::size_t sent = out->size();
   if (is_state && !written.status && state_.OnFailed(written.number, now)) {
@@ -191,7 +191,7 @@ void Scheduler::Impl::OnWritten(const StoreWritten& written, TimeUs now, Outbox*
 void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
   if (!state_.active()) return;
   if (stop_.begun()) state_.RunEnds();
-  // Also in the step that stops: what a checkpoint replaces is removed once the state names the new one.
+  // Also in the step that stops: replaced checkpoints are removed when the state names the new one.
   state_.Hold(record_.StateRevision(cuts_), sent, out);
   if (state_.MayWrite(now)) {
     cuts_.removal().OnStateBegun();

@@ -1,5 +1,5 @@
-// The scheduler's parts put together: it routes what comes in and orders the steps. Internal. Each subject has an
-// object of its own; what is here is no more than a step needs.
+// Composes the parts of the scheduler: routes messages and orders the steps. Internal. Each subject has its own object;
+// this class has only what a step needs.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class Scheduler::Impl {
   void OnWritten(const StoreWritten& written, TimeUs now, Outbox* out);
   void RequestStop(TimeUs now, Outbox* out);
   void RequestCheckpoint(TimeUs now, Outbox* out);
-  // At the end of a step: begins to write the state that it leaves, and holds back what may be sent only behind that.
-  // `sent`: messages in `out` before the step.
+  // At the end of a step: starts to write the new state, and delays messages that depend on it. `sent`: number of
+  // messages in `out` before the step.
   void Persist(std::size_t sent, TimeUs now, Outbox* out);
 
   const FleetStop& stop() const { return stop_; }
@@ -53,8 +53,8 @@ class Scheduler::Impl {
  private:
   struct Turn {
     TimeUs now = 0, next_timer = 0;
-    bool heard = false;  // messages that are not settled
-    Outbox answers;      // to them
+    bool heard = false;  // messages were received and not settled
+    Outbox answers;      // answers to them
   };
 
   Mailer Mail(Outbox* out) const { return {setup_.fingerprint, out, view().routes.epoch}; }
@@ -75,7 +75,7 @@ class Scheduler::Impl {
   Status MayCut() const;
   // Stops the run with the reason `as`, after a checkpoint if there is anything to keep.
   void WantStop(Shutdown as, TimeUs now, Outbox* out);
-  // Ends the run: sends every node a Shutdown. `phase`: of progress() from now on.
+  // Ends the run: sends every node a Shutdown. `phase`: the phase of progress() from now on.
   void Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);
 

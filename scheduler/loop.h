@@ -1,4 +1,4 @@
-// Runs the scheduler's state machine over a transport, on one thread, and writes what a run leaves: the log,
+// Runs the scheduler's state machine over a transport, on one thread, and writes the files of a run: log,
 // metrics.jsonl, summary.json, checkpoints.
 #pragma once
 
@@ -25,18 +25,18 @@ struct LoopOptions {
   Job job;
   std::string run_dir;  // must exist
   std::string bind;
-  std::string advertise;  // host for others to reach it; empty: see net/advertise.h
-  std::string port_file;  // gets the address and a line end, atomically; empty: none
+  std::string advertise;  // host name for other nodes; empty: see net/advertise.h
+  std::string port_file;  // file to which the address and a newline are written atomically; empty: none
   std::optional<Manifest> resume;
   std::string resume_directory;
-  // Durability "log": the run's number, and what it had kept when it ended with all of its processes.
+  // Durability "log": the run's number, and the saved state of a run whose processes all ended.
   std::uint64_t run = 0;
   std::uint64_t first_incarnation = 1;
   std::optional<SchedulerState> restore;
-  std::shared_ptr<StatusFeed> feed;  // of the process's HTTP server; null: none
+  std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
 };
 
-// Where a running scheduler of the run says its address, for tools; removed at the end.
+// The file with the address of the running scheduler, for tools. Removed at the end.
 std::string AddressFile(const std::string& run_dir);
 
 class Loop {
@@ -45,10 +45,10 @@ class Loop {
   Loop(LoopOptions options, net::Transport* transport);
   ~Loop();
 
-  // Until the fleet has stopped. The error says why the run failed; a run that was stopped cleanly did not.
+  // Runs until the fleet has stopped. An error is the reason why the run failed; a cleanly stopped run has not failed.
   Status Run();
 
-  // Any thread: the first call stops cleanly, the second without waiting for the checkpoint, the third leaves at once.
+  // Any thread. The first call stops cleanly, the second without waiting for the checkpoint, the third exits at once.
   void RequestStop() {
     stops_.fetch_add(1, std::memory_order_relaxed);
     transport_->Wake();
@@ -67,7 +67,7 @@ class Loop {
 
   LoopOptions options_;
   net::Transport* transport_;
-  DiskPool disk_;  // outlives what posts to it
+  DiskPool disk_;  // outlives the members that post to it
   std::unique_ptr<FileStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<MetricsWriter> metrics_;

@@ -1,4 +1,4 @@
-// What each message leads to.
+// Handlers of messages.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 namespace tarn::scheduler {
 namespace {
 
-// Sent while a shard loads its rows (rule N4): it has adopted no view yet.
+// Whether it is sent while a shard loads its rows and has not adopted a view (rule N4).
 bool IsOfLoading(const Message& message) {
   const auto* heartbeat = std::get_if<Heartbeat>(&message.body);
   return heartbeat != nullptr && heartbeat->view.value == 0;
 }
 
-// Rule G5: whether a log has ticks of leases beyond `last`, the last that the restored state knows.
+// Whether a log has ticks of leases after `last`, the last lease in the restored state (rule G5).
 bool HasLeaseBeyond(const Heartbeat& heartbeat, LeaseId last) {
   const auto beyond = [last](const auto& tick) { return tick.position.lease > last; };
   return std::ranges::any_of(heartbeat.fenced, beyond) || std::ranges::any_of(heartbeat.fenced_ticks, beyond);
@@ -37,7 +37,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
     return;
   }
   if (sender.role == Role::kScheduler) return FromTool(from, message, now, out);
-  // Sent over a connection of its own while a shard loads: the shard is answered at another.
+  // Messages during loading use a separate connection; the shard's answers use its normal one.
   const bool of_loading = IsOfLoading(message);
   if (const ShardNode* shard = membership_.HearShard(sender, of_loading ? std::nullopt : std::optional(from), now)) {
     if (!of_loading) FromShard(*shard, message, now, out);
@@ -132,7 +132,7 @@ void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseReques
 void Scheduler::Impl::OnShutdown(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {
   if (shutdown.code == ErrorCode::kOk)
     RequestStop(now, out);
-  else  // most reasons of shards already begin with the shard
+  else  // most reasons of shards already name the shard
     Fail(shutdown.code, shutdown.reason.starts_with(who + ": ") ? shutdown.reason : who + ": " + shutdown.reason, now,
          out);
 }

@@ -1,5 +1,5 @@
-// What a run has done so far, for its progress, its manifests and its state on disk: the figures of earlier starts, of
-// nodes that have ended and of the parts of the scheduler, put together. It changes nothing but its own sums.
+// The record of a run for its progress, its manifests and its state on disk: combines the figures of earlier starts, of
+// ended nodes and of the parts of the scheduler. Changes only its own sums.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class RunRecord final : public ManifestSource {
     // Of earlier starts of the run, from the manifest.
     std::uint64_t earlier_samples = 0, earlier_died = 0, batches_repeated = 0;
   };
-  // What it reads; all outlive it.
+  // The objects that it reads; all outlive it.
   struct Context {
     const Membership* membership = nullptr;
     const Leases* leases = nullptr;
@@ -39,14 +39,14 @@ class RunRecord final : public ManifestSource {
 
   Manifest Make(const Positions& at, bool trust_done, TimeUs now) const override;
   std::uint64_t workers_died() const override { return options_.earlier_died + context_.membership->died(); }
-  // Everything of a state but what the checkpoint coordinator adds.
+  // A state without the fields that the checkpoint coordinator adds.
   SchedulerState MakeState(TimeUs now) const;
-  // Differs between two states if a node may have learnt of the difference, or a restart needs it. Figures that only
-  // grow with time do not count.
+  // A hash that differs between two states if a node may have seen the difference, or a restart needs it. Figures that
+  // only grow with time are not included.
   std::uint64_t StateRevision(const CheckpointCoordinator& cuts) const;
-  // All figures of the progress but those of checkpoints and of the end of the run.
+  // The progress without the figures of checkpoints and of the end of the run.
   Progress MakeProgress(TimeUs now) const;
-  // `hash` combined with all of the state machine that it reads.
+  // `hash` combined with the state that this object reads.
   std::uint64_t AddTo(std::uint64_t hash) const;
 
  private:

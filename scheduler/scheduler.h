@@ -1,4 +1,4 @@
-// The scheduler: places partitions, watches the fleet, hands out data, coordinates checkpoints and evaluation. A
+// The scheduler: places partitions, monitors the fleet, grants data, and coordinates checkpoints and evaluation. A
 // deterministic state machine like server::Shard; docs/protocol.md has the rules.
 //
 // Not thread-safe: one thread owns it.
@@ -25,13 +25,13 @@ struct SchedulerOptions {
   std::string checkpoints_directory;  // checkpoint n is written to <this>/ckpt-<n>
   std::uint64_t first_incarnation = 1;
   const Manifest* resume = nullptr;  // copied; null: a new run
-  std::string resume_directory;      // of that manifest
-  // Durability "log": a number drawn for this run, and after a crash of everything the state that it had kept (copied;
-  // null: a new run). Of a state that is not `begun` only its run and next incarnation count: it is not restored.
+  std::string resume_directory;      // directory of that manifest
+  // Durability "log": a random number of this run and, after a crash of all processes, the saved state (copied; null: a
+  // new run). A state that is not `begun` is not restored; only its run and next incarnation are used.
   std::uint64_t run = 0;
   const SchedulerState* restore = nullptr;
-  // Of a run that continues in its own directory: the highest number that a checkpoint there has, whole or not, and the
-  // directories of whole ones, oldest first, which count toward checkpoints_kept.
+  // For a run that continues in its own directory: the highest number of a checkpoint there, complete or not, and the
+  // directories of complete ones, oldest first, which count toward checkpoints_kept.
   CheckpointId last_checkpoint;
   std::vector<std::string> kept_checkpoints;
 };
@@ -43,27 +43,27 @@ class Scheduler {
 
   void Start(TimeUs now);
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
-  // The same for messages that came together: Hear takes each in, Settle does once what follows from all of them. Every
-  // other call settles first.
+  // The same for a batch of messages: Hear receives each message, Settle performs the consequences of all of them once.
+  // Every other call settles first.
   void Hear(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
-  // The store has ended a write: what waited for it is sent. Also once the scheduler has stopped.
+  // Handles the end of a write: sends the messages that waited for it. Also valid after the scheduler has stopped.
   void OnWritten(const StoreWritten& written, TimeUs now, Outbox* out);
 
-  // Ctrl-C: cuts a checkpoint (if the job keeps them), then stops the fleet; phase "stopped". After a second call it
-  // does not wait for the checkpoint.
+  // For Ctrl-C: cuts a checkpoint (if the job has checkpoints), then stops the fleet with phase "stopped". A second
+  // call stops without waiting for the checkpoint.
   void RequestStop(TimeUs now, Outbox* out);
-  // Cuts one now, like a periodic one. Does nothing where there is nothing to keep.
+  // Cuts a checkpoint now, like a periodic one. Does nothing if the job has no checkpoints.
   void RequestCheckpoint(TimeUs now, Outbox* out);
 
   bool stopping() const;  // nodes are being stopped
-  bool stopped() const;   // every node has confirmed the stop, or is not waited for any longer
+  bool stopped() const;   // every node has confirmed the stop, or the wait has timed out
   const Shutdown& stop_reason() const;
   const View& view() const;
   Progress progress() const;
-  // For the log, since the last call: joins, deaths, checkpoints, epochs.
+  // Lines for the log since the last call: joins, deaths, checkpoints, epochs.
   std::vector<Note> TakeNotes();
   std::uint64_t StateHash() const;
 

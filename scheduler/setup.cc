@@ -10,7 +10,7 @@ namespace {
 
 TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
-// Whether every table is bsp and aggregated: then the bits of the parameters follow from the data alone.
+// Whether every table is bsp and aggregated, so that the bits of the parameters depend only on the data.
 bool IsExact(const Job& job) {
   auto exact = [](const ConsistencySpec& spec) {
     return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
@@ -53,7 +53,7 @@ Checkpoints::Options CheckpointsOptions(const SchedulerOptions& options) {
   out.last = std::max(out.last, options.resume->id);
   out.best = options.resume->best_checkpoint;
   out.resumed_directory = options.resume_directory;
-  // Files of a checkpoint and of its base are of the same partitions; a restored run keeps its own.
+  // A checkpoint and its base must have the same partitions. A restored run keeps its partitions.
   if (options.restore != nullptr || options.resume->partition_bits == options.job.fleet.partition_bits)
     out.resumed = options.resume->generations;
   out.start_clock = options.resume->resume_clock;

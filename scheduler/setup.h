@@ -1,4 +1,4 @@
-// What the options of a scheduler mean for its parts. Free functions of values.
+// Derives the options of the scheduler's parts from its own. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tarn::scheduler {
 
-// What every step needs of the options.
+// Values that every step needs.
 struct Setup {
   explicit Setup(const SchedulerOptions& options);
   bool has_log() const { return job.storage.durability == Durability::kLog; }
@@ -22,16 +22,16 @@ struct Setup {
   Job job;
   std::uint64_t fingerprint = 0;  // of the job
   TimeUs heartbeat_us = 0, lease_us = 0;
-  // Clocks mean the same on every shard for some table, so that a checkpoint has to lie between two of them (rule K1).
+  // Some table has global clocks, so a checkpoint must be cut between two clocks (rule K1).
   bool cuts_at_clock = false;
-  Clock start_clock;               // of the run, or of the checkpoint that it continues from
-  std::string after_a_lost_shard;  // for people: what is lost when a shard dies, and how to continue
+  Clock start_clock;               // of the run, or of the checkpoint from which it continues
+  std::string after_a_lost_shard;  // text for users: what is lost when a shard dies, and how to continue
 };
 
-// With `resume` and what goes with it as the state has it, where the run is restored from one.
+// If the run is restored from a state, sets `resume` and related options from it.
 SchedulerOptions Prepared(SchedulerOptions options);
 
-// Of prepared options.
+// For prepared options.
 Membership::Options MembershipOptions(const SchedulerOptions& options, const Setup& setup);
 CheckpointCoordinator::Options CoordinatorOptions(const SchedulerOptions& options, const Setup& setup);
 Epochs::Options EpochsOptions(const SchedulerOptions& options);

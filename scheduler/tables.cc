@@ -10,7 +10,7 @@ namespace tarn::scheduler {
 
 namespace {
 
-// Why two specs of one name are not the same table; empty if they are.
+// The difference between two specs with the same name; empty if they are equal.
 std::string Difference(const TableSpec& wanted, const TableSpec& existing) {
   auto shape = ShapeDifference(wanted, "here", existing, "there");
   return shape.empty() ? SettingsChange(existing, wanted) : shape;

@@ -1,4 +1,4 @@
-// Answers CreateTable: assigns ids, applies the job's overrides, and remembers which workers wait for an answer.
+// Answers CreateTable: assigns ids, applies the job's overrides, and stores which workers wait for an answer.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ class Tables {
  public:
   explicit Tables(Job job) : job_(std::move(job)) {}
 
-  // The table comes from a checkpoint. The first worker that asks for it may change its settings, not its shape (rule
+  // Adds a table from a checkpoint. The first worker that requests it may change its settings, but not its shape (rule
   // K5).
   void Resumed(const TableSpec& spec) { resumed_.insert(spec.name); }
 
-  // A worker asks for a table. Returns what has to be put into the view, with its id: a new table, or the new settings
-  // of one that was resumed. existing: the view's tables. The answer is due once the view with the table is confirmed,
-  // or at once if the table is refused.
+  // A worker requests a table. Returns the spec to put into the view, with its id: a new table, or new settings of a
+  // resumed one. `existing`: the view's tables. The answer is due when the view with the table is confirmed, or at once
+  // if the table is rejected.
   std::optional<TableSpec> Ask(Incarnation worker, const TableSpec& wanted, const std::vector<TableSpec>& existing,
                                std::uint32_t partition_bits);
-  // What Ask returned is in the view since this version.
+  // The spec that Ask returned is in the view since this version.
   void Added(const TableSpec& spec, ViewVersion version) { since_[spec.name] = version; }
 
   // Answers that are due, given the newest view version that all shards have confirmed.
@@ -39,8 +39,8 @@ class Tables {
   std::optional<TableSpec> AskResumed(const TableSpec& stored, std::uint32_t partition_bits, CreateTable* answer);
 
   Job job_;
-  std::set<std::string> resumed_;             // not asked for yet
-  std::map<std::string, ViewVersion> since_;  // not here: since the first view
+  std::set<std::string> resumed_;             // not requested yet
+  std::map<std::string, ViewVersion> since_;  // absent: since the first view
   std::map<std::pair<Incarnation, std::string>, CreateTable> waiting_;
 };
 

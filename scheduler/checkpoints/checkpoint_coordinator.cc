@@ -31,7 +31,7 @@ void CheckpointCoordinator::WantIfDue(TimeUs now) {
   if (!UnderWay() && checkpoints_.Due(now, shards.MinClock(), shards.LogBytes())) Want(CutReason::kPeriodic);
 }
 
-// The hash of the whole state costs a look at every row: only checkpoints that may be the last of the run have it.
+// The hash of the whole state reads every row, so only checkpoints that may be the last of the run have it.
 bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) const {
   switch (reason) {
     case CutReason::kPeriodic:
@@ -44,8 +44,8 @@ bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) co
   return true;
 }
 
-// Where shards cut at once rather than at a clock, workers drain first, so that nothing is pushed beyond the noted
-// positions. Programs without leases have no positions, and may never tick.
+// If shards cut at once rather than at a clock, workers drain first, so that no push is beyond the recorded positions.
+// Programs without leases have no positions, and may never tick.
 bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
   return reason == CutReason::kStop && !options_.at_clock && context_.leases->granted_any();
 }
@@ -83,7 +83,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   return true;
 }
 
-// The job names tables before they are created; programs may create others.
+// Includes the tables of the job that are not created yet, and tables created by programs.
 bool CheckpointCoordinator::WorkersKeepState() const {
   return options_.workers_keep_state ||
          std::ranges::any_of(context_.membership->view().tables,
@@ -169,7 +169,7 @@ std::optional<CutEnd> CheckpointCoordinator::WriteManifest(const CutMoment& mome
 std::optional<CutEnd> CheckpointCoordinator::OnManifestWritten(const StoreWritten& written, const CutMoment& moment,
                                                                const Mailer& mail) {
   const Cut* cut = checkpoints_.pending();
-  // The directory of a cut that was given up meanwhile is removed with its manifest.
+  // The cut may have been abandoned meanwhile; its directory is then removed with the manifest.
   if (cut == nullptr || !cut->writes_manifest || cut->order.id.value != written.number) return std::nullopt;
   if (written.status) return Complete(mail);
   const Error& error = written.status.error();
@@ -208,7 +208,7 @@ void CheckpointCoordinator::Abandon() {
   removal_.Abandon(id, std::move(directory), context_.membership->view().version);
 }
 
-// The base is gone, or a file of it; or a manifest with all increments would be too large.
+// The base or one of its files is missing, or a manifest with all increments would be too large.
 void CheckpointCoordinator::CutInFull(const std::string& reason) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;

@@ -1,8 +1,9 @@
-// Carries out checkpoints from the wish to the manifest (rules K1-K4, K6-K9): orders a cut in the view, waits for its
-// parts, writes the manifest, and deals with cuts that fail, that a death voids or whose base is lost. One at a time.
+// Carries out checkpoints from request to manifest (rules K1-K4, K6-K9), one at a time. Orders a cut in the view, waits
+// for its parts and writes the manifest. Handles cuts that fail, cuts that the death of a worker voids, and cuts whose
+// base is lost.
 //
-// It decides neither when the best or the last checkpoint of a run is cut nor what a failure means for the run: Epochs
-// and the scheduler do. A part of the scheduler's state machine.
+// Epochs and the scheduler decide when the best and the last checkpoint of a run are cut, and what a failure means for
+// the run. A part of the scheduler's state machine.
 #pragma once
 
 #include <cstdint>
@@ -29,43 +30,43 @@ namespace tarn::scheduler {
 class ManifestSource {
  public:
   virtual ~ManifestSource() = default;
-  // `at`, `trust_done`: Splits::Trained.
+  // `at`, `trust_done`: see Splits::Trained.
   virtual Manifest Make(const Positions& at, bool trust_done, TimeUs now) const = 0;
   virtual std::uint64_t workers_died() const = 0;
 };
 
-// What the coordinator has to know of the run at each call.
+// The state of the run that the coordinator needs at each call.
 struct CutMoment {
   TimeUs now = 0;
-  bool at_boundary = false;  // nothing is trained until the scheduler grants more leases
-  bool last_epoch = false;   // no epoch follows the last one that is finished
+  bool at_boundary = false;  // no rows are being trained until the scheduler grants more leases
+  bool last_epoch = false;   // no epoch follows the last finished one
   bool best_lost = false;    // the checkpoint of the best epoch could not be written
 };
 
-// A cut has ended: it is whole, or it could not be written and is not tried again.
+// The end of a cut: it is complete, or it could not be written and is not retried.
 struct CutEnd {
   CutReason reason = CutReason::kPeriodic;
   std::optional<Error> failed;
 };
 
-// The newest whole checkpoint, to which the logs of the shards can be cut back.
+// The newest complete checkpoint, to which the logs of the shards can be truncated.
 struct WholeCheckpoint {
   CheckpointId id;          // 0: none
-  std::string directory;    // perhaps of the run that was resumed
-  std::uint64_t files = 0;  // its FilesHash
+  std::string directory;    // may belong to the run that was resumed
+  std::uint64_t files = 0;  // its hash by FilesHash
 };
 
 class CheckpointCoordinator {
  public:
   struct Options {
     bool has_log = false;             // durability "log"
-    bool at_clock = false;            // rule K1 rather than K2
-    bool workers_keep_state = false;  // the job has tables of which workers keep state (rule K9)
+    bool at_clock = false;            // cuts at a clock (rule K1) rather than at once (K2)
+    bool workers_keep_state = false;  // the job has tables for which workers store state (rule K9)
     std::uint64_t batch_rows = 1;
     Checkpoints::Options checkpoints;
-    WholeCheckpoint whole;  // that the run continues from
+    WholeCheckpoint whole;  // the checkpoint from which the run continues
   };
-  // What it reads and changes; all outlive it.
+  // Objects that it reads and changes; all outlive it.
   struct Context {
     Membership* membership = nullptr;
     Leases* leases = nullptr;
@@ -77,18 +78,19 @@ class CheckpointCoordinator {
   void Restore(const SchedulerState& state) { removal_.Restore(state); }
   void Capture(SchedulerState* state) const;
 
-  // A checkpoint is wanted; it is ordered as soon as it can be.
+  // Requests a checkpoint, which is ordered as soon as possible.
   void Want(CutReason reason) { wanted_ = wanted_ ? std::max(*wanted_, reason) : reason; }
-  // The same for a periodic one, if it is due.
+  // Requests a periodic checkpoint if it is due.
   void WantIfDue(TimeUs now);
   void StartCounting(TimeUs now) { checkpoints_.StartCounting(now); }
   bool UnderWay() const { return wanted_.has_value() || checkpoints_.pending() != nullptr; }
 
-  // Whether a wanted one has to wait until workers agree on a clock. One that need not is ordered here.
+  // Whether the requested checkpoint must wait until workers agree on a clock. If not, orders it.
   bool NeedsAgreement(const CutMoment& moment);
-  // Whether they also have to drain (rule K11).
+  // Whether workers must also drain (rule K11).
   bool WantedDrains() const { return wanted_ && DrainsFor(*wanted_); }
-  // Orders the wanted one; at `clock`, where shards cut at a clock. False: none is wanted, or one is under way.
+  // Orders the requested checkpoint, at `clock` if shards cut at a clock. False: none is requested, or another is in
+  // progress.
   bool PlaceOrder(Clock clock, const CutMoment& moment);
 
   void OnShardPart(ShardId shard, const CheckpointPart& part) { checkpoints_.OnShardPart(shard, part); }
@@ -99,32 +101,32 @@ class CheckpointCoordinator {
   // Training leases were granted.
   void OnGrant();
 
-  // Does what the parts that have arrived allow.
+  // Continues the cut as far as the received parts allow.
   struct Step {
     bool changed = false;
     std::optional<CutEnd> end;
   };
   Step Advance(const CutMoment& moment, const Mailer& mail);
-  // The store has ended the write of a manifest.
+  // Handles the end of a manifest's write.
   std::optional<CutEnd> OnManifestWritten(const StoreWritten& written, const CutMoment& moment, const Mailer& mail);
 
-  // A tool or a worker asks for a checkpoint (rule K8). `may`: why there cannot be one. `waits`: whom the fleet waits
-  // for.
+  // A tool or a worker requests a checkpoint (rule K8). `may`: an error if none is possible. `waits`: text about the
+  // nodes that the fleet waits for.
   void OnRequest(Peer from, const CheckpointRequest& request, const Status& may, const std::string& waits,
                  const Mailer& mail);
-  // While the run stops: answers a request that was answered before. False: it was not.
+  // While the run stops: repeats the answer to a request. False: it was not answered before.
   bool AnswerAgain(Peer from, std::uint64_t number, const Mailer& mail);
 
-  // The run stops: nothing is cut any more. Then: all nodes have stopped.
+  // OnStop: the run stops, and no more checkpoints are cut. OnStopped: all nodes have stopped.
   void OnStop(const std::string& reason, const Mailer& mail);
   void OnStopped() { removal_.RemoveAllAbandoned(); }
 
   const Checkpoints& checkpoints() const { return checkpoints_; }
   CheckpointRemoval& removal() { return removal_; }
   const WholeCheckpoint& whole() const { return whole_; }
-  // The newest cut holds the state as it is now.
+  // Whether the newest cut contains the current state.
   bool state_is_cut() const { return state_is_cut_; }
-  // All shards know of the newest order to cut at a clock.
+  // Whether all shards have confirmed the newest order to cut at a clock.
   bool OrderConfirmed() const { return context_.membership->shards().Confirmed(ordered_version_); }
   // The clock that workers must tick to for a checkpoint.
   std::optional<Clock> AwaitedClock() const;
@@ -147,7 +149,7 @@ class CheckpointCoordinator {
   CheckpointRequests requests_;
   CheckpointRemoval removal_;
   WholeCheckpoint whole_;
-  std::optional<CutReason> wanted_;  // a checkpoint that is not ordered yet
+  std::optional<CutReason> wanted_;  // a requested checkpoint that is not ordered yet
   bool state_is_cut_ = false;
   ViewVersion ordered_version_;  // of the view with the newest order to cut at a clock
 };

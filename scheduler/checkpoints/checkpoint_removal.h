@@ -1,5 +1,5 @@
-// Directories of checkpoints that are to be removed, and when: those of cuts that were given up once no shard writes
-// into them any more, and those that newer checkpoints replace once the state on disk no longer names them.
+// Directories of checkpoints to remove, and when: those of abandoned cuts when no shard can write to them, and those of
+// replaced checkpoints when the state on disk no longer names them.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,24 @@ namespace tarn::scheduler {
 
 class CheckpointRemoval {
  public:
-  // has_state: the run keeps a state on disk (durability "log"). The store outlives it.
+  // `has_state`: the run has a state on disk (durability "log"). The store outlives this object.
   CheckpointRemoval(bool has_state, SchedulerStore* store) : has_state_(has_state), store_(store) {}
-  // What the state of an earlier start listed. Its directories stay until the first state of this start is on disk:
-  // what was read may come from the page cache alone, and a state that a loss of power brings back may need them.
+  // Restores the list from the state of an earlier start. The directories are kept until the first state of this start
+  // is durable: the state that was read may be only in the page cache, and a loss of power may bring back an older
+  // state that needs them.
   void Restore(const SchedulerState& state);
-  // What a state has to list: outdated ones, and those that the store is removing.
+  // The directories that a state must list: outdated ones, and those that the store is removing.
   std::vector<std::string> Outdated() const;
 
-  // The cut was given up; no view from `since` on orders it.
+  // Removes an abandoned cut, which no view from `since` on orders.
   void Abandon(CheckpointId id, std::string directory, ViewVersion since);
   void RemoveAbandoned(const Shards& shards);
-  // The run is over: nobody writes any more.
+  // Removes all abandoned cuts at the end of the run, when no shard writes.
   void RemoveAllAbandoned();
 
-  // Newer checkpoints replace these.
+  // Removes checkpoints that newer ones replace.
   void Replace(const std::vector<std::string>& directories);
-  // A state that lists what is outdated now is being written; it is on disk; it could not be written.
+  // Events of the write of a state that lists the outdated directories: begun, durable, failed.
   void OnStateBegun() { being_written_ = outdated_.size(); }
   void OnStateWritten();
   void OnStateFailed() { being_written_ = 0; }
@@ -46,7 +47,7 @@ class CheckpointRemoval {
   SchedulerStore* store_;
   std::vector<Abandoned> abandoned_;
   std::vector<std::string> outdated_;
-  std::size_t being_written_ = 0;  // of outdated_, the first that the state being written lists
+  std::size_t being_written_ = 0;  // the first so many of outdated_ are listed by the state being written
 };
 
 }  // namespace tarn::scheduler

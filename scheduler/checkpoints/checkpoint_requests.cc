@@ -12,7 +12,7 @@ std::optional<CheckpointRequest> CheckpointRequests::Ask(Peer from, std::uint64_
     if (reply.number == number) return reply;
   for (Waiting& waiting : waiting_) {
     if (waiting.number != number) continue;
-    waiting.peer = from;  // it may have connected anew
+    waiting.peer = from;  // it may have a new connection
     return std::nullopt;
   }
   if (waiting_.size() == limits::kCheckpointRequestsMax)

@@ -1,5 +1,5 @@
-// Tools and workers that asked for a checkpoint and wait for its directory (rule K8). The first checkpoint ordered
-// after a request serves it. Plain state: the caller sends what this returns.
+// Requests of tools and workers for a checkpoint (rule K8). The first checkpoint ordered after a request serves it, and
+// the answer is its directory. Plain state: the caller sends the returned answers.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ class CheckpointRequests {
     CheckpointRequest reply;
   };
 
-  // The answer, if it is known: of a repeated request, or kOverloaded beyond limits::kCheckpointRequestsMax. Nothing:
-  // the request waits.
+  // Adds a request. Returns the answer if it is a repetition, or kOverloaded beyond limits::kCheckpointRequestsMax;
+  // nullopt: the request waits.
   std::optional<CheckpointRequest> Ask(Peer from, std::uint64_t number);
-  // Answers one that waits.
+  // Answers a waiting request.
   std::optional<Answer> Reply(std::uint64_t number, ErrorCode code, std::string text_or_directory);
 
-  // A checkpoint was ordered: it serves all requests that no other serves.
+  // A checkpoint was ordered: it serves all requests without a checkpoint.
   void Ordered(CheckpointId id);
-  // Requests that wait for this checkpoint are answered with its directory (kOk) or a reason.
+  // Answers the requests that wait for this checkpoint, with its directory (kOk) or an error.
   std::vector<Answer> Ended(CheckpointId id, ErrorCode code, const std::string& text_or_directory);
-  // It is void, and another one follows: its requests wait for that one.
+  // The checkpoint is void: its requests wait for the next one.
   void Voided(CheckpointId id);
-  // No checkpoint will be cut any more.
+  // Answers all requests with an error, because no more checkpoints are cut.
   std::vector<Answer> EndAll(ErrorCode code, const std::string& reason);
-  // Whether any waits for a checkpoint that is not ordered yet.
+  // Whether a request waits for a checkpoint that is not ordered yet.
   bool Unordered() const;
 
  private:
@@ -44,7 +44,7 @@ class CheckpointRequests {
   Answer Close(const Waiting& waiting, ErrorCode code, const std::string& text_or_directory);
 
   std::vector<Waiting> waiting_;
-  std::vector<CheckpointRequest> answered_;  // the newest, for requests that are repeated; oldest first
+  std::vector<CheckpointRequest> answered_;  // the newest answers, for repeated requests; oldest first
 };
 
 }  // namespace tarn::scheduler

@@ -22,7 +22,7 @@ Checkpoints::Checkpoints(Options options)
       base_directory_(options_.resumed_directory),
       base_generations_(options_.resumed) {
   for (const std::string& directory : options_.kept) {
-    // Compared by number: the folder may have been moved or renamed.
+    // Compares numbers, because the directory may have been moved or renamed.
     const bool best = CheckpointIdOf(directory) == CheckpointIdOf(best_);
     kept_.push_back({directory, best});
     if (best) best_ = directory;
@@ -119,7 +119,7 @@ std::optional<std::uint64_t> Checkpoints::WholeHash() const {
 std::vector<Generation> Checkpoints::Generations(Clock clock) const {
   std::vector<Generation> all;
   if (pending_->order.base.value != 0) all = base_generations_;
-  // Each checkpoint lists all keys that wait for their admission.
+  // Each checkpoint lists all keys that wait for admission.
   for (Generation& generation : all) {
     std::erase_if(generation.files, [](const CheckpointFile& file) { return file.seen != 0; });
     for (CheckpointTable& table : generation.tables) table.seen = 0;
@@ -164,7 +164,7 @@ std::vector<std::string> Checkpoints::Complete(std::vector<Generation> generatio
 
 std::vector<std::string> Checkpoints::Prune() {
   std::vector<std::string> removed;
-  std::size_t others = 0;  // the best is kept in addition
+  std::size_t others = 0;  // the best checkpoint is kept in addition
   for (const Kept& kept : kept_) others += kept.best ? 0 : 1;
   const std::size_t keep = std::max<std::size_t>(options_.storage.checkpoints_kept, 1);
   for (auto it = kept_.begin(); others > keep && it + 1 != kept_.end();) {

@@ -1,5 +1,5 @@
-// The checkpoints of a run (rules K2, K6, K7): when a periodic one is due, the number, directory and base of the next,
-// the one that is pending, and which directories are kept. It orders nothing itself; CheckpointCoordinator does.
+// The checkpoints of a run (rules K2, K6, K7): when a periodic one is due, the number, directory and base of the next
+// one, the pending one, and the directories to keep. CheckpointCoordinator orders them.
 #pragma once
 
 #include <cstdint>
@@ -27,24 +27,25 @@ class Checkpoints {
   struct Options {
     StorageSection storage;
     std::string directory;  // checkpoint n goes to <directory>/ckpt-<n>
-    CheckpointId last;      // highest number that is in use
-    std::string best;       // of an earlier run; never removed
+    CheckpointId last;      // highest number in use
+    std::string best;       // best checkpoint of an earlier run; never removed
     Clock start_clock;
-    std::vector<std::string> kept;  // directories of this run from before a restart, oldest first
-    // What was resumed from: the base of the first checkpoint. Empty: that is a full one.
+    std::vector<std::string> kept;  // directories of this run before a restart, oldest first
+    // The checkpoint that was resumed, which is the base of the first one. Empty: the first one is full.
     std::string resumed_directory;
     std::vector<Generation> resumed;
   };
   explicit Checkpoints(Options options);
 
-  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the largest log. After one that
-  // could not be written there is a pause: 1 s, doubled with each further failure, 60 s at most.
+  // Whether a periodic checkpoint is due, counted from the last cut of any kind. `log_bytes`: size of the largest log.
+  // After a checkpoint that could not be written there is a pause of 1 s, doubled with each further failure, at most 60
+  // s.
   bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
   void StartCounting(TimeUs now) { last_time_ = now; }
-  // When the next one by time is due; INT64_MAX: never.
+  // Time when the next one is due by time; INT64_MAX: never.
   TimeUs NextDue() const;
 
-  // Begins a checkpoint: numbers it, names its directory and chooses its base (rule K7).
+  // Begins a checkpoint: assigns its number and directory, and chooses its base (rule K7).
   Cut& Begin(const CutWish& wish, TimeUs now, Clock min_clock);
   Cut* pending() { return pending_ ? &*pending_ : nullptr; }
   const Cut* pending() const { return pending_ ? &*pending_ : nullptr; }
@@ -56,24 +57,24 @@ class Checkpoints {
   // The first part that reports a failure.
   const CheckpointPart* Failed(ShardId* shard) const;
 
-  // The generations in the manifest of the pending one, its own last; and the hash of the whole state, if all parts
-  // know theirs.
+  // The generations in the manifest of the pending checkpoint, its own last; and the hash of the whole state, if all
+  // parts have theirs.
   std::vector<Generation> Generations(Clock clock) const;
   std::optional<std::uint64_t> WholeHash() const;
-  // The pending one is whole (its manifest, with these generations, is durable), or only its hash is known. Returns
-  // directories to remove.
+  // The pending checkpoint is complete: its manifest with these generations is durable, or only a hash was wanted.
+  // Returns directories to remove.
   std::vector<std::string> Complete(std::vector<Generation> generations);
-  // The pending one cannot be written.
+  // The pending checkpoint could not be written.
   void NotWritten(TimeUs now);
-  // The newest whole one cannot be a base: the next one is full.
+  // The newest complete checkpoint cannot be a base: the next one is full.
   void ForgetBase() { base_generations_.clear(); }
-  // The generations of the newest whole one; none: it cannot be a base.
+  // The generations of the newest complete checkpoint; empty: it cannot be a base.
   const std::vector<Generation>& base_generations() const { return base_generations_; }
-  // It will never be whole. Returns its directory, empty if there is none.
+  // Abandons the pending checkpoint. Returns its directory, or an empty string.
   std::string Abandon();
 
   CheckpointId last() const { return last_; }  // highest number that was assigned
-  std::vector<std::string> kept() const;       // directories of whole ones that are not removed, oldest first
+  std::vector<std::string> kept() const;       // directories of complete ones that are kept, oldest first
 
   bool has_hash() const { return has_hash_; }
   std::uint64_t hash() const { return hash_; }
@@ -94,12 +95,12 @@ class Checkpoints {
   CheckpointId last_;
   TimeUs last_time_ = 0;
   Clock last_clock_;
-  int failures_ = 0;       // of those that could not be written, one after the other
-  TimeUs not_before_ = 0;  // behind them
+  int failures_ = 0;       // consecutive checkpoints that could not be written
+  TimeUs not_before_ = 0;  // end of the pause after failures
   bool has_hash_ = false;
   std::uint64_t hash_ = 0;
   std::string newest_, best_;
-  std::string base_directory_;                // of the newest whole one, also of an earlier run
+  std::string base_directory_;                // of the newest complete one; may belong to an earlier run
   std::vector<Generation> base_generations_;  // its generations; empty: it cannot be a base
 };
 

@@ -7,7 +7,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Whether the worker's own state belongs into the checkpoint (rule K9).
+// Whether the checkpoint must include the worker's blob (rule K9).
 bool OwesBlob(const Cut& cut, const WorkerNode& worker) {
   if (!cut.order.blobs || !worker.live()) return false;
   return cut.order.at_clock ? worker.join <= cut.order.clock : cut.had_workers.contains(worker.incarnation);

@@ -1,5 +1,5 @@
-// A checkpoint that is ordered and not complete, and what is missing of it (rules K1, K2, K9). Plain values and
-// questions about them.
+// An ordered checkpoint that is not complete, and its missing parts (rules K1, K2, K9). Plain values and functions of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,33 @@
 
 namespace tarn::scheduler {
 
-// Why a checkpoint is cut. Of two that are wanted at once, the later in this list is cut.
+// The reason of a checkpoint. If several are requested at once, the last in this list is cut.
 enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
 std::string_view Name(CutReason reason);
 
 struct Cut {
   CutReason reason = CutReason::kPeriodic;
   CheckpointOrder order;
-  Manifest manifest;                // K2: noted at the order; K1: filled in at the end
+  Manifest manifest;                // K2: set at the order; K1: completed at the end
   std::uint64_t samples_noted = 0;  // K2
-  bool at_boundary = false;  // nothing was being trained when it was ordered, nor has been since: it holds all there is
+  bool at_boundary = false;         // no training at or since the order: it has the whole state
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
-  std::map<Incarnation, CheckpointFile> blobs;  // of workers, whole (rule K9)
-  std::set<Incarnation> had_workers;            // that were live when it was ordered
-  bool writes_manifest = false;                 // all parts are in, and nothing changes it any more
+  std::map<Incarnation, CheckpointFile> blobs;  // complete blobs of workers (rule K9)
+  std::set<Incarnation> had_workers;            // live when it was ordered
+  bool writes_manifest = false;                 // all parts have arrived; the cut no longer changes
   bool hash_only() const { return order.directory.empty(); }
 };
 
-// Whether parts of shards or of workers have not arrived. A worker that is being fenced counts as missing: its verdict
-// will say where it was at the clock of the cut.
+// Whether parts of shards or workers are missing. A worker that is being fenced counts as missing, because its verdict
+// gives its position at the clock of the cut.
 bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers);
 
-// The states of workers that belong into the manifest (rule K9), by rank. Those of workers that are gone are warned of.
+// The workers' blobs for the manifest (rule K9), by rank. Warns of those whose worker is gone.
 std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* notes);
 
-// Whether the cut can never be whole: the worker ended beyond the clock of the cut without having reported where it was
-// at that clock.
+// Whether the cut can never be complete, because the worker ended beyond the clock of the cut without reporting its
+// position at that clock.
 bool IsVoidedBy(const Cut& cut, const Verdict& verdict);
 
 }  // namespace tarn::scheduler

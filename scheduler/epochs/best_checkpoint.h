@@ -1,5 +1,4 @@
-// The checkpoint of the best epoch: how often it is tried after failures, and that training continues without it in the
-// end. Plain bookkeeping.
+// The checkpoint of the best epoch: retries after failures, until training continues without it. Plain bookkeeping.
 #pragma once
 
 #include <utility>
@@ -11,18 +10,18 @@ namespace tarn::scheduler {
 class BestCheckpoint {
  public:
   static constexpr int kTriesMax = 3;
-  static constexpr TimeUs kPauseUs = 10'000'000;  // between tries, for a disk that may have room again
+  static constexpr TimeUs kPauseUs = 10'000'000;  // between attempts, in case the disk has room again
 
-  // wanted: an earlier start of the run ended before the checkpoint of the last epoch, the best so far, was whole.
-  // lost: the best epoch is one whose checkpoint could not be written.
+  // `wanted`: an earlier start of the run ended before the checkpoint of its last epoch, the best so far, was complete.
+  // `lost`: the checkpoint of the best epoch could not be written.
   BestCheckpoint(bool wanted, bool lost) : wanted_(wanted), lost_(lost) {}
 
   bool wanted() const { return wanted_; }
-  // Whether it was; it is cut now.
+  // Returns and clears `wanted`: the caller cuts the checkpoint now.
   bool TakeWanted() { return std::exchange(wanted_, false); }
 
   void OnWhole() { lost_ = false; }
-  // It could not be written. True: for the last time.
+  // Records a failed attempt. True: it was the last one.
   bool OnFailed(TimeUs now) {
     if (++failures_ < kTriesMax) {
       again_ = now + kPauseUs;
@@ -31,11 +30,11 @@ class BestCheckpoint {
     lost_ = true;
     return true;
   }
-  // The next try waits.
+  // Whether the next attempt must wait.
   bool Pauses(TimeUs now) const { return now < again_; }
-  // Whether there is a next try; it is cut now.
+  // Returns and clears whether another attempt is due: the caller cuts the checkpoint now.
   bool TakeAgain() { return std::exchange(again_, 0) != 0; }
-  // It is whole or lost: the next one starts counting anew.
+  // The checkpoint is complete or lost: resets the attempts.
   void End() { failures_ = 0; }
 
   bool lost() const { return lost_; }
@@ -43,7 +42,7 @@ class BestCheckpoint {
  private:
   bool wanted_, lost_;
   int failures_ = 0;
-  TimeUs again_ = 0;  // when it is tried again; 0: no try has failed since the last cut
+  TimeUs again_ = 0;  // time of the next attempt; 0: no attempt has failed since the last cut
 };
 
 }  // namespace tarn::scheduler

@@ -84,7 +84,7 @@ Epochs::Step Epochs::AfterScoring(const Facts& facts) {
   schedule_.EndScoring();
   const EpochResult& result = schedule_.finished().back();
   NoteScores(result);
-  // Workers report no lease whose loss is not finite (LeaseDesk), but sums of finite losses may overflow.
+  // LeaseDesk ends the run if a lease has a loss that is not finite, but sums of finite losses may overflow.
   const auto diverged = [](const Scores& scores) { return scores.rows != 0 && !std::isfinite(scores.log_loss); };
   if (diverged(result.train) || (result.valid && diverged(*result.valid)) || (result.test && diverged(*result.test)))
     return {.changed = true,
@@ -115,7 +115,7 @@ Epochs::Step Epochs::AfterBest(const Facts& facts) {
   return NextEpoch(facts);
 }
 
-// Training continues; the checkpoint of the best epoch is kept where it can be.
+// Training continues without the checkpoint of the best epoch.
 void Epochs::OnBestFailed(TimeUs now, const std::string& kept) {
   if (!best_.OnFailed(now)) return;
   context_.notes->Warn(

@@ -1,6 +1,5 @@
-// The phases of a run (rule D5): train an epoch, score it, keep the best, begin another or end. It moves the leases
-// from one pass over the data to the next; which checkpoint is wanted and when the run ends, it returns to the
-// scheduler.
+// The phases of a run (rule D5): train an epoch, score it, save the best, begin another or end. Moves the leases from
+// one pass over the data to the next. Returns the wanted checkpoints and the end of the run to the scheduler.
 //
 //   const Epochs::Step step = epochs.Advance({.now = now, .cut_under_way = ...});
 //   if (step.cut) cuts.Want(*step.cut);
@@ -32,11 +31,11 @@ class Epochs {
   struct Options {
     StorageSection storage;
     TrainSection train;
-    std::vector<EpochResult> finished;  // by earlier starts of the run
+    std::vector<EpochResult> finished;  // epochs finished by earlier starts of the run
     TrainTime train_time;               // of earlier starts
     bool best_wanted = false, best_lost = false;
   };
-  // All outlive it.
+  // All outlive this object.
   struct Context {
     Leases* leases = nullptr;
     const Membership* membership = nullptr;
@@ -49,31 +48,31 @@ class Epochs {
 
   struct Facts {
     TimeUs now = 0;
-    bool cut_under_way = false;  // a checkpoint is wanted or ordered
-    bool state_is_cut = false;   // the newest one holds the state as it is now
+    bool cut_under_way = false;  // a checkpoint is requested or ordered
+    bool state_is_cut = false;   // the newest one contains the current state
     bool has_hash = false;       // the hash of the state in the newest one is known
   };
   struct Step {
     bool changed = false;
-    std::optional<CutReason> cut;  // that is wanted
+    std::optional<CutReason> cut;  // the checkpoint to request
     std::optional<Shutdown> end;   // the run ends: kOk, or kDiverged
   };
   Step Advance(const Facts& facts);
 
-  void OnGrant(TimeUs now) { train_time_.OnGrant(now); }  // of training leases
+  void OnGrant(TimeUs now) { train_time_.OnGrant(now); }  // training leases were granted
   void OnBestWhole() { best_.OnWhole(); }
-  // `kept`: the best checkpoint that there is, or empty.
+  // `kept`: the best existing checkpoint, or empty.
   void OnBestFailed(TimeUs now, const std::string& kept);
   void OnStop(TimeUs now) { train_time_.End(now); }
 
   Phase phase() const { return phase_; }
-  // Nothing is trained until the scheduler grants leases of another epoch.
+  // Whether no rows are trained until the scheduler grants leases of another epoch.
   bool AtBoundary() const { return phase_ != Phase::kTrain || context_.leases->TrainDone(); }
   CutMoment Moment(TimeUs now) const { return {now, AtBoundary(), !schedule_.Another(), best_.lost()}; }
   LeaseSupply supply() const;
   const Schedule& schedule() const { return schedule_; }
   const TrainTime& train_time() const { return train_time_; }
-  // The last epoch is the best so far, and its checkpoint is not whole.
+  // Whether the last epoch is the best so far and its checkpoint is not complete.
   bool best_wanted() const { return best_.wanted() || phase_ == Phase::kBestCheckpoint; }
   const BestCheckpoint& best() const { return best_; }
 

@@ -1,4 +1,4 @@
-// What a run is doing.
+// The phase of a run.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ enum class Phase : std::uint8_t {
   kTest,
   kBestCheckpoint,
   kFinalCheckpoint,  // or the hash of the final state
-  kLeaving,          // workers get the reply that there is no more work
+  kLeaving,          // workers are told that there is no more work
 };
 
-// As Progress.phase spells it.
+// The name in Progress.phase.
 std::string_view Name(Phase phase);
 
 }  // namespace tarn::scheduler

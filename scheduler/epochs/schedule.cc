@@ -18,7 +18,7 @@ bool Schedule::IsBest() const {
   if (!scoring_.valid) return true;
   const auto best = Best();
   if (best && finished_[*best].valid) return scoring_.valid->log_loss < finished_[*best].valid->log_loss;
-  return scoring_.valid->log_loss == scoring_.valid->log_loss;  // not if it is not a number
+  return scoring_.valid->log_loss == scoring_.valid->log_loss;  // false for NaN
 }
 
 void Schedule::EndScoring() {

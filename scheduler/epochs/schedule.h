@@ -1,5 +1,4 @@
-// The epochs of a run and their scores: which is the best so far, and whether another follows (rule D5). Plain
-// bookkeeping.
+// The epochs of a run and their scores: the best so far, and whether another follows (rule D5). Plain bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +15,14 @@ class Schedule {
   Schedule(const TrainSection& train, std::vector<EpochResult> finished)
       : epochs_max_(train.epochs), patience_(train.patience), finished_(std::move(finished)) {}
 
-  // The training of an epoch has ended; its scores follow.
+  // The training of an epoch has ended; its evaluation begins.
   void BeginScoring(std::uint32_t epoch, const Scores& train);
   void SetValidation(const Scores& scores) { scoring_.valid = scores; }
   void SetTest(const Scores& scores) { scoring_.test = scores; }
   // Whether the epoch being scored is the best so far: it has the least validation log-loss, or there is no validation
   // set.
   bool IsBest() const;
-  // Scores are complete: the epoch is finished.
+  // The evaluation is complete: the epoch is finished.
   void EndScoring();
 
   bool Finished(std::uint32_t epoch) const { return !finished_.empty() && finished_.back().epoch >= epoch; }

@@ -8,20 +8,20 @@
 namespace tarn::scheduler {
 namespace {
 
-constexpr std::uint64_t kSplitsMax = 1u << 22;  // of one set
-// Targets where the job does not say.
+constexpr std::uint64_t kSplitsMax = 1u << 22;  // per data set
+// Default targets.
 constexpr std::uint64_t kSplitsPerWorker = 32, kEvaluationSplitsPerWorker = 4;
 constexpr std::uint64_t kSplitBatchesMax = 64;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-// A multiple of the batch that cuts the set into at most kSplitsMax pieces.
+// The split size as a multiple of the batch that gives at most kSplitsMax splits.
 std::uint64_t Fit(std::uint64_t split_rows, std::uint64_t rows, std::uint64_t batch_rows) {
   const std::uint64_t least = std::max<std::uint64_t>(DivideUp(rows, kSplitsMax), 1);
   return DivideUp(std::max(split_rows, least), batch_rows) * batch_rows;
 }
 
-// About `splits` splits of at most kSplitBatchesMax batches each.
+// The split size for about `splits` splits of at most kSplitBatchesMax batches each.
 std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint64_t splits) {
   const std::uint64_t batches = DivideUp(DivideUp(rows, batch_rows), splits);
   return Fit(std::clamp<std::uint64_t>(batches, 1, kSplitBatchesMax) * batch_rows, rows, batch_rows);

@@ -15,13 +15,13 @@ namespace tarn::scheduler {
 class DataSets {
  public:
   explicit DataSets(const Job& job);
-  // As a checkpoint has them.
+  // Restores the sizes from a checkpoint.
   void Resume(const DataState& state);
   void Fill(DataState* state) const;
 
   bool known() const { return known_; }
   std::uint64_t rows(LeasePurpose set) const { return rows_[static_cast<std::size_t>(set)]; }  // 0 while unknown
-  std::uint64_t split_rows() const { return split_rows_; }  // of the training set; its last split may be shorter
+  std::uint64_t split_rows() const { return split_rows_; }  // per training split; the last may be shorter
   // Split i of the training set belongs to rank i mod ranks.
   bool by_rank() const { return by_rank_; }
 
@@ -29,7 +29,7 @@ class DataSets {
   // nothing.
   Status Set(const SetRows& rows);
 
-  // trained[i]: rows of split i that are trained already; empty: none.
+  // trained[i]: already trained rows of split i; empty: none.
   Splits MakeTraining(std::uint32_t epoch, const std::vector<std::uint64_t>& trained) const;
   Splits MakeEvaluation(LeasePurpose set, std::uint32_t epoch) const;
 

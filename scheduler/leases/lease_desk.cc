@@ -14,7 +14,7 @@ LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock
   const bool sizes_were_known = leases_.data().known();
   if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
     Heard heard;
-    // Sizes that are wrong for the first worker are wrong for all.
+    // If the first worker's sizes are invalid, the run cannot continue; later ones only reject the worker.
     (sizes_were_known ? heard.refuses : heard.ends_run) = sizes.error();
     return heard;
   }
@@ -59,13 +59,13 @@ std::optional<LeaseReply> LeaseDesk::TryAnswer(Incarnation worker, std::uint32_t
 
 std::vector<LeaseDesk::Answer> LeaseDesk::Answers(LeaseSupply supply, const std::function<bool(Incarnation)>& is_live) {
   std::vector<Answer> answers;
-  // A grant may raise the ceiling for workers that were looked at before.
+  // A grant may raise the ceiling for workers handled earlier in the loop.
   for (bool again = true; again;) {
     again = false;
     for (const auto& [worker, waiting] : requests_.waiting()) {
       if (!is_live(worker)) continue;
       auto reply = TryAnswer(worker, waiting.want, supply);
-      // A worker that has leases in work does not have to wait: its next request reports what it has done meanwhile.
+      // A worker with open leases gets an empty reply instead of waiting; its next request reports its progress.
       if (!reply && leases_.HasOpen(worker)) reply.emplace();
       if (!reply) continue;
       answers.push_back({worker, requests_.Answer(worker, std::move(*reply))});

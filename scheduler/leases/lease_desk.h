@@ -1,5 +1,5 @@
-// Answers workers' LeaseRequests: takes the reports in, and answers each number once and the same again, as soon as
-// there is something to answer (rules D1-D6). The caller sends what this returns.
+// Answers workers' LeaseRequests (rules D1-D6): processes the reports, and answers each request when possible. A
+// repeated request gets the same answer. The caller sends the answers.
 //
 //   LeaseDesk desk(job, start_clock, &notes);
 //   LeaseDesk::Heard heard = desk.OnRequest(worker, request);
@@ -20,24 +20,24 @@
 
 namespace tarn::scheduler {
 
-// What there is for workers that ask for data.
+// What workers that request data can get.
 enum class LeaseSupply : std::uint8_t {
   kTraining,
   kEvaluation,
-  kJumps,     // no data now: only the order to tick to the ceiling
-  kNone,      // rule K11: the run stops, and no new data is given out
+  kJumps,     // no data now, only the order to tick to the ceiling
+  kNone,      // the run stops, and no new data is granted (rule K11)
   kFinished,  // there is no more data
 };
 
 class LeaseDesk {
  public:
-  // `notes` outlives it.
+  // `notes` outlives this object.
   LeaseDesk(const Job& job, Clock start_clock, Notes* notes);
 
   struct Heard {
     std::optional<Error> ends_run;    // the run cannot continue
-    std::optional<Error> refuses;     // the worker cannot take part
-    std::optional<LeaseReply> reply;  // known already: the request is a repeated one
+    std::optional<Error> refuses;     // the worker is rejected
+    std::optional<LeaseReply> reply;  // set if the request is a repetition
   };
   Heard OnRequest(WorkerRank rank, Incarnation worker, Clock clock, const LeaseRequest& request);
 
@@ -45,10 +45,10 @@ class LeaseDesk {
     Incarnation worker;
     LeaseReply reply;
   };
-  // The answers that are due, of workers that are live.
+  // The answers that are due, to live workers.
   std::vector<Answer> Answers(LeaseSupply supply, const std::function<bool(Incarnation)>& is_live);
 
-  // The worker has ended; Leases::End.
+  // The worker has ended; see Leases::End.
   void End(Incarnation worker, const DataPosition& position, Clock end, bool take_back);
 
   Leases& leases() { return leases_; }

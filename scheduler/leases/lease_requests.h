@@ -1,5 +1,4 @@
-// The numbers of workers' LeaseRequests: each waits until it can be answered, is answered once, and gets the same reply
-// when it is repeated.
+// The LeaseRequests of workers by number: each waits until it can be answered; a repeated one gets the same reply.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ class LeaseRequests {
     std::uint32_t want = 0;
   };
 
-  // A request has arrived. Returns the reply if this number is answered already; older numbers are ignored. A new one
-  // waits from now on and replaces the one that waited.
+  // Adds a request. Returns the reply if this number is already answered; older numbers are ignored. A new request
+  // replaces the waiting one.
   std::optional<LeaseReply> Ask(Incarnation worker, std::uint64_t number, std::uint32_t want) {
     State& state = states_[worker];
     if (number != 0 && number == state.last.number) return state.last;
@@ -26,7 +25,7 @@ class LeaseRequests {
     return std::nullopt;
   }
 
-  // The requests that wait, by incarnation.
+  // The waiting requests, by incarnation.
   std::map<Incarnation, Waiting> waiting() const {
     std::map<Incarnation, Waiting> all;
     for (const auto& [worker, state] : states_)
@@ -34,7 +33,7 @@ class LeaseRequests {
     return all;
   }
 
-  // Replies to the request that waits; fills in its number.
+  // Answers the waiting request; sets the reply's number.
   const LeaseReply& Answer(Incarnation worker, LeaseReply reply) {
     State& state = states_[worker];
     reply.number = state.waiting->number;

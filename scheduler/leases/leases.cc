@@ -43,7 +43,7 @@ void Leases::End(Incarnation worker, const DataPosition& position, Clock end, bo
   train_.Take(worker, position, holding_, take_back);
   evaluation_.Take(worker, position, false);
   workers_.erase(worker);
-  // Its clocks up to `end` count: the next epoch must begin behind them.
+  // Its clocks up to `end` count, so the next epoch must begin after them.
   RaiseCeiling(end);
 }
 
@@ -74,7 +74,7 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
   const std::uint64_t open = splits->OpenLeases(id);
   std::uint64_t most = std::min<std::uint64_t>(
       want, limits::kLeasesPerWorkerMax - std::min<std::uint64_t>(open, limits::kLeasesPerWorkerMax));
-  // Near the end of a pass the splits that are left are shared evenly.
+  // Near the end of a pass the remaining splits are shared evenly.
   const bool owned = splits == &train_ && data_.by_rank();
   if (!owned) most = std::min(most, DivideUp(splits->free(), live.size()));
 
@@ -103,7 +103,7 @@ std::optional<LeaseReply> Leases::AnswerTraining(Incarnation id, std::uint32_t w
     reply.grants = std::move(grants);
     return reply;
   }
-  // It holds as many leases as it may, and may get more later.
+  // It has the maximum number of leases, and may get more later.
   if (train_.OpenLeases(id) >= limits::kLeasesPerWorkerMax) return std::nullopt;
   return AnswerJump(id);
 }

@@ -9,7 +9,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Done leases that are kept for each worker that has not ended: more than a restart takes back.
+// Number of done leases kept for each worker that has not ended; more than a restart can revert.
 constexpr std::size_t kDoneKept = 16;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -133,7 +133,7 @@ std::vector<std::uint64_t> Splits::Capture(std::vector<KeptLease>* kept) const {
 void Splits::Restore(const std::vector<KeptLease>& kept) {
   for (const KeptLease& lease : kept) {
     Split& split = splits_[lease.split];
-    if (free_[OwnerOf(lease.split)].erase(lease.split) == 0) continue;  // of a damaged state
+    if (free_[OwnerOf(lease.split)].erase(lease.split) == 0) continue;  // the state is damaged
     --free_count_;
     records_[lease.lease] = {.split = lease.split,
                              .owner = lease.owner,

@@ -1,5 +1,5 @@
-// The splits of one pass over one data set: which are free, leased, part-trained and done (rules D1, D2, D6).
-// Plain bookkeeping without clocks or messages.
+// The splits of one pass over one data set: free, leased, partly trained or done (rules D1, D2, D6). Plain bookkeeping
+// without clocks or messages.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tarn::scheduler {
 
-// The position of each worker incarnation in its training leases.
+// Position of each worker incarnation in its training leases.
 using Positions = std::map<Incarnation, DataPosition>;
 
 struct SplitsOptions {
@@ -23,28 +23,28 @@ struct SplitsOptions {
   std::uint64_t split_rows = 0;  // > 0; the last block of the set may be shorter
   std::uint64_t batch_rows = 1;
   std::uint32_t owners = 0;  // split i belongs to rank i mod owners; 0: to no rank
-  bool shuffle = false;      // the order of the blocks is drawn from `seed` and the epoch
+  bool shuffle = false;      // random order of the blocks, determined by `seed` and the epoch
   std::uint64_t seed = 0;
 };
 
 class Splits {
  public:
   Splits() = default;
-  // trained[i]: rows of split i that are already trained, from a checkpoint; empty: none.
+  // trained[i]: already trained rows of split i, from a checkpoint; empty: none.
   explicit Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& trained = {});
 
-  // The next free split for a worker of this rank: one of its own, or else one of a rank that has no live worker.
+  // The next free split for a worker of this rank: one of its own, else one of a rank without a live worker.
   std::optional<std::uint32_t> Next(WorkerRank rank, const std::set<WorkerRank>& live) const;
-  // Batches that are left of a split.
+  // Number of untrained batches of a split.
   std::uint64_t BatchesLeft(std::uint32_t split) const;
   // Leases a free split.
   LeaseGrant Grant(std::uint32_t split, LeaseId id, Incarnation owner);
 
-  // The owner reports a lease as done. False, and nothing changes, if it does not hold that lease.
+  // The owner reports a lease as done. Returns false and changes nothing if it does not have that lease.
   bool Done(Incarnation owner, const LeaseDone& done);
-  // The owner's incarnation has ended at this position: what the position covers stays trained, the rest is free again.
-  // hold: part-trained splits cannot be leased until Release (rule K1).
-  // take_back: leases reported done that the position does not cover are not done (rule G4).
+  // The owner's incarnation has ended at this position: rows before it stay trained, the rest becomes free. `hold`:
+  // partly trained splits cannot be leased until Release (rule K1). `take_back`: leases reported as done beyond the
+  // position are not done (rule G4).
   void Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back = false);
   void Release();
 
@@ -54,21 +54,21 @@ class Splits {
   bool AllDone() const { return done_ == splits_.size(); }
   std::uint64_t free() const { return free_count_; }
   std::uint64_t OpenLeases(Incarnation owner) const;
-  // The largest number of batches that one rank owns; 0 without owners.
+  // The largest number of batches owned by one rank; 0 without owners.
   std::uint64_t MostOwnedBatches() const { return most_owned_batches_; }
 
-  // Trained rows of each split, by the positions in `at`. trust_done: leases reported done count as done whatever the
-  // position is. For incarnations that are not in `at` their reports and final positions count.
+  // Trained rows of each split by the positions in `at`. `trust_done`: leases reported as done count as done for any
+  // position. Incarnations that are not in `at` count by their reports and final positions.
   std::vector<std::uint64_t> Trained(const Positions& at, bool trust_done) const;
 
-  // Trained rows of each split, without those of the leases in `kept`: the open ones, and the last few done of owners
-  // that have not ended.
+  // Trained rows of each split without those of the leases in `kept`: the open leases, and the last few done ones of
+  // owners that have not ended.
   std::vector<std::uint64_t> Capture(std::vector<KeptLease>* kept) const;
-  // Called right after construction with what Capture returned.
+  // Restores the result of Capture. Must be called right after construction.
   void Restore(const std::vector<KeptLease>& kept);
 
-  // Of all leases reported done; the loss is summed in the order of splits, so that its bits do not depend on who
-  // reported first.
+  // Quality over all leases reported as done. The loss is summed in the order of splits, so its bits do not depend on
+  // the order of reports.
   Quality quality() const;
   // Quality of an earlier part of this pass, from a checkpoint.
   void SetEarlierQuality(const Quality& quality) { earlier_ = quality; }
@@ -78,7 +78,7 @@ class Splits {
   struct Split {
     std::uint64_t first_row = 0, rows = 0;
     std::uint64_t restored = 0;  // trained before this scheduler started
-    std::uint64_t trained = 0;   // by leases that are over
+    std::uint64_t trained = 0;   // by ended leases
     double loss_sum = 0;
   };
   struct Record {
@@ -86,7 +86,7 @@ class Splits {
     Incarnation owner;
     Outcome outcome = Outcome::kOpen;
     std::uint64_t trained = 0;  // kTaken: rows of the split trained at the end
-    std::uint64_t before = 0;   // when it was granted
+    std::uint64_t before = 0;   // trained rows when it was granted
   };
 
   std::uint32_t OwnerOf(std::uint32_t split) const { return options_.owners == 0 ? 0 : split % options_.owners; }

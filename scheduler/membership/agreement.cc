@@ -21,7 +21,7 @@ std::optional<Clock> Agreement::FreeClock(TimeUs now) {
     if (!AllReported()) return std::nullopt;
     return ClockThatNobodyPassed();
   }
-  // A worker that is being fenced is always waited for: its verdict says which of its pushes count.
+  // Always waits for the verdict of a worker that is being fenced, because it decides which of its pushes count.
   const bool late = now >= drain_deadline_ && !membership_->AnyFencing();
   if (!AllDrained() && !late) return std::nullopt;
   if (late) WarnOfUndrained();

@@ -1,6 +1,6 @@
-// How the fleet agrees on a clock that no worker has passed (rule M1), for workers that join (M2) and for checkpoints
-// (K1, K11): a proposal is opened, every live worker reports, the clock is used, and every shard confirms the view in
-// which it was used.
+// The fleet's agreement on a clock that no worker has passed (rule M1), for joins (M2) and checkpoints (K1, K11). A
+// proposal is opened, every live worker reports, the clock is used, and every shard confirms the view in which it was
+// used.
 //
 //   agreement.Open(Agreement::Purpose::kJoin, now);
 //   if (auto clock = agreement.FreeClock(now)) { ...; agreement.AwaitConfirmation(); }
@@ -22,29 +22,29 @@ class Agreement {
   enum class Purpose : std::uint8_t {
     kJoin,
     kCut,
-    // For the checkpoint of a stop (rule K11): workers stop, and the proposal stays open until the run ends.
+    // For the checkpoint of a stop (rule K11): workers stop, and the proposal remains open until the run ends.
     kDrainedCut,
   };
-  // Both outlive it. lease_us: how long a drained cut waits for workers that do not drain.
+  // Both outlive this object. `lease_us`: how long a drained cut waits for workers that do not drain.
   Agreement(Membership* membership, Notes* notes, TimeUs lease_us);
 
-  // Needs !open().
+  // Requires !open().
   void Open(Purpose purpose, TimeUs now);
   bool open() const { return stage_ != Stage::kClosed; }
   bool reporting() const { return stage_ == Stage::kReporting; }
   Purpose purpose() const { return purpose_; }
 
-  // While reporting: the clock, once every live worker has reported, or has drained or is late.
+  // While workers report: the clock, when every live worker has reported, has drained, or is late.
   std::optional<Clock> FreeClock(TimeUs now);
-  // What was agreed on is in the view.
+  // Must be called when the agreed clock is used in the view.
   void AwaitConfirmation();
-  // True if the proposal was closed just now.
+  // Returns true if this call closed the proposal.
   bool CloseIfConfirmed();
 
  private:
   enum class Stage : std::uint8_t { kClosed, kReporting, kConfirming };
-  // Every live worker has reported this proposal, or has drained for it (every push that it sent is acknowledged, and
-  // in its position); and no verdict is outstanding.
+  // Whether every live worker has reported this proposal, or has drained for it (all its pushes are acknowledged and
+  // included in its position), and no verdict is outstanding.
   bool AllReported() const;
   bool AllDrained() const;
   Clock ClockThatNobodyPassed() const;
@@ -56,7 +56,7 @@ class Agreement {
   Stage stage_ = Stage::kClosed;
   Purpose purpose_ = Purpose::kJoin;
   TimeUs drain_deadline_ = 0;  // when the cut stops waiting for workers that have not drained
-  ViewVersion version_;        // kConfirming: that all shards must confirm
+  ViewVersion version_;        // in kConfirming: the version that all shards must confirm
 };
 
 }  // namespace tarn::scheduler

@@ -1,5 +1,5 @@
-// The view that every node gets: route map, workers, tables, the open proposal and the order to cut a checkpoint. Each
-// change makes a new version. Entries of workers that have ended leave the view once no shard needs them (rule M4).
+// The view that every node receives: route map, workers, tables, the open proposal and the checkpoint order. Each
+// change makes a new version. Entries of ended workers are removed when no shard needs them (rule M4).
 //
 //   CurrentView view(partition_bits, limits::kWorkerEntriesMax, &shards);
 //   view.Form(endpoints);
@@ -20,33 +20,35 @@ namespace tarn::scheduler {
 
 class CurrentView {
  public:
-  // `shards` outlives it. workers_max: entries of workers; beyond it, joiners wait.
+  // `shards` outlives this object. `workers_max`: maximum number of worker entries; beyond it, joining workers wait.
   CurrentView(std::uint32_t partition_bits, std::size_t workers_max, const Shards* shards);
-  // What a run with a log kept: workers that had not ended are being fenced now. Before any other call.
+  // Restores the saved state of a run with a log: workers that had not ended are fenced. Must be called first.
   void Restore(const SchedulerState& state);
   void Capture(SchedulerState* state) const;
 
-  // The first view: of a new epoch, with partitions spread evenly unless they have owners already.
+  // Makes the first view, with a new epoch. Distributes partitions evenly unless they already have owners.
   void Form(std::vector<std::string> endpoints);
 
-  // Begins a new version; for AddWorker, which may be called several times for one version. All others call it.
+  // Begins a new version. Call it before AddWorker, which may be called several times per version; other changes call
+  // it themselves.
   void Change();
   void AddWorker(const WorkerNode& worker);
   void Fence(Incarnation worker);
   void End(Incarnation worker, Clock end);
-  // Entries that there is room for, once those that may go are gone.
+  // The number of entries that can be added after removable ones are removed.
   std::size_t Room() const;
 
   void OpenProposal(bool drain);
   void CloseProposal();
   void SetOrder(const CheckpointOrder& order);
-  // Logs may be cut back to this checkpoint (rule L4).
+  // Sets the checkpoint to which logs may be truncated (rule L4).
   void SetWhole(CheckpointId id);
-  // The version that named the newest whole checkpoint first.
+  // The first version with the newest complete checkpoint.
   ViewVersion whole_since() const { return whole_since_; }
-  // Adds the table, or replaces the one of its id.
+  // Adds the table, or replaces the one with its id.
   void PutTable(const TableSpec& spec);
-  // Tables of the checkpoint that the run continues from. Before any other call but Restore.
+  // Sets the tables of the checkpoint from which the run continues. Must be called before any other function but
+  // Restore.
   void SetTables(std::vector<TableSpec> tables) { view_.tables = std::move(tables); }
 
   const View& get() const { return view_; }
@@ -59,7 +61,7 @@ class CurrentView {
   std::size_t workers_max_;
   const Shards* shards_;
   View view_;
-  std::map<Incarnation, ViewVersion> ended_;  // entries kEnded -> the first version that has them so
+  std::map<Incarnation, ViewVersion> ended_;  // kEnded entries -> the first version in which they are kEnded
   ViewVersion whole_since_;
 };
 

@@ -52,8 +52,8 @@ Fencing::End Fencing::EndOf(Incarnation worker, const Fenced& fenced) {
   return {worker, std::max(highest.tick, fenced.join), highest.position, pushed};
 }
 
-// Rule G4: all end at the least of their clocks, with the positions that they had there. A shard that has the newest
-// tick of a worker has all of its ticks back to the shard's minimum clock, and that is no later.
+// All workers end at the lowest of their clocks, with their positions at that clock (rule G4). These are known: a shard
+// that has the newest tick of a worker has all its ticks down to the shard's minimum clock, which is not higher.
 std::vector<Fencing::End> Fencing::EndTogether() const {
   Clock together(UINT64_MAX);
   for (const auto& [worker, fenced] : fenced_) {

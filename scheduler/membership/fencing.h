@@ -1,6 +1,6 @@
-// The verdicts about workers that were declared dead or that the scheduler's restart found (rules M3, G4). Each shard
-// stops serving a fenced worker and reports the newest tick that it has of it; once all shards have, the clock at which
-// the worker ended is known.
+// The verdicts on workers that were declared dead, or that existed before a restart of the scheduler (rules M3, G4).
+// Each shard stops serving a fenced worker and reports its newest tick. When all shards have reported, the clock at
+// which the worker ended is known.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace tarn::scheduler {
 
 class Fencing {
  public:
-  // ends_together (rule G4): workers from before a restart all end at one clock.
+  // `ends_together`: workers from before a restart all end at one clock (rule G4).
   Fencing(std::size_t shards, bool ends_together) : shards_(shards), ends_together_(ends_together) {}
 
   void Begin(Incarnation worker, Clock join);
-  // Workers from before a restart follow: none of them ends before all shards have reported all of them.
+  // Begins the fencing of workers from before a restart: none of them ends before all shards have reported all of them.
   void BeginRestart() { restarting_ = true; }
   bool restarting() const { return restarting_; }
 
-  // A shard's heartbeat. Of each worker its first report counts.
+  // Handles a shard's heartbeat. Only the first report of each worker counts.
   void OnHeartbeat(ShardId shard, const Heartbeat& heartbeat);
   bool any() const { return !fenced_.empty(); }
 
@@ -29,11 +29,11 @@ class Fencing {
     Incarnation worker;
     Clock clock;
     DataPosition position;
-    Clock pushed;             // one past the highest clock of which a push was applied; 0: none
-    bool taken_back = false;  // to an earlier clock than the worker had ticked to (rule G4)
+    Clock pushed;             // one past the highest clock with an applied push; 0: none
+    bool taken_back = false;  // ended at an earlier clock than its last tick (rule G4)
   };
-  // The workers on which all shards have reported, by incarnation; they are forgotten here. `formed`: whether the fleet
-  // is complete.
+  // Removes and returns the workers that all shards have reported, by incarnation. `formed`: whether the fleet is
+  // complete.
   std::vector<End> TakeEnds(bool formed);
 
  private:

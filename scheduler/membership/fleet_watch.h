@@ -1,5 +1,5 @@
-// Writes to the log which nodes are silent or delay others, and detects that no worker is left. Silence counts only
-// while the scheduler itself was running.
+// Logs which nodes are silent or delay others, and detects that no worker is left. Only time during which the scheduler
+// itself was running counts as silence.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,27 @@ namespace tarn::scheduler {
 
 class FleetWatch {
  public:
-  // How many leases a fleet stays without any worker.
+  // The number of leases for which a fleet waits without any worker.
   static constexpr int kWorkerlessLeasesMax = 20;
 
-  // Membership and notes outlive it.
+  // Membership and notes outlive this object.
   FleetWatch(const FleetSection& fleet, const Membership* membership, Notes* notes);
 
   void Start(TimeUs now);
-  // The scheduler runs; at each of its timers.
+  // Must be called at each timer of the scheduler.
   void Note(TimeUs now) { listening_.Note(now, lease_us_ / 2); }
   TimeUs listening_since() const { return listening_.since(); }
 
-  // left: the worker sent Leave, rather than dying.
+  // `left`: the worker sent Leave instead of dying.
   void OnWorkerEnded(bool left) { deserted_ = !left; }
-  // Whether the last worker died, and no other has come for kWorkerlessLeasesMax leases. Called at each timer;
-  // `may_be_empty`: the run ends, and workers are no longer needed.
+  // Whether the last worker died and no other has joined for kWorkerlessLeasesMax leases. Called at each timer.
+  // `may_be_empty`: the run is ending, so workers are not needed.
   bool Deserted(TimeUs now, bool may_be_empty);
 
-  // Whom the fleet waits for, or empty. `cut`: the clock that workers must tick to for a checkpoint.
+  // Text about the nodes that the fleet waits for, or empty. `cut`: the clock to which workers must tick for a
+  // checkpoint.
   std::string WaitText(TimeUs now, std::optional<Clock> cut) const;
-  // Writes that text to the log, every kWaitNotePeriodUs.
+  // Logs that text every kWaitNotePeriodUs.
   void WarnOfWaits(TimeUs now, std::optional<Clock> cut);
 
  private:
@@ -44,7 +45,7 @@ class FleetWatch {
   const Membership* membership_;
   Notes* notes_;
   Listening listening_;
-  bool deserted_ = false;  // the last worker to end died
+  bool deserted_ = false;  // the last worker that ended died
   TimeUs workers_seen_ = 0, next_waits_ = 0;
 };
 

@@ -21,11 +21,11 @@ class Mailer {
     message.body = std::move(body);
     out_->push_back({to, std::move(message)});
   }
-  // Tells a process that it is not, or no longer, part of the fleet.
+  // Sends a Shutdown to a process that is not, or no longer, part of the fleet.
   void Refuse(Peer to, ErrorCode code, std::string reason) const {
     Send(to, Shutdown{.code = code, .reason = std::move(reason)});
   }
-  // A process that has to wait before it is welcomed: without any answer it would give up.
+  // Answers a process that must wait for its Welcome; without an answer it would give up.
   void AskToWait(Peer to) const { Send(to, HeartbeatAck{}); }
 
  private:

@@ -82,7 +82,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     return {};
   }
   const auto rank = workers_.RankFor(join);
-  if (!rank) {  // all ranks are taken: it may take the place of a worker that dies
+  if (!rank) {  // all ranks are in use: it waits until a worker dies
     mail.AskToWait(from);
     return {};
   }
@@ -102,14 +102,14 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
 }
 
 bool Membership::Form(TimeUs now) {
-  // Workers wait, one for each rank.
+  // One worker per rank waits.
   if (formed() || !shards_.Complete() || workers_.waiting() < options_.workers) return false;
   view_.Form(shards_.Form(now));
   workers_.Form(now);
   if (admit_together_) return true;
   for (const Incarnation id : workers_.Waiting()) {
     MakeLive(id, options_.start_clock);
-    // Only these continue from the state in the checkpoint: a worker that joins later replaces one of them.
+    // Only these workers continue from a blob in the checkpoint; a worker that joins later replaces one of them.
     const auto blob = options_.blob_bytes.find(workers_.at(id).rank);
     if (blob != options_.blob_bytes.end()) workers_.SetBlobBytes(id, blob->second);
   }
@@ -144,7 +144,7 @@ void Membership::Fence(Incarnation id) {
   ++died_;
 }
 
-// All that the worker pushed is acknowledged by all shards: its own word is what they hold.
+// All shards have acknowledged all pushes of the worker, so its own report equals their state.
 void Membership::OnLeave(Incarnation id, const Leave& leave) {
   const WorkerNode& worker = workers_.at(id);
   workers_.OnLeave(id);

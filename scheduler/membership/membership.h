@@ -1,5 +1,5 @@
-// Who is in the fleet: joins, incarnations, liveness, fencing, verdicts and the view that every node gets (rules N1-N6,
-// M1-M5). It puts Shards, Workers, Fencing and CurrentView together and decides nothing about data or checkpoints.
+// The members of the fleet: joins, incarnations, liveness, fencing, verdicts and the view (rules N1-N6, M1-M5).
+// Composes Shards, Workers, Fencing and CurrentView. Data and checkpoints are handled elsewhere.
 //
 // A part of the scheduler's state machine.
 #pragma once
@@ -23,14 +23,14 @@
 
 namespace tarn::scheduler {
 
-// How a worker's incarnation ended.
+// The end of a worker's incarnation.
 struct Verdict {
   Incarnation worker;
   WorkerRank rank;
   Clock join, end;
   DataPosition position;
-  std::uint64_t repeated = 0;  // batches of which a push was applied, and which will be trained again
-  bool taken_back = false;     // to an earlier clock than it had ticked to (rule G4)
+  std::uint64_t repeated = 0;  // batches with an applied push that will be trained again
+  bool taken_back = false;     // ended at an earlier clock than its last tick (rule G4)
 };
 
 class Membership {
@@ -39,51 +39,52 @@ class Membership {
     std::uint32_t shards = 1, shards_per_server = 1, workers = 1, partition_bits = 6;
     TimeUs lease_us = 0, heartbeat_us = 0;
     std::string job_text, resume_directory;
-    std::map<WorkerRank, std::uint64_t> blob_bytes;  // of the workers' state in that checkpoint (rule K10)
-    std::string after_a_lost_shard;                  // for people: what is lost, and how to continue
+    std::map<WorkerRank, std::uint64_t> blob_bytes;  // sizes of the workers' blobs in that checkpoint (rule K10)
+    std::string after_a_lost_shard;                  // text for users: what is lost, and how to continue
     Clock start_clock;
     Incarnation first_incarnation{1};
     std::size_t nonces_kept = kNoncesKept;
-    std::size_t worker_entries_max = limits::kWorkerEntriesMax;  // of a view; beyond, joiners wait
-    LogOrder log;                                                // of shards; at_least is each shard's own
-    bool ends_together = false;  // rule G4: a restart takes all workers back to one clock
+    std::size_t worker_entries_max = limits::kWorkerEntriesMax;  // per view; beyond this, joining workers wait
+    LogOrder log;                                                // for shards; at_least is set per shard
+    bool ends_together = false;  // a restart sets all workers back to one clock (rule G4)
   };
   explicit Membership(Options options);
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Rule G3: the fleet of a run whose processes all ended, to be formed anew. Before any other call.
+  // Restores a run whose processes all ended; the fleet is formed again (rule G3). Must be called first.
   void Restore(const SchedulerState& state);
-  // The workers from before the restart have no verdict yet.
+  // Whether workers from before a restart have no verdict yet.
   bool restarting() const { return fencing_.restarting(); }
   void Capture(SchedulerState* state) const;
-  // Every shard has confirmed a view: its log has begun.
+  // Whether every shard has confirmed a view, so its log has begun.
   bool begun() const { return begun_ || (formed() && shards_.Confirmed(ViewVersion(1))); }
 
-  // N1. Answers with Welcome or Shutdown, or not yet. Returns a note for the log, or an empty one.
+  // Handles a Join (rule N1): answers with Welcome or Shutdown, now or later. Returns a note for the log, or an empty
+  // string.
   std::string OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
-  // Makes the first view once all shards and workers have joined. True if it did just now.
+  // Makes the first view when all shards and workers have joined. True if this call made it.
   bool Form(TimeUs now);
   bool formed() const { return shards_.formed(); }
 
-  // The shard that a message is from: null unless it is in the fleet and this is its incarnation. `from`: where it is
-  // answered; none: at the peer known so far.
+  // The shard that sent a message; null unless it is in the fleet with this incarnation. `from`: the peer for answers;
+  // nullopt: unchanged.
   const ShardNode* HearShard(const Sender& sender, std::optional<Peer> from, TimeUs now) {
     return shards_.Hear(sender, from, now);
   }
-  // The live worker that a message is from, or null.
+  // The live worker that sent a message, or null.
   const WorkerNode* HearWorker(const Sender& sender, Peer from, TimeUs now) { return workers_.Hear(sender, from, now); }
-  // S1: the incarnation has confirmed that it is out.
+  // The incarnation has confirmed its Shutdown (rule S1).
   void OnFarewell(Incarnation worker) { workers_.OnFarewell(worker); }
-  // Heartbeats are answered, with the view if the node's is older.
+  // Handles and answers heartbeats, with the view if the node's is older.
   void OnHeartbeat(ShardId shard, const Heartbeat& heartbeat, TimeUs now, const Mailer& mail);
   void OnHeartbeat(Incarnation worker, const Heartbeat& heartbeat, TimeUs now, const Mailer& mail);
 
-  // Forgets nodes that joined and fell silent before the view listed them.
+  // Removes nodes that joined and became silent before the view listed them.
   void DropSilentJoiners(TimeUs now, TimeUs listening_since);
   void Fence(Incarnation worker);
   void OnLeave(Incarnation worker, const Leave& leave);
-  // M3, M5: the incarnations that have ended since the last call.
+  // The incarnations that have ended since the last call (rules M3, M5).
   std::vector<Verdict> TakeVerdicts();
   bool AnyFencing() const { return fencing_.any(); }
 
@@ -97,18 +98,18 @@ class Membership {
   void SetOrder(const CheckpointOrder& order) { view_.SetOrder(order); }
   void PutTable(const TableSpec& spec) { view_.PutTable(spec); }
   void SetTables(std::vector<TableSpec> tables) { view_.SetTables(std::move(tables)); }
-  // Logs may be cut back to this checkpoint (rule L4).
+  // Sets the checkpoint to which logs may be truncated (rule L4).
   void SetWhole(CheckpointId id);
 
-  // Sends the newest view to those that have not confirmed it, and Welcome to workers that may begin.
+  // Sends the newest view to nodes that have not confirmed it, and Welcome to workers that may begin.
   void SendViews(TimeUs now, const Mailer& mail);
-  // Of every process that gets a Shutdown when the run ends.
+  // The peers that get a Shutdown when the run ends.
   std::map<Incarnation, Peer> EveryPeer() const;
 
   const View& view() const { return view_.get(); }
   const Shards& shards() const { return shards_; }
   const Workers& workers() const { return workers_; }
-  Clock MaxClock() const { return std::max(workers_.MaxClock(), shards_.MaxClock()); }  // highest seen anywhere
+  Clock MaxClock() const { return std::max(workers_.MaxClock(), shards_.MaxClock()); }  // the highest reported clock
   std::uint64_t died() const { return died_; }
   Incarnation next_incarnation() const { return incarnations_.next(); }
 
@@ -126,8 +127,8 @@ class Membership {
   Fencing fencing_;
   Incarnations incarnations_;
   std::vector<Verdict> verdicts_;
-  bool begun_ = false;           // already before a restart
-  bool admit_together_ = false;  // after a restart: all workers at one clock
+  bool begun_ = false;           // was true before a restart
+  bool admit_together_ = false;  // after a restart: admit all workers at one clock
   std::uint64_t died_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the scheduler knows of each process of the fleet. Plain values.
+// The scheduler's state of each process of the fleet. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tarn::scheduler {
 
-// The newest view that was sent to a node, and when.
+// The newest view sent to a node, and the time.
 struct ViewSent {
   ViewVersion version;
   TimeUs at = 0;
@@ -22,15 +22,15 @@ struct ShardNode {
   std::string endpoint;
   bool joined = false;
   TimeUs heard = 0;
-  TimeUs welcomed = 0;  // when the fleet was complete: from then until it confirms a view it loads its rows
+  TimeUs welcomed = 0;  // time when the fleet was complete; from then until it confirms a view it loads its rows
   ViewSent view_sent;
   ViewVersion confirmed;
   Clock min_clock;
   CheckpointId writing;  // as of `confirmed`
   LogSequence logged;    // durable in its log
   std::uint64_t log_bytes = 0;
-  // A second process of this rank that joined before the fleet was complete.
-  std::uint64_t rival = 0;  // its nonce; 0: none
+  // A second process with this rank that joined before the fleet was complete.
+  std::uint64_t rival = 0;  // nonce; 0: none
   TimeUs rival_since = 0;
 };
 
@@ -44,14 +44,14 @@ struct WorkerNode {
   State state = State::kWaiting;
   bool welcomed = false;
   bool left = false;             // it sent Leave (M5)
-  std::uint64_t blob_bytes = 0;  // of the state that it continues from
-  bool understood = false;       // S1: it has confirmed that it is out
+  std::uint64_t blob_bytes = 0;  // of the state from which it continues
+  bool understood = false;       // it has confirmed its Shutdown (rule S1)
   TimeUs heard = 0;
   ViewSent view_sent;
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
-  std::uint64_t proposal = 0;  // newest obeyed
-  std::uint64_t drained = 0;   // newest for which it has drained
+  std::uint64_t proposal = 0;  // the newest one obeyed
+  std::uint64_t drained = 0;   // the newest one for which it has drained
   Clock join, clock, acked_clock;
   TimeUs ticked = 0;  // when a heartbeat raised acked_clock, or when the worker became live
   DataPosition position;

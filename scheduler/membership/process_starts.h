@@ -1,6 +1,6 @@
-// Which incarnation each process start of a worker got, by the nonce of its Join: a repeated Join is answered the same.
-// The oldest starts whose incarnation is over are forgotten beyond a limit; such a process that still joins is a new
-// worker.
+// The incarnation of each process start of a worker, by the nonce of its Join, so that a repeated Join gets the same
+// answer. Beyond a limit the oldest starts with ended incarnations are removed; if such a process joins again it is a
+// new worker.
 #pragma once
 
 #include <cstdint>

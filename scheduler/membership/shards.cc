@@ -8,9 +8,9 @@
 namespace tarn::scheduler {
 namespace {
 
-// Two processes may join as one shard before the fleet is complete. Both repeat their Join every half second. The first
-// keeps its place if it repeats its Join more than kStillThereUs after the second came: what a dead process had sent
-// has arrived by then. If it does not within kGoneUs, the second takes its place.
+// Two processes may join as the same shard before the fleet is complete. Both repeat their Join every half second. The
+// first stays if it repeats its Join later than kStillThereUs after the second joined: messages of a dead process have
+// arrived by then. If it does not within kGoneUs, the second replaces it.
 constexpr TimeUs kStillThereUs = 1'000'000, kGoneUs = 3'000'000;
 
 void NoteRival(ShardNode* shard, std::uint64_t nonce, TimeUs now) {

@@ -23,34 +23,37 @@ class Shards {
   struct Options {
     std::uint32_t count = 1, per_server = 1;
     TimeUs lease_us = 0;
-    std::string after_a_lost_shard;  // for people: what is lost, and how to continue
+    std::string after_a_lost_shard;  // text for users: what is lost, and how to continue
   };
   explicit Shards(Options options);
-  // What a run with a log kept: which records are durable in each shard's log.
+  // Restores which records are durable in each shard's log, for a run with a log.
   void Restore(const std::vector<LogSequence>& logged);
 
-  // A process joins as a shard. Refusals and requests to wait are sent; `welcome` is to be sent by the caller.
+  // Handles a Join of a shard's process. Sends rejections and requests to wait; the caller sends a Welcome to
+  // `welcome`.
   struct Joined {
     std::string note;                    // for the log; may be empty
-    const ShardNode* welcome = nullptr;  // a known process repeats its Join: it is welcomed again
+    const ShardNode* welcome = nullptr;  // a known process has repeated its Join
   };
   Joined OnJoin(Peer from, const Join& join, TimeUs now, Incarnations* incarnations, const Mailer& mail);
   bool Complete() const { return joined() == nodes_.size(); }
-  // The fleet is complete: no other process may take a shard's place. Returns the endpoints by shard.
+  // The fleet is complete: no other process may replace a shard. Returns the endpoints by shard.
   std::vector<std::string> Form(TimeUs now);
   bool formed() const { return formed_; }
 
-  // A message has come: null unless this incarnation is in the fleet. `from`: where it is answered; none: elsewhere.
+  // The sender of a message; null unless this incarnation is in the fleet. `from`: the peer for answers; nullopt:
+  // unchanged.
   const ShardNode* Hear(const Sender& sender, std::optional<Peer> from, TimeUs now);
-  // `newest`: of the view. `whole_since`: the view that named the newest whole checkpoint first; sizes of logs reported
-  // under older views are those before the logs were shortened.
+  // `newest`: the newest view. `whole_since`: the first view with the newest complete checkpoint; sizes of logs
+  // reported under older views are ignored, because the logs were not truncated yet.
   void OnHeartbeat(ShardId shard, const Heartbeat& heartbeat, ViewVersion newest, ViewVersion whole_since);
   void ForgetLogBytes();
   ViewSent* view_sent(ShardId shard) { return &nodes_[shard.value].view_sent; }
 
-  // Silence counts from `listening_since` at the earliest, since when the scheduler itself has been listening.
+  // The first shard that is silent for a lease. Silence counts from `listening_since` at the earliest, when the
+  // scheduler began to receive.
   std::optional<ShardId> Silent(TimeUs now, TimeUs listening_since) const;
-  // Forgets processes that joined and fell silent before the fleet was complete.
+  // Removes processes that joined and became silent before the fleet was complete.
   void DropSilent(TimeUs now, TimeUs listening_since);
 
   const std::vector<ShardNode>& all() const { return nodes_; }
@@ -59,19 +62,19 @@ class Shards {
   std::uint32_t joined() const;
   bool Confirmed(ViewVersion version) const { return LeastConfirmed() >= version; }
   ViewVersion LeastConfirmed() const;
-  // Some shard may still write into the directory of a checkpoint whose order went with view `version`.
+  // Whether a shard may still write to the directory of a checkpoint that was ordered in view `version`.
   bool MayWrite(CheckpointId id, ViewVersion version) const;
   Clock MinClock() const;
   Clock MaxClock() const;
-  // Size of the largest log, as far as is known since the newest whole checkpoint.
+  // Size of the largest log, from reports since the newest complete checkpoint.
   std::uint64_t LogBytes() const;
   std::vector<LogSequence> Logged() const;
   void AddPeers(std::map<Incarnation, Peer>* peers) const;
 
  private:
-  // Refuses a process that does not fit the job, or that comes too late. Returns the note for the log; empty: it fits.
+  // Rejects a process that does not match the job or joins too late. Returns a note for the log; empty: accepted.
   std::string RefuseMisfit(Peer from, const Join& join, const Mailer& mail) const;
-  // The same for one whose place another process of its rank holds, which may have died.
+  // The same for a process whose rank is used by another process, which may have died.
   std::string RefuseRival(Peer from, const Join& join, const ShardNode& shard, const Mailer& mail) const;
 
   Options options_;

@@ -1,5 +1,5 @@
-// Sends the view: as a Welcome to nodes that may begin, in answers to heartbeats, and as an update to every node that
-// has not confirmed the newest one, at once and again after each heartbeat period (rules N1, N2).
+// Sends the view: as a Welcome to nodes that may begin, in answers to heartbeats, and as updates to nodes that have not
+// confirmed the newest one, at once and after each heartbeat period (rules N1, N2).
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ class ViewSender {
   struct Options {
     TimeUs heartbeat_us = 0;
     std::string job_text, resume_directory;
-    Clock start_clock;  // of shards
-    LogOrder log;       // of shards; at_least is each shard's own
+    Clock start_clock;  // for shards
+    LogOrder log;       // for shards; at_least is set per shard
   };
-  // `view` outlives it.
+  // `view` outlives this object.
   ViewSender(Options options, const CurrentView* view);
 
   void Welcome(const ShardNode& shard, const Mailer& mail) const;
   void Welcome(const WorkerNode& worker, const Mailer& mail) const;
-  // Answers the heartbeat of a node whose view is `theirs`, with the newest one if that is older.
+  // Answers the heartbeat of a node whose view is `theirs`; includes the newest view if `theirs` is older.
   void Acknowledge(Peer peer, ViewVersion theirs, ViewSent* sent, TimeUs now, const Mailer& mail) const;
   void SendIfDue(const ShardNode& shard, ViewSent* sent, TimeUs now, const Mailer& mail) const;
-  // To a live worker. Its first is a Welcome, once every shard has confirmed the view that made it live: until
-  // `confirmed`.
+  // Sends to a live worker. The first message is a Welcome, sent when every shard has confirmed (`confirmed`) the view
+  // that made the worker live.
   void SendIfDue(WorkerNode* worker, ViewVersion confirmed, TimeUs now, const Mailer& mail) const;
 
  private:
   const View& view() const { return view_->get(); }
-  // When the newest view was sent; 0: it was not.
+  // Time when the newest view was sent; 0: not sent.
   TimeUs SentAt(const ViewSent& sent) const { return sent.version == view().version ? sent.at : 0; }
   bool IsDue(ViewVersion confirmed, const ViewSent& sent, TimeUs now) const;
   void NoteSent(ViewSent* sent, TimeUs now) const;

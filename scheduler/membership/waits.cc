@@ -76,12 +76,12 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
     slowest = std::min(slowest, worker->acked_clock);
   }
   std::set<std::uint32_t> ranks;
-  const WorkerNode* first = nullptr;  // the slowest
+  const WorkerNode* first = nullptr;  // the slowest one
   TimeUs longest = 0;
   bool for_cut = false;
   for (const WorkerNode* worker : live) {
     const TimeUs age = now - std::max(worker->ticked, listening_since);
-    // One that waits for the slowest itself cannot tick.
+    // A worker that waits for the slowest one cannot tick.
     const bool held = waits.bound && worker->acked_clock.value - slowest.value > *waits.bound;
     const bool holds_cut = waits.cut && worker->acked_clock < *waits.cut && !held;
     const bool holds_others = waits.bound && worker->acked_clock.value + *waits.bound < furthest.value;

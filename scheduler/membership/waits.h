@@ -1,4 +1,4 @@
-// Texts for people about the nodes that a fleet waits for. Free functions that change nothing.
+// Texts for users about the nodes that a fleet waits for. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace tarn::scheduler {
 // at the earliest. Empty: there are none.
 std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since);
 
-// What makes others wait for a worker's ticks.
+// Why others wait for a worker's ticks.
 struct TickWaits {
-  std::optional<std::uint64_t> bound;  // the least staleness bound of any table; none: all are asp
-  std::optional<Clock> cut;            // the clock that workers must tick to for a checkpoint
+  std::optional<std::uint64_t> bound;  // the lowest staleness bound of any table; nullopt: all are asp
+  std::optional<Clock> cut;            // the clock to which workers must tick for a checkpoint
 };
 
 // The live workers that are not silent but have not ticked for kWaitNotePeriodUs while others, or a checkpoint, wait

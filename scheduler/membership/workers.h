@@ -1,5 +1,5 @@
-// The workers of the fleet by incarnation: who waits to be admitted, who is live, being fenced or has ended, what their
-// heartbeats report and their silence (rules N1, N4, M1).
+// The workers of the fleet by incarnation: their state (waiting, live, being fenced, ended), the reports of their
+// heartbeats, and their silence (rules N1, N4, M1).
 //
 //   Workers workers({.ranks = 4, .lease_us = lease_us});
 //   const WorkerNode& worker = workers.Add(*workers.RankFor(join), incarnation, join.nonce, from, now);
@@ -18,9 +18,9 @@
 
 namespace tarn::scheduler {
 
-// Incarnations that have ended and are still answered as what they were (left, or fenced); older ones are fenced.
+// Number of ended incarnations that are remembered as left or fenced; older ones count as fenced.
 inline constexpr std::size_t kEndedWorkersKept = 1024;
-// Process starts that are known again when they repeat their Join.
+// Number of process starts that are recognized when they repeat their Join.
 inline constexpr std::size_t kNoncesKept = 65536;
 
 class Workers {
@@ -32,39 +32,39 @@ class Workers {
     Clock start_clock;
   };
   explicit Workers(const Options& options);
-  // A worker from before a restart: it is being fenced.
+  // Adds a worker from before a restart, which is being fenced.
   void Restore(const WorkerEntry& entry);
   void RestoreLargestEnd(Clock end) { largest_end_ = std::max(largest_end_, end); }
 
   // The incarnation of a process that joined before.
   std::optional<Incarnation> IncarnationOf(std::uint64_t nonce) const { return starts_.Find(nonce); }
-  // A rank that the Join asks for, or the lowest that is free; nothing: none is.
+  // The rank that the Join requests, or the lowest free one; nullopt: not available.
   std::optional<WorkerRank> RankFor(const Join& join) const;
   std::vector<Incarnation> OfRank(WorkerRank rank) const;
   const WorkerNode& Add(WorkerRank rank, Incarnation incarnation, std::uint64_t nonce, Peer from, TimeUs now);
   void Forget(Incarnation worker) { nodes_.erase(worker); }
-  // A process that waits or is live repeats its Join.
+  // A waiting or live process has repeated its Join.
   const WorkerNode& HearJoin(Incarnation worker, Peer from, TimeUs now);
-  // The fleet is complete: silence counts from now.
+  // The fleet is complete: silence is measured from now.
   void Form(TimeUs now);
   std::vector<Incarnation> Waiting() const;
   // `version`: the view that will list it.
   const WorkerNode& MakeLive(Incarnation worker, Clock join, ViewVersion version);
   void SetBlobBytes(Incarnation worker, std::uint64_t bytes) { nodes_.at(worker).blob_bytes = bytes; }
 
-  // A message has come: null unless this incarnation is live.
+  // The sender of a message; null unless this incarnation is live.
   const WorkerNode* Hear(const Sender& sender, Peer from, TimeUs now);
   void OnHeartbeat(Incarnation worker, const Heartbeat& heartbeat, const View& view);
   ViewSent* view_sent(Incarnation worker) { return &nodes_.at(worker).view_sent; }
-  // It has sent Leave; it ends next.
+  // The worker has sent Leave and is about to end.
   void OnLeave(Incarnation worker) { nodes_.at(worker).left = true; }
-  // S1: the incarnation has confirmed that it is out.
+  // The incarnation has confirmed its Shutdown (rule S1).
   void OnFarewell(Incarnation worker);
   void Fence(Incarnation worker) { nodes_.at(worker).state = WorkerNode::State::kFencing; }
   void End(Incarnation worker, Clock end);
 
   std::vector<Incarnation> Silent(TimeUs now, TimeUs listening_since) const;
-  // Forgets processes that joined and fell silent before the view listed them.
+  // Removes processes that joined and became silent before the view listed them.
   void DropSilent(TimeUs now, TimeUs listening_since);
 
   const std::map<Incarnation, WorkerNode>& all() const { return nodes_; }
@@ -74,7 +74,7 @@ class Workers {
   bool Left(Incarnation worker) const;  // it sent Leave
   std::vector<const WorkerNode*> Live() const;
   Positions LivePositions() const;
-  // The largest clock at which a worker ended; the largest of those and of all workers' clocks.
+  // largest_end: the largest clock at which a worker ended. MaxClock: the largest of that and all workers' clocks.
   Clock largest_end() const { return largest_end_; }
   Clock MaxClock() const;
   std::uint32_t waiting() const;
@@ -90,7 +90,7 @@ class Workers {
   void DropEnded();
 
   Options options_;
-  std::map<Incarnation, WorkerNode> nodes_;  // ended ones too, the newest few
+  std::map<Incarnation, WorkerNode> nodes_;  // including the newest ended ones
   ProcessStarts starts_;
   Clock largest_end_;
 };

@@ -1,4 +1,4 @@
-// Lines for the log that the parts of the state machine write, until the loop takes them.
+// Collects lines for the log from the parts of the state machine, until the loop takes them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Note {
 
 class Notes {
  public:
-  static constexpr std::size_t kNotesMax = 1000;  // that nobody has taken; further ones are dropped
+  static constexpr std::size_t kNotesMax = 1000;  // further ones are dropped
 
   void Info(std::string text) { Add({std::move(text), false}); }
   void Warn(std::string text) { Add({std::move(text), true}); }

@@ -1,5 +1,4 @@
-// The state of a run and its figures so far: what progress lines, metrics.jsonl and summary.json are made of. Plain
-// values.
+// The state of a run and its figures so far, for progress lines, metrics.jsonl and summary.json. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace tarn::scheduler {
 
 Scores ScoresOf(const Quality& quality);
 
-// A live worker, as of its last heartbeat.
+// A live worker according to its last heartbeat.
 struct WorkerProgress {
   WorkerRank rank;
   Incarnation incarnation;
@@ -29,12 +28,12 @@ struct Progress {
   std::string phase;  // "waiting", "train", "validate", "test", "checkpoint", "finishing",
                       // "done", "stopped", "failed" or "diverged"
   std::uint32_t epoch = 0;
-  std::uint64_t samples = 0;        // trained rows that are acknowledged, over all epochs
-  std::uint64_t samples_here = 0;   // of them since this scheduler started (less after a resume)
+  std::uint64_t samples = 0;        // acknowledged trained rows, over all epochs
+  std::uint64_t samples_here = 0;   // the part of them since this scheduler started
   std::uint64_t samples_total = 0;  // of all epochs; 0 while unknown
   double seconds = 0;               // from the first grant to the end of the last train split (so far: to now)
-  double train_seconds = 0;         // of them in train phases
-  Quality train;                    // progressive, current epoch
+  double train_seconds = 0;         // the part of them in train phases
+  Quality train;                    // progressive validation in the current epoch
   std::vector<EpochResult> epochs;
   std::vector<std::uint64_t> staleness;                    // merged histogram of all pulls
   std::map<std::string, double> counters, shard_counters;  // sums over all workers, and over all shards, by name
@@ -45,9 +44,9 @@ struct Progress {
   Clock min_clock, max_clock;
   std::uint64_t state_hash = 0;  // of the last checkpoint or the final state: "parameters_hash"
   bool has_state_hash = false;
-  std::string last_checkpoint;  // directory of the newest whole one
+  std::string last_checkpoint;  // directory of the newest complete one
   std::string best_checkpoint;
-  bool best_lost = false;  // it is not of the best epoch, whose own could not be written
+  bool best_lost = false;  // it is not of the best epoch, whose checkpoint could not be written
 };
 
 }  // namespace tarn::scheduler

@@ -14,7 +14,7 @@ namespace tarn::scheduler {
 namespace {
 
 constexpr double kRateWindowSeconds = 5;
-constexpr double kSettledSeconds = 4;  // a window of one point a second that is full
+constexpr double kSettledSeconds = 4;  // seconds of a full window, with one point per second
 constexpr std::size_t kGenerateBytesMax = 1 << 20;
 
 struct Staleness {
@@ -66,7 +66,7 @@ const EpochResult* BestEpoch(const Progress& progress) {
   return best;
 }
 
-// The best epoch on the test set, or on the validation set where there is no other.
+// The scores of the best epoch on the test set, or on the validation set if there is no test set.
 std::optional<Scores> Evaluation(const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
   if (best == nullptr) return std::nullopt;
@@ -77,7 +77,7 @@ void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
   (*json)["best_epoch"] = best == nullptr ? Json() : Json(EpochNumber(best->epoch));
   const auto scores = Evaluation(progress);
-  // A classifier of several classes has no AUC.
+  // A classifier with more than two classes has no AUC.
   const bool binary = job.data.format != DataFormat::kIdx || job.data.classes <= 2;
   (*json)["eval_auc"] = scores && binary ? Json(scores->auc) : Json();
   (*json)["eval_logloss"] = scores ? Json(scores->log_loss) : Json();
@@ -85,7 +85,7 @@ void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   (*json)["eval_normalized_entropy"] = scores && binary ? Json(scores->normalized_entropy) : Json();
 }
 
-// What the data generator says about the best that any model could reach on this set.
+// Writes the best possible scores on this data set, from the data generator.
 void WriteBestPossible(Json* json, const Job& job) {
   auto text = ReadFile(job.data.dir + "/generate.json", kGenerateBytesMax);
   if (!text) return;
@@ -113,7 +113,7 @@ void WriteStaleness(Json* json, const Progress& progress) {
   (*json)["staleness_histogram"] = std::move(histogram);
 }
 
-// Of the best epoch, like the evaluation; before one is finished, of what leases and then workers have reported.
+// That of the best epoch, like the evaluation. Before an epoch is finished, from leases, else from workers.
 std::optional<double> TrainLogLoss(const Progress& progress) {
   if (const EpochResult* best = BestEpoch(progress))
     return best->train.rows > 0 ? std::optional(best->train.log_loss) : std::nullopt;
@@ -131,8 +131,8 @@ Json BoundOf(const ConsistencySpec& consistency) {
   return nullptr;
 }
 
-// Null before the first epoch is finished, without checkpoints, and where the job stopped before its last checkpoint
-// was whole.
+// Null before the first epoch is finished, without checkpoints, and if the job stopped before its last checkpoint was
+// complete.
 Json BestKept(const Job& job, const Progress& progress) {
   if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
       (!progress.best_lost && progress.best_checkpoint.empty()))
@@ -140,7 +140,7 @@ Json BestKept(const Job& job, const Progress& progress) {
   return !progress.best_lost;
 }
 
-// The metrics that are summed over all workers, or over all shards; 0 where none has reported one.
+// The metrics that are sums over all workers, or over all shards; 0 if none has reported one.
 MetricList SumsOf(const Progress& progress) {
   MetricList list;
   for (const MetricSpec& spec : metrics::kTable) {
@@ -161,13 +161,13 @@ MetricList SumsOf(const Progress& progress) {
 }  // namespace
 
 void Rate::Add(double time_seconds, const Progress& progress) {
-  // Pauses for evaluation would make training look slow.
+  // Pauses for evaluation must not reduce the rate.
   if (progress.phase != "train") {
     points_.clear();
     return;
   }
   const Point point{time_seconds, static_cast<double>(progress.samples)};
-  // While workers read their first data nothing is slow.
+  // The time in which workers read their first data does not count.
   if (points_.size() == 1 && points_.front().samples == point.samples) points_.clear();
   if (!points_.empty()) {
     seconds_ += point.seconds - points_.back().seconds;

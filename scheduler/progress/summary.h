@@ -1,4 +1,5 @@
-// What a run leaves in figures: the scheduler's line of metrics.jsonl once a second, and summary.json at the end.
+// The figures of a run: the scheduler's line in metrics.jsonl once a second, and summary.json at the end. docs/run.md
+// describes both.
 #pragma once
 
 #include <deque>
@@ -16,8 +17,8 @@ class Rate {
  public:
   void Add(double time_seconds, const Progress& progress);
   double per_second() const;
-  // The rate to judge the rest of the job by: the one above once its window is full, else that of all training so far;
-  // 0 before a few seconds of training, for the first batches are no measure.
+  // The rate for estimating the rest of the job: per_second() if its window is full, else that of all training so far.
+  // 0 in the first seconds of training, because the first batches are not representative.
   double lasting_per_second() const;
 
  private:
@@ -29,14 +30,14 @@ class Rate {
   double seconds_ = 0, samples_ = 0;  // of all training
 };
 
-// What metrics.jsonl and /metrics show of the run; figures that it does not have yet are left out.
+// The metrics of the run for metrics.jsonl and /metrics; unknown figures are left out.
 MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate);
 
 // {"time": ..., "role": "scheduler", "state": "train", "epoch": 1, "samples": ..., ...} without a line end.
-// time_seconds: since 1970.
+// `time_seconds`: since 1970.
 std::string MetricsLine(const Progress& progress, const MetricList& metrics, double time_seconds);
 
-// The whole of summary.json. `end` is why the run ended; figures that the run does not have are null.
+// The contents of summary.json. `end`: the reason why the run ended. Unknown figures are null.
 std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown& end);
 
 }  // namespace tarn::scheduler

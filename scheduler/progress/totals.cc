@@ -15,7 +15,7 @@ void AddTo(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_
 void Totals::OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat) {
   Node& node = (sender.role == Role::kWorker ? workers_ : shards_)[sender.incarnation];
   if (!heartbeat.counters.empty()) node.counters = heartbeat.counters;
-  // An overtaken heartbeat holds an older histogram: totals never shrink.
+  // Totals never decrease: a delayed heartbeat has an older histogram.
   if (heartbeat.staleness.size() > node.staleness.size()) node.staleness.resize(heartbeat.staleness.size());
   for (std::size_t i = 0; i < heartbeat.staleness.size(); ++i)
     node.staleness[i] = std::max(node.staleness[i], heartbeat.staleness[i]);

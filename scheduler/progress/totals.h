@@ -16,7 +16,7 @@ namespace tarn::scheduler {
 // stays in the sums and its set is dropped.
 class Totals {
  public:
-  // Names of counters that are kept of workers which have ended; of further ones nothing is.
+  // Maximum number of counter names of ended workers; counters with further names are dropped.
   static constexpr std::size_t kEndedNamesMax = 4 * std::size_t{limits::kCountersMax};
 
   void OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat);
@@ -24,7 +24,7 @@ class Totals {
   std::map<std::string, double> Counters() const;  // of workers
   std::map<std::string, double> ShardCounters() const;
   std::vector<std::uint64_t> Staleness() const;
-  // What the worker last reported, into the fields of `out` that come from here.
+  // Sets the fields of `out` that come from the worker's last report.
   void Fill(WorkerProgress* out) const;
   std::size_t nodes() const { return workers_.size() + shards_.size(); }
 

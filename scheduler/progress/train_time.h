@@ -1,5 +1,5 @@
-// How long a run has trained, over all of its starts: from the first grant of a training lease to the end of the last
-// training split, and the part of that in which leases were granted and trained.
+// The training time of a run over all its starts: from the first grant of a training lease to the end of the last
+// training split, and the part of it in training phases.
 #pragma once
 
 #include "core/types.h"
@@ -9,7 +9,7 @@ namespace tarn::scheduler {
 class TrainTime {
  public:
   TrainTime() = default;
-  // Of earlier starts, as a manifest has them.
+  // The times of earlier starts, from a manifest.
   TrainTime(double seconds, double train_seconds) : earlier_seconds_(seconds), train_seconds_(train_seconds) {}
 
   // A training lease was granted.

@@ -1,4 +1,4 @@
-// The lines of metrics.jsonl about workers, one a second and live worker, made from what heartbeats carry.
+// The lines of metrics.jsonl about workers, one per second and live worker, made from heartbeats.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class WorkerLines {
   };
   static Seen See(const WorkerProgress& worker, double time_seconds);
 
-  std::map<Incarnation, Seen> last_;  // of the live ones
+  std::map<Incarnation, Seen> last_;  // for live workers
 };
 
 }  // namespace tarn::scheduler

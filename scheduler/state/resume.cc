@@ -10,7 +10,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// "section.key" -> value, of the text that ResolvedToml writes: one key a line.
+// "section.key" -> value, from the text of ResolvedToml, which has one key per line.
 std::map<std::string, std::string> Keys(const std::string& toml) {
   std::map<std::string, std::string> keys;
   std::string section;
@@ -35,7 +35,7 @@ bool MustAgree(std::string_view key) {
   return key == "job.seed" || key == "train.batch_rows";
 }
 
-// The first file of a shard's log (server/log/log_format.h) in the folder of a run; empty: none.
+// The first file of a shard's log (server/log/log_format.h) in a run directory; empty: none.
 std::string FindLog(const std::string& run_dir) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -103,7 +103,7 @@ Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerSt
     *directory =
         (std::filesystem::path(run_dir) / "checkpoints" / std::filesystem::path(*directory).filename()).string();
   };
-  // Others may be of the run that this one was resumed from.
+  // Other paths may belong to the run from which this one was resumed.
   for (std::string* directory : {&state->progress.best_checkpoint, &state->whole_directory})
     if (is_ours(*directory)) bring(directory);
   for (std::string& directory : state->kept) bring(&directory);

@@ -11,32 +11,32 @@
 
 namespace tarn::scheduler {
 
-// The checkpoint that `path` means: itself if it holds a MANIFEST, else the newest whole one of the run in it. The
-// error names durability "none" where that is why there is none.
+// The directory of the checkpoint at `path`: `path` itself if it contains a MANIFEST, else the newest complete
+// checkpoint of the run in it. If there is none because of durability "none", the error says so.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
-// Checks that the logs in the folder of a run, if there are any, have beside them the state without which no run can
-// continue from them, or are of a run that is over. kNotFound names the state, and a checkpoint to continue from
-// instead.
+// Checks the logs in the directory of a run, if any: the state that is needed to continue from them must exist, unless
+// the run has ended. kNotFound names the state, and a checkpoint from which to continue instead.
 Status CheckLogsHaveState(const std::string& run_dir);
 
-// Checks that the run's folder holds no checkpoints of another run: only those of the run of `resumed`, which is one of
-// them; empty: none. A run counts all checkpoints in its folder toward checkpoints_kept. kAlreadyExists names one.
+// Checks that the run directory has only checkpoints of the run of `resumed`, which is one of them; empty: it must have
+// none. This matters because a run counts all checkpoints in its directory toward checkpoints_kept. kAlreadyExists
+// names a checkpoint of another run.
 Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed);
 
 // Whether `job` may continue from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
-// the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
-// the section, the key and both values.
+// the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument names the section,
+// the key and both values.
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
 
-// Whether `job` has the epoch in which a checkpoint of `manifest` was cut. kInvalidArgument names train.epochs and what
-// is expected at least.
+// Whether `job` has the epoch in which a checkpoint of `manifest` was cut. kInvalidArgument names train.epochs and the
+// minimum.
 Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& directory);
 
-// Rule G5: adapts `state` to the folder `run_dir`, in which it was found: its checkpoints are the ones in that folder,
-// wherever the folder was when the state was written. Returns the manifest of the checkpoint at which the logs begin;
-// none: they begin with the run. The error names the file; its code is that of ReadManifest, or kCorrupt if the
-// checkpoint is not the one that the state names.
+// Adapts `state` to the directory `run_dir` in which it was found (rule G5): its checkpoints are those in that
+// directory, which may have been moved. Returns the manifest of the checkpoint at which the logs begin; nullopt: they
+// begin with the run. The error names the file; its code is that of ReadManifest, or kCorrupt if the checkpoint is not
+// the one that the state names.
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state);
 
 }  // namespace tarn::scheduler

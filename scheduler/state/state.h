@@ -1,9 +1,9 @@
-// What the scheduler of a run with durability "log" keeps on disk, so that after a crash of all processes the run
-// continues where its shards' logs end (rules G1 to G5). It is written whole and atomically, before anything that
-// depends on it is sent.
+// The scheduler's state on disk, for runs with durability "log". With it a run continues after a crash of all processes
+// where its shards' logs end (rules G1 to G5). It is replaced atomically, before any message that depends on it is
+// sent.
 //
 // The file RUN_DIR/scheduler.state: a body, a FlatBuffer (schemas/scheduler_state.fbs), in the envelope of
-// core/codec/sealed.h with the magic "TARNSTAT". It exists until the run is over.
+// core/codec/sealed.h with the magic "TARNSTAT". It exists until the run ends.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace tarn::scheduler {
 
-inline constexpr std::uint32_t kStateVersion = 3;  // from it on the sum covers the version too
+inline constexpr std::uint32_t kStateVersion = 3;  // since version 3 the checksum covers the version too
 inline constexpr const char* kStateName = "scheduler.state";
-inline constexpr const char* kOverName = "scheduler.over";  // its name once the run is over, until the logs are removed
+inline constexpr const char* kOverName = "scheduler.over";  // its name after the run, until the logs are removed
 inline constexpr const char* kLockName = "scheduler.lock";  // a file beside it that the run's scheduler locks
 
-// A training lease of a worker that has not ended: open, or done so recently that a restart may take its end back.
+// A training lease of a worker that has not ended: open, or done so recently that a restart may revert it.
 struct KeptLease {
   LeaseId lease;
   Incarnation owner;
@@ -33,9 +33,9 @@ struct KeptLease {
 };
 
 struct SchedulerState {
-  std::uint64_t run = 0;  // drawn when the run began
-  // What the manifest of a checkpoint made now would hold of job, tables, data (without the leases below), epochs and
-  // totals; its id is the highest that was assigned.
+  std::uint64_t run = 0;  // random number of the run
+  // Job, tables, data (without the leases below), epochs and totals, as in the manifest of a checkpoint made now. Its
+  // id is the highest assigned one.
   Manifest progress;
   ViewVersion version;
   Epoch epoch;
@@ -46,21 +46,21 @@ struct SchedulerState {
   LeaseId last_lease;
   std::vector<KeptLease> leases;      // in order of id
   bool begun = false;                 // every shard has a log; before that nothing was acknowledged
-  bool best_wanted = false;           // the last epoch was the best, and its checkpoint is not whole
-  CheckpointId whole;                 // at which the logs begin; 0: at the beginning of the run
-  std::string whole_directory;        // of that checkpoint, perhaps of the run that was resumed; empty: none
+  bool best_wanted = false;           // the last epoch was the best, and its checkpoint is not complete
+  CheckpointId whole;                 // the checkpoint at which the logs begin; 0: the beginning of the run
+  std::string whole_directory;        // of that checkpoint; may belong to the run that was resumed
   std::uint64_t whole_files = 0;      // its FilesHash
-  std::string pending_directory;      // of a checkpoint that was ordered and is not whole
-  std::vector<std::string> kept;      // whole checkpoints of this run, oldest first
-  std::vector<std::string> outdated;  // whole ones that are removed once this is on disk
-  std::vector<LogSequence> logged;    // by shard: durable in its log, as of its last heartbeat
+  std::string pending_directory;      // of an ordered checkpoint that is not complete
+  std::vector<std::string> kept;      // complete checkpoints of this run, oldest first
+  std::vector<std::string> outdated;  // complete ones to remove when this state is durable
+  std::vector<LogSequence> logged;    // by shard: last durable record by its last heartbeat
 };
 
-// The bytes of the file and back; `origin` names it in errors: kCorrupt, kUnsupported.
+// Encode and decode the file. `origin`: its name in errors (kCorrupt, kUnsupported).
 std::string EncodeState(const SchedulerState& state);
 Expected<SchedulerState> DecodeState(std::string_view bytes, const std::string& origin);
 
-// Of RUN_DIR/scheduler.state. kNotFound if there is none: the run is over, or has no log.
+// Reads RUN_DIR/scheduler.state. kNotFound: the run has ended, or has no log.
 Expected<SchedulerState> ReadState(const std::string& run_dir);
 
 }  // namespace tarn::scheduler

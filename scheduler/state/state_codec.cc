@@ -83,7 +83,7 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
     for (const flatbuffers::String* directory : *m.kept()) s.kept.push_back(Text(directory));
   if (m.outdated() != nullptr)
     for (const flatbuffers::String* directory : *m.outdated()) s.outdated.push_back(Text(directory));
-  // They are removed in time: nothing else may be called so.
+  // These directories will be removed, so their names must be those of checkpoints.
   for (const std::string& directory : s.kept)
     if (!CheckpointIdOf(directory)) return Corrupt(origin, "field kept makes no sense");
   for (const std::string& directory : s.outdated)

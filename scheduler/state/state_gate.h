@@ -1,6 +1,6 @@
-// Persist, then send (rule G1): holds back what the scheduler sends until the state that it depends on is on disk;
-// heartbeats are still answered. States are written one at a time; changes made meanwhile go into the next one. It
-// makes decisions only; StateKeeper carries them out.
+// Persist, then send (rule G1): delays the scheduler's messages until the state that they depend on is durable.
+// Heartbeats are still answered. States are written one at a time; changes during a write go into the next state. This
+// class only decides; StateKeeper acts.
 //
 //   gate.Pass(revision, sent, out);                       // at the end of each step
 //   if (gate.MayBegin(now)) store->WriteState(gate.Begin(version, now), Capture());
@@ -18,33 +18,33 @@ namespace tarn::scheduler {
 
 class StateGate {
  public:
-  // After how many failed writes in a row the run ends, and the pause between them.
+  // Number of consecutive failed writes after which the run ends, and the pause between them.
   static constexpr int kTriesMax = 3;
   static constexpr TimeUs kPauseUs = 10'000'000;
 
-  // A step has put messages into `out` behind the first `sent`, and has left a state of this revision. Holds back the
-  // messages that may reveal a state which is not on disk: for each node the newest of a kind, limits::kHeldMessagesMax
-  // in all.
+  // Call it after a step that appended messages to `out` after the first `sent` and left a state of this revision.
+  // Delays the messages that depend on a state which is not durable. Keeps the newest of each kind per node, at most
+  // limits::kHeldMessagesMax in all.
   void Pass(std::uint64_t revision, std::size_t sent, Outbox* out);
-  // The run ends. Shutdowns are not held back, and of all other messages only answers to tools are kept.
+  // The run ends: Shutdowns are not delayed, and all other messages except answers to tools are dropped.
   void End();
 
-  // Whether the state is to be written now.
+  // Whether the state must be written now.
   bool MayBegin(TimeUs now) const { return !writing() && !durable() && now >= not_before_ && failures_ < kTriesMax; }
-  // It is being written, with a view of this version. Returns the number of the write.
+  // Begins a write of the state with a view of this version. Returns the number of the write.
   std::uint64_t Begin(ViewVersion version, TimeUs now);
-  // The write has ended. False: it was not the one under way.
+  // The write has ended. False: it is not the current write.
   bool OnWritten(std::uint64_t number, Outbox* out);
   bool OnFailed(std::uint64_t number, TimeUs now);
 
-  bool durable() const { return durable_ == newest_; }  // the state as it is now
+  bool durable() const { return durable_ == newest_; }  // the current state is durable
   bool writing() const { return writing_ != 0; }
-  TimeUs since() const { return since_; }     // of the write under way
-  int failures() const { return failures_; }  // one after the other
+  TimeUs since() const { return since_; }     // start of the current write
+  int failures() const { return failures_; }  // consecutive ones
   std::size_t held() const { return waiting_.size() + leaving_.size(); }
 
  private:
-  // A node, a kind of message and, of answers that do not replace each other, what they are about.
+  // A node, a kind of message and, for answers that do not replace each other, their subject.
   using Slot = std::tuple<Peer, std::size_t, std::uint64_t>;
   using Held = std::map<Slot, Outgoing>;
 
@@ -52,12 +52,12 @@ class StateGate {
   void Hold(Outgoing outgoing);
 
   std::uint64_t revision_ = 0;                            // of the newest state
-  std::uint64_t newest_ = 0, durable_ = 0, writing_ = 0;  // states, counted from 1; 0: none
+  std::uint64_t newest_ = 0, durable_ = 0, writing_ = 0;  // numbers of states from 1; 0: none
   ViewVersion durable_version_, writing_version_;
   bool ending_ = false;
   int failures_ = 0;
   TimeUs not_before_ = 0, since_ = 0;
-  Held waiting_, leaving_;  // for the next write, for the one under way
+  Held waiting_, leaving_;  // for the next write, and for the current one
 };
 
 }  // namespace tarn::scheduler

@@ -27,7 +27,7 @@ void StateKeeper::Remove() {
   store_->RemoveState();
 }
 
-// A file that could not be synced is not synced again: the next state goes into a new file.
+// After a failed sync the file is never synced again: the next state is written to a new file.
 std::optional<Error> StateKeeper::JudgeFailure(const Error& error, bool ends) {
   std::string why = "the scheduler's state: " + error.message;
   if (!ends && gate_.failures() >= StateGate::kTriesMax)

@@ -1,6 +1,5 @@
-// Keeps the state of a run with durability "log" on disk: writes each state that a step leaves, holds back what may be
-// sent only behind it, tries again after a failure, and removes the state once the run is over (rule G1). Runs without
-// a log have none.
+// Writes the state of a run with durability "log" to disk (rule G1): writes the state after each step, delays messages
+// that depend on it, retries after failures, and removes the state when the run ends. Other runs have no state.
 //
 //   if (keeper.active()) {
 //     keeper.Hold(revision, sent, out);                            // at the end of each step
@@ -23,30 +22,31 @@ namespace tarn::scheduler {
 
 class StateKeeper {
  public:
-  // durable: the run has a log. slow_us: a write that takes longer is warned of. Store and notes outlive it.
+  // `durable`: the run has a log. `slow_us`: writes that take longer cause a warning. Store and notes outlive this
+  // object.
   StateKeeper(bool durable, TimeUs slow_us, SchedulerStore* store, Notes* notes);
 
-  // Whether there is a state to keep: the run has a log and is not over.
+  // Whether there is a state: the run has a log and has not ended.
   bool active() const { return durable_ && !over_; }
-  // A step has put messages into `out` behind the first `sent`, and has left a state of this revision.
+  // See StateGate::Pass.
   void Hold(std::uint64_t revision, std::size_t sent, Outbox* out) { gate_.Pass(revision, sent, out); }
   bool MayWrite(TimeUs now) const { return gate_.MayBegin(now); }
   void Write(const SchedulerState& state, TimeUs now);
   void WarnIfSlow(TimeUs now);
-  // The state as it is now is on disk.
+  // Whether the current state is durable.
   bool written() const { return gate_.durable(); }
 
-  // The run ends: only answers to tools are of use from now on.
+  // The run ends: see StateGate::End.
   void RunEnds() { gate_.End(); }
-  // Nobody will continue from the state.
+  // Removes the state, because no run will continue from it.
   void Remove();
 
-  // A write has ended well: what waited for it is put into `out`. False: it was not the one under way.
+  // A write has succeeded: appends the messages that waited for it to `out`. False: it is not the current write.
   bool OnWritten(std::uint64_t number, Outbox* out) { return gate_.OnWritten(number, out); }
-  // A write has failed. False: as above.
+  // A write has failed. False: it is not the current write.
   bool OnFailed(std::uint64_t number, TimeUs now) { return gate_.OnFailed(number, now); }
-  // After OnFailed: the error with which the run has to end, or nothing: a warning is in the log, and the state is
-  // written again. `ends`: the run ends anyway.
+  // After OnFailed: the error with which the run must end; nullopt: the state is written again, and a warning is in the
+  // log. `ends`: the run ends anyway.
   std::optional<Error> JudgeFailure(const Error& error, bool ends);
 
  private:
@@ -55,7 +55,7 @@ class StateKeeper {
   SchedulerStore* store_;
   Notes* notes_;
   StateGate gate_;
-  TimeUs next_slow_ = 0;  // when a write that is still under way is warned of again
+  TimeUs next_slow_ = 0;  // time of the next warning about the current write
 };
 
 }  // namespace tarn::scheduler

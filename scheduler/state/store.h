@@ -1,5 +1,5 @@
-// What the scheduler needs done outside of its state machine: files. The real one (file_store.h) writes to the run's
-// directory; the simulator's keeps them in memory.
+// The file operations of the scheduler. FileStore (file_store.h) writes to the run's directory; the simulator stores
+// files in memory.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace tarn::scheduler {
 
-// How a write to a SchedulerStore has ended: durable, or not, and why. What failed may be there or not, in part or
-// whole.
+// The result of a write to a SchedulerStore: durable, or an error. After an error the data may be absent, incomplete or
+// complete.
 struct StoreWritten {
   enum class What : std::uint8_t { kState, kManifest };
   What what = What::kState;
-  std::uint64_t number = 0;  // of the state, or of the checkpoint
+  std::uint64_t number = 0;  // number of the state, or of the checkpoint
   Status status;
 };
 
-// Calls return at once. Each write is reported once, through Scheduler::OnWritten, when it has ended; writes and
-// removals take effect in the order of their calls, but a removal may take long, and delays no write.
+// Calls do not block. The end of each write is reported once, through Scheduler::OnWritten. Writes and removals take
+// effect in the order of their calls, but a long removal does not delay later writes.
 class SchedulerStore {
  public:
   virtual ~SchedulerStore() = default;
   virtual void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
   virtual std::vector<std::string> Removing() const { return {}; }  // directories that still exist
-  // Only for runs with durability "log": replaces the state by a new file (rule G1), one at a time; drops it at the
-  // end.
+  // Only for runs with durability "log". WriteState replaces the state by a new file (rule G1), one write at a time;
+  // RemoveState removes it at the end.
   virtual void WriteState(std::uint64_t /*number*/, const SchedulerState&) {}
   virtual void RemoveState() {}
 };

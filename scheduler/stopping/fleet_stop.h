@@ -1,5 +1,5 @@
-// Stops the fleet: sends every node a Shutdown with the reason, again after each heartbeat period, until each node has
-// confirmed it or all have been silent for a while (rules S1, S2).
+// Stops the fleet: sends every node a Shutdown with the reason, repeated after each heartbeat period, until every node
+// has confirmed it or all have been silent for a time (rules S1, S2).
 //
 //   stop.Begin({ErrorCode::kOk, "done"}, "done", membership.EveryPeer(), now);
 //   stop.Repeat(now, mail);                    // at once and at each timer
@@ -18,24 +18,24 @@ namespace tarn::scheduler {
 
 class FleetStop {
  public:
-  // How many heartbeat periods nodes may be silent, or take in all, before the scheduler does not wait any longer.
+  // Number of heartbeat periods after which the scheduler stops waiting: for silent nodes, and in total.
   static constexpr int kQuietPeriods = 2, kPeriodsMax = 10;
 
   explicit FleetStop(TimeUs heartbeat_us) : heartbeat_us_(heartbeat_us) {}
 
-  // phase: as Progress.phase spells it. peers: of the nodes that have to stop.
+  // `phase`: the value of Progress.phase. `peers`: of the nodes that must stop.
   void Begin(Shutdown reason, std::string phase, std::map<Incarnation, Peer> peers, TimeUs now);
   bool begun() const { return reason_.has_value(); }
-  // Every node has confirmed the stop, or is not waited for any longer.
+  // Whether every node has confirmed the stop, or the wait has timed out.
   bool over() const { return over_; }
   const Shutdown& reason() const { return reason_ ? *reason_ : none_; }
   const std::string& phase() const { return phase_; }
   // The phase, or `running` before Begin.
   std::string PhaseOr(std::string_view running) const { return begun() ? phase_ : std::string(running); }
 
-  // Since Begin. A message has come.
+  // After Begin: records that a message was received.
   void Hear(TimeUs now) { heard_ = now; }
-  // Answers it, unless it confirms the stop. Returns over().
+  // Answers the message with a Shutdown, unless it confirms the stop. Returns over().
   bool OnMessage(Peer from, const Message& message, const Mailer& mail);
   bool Repeat(TimeUs now, const Mailer& mail);
 

@@ -1,5 +1,5 @@
-// The wish to stop a run: it is fulfilled after one more checkpoint, where there is anything to keep, or without it
-// after a time. Plain bookkeeping.
+// A request to stop a run, which stops after one more checkpoint if there is anything to save, or without it after a
+// deadline. Plain bookkeeping.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace tarn::scheduler {
 
 class StopWish {
  public:
-  // The run shall stop with `as` as its reason; at `deadline` it does not wait for the checkpoint any longer.
+  // Requests a stop with the reason `as`. From `deadline` on it does not wait for the checkpoint.
   void Want(Shutdown as, TimeUs deadline) {
     wanted_ = true;
     as_ = std::move(as);
@@ -18,15 +18,15 @@ class StopWish {
   }
   bool wanted() const { return wanted_; }
   bool Overdue(TimeUs now) const { return wanted_ && now >= deadline_; }
-  // It stops for another reason than was wanted.
+  // Replaces the reason.
   void ChangeReason(Shutdown as) { as_ = std::move(as); }
   const Shutdown& as() const { return as_; }
-  // As Progress.phase spells it.
+  // The value of Progress.phase.
   const char* phase() const { return as_.code == ErrorCode::kUnavailable ? "failed" : "stopped"; }
 
-  // The checkpoint before the stop is wanted. False: it was before.
+  // Records the request of the checkpoint before the stop. False: it was already requested.
   bool BeginCut() { return !std::exchange(cut_begun_, true); }
-  // The run stops with all that it has trained in a checkpoint: nobody needs the logs.
+  // The whole state is in a checkpoint, so the logs are not needed.
   void Keep() { kept_ = true; }
   bool kept() const { return kept_; }
 
