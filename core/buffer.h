@@ -1,6 +1,6 @@
-// Reference-counted bytes, 64-byte aligned unless they are held for somebody else or a slice: the payload of a message.
-// A socket, a resend queue and a state machine may hold the same bytes at once; whoever fills a buffer does so before
-// it is shared. Copying shares.
+// Reference-counted bytes: the payload of a message. 64-byte aligned, except slices and bytes that another object owns.
+// Copying a Buffer shares its bytes, so a socket, a resend queue and a state machine may use them at once. Fill a
+// buffer before it is shared.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +25,11 @@ class Buffer {
   static Buffer Allocate(std::size_t bytes) {
     if (bytes == 0) return {};
 #if defined(__SANITIZE_ADDRESS__)
-    // To the byte, so that whoever goes beyond is found.
+    // Exact size, so that sanitizers detect overflows.
     auto* exact = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment}));
     return Buffer({exact, [](std::byte* p) { ::operator delete[](p, std::align_val_t{kAlignment}); }}, bytes);
 #else
-    // One block for them and the count of their owners; asking for one that is aligned takes several times as long.
+    // One block for the bytes and the reference count; an aligned allocation would take several times as long.
     auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment - 1);
     const auto address = reinterpret_cast<std::uintptr_t>(block.get());
     std::byte* first = block.get() + (kAlignment - address % kAlignment) % kAlignment;
@@ -37,14 +37,14 @@ class Buffer {
 #endif
   }
 
-  // The same; `held` is let go with them, by whichever thread lets go of them last.
+  // The same. `held` is released together with the bytes, by the thread that releases them last.
   static Buffer Allocate(std::size_t bytes, std::shared_ptr<void> held) {
     Buffer whole = Allocate(bytes);
     if (bytes == 0) return whole;
     std::byte* first = whole.data();
     auto release = [whole = std::move(whole.bytes_), held = std::move(held)](std::byte*) mutable {
       whole.reset();
-      held.reset();  // now: a weak owner may keep the deleter for longer
+      held.reset();  // now, because a weak owner may keep the deleter longer
     };
     return Buffer({first, std::move(release)}, bytes);
   }
@@ -55,18 +55,18 @@ class Buffer {
     return buffer;
   }
 
-  // Somebody else's bytes, which `owner` keeps. At least 8-byte aligned.
+  // Refers to bytes that `owner` keeps alive. They must be at least 8-byte aligned.
   static Buffer Hold(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
     return Buffer({owner, bytes}, size);
   }
-  // The same, but the owner takes them back before long: whoever wants them for longer copies them.
+  // The same for bytes that are valid only for a limited time: users that need them longer must copy them.
   static Buffer Lend(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
     Buffer buffer = Hold(bytes, size, owner);
     buffer.lent_ = true;
     return buffer;
   }
 
-  // A part of these bytes, which it shares.
+  // A part of these bytes, shared.
   Buffer Slice(std::size_t offset, std::size_t size) const {
     TARN_CHECK(offset <= size_ && size <= size_ - offset, "a slice within the buffer");
     Buffer slice({bytes_, bytes_.get() + offset}, size);

@@ -1,4 +1,4 @@
-// Amounts of bytes as people write them: "8GiB", "512MiB", "100KiB", "4096".
+// Text form of byte sizes: "8GiB", "512MiB", "100KiB", "4096".
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tarn {
 
-// A whole number, and KiB, MiB, GiB or TiB or nothing behind it, with or without a space. kInvalidArgument otherwise,
-// and beyond 2^63 - 1.
+// Parses an integer with an optional unit KiB, MiB, GiB or TiB, with or without a space between them. kInvalidArgument
+// for other text, and for more than 2^63 - 1.
 Expected<std::uint64_t> ParseByteSize(std::string_view text);
 
 // The shortest such text.

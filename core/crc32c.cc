@@ -14,7 +14,7 @@ namespace {
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// table[k][b]: the sum of byte b followed by k zero bytes, so that eight bytes fold at once ("slicing by 8").
+// table[k][b]: the sum of byte b followed by k zero bytes, so that eight bytes are processed at once ("slicing by 8").
 constexpr Table MakeTable() {
   Table table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli, polynomial 0x1EDC6F41 reflected; RFC 3720 appendix B.4): guards stored bytes. Uses the
-// processor's instruction where there is one; both ways give the same sums.
+// CRC-32C (Castagnoli, polynomial 0x1EDC6F41 reflected; RFC 3720 appendix B.4): the checksum of stored bytes. Uses the
+// processor's instruction if available.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace tarn {
 
-// The sum of `bytes` that follow others whose sum is `before` (0: none). Free to call from any thread.
+// Continues the checksum `before` (0: none) over `bytes`. Any thread.
 std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 inline std::uint32_t Crc32c(std::string_view bytes, std::uint32_t before = 0) {
@@ -17,7 +17,7 @@ inline std::uint32_t Crc32c(std::string_view bytes, std::uint32_t before = 0) {
 }
 
 namespace internal {
-// The two ways, for tests. HardwareCrc32c needs HasHardwareCrc32c().
+// The two implementations, for tests. HardwareCrc32c requires HasHardwareCrc32c().
 bool HasHardwareCrc32c();
 std::uint32_t HardwareCrc32c(std::span<const std::byte> bytes, std::uint32_t before);
 std::uint32_t TableCrc32c(std::span<const std::byte> bytes, std::uint32_t before);

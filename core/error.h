@@ -1,8 +1,9 @@
-// Errors of tarn: three kinds, three answers (see CONTRIBUTING.md).
+// The three kinds of errors of tarn (see CONTRIBUTING.md).
 //
-//   1. A programmer's error: TARN_CHECK, on in release, never reachable from input bytes.
-//   2. Anything from a peer, a file or a flag: Expected<T> with a message that says what, which, expected.
-//   3. The environment (I/O error, disk full): the same type.
+// 1. Programming errors: TARN_CHECK, also in release builds, never reachable from input bytes.
+// 2. Errors in input from a peer, a file or a flag: Expected<T>. The message names the object, the value and what was
+// expected.
+// 3. Errors of the environment (I/O error, disk full): the same type.
 //
 //   Expected<Job> LoadJob(const std::string& path);
 //   auto job = LoadJob(path);
@@ -19,29 +20,29 @@ namespace tarn {
 
 enum class ErrorCode : std::uint8_t {
   kOk = 0,
-  kInvalidArgument,  // a flag, a job-file value, a caller's value
-  kMalformed,        // bytes from a peer or a file that do not parse
-  kTooLarge,         // over a named limit of core/limits.h
-  kNotFound,         // a file, a table, a key that must exist
+  kInvalidArgument,  // a flag, a value of the job file, or an argument
+  kMalformed,        // invalid bytes from a peer or a file
+  kTooLarge,         // exceeds a limit of core/limits.h
+  kNotFound,         // a file, table or key does not exist
   kAlreadyExists,
   kStaleEpoch,   // the sender's route map is older than the receiver's
-  kFenced,       // the sender's incarnation is over
-  kOutOfOrder,   // a push beyond watermark + 1; the error names the sequence expected
+  kFenced,       // the sender's incarnation has ended
+  kOutOfOrder,   // a push after watermark + 1; the message names the expected sequence
   kWrongJob,     // another job or another protocol version
-  kWrongShard,   // a key that this shard does not own
-  kOverloaded,   // a bounded queue is full; try again later
-  kUnavailable,  // the peer is gone or not reachable
+  kWrongShard,   // this shard does not own the key
+  kOverloaded,   // a bounded queue is full; retry later
+  kUnavailable,  // the peer has ended or cannot be reached
   kTimeout,
-  kIo,       // the environment: I/O error, disk full, no memory
-  kCorrupt,  // stored bytes that fail their checksum
+  kIo,       // I/O error, disk full, out of memory
+  kCorrupt,  // stored bytes do not match their checksum
   kUnsupported,
   kCancelled,
   kInternal,
-  kUnknownKeys,  // a list of keys that the receiver does not hold: send the keys
-  kDiverged,     // training has diverged: a loss that is not a finite number
+  kUnknownKeys,  // the receiver does not have this key list: send the keys
+  kDiverged,     // training has diverged: a loss is not finite
 };
 
-// The code's name as logs print it, such as "stale-epoch".
+// The code's name in logs, such as "stale-epoch".
 std::string_view ErrorName(ErrorCode code);
 
 struct Error {
@@ -65,7 +66,7 @@ namespace internal {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* condition, const char* why);
 }  // namespace internal
 
-// Aborts with place and condition when a programmer's assumption does not hold. Stays on in release.
+// Aborts with location and condition if the condition is false. Also in release builds.
 #define TARN_CHECK(condition, why)                                        \
   do {                                                                    \
     if (!(condition)) [[unlikely]]                                        \

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kBeside = ".tmp-";
 
-// Of a file without a name.
+// The path of an unnamed file.
 std::string NameOf(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 std::unexpected<Error> Failed(std::string_view path, std::string_view what) {
@@ -61,7 +61,7 @@ Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
   std::string beside = fmt::format("{}{}{}", path, kBeside, ::getpid());
   const std::string folder = std::filesystem::path(path).parent_path().string();
   Descriptor nameless(::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
-  // Not every file system has such files, and without /proc they get no name.
+  // Not every file system supports unnamed files, and naming them requires /proc.
   if (nameless.get() >= 0 && ::access(NameOf(nameless.get()).c_str(), F_OK) == 0)
     return AtomicFile(path, std::move(beside), std::move(nameless), false);
   Descriptor named(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -80,11 +80,11 @@ Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offse
   return {};
 }
 
-// What is beside it goes away with any error but the last.
+// Removes the temporary file after every error but the last.
 Status AtomicFile::Commit() {
   if (::fsync(file_.get()) != 0) return Failed(path_, "sync");
   if (!named_) {
-    ::unlink(beside_.c_str());  // of a process that had this number before
+    ::unlink(beside_.c_str());  // left by an earlier process with the same id
     if (::linkat(AT_FDCWD, NameOf(file_.get()).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       return Failed(beside_, "create");
     named_ = true;
@@ -130,7 +130,7 @@ Status SyncDirectory(const std::string& path) {
   const std::string name = path.empty() ? "." : path;
   Descriptor folder(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) return Failed(name, "open");
-  // Some file systems cannot sync a folder and say EINVAL; they order renames themselves.
+  // Some file systems cannot sync a directory and return EINVAL; they order renames themselves.
   if (::fsync(folder.get()) != 0 && errno != EINVAL) return Failed(name, "sync");
   return {};
 }

@@ -14,21 +14,21 @@
 
 namespace tarn {
 
-// The bytes of a file. kNotFound if it is not there, kTooLarge beyond bytes_max, kIo otherwise.
+// Reads a file. kNotFound if it does not exist, kTooLarge if it has more than bytes_max bytes, else kIo.
 Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 
-// Replaces `path` by `bytes` so that a reader, and a machine that loses power, sees the old file or the new one,
-// never a part: writes beside it, fsyncs, renames, fsyncs the folder. kIo (kNotFound: no such folder); the old file is
-// then untouched, unless only the last fsync failed. Concurrent writers of one path must be in different processes.
+// Replaces `path` atomically: readers, also after a loss of power, see the old or the new file. Writes a temporary
+// file, syncs, renames it, and syncs the directory. kIo (kNotFound: no such directory); the old file is then unchanged,
+// unless only the last sync failed. Concurrent writers of one path must be in different processes.
 Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes);
 
 inline Status WriteFileAtomic(const std::string& path, std::string_view text) {
   return WriteFileAtomic(path, std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// A file that is written piece by piece and takes its place at once: until Commit it has no name, and without a Commit
-// it goes away, however the process ends. Where the file system has no such files it lies beside, as PATH.tmp-PID, and
-// a process that is killed leaves it. Errors as above. Not thread-safe.
+// A file that is written in pieces and put in place atomically by Commit. Until then it has no name, so it disappears
+// if the process ends. On file systems without unnamed files it is PATH.tmp-PID, which remains if the process is
+// killed. Errors as above. Not thread-safe.
 class AtomicFile {
  public:
   static Expected<AtomicFile> Create(const std::string& path);
@@ -36,9 +36,9 @@ class AtomicFile {
   AtomicFile(AtomicFile&& other) = default;
   AtomicFile& operator=(AtomicFile&&) = delete;
 
-  // All of `bytes` at `offset`, which may be written before or beyond the end.
+  // Writes `bytes` at any offset; offsets may be out of order and beyond the end.
   Status WriteAt(std::span<const std::byte> bytes, std::uint64_t offset);
-  // Durable, and in the place of what was there. Once.
+  // Makes the file durable and replaces PATH. May be called once.
   Status Commit();
 
  private:
@@ -46,15 +46,15 @@ class AtomicFile {
 
   std::string path_, beside_;
   Descriptor file_;
-  bool named_;  // beside_ is there
+  bool named_;  // beside_ exists
 };
 
-// A process that was killed gives its memory back before its files: with much of it, its locks go so late.
+// How long the locks of a killed process may remain: the system frees its memory first.
 inline constexpr std::chrono::milliseconds kLockPatience{10'000};
 
-// A file that is held by one process at a time: until the lock goes, or the process. The file stays. `held` says what
-// it means that another has it: kUnavailable, "PATH: HELD", if it still has after `patience`. Needs a file system on
-// which flock works.
+// Locks a file exclusively among processes, until the lock or the process is destroyed. The file remains. kUnavailable
+// if another process still has the lock after `patience`; the message is "PATH: " and `held`, which describes the
+// consequence. Requires a file system with flock.
 class FileLock {
  public:
   static Expected<FileLock> Take(const std::string& path, std::string_view held,
@@ -65,10 +65,10 @@ class FileLock {
   Descriptor file_;
 };
 
-// Removes what writers of this path that were killed have left beside it. Only while nobody writes it.
+// Removes temporary files that killed writers of this path left. There must be no current writer.
 void RemoveUnfinished(const std::string& path);
 
-// Makes the names in a folder durable: new, renamed and removed files survive a loss of power.
+// Makes the names in a directory durable: creations, renames and removals survive a loss of power.
 Status SyncDirectory(const std::string& path);
 
 // "PATH: cannot WHAT: REASON"; kNotFound for ENOENT, kIo for every other errno.

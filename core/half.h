@@ -1,5 +1,5 @@
-// bf16, one element at a time, and the randomness of rounding by chance. Loops over arrays are in kernels/convert.h and
-// kernels/half_rows.h.
+// bf16 conversion of single values, and the random words of stochastic rounding. Loops over arrays are in
+// kernels/convert.h and kernels/half_rows.h.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ constexpr std::uint16_t Bf16FromFloat(float value) {
 
 constexpr float FloatFromBf16(std::uint16_t half) { return std::bit_cast<float>(std::uint32_t(half) << 16); }
 
-// Word i of the stream of chance of a seed.
+// Word i of the random stream of a seed.
 constexpr std::uint32_t ChanceWord(std::uint64_t seed, std::uint32_t i) {
   std::uint32_t x = std::uint32_t(seed) + i * 0x9e3779b9u;
   x = (x ^ (x >> 16)) * 0x85ebca6bu;

@@ -1,5 +1,5 @@
-// 64-bit mixing: invertible, so that distinct inputs stay distinct, and the source of all determinism that
-// looks like chance in tarn (positions, initial values, generated data, simulated faults).
+// Invertible 64-bit mixing, and pseudo-random numbers. All randomness in tarn comes from here, so it is reproducible:
+// positions, initial values, generated data, simulated faults.
 #pragma once
 
 #include <bit>
@@ -30,12 +30,12 @@ constexpr std::uint64_t Unmix64(std::uint64_t x) {
   return x;
 }
 
-// A new word from a state and one more word; not symmetric.
+// Combines a state with another word; not symmetric.
 constexpr std::uint64_t HashCombine(std::uint64_t state, std::uint64_t word) {
   return Mix64(state + 0x9e3779b97f4a7c15ULL + Mix64(word + 0x9e3779b97f4a7c15ULL));
 }
 
-// 64-bit hash of a byte string; stable over builds and machines (it names tables and categories).
+// 64-bit hash of a byte string; equal in all builds and on all machines (it identifies tables and categories).
 constexpr std::uint64_t HashBytes(std::string_view bytes, std::uint64_t seed = 0) {
   std::uint64_t state = Mix64(seed ^ (bytes.size() * 0x9e3779b97f4a7c15ULL));
   std::size_t i = 0;

@@ -1,4 +1,4 @@
-// JSON text from values of nlohmann/json.
+// Converts values of nlohmann/json to text.
 //
 //   Json summary = {{"job", "flights"}, {"samples", 261878}};
 //   summary["auc"] = 0.763;
@@ -10,14 +10,14 @@
 
 namespace tarn {
 
-// Objects keep their members in the order in which they were put in.
+// Objects keep the order in which their members were inserted.
 using Json = nlohmann::ordered_json;
 
-// indent > 0: one member a line, indented by so many blanks a level; -1: all on one line. Numbers read back as the same
-// value; NaN and infinity, which JSON lacks, become null, bytes that are not UTF-8 become U+FFFD.
+// `indent` > 0: one member per line, indented by so many blanks per level; -1: all on one line. Numbers read back as
+// the same value. NaN and infinity become null; bytes that are not UTF-8 become U+FFFD.
 std::string JsonText(const Json& json, int indent = -1);
 
-// The number whose text is the shortest that reads back as the same float: 0.1f is written as 0.1, and not as
+// The double with the shortest text that reads back as the same float: 0.1f is written as 0.1, not as
 // 0.10000000149011612.
 double ShortestNumber(float value);
 

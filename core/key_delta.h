@@ -1,4 +1,4 @@
-// The sizes of delta-coded lists of keys (kernels/key_delta.h has the format), for those who check them unread.
+// The sizes of delta-coded key lists (format: kernels/key_delta.h), for checks before they are decoded.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace tarn {
 inline constexpr std::size_t kKeyBlock = 32;
 inline constexpr std::size_t kKeySlack = 8;
 
-// The most bytes that n coded keys take, and the fewest.
+// The maximum and the minimum size of n coded keys.
 constexpr std::size_t DeltaBytesMax(std::size_t n) {
   return (n + kKeyBlock - 1) / kKeyBlock * 9 + n * sizeof(Key) + kKeySlack;
 }

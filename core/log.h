@@ -1,11 +1,12 @@
-// The log of a process: one line an event, "2026-01-31 12:00:00.123 I server-0 | text", UTC. For loops and programs:
-// state machines do not log. All functions may be called from any thread; InitLog first, before other threads start.
+// The log of a process: one line per event, "2026-01-31 12:00:00.123 I server-0 | text", in UTC. For loops and
+// programs; state machines do not log. All functions may be called from any thread. Call InitLog first, before other
+// threads start.
 //
 //   InitLog({.role = "server-0", .path = run_dir + "/logs/server-0.log", .also_stderr = true});
 //   LogInfo("serving {} partitions on {}", count, endpoint);
-//   LogWarning(bad_frame_limiter, "frame of {} bytes from {} does not verify", bytes, peer);  // once a second at most
+//   LogWarning(bad_frame_limiter, "frame of {} bytes from {} does not verify", bytes, peer);  // at most once a second
 //
-// Before InitLog, warnings and errors go to stderr, the rest nowhere.
+// Before InitLog, warnings and errors are written to stderr, and other lines are dropped.
 #pragma once
 
 #include <fmt/core.h>
@@ -25,8 +26,8 @@ namespace tarn {
 enum class LogLevel : std::uint8_t { kInfo, kWarning, kError };
 
 struct LogOptions {
-  std::string role;  // who speaks: "scheduler", "server-0", "worker-3"
-  std::string path;  // appended to; its folder is made; empty: no file
+  std::string role;  // name of the process: "scheduler", "server-0", "worker-3"
+  std::string path;  // the file to append to; its directory is created; empty: no file
   bool also_stderr = false;
   LogLevel level = LogLevel::kInfo;  // lines below it are dropped
 };
@@ -34,14 +35,14 @@ struct LogOptions {
 // Opens the log; a second call replaces the first. kIo if the file cannot be written.
 Status InitLog(const LogOptions& options);
 
-// Warnings and errors reach the file at once, other lines within a second; this forces them out.
+// Writes all lines to the file. Without it, warnings and errors are written at once, other lines within a second.
 void FlushLog();
 
-// How often whoever waits says for whom.
+// Period of log lines about waits.
 inline constexpr TimeUs kWaitNotePeriodUs = 10'000'000;
 
 bool LogEnabled(LogLevel level);
-// For whoever started `program` too: besides the log a line "PROGRAM: MESSAGE" on stderr, unless the log goes there.
+// Logs the message, and also writes "PROGRAM: MESSAGE" to stderr for the user, unless the log goes there.
 void Tell(LogLevel level, std::string_view program, std::string_view message);
 void Log(LogLevel level, std::string_view message);
 
@@ -62,13 +63,14 @@ void LogError(fmt::format_string<Args...> format, Args&&... args) {
   LogAt(LogLevel::kError, format, std::forward<Args>(args)...);
 }
 
-// Lets one event a second through and counts the others. One limiter for each place that may log too often, kept
-// by whoever owns that place. Free to use from several threads.
+// Allows one event per second and counts the others. Use a separate limiter for each line that may be logged too often.
+// Any thread.
 class LogLimiter {
  public:
   static constexpr TimeUs kPeriodUs = 1'000'000;
 
-  // Whether an event at `now` may be logged; if so, `suppressed` is how many were not since the last that was.
+  // Whether an event at `now` may be logged. If so, `suppressed` is the number of events suppressed since the last one
+  // logged.
   bool Allow(TimeUs now, std::uint64_t& suppressed);
 
  private:
@@ -76,7 +78,7 @@ class LogLimiter {
   std::atomic<std::uint64_t> suppressed_{0};
 };
 
-// As LogAt, but once a second at most; the line ends with "(12 more like this suppressed)" where it applies.
+// Like LogAt, but at most once a second. The line ends with "(12 more like this suppressed)" if lines were suppressed.
 template <typename... Args>
 void LogAt(LogLevel level, LogLimiter& limiter, fmt::format_string<Args...> format, Args&&... args) {
   if (!LogEnabled(level)) return;

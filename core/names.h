@@ -21,7 +21,7 @@ struct Named {
   std::string_view name;
 };
 
-// `text` in single quotes, cut after 64 bytes, with bytes that a terminal might obey shown as '?'.
+// `text` in single quotes, truncated to 64 bytes, with control characters replaced by '?'.
 inline std::string Quoted(std::string_view text) {
   constexpr std::size_t kShownMax = 64;
   std::string out = "'";
@@ -30,7 +30,7 @@ inline std::string Quoted(std::string_view text) {
   return out + "'";
 }
 
-// "unknown" for a value that is not in the list (a byte from a peer that was cast).
+// The name of a value; "unknown" if it is not in the list (such as an invalid byte from a peer).
 template <typename E, std::size_t N>
 constexpr std::string_view NameIn(const Named<E> (&list)[N], E value) {
   for (const auto& entry : list)
@@ -39,7 +39,7 @@ constexpr std::string_view NameIn(const Named<E> (&list)[N], E value) {
 }
 
 // `unknown apply mode 'agregated': expected one of immediate, aggregated; the nearest is 'aggregated'`, without the
-// last part where none is near.
+// last part if no name is near.
 inline std::unexpected<Error> UnknownName(std::string_view what, std::string_view text,
                                           std::span<const std::string_view> names) {
   std::string all;

@@ -1,4 +1,4 @@
-// The nearest known word to a misspelt one, for error messages.
+// Finds the known word nearest to a misspelt one, for error messages.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace tarn {
 
-// Fewest insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`: the optimal string
-// alignment distance (Damerau, A technique for computer detection and correction of spelling errors, 1964).
-// Time a.size() * b.size().
+// The minimum number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`: the optimal
+// string alignment distance (Damerau, A technique for computer detection and correction of spelling errors, 1964). Time
+// a.size() * b.size().
 inline std::size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -29,8 +29,8 @@ inline std::size_t EditDistance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-// The first of `known` with the least distance to `word`; empty if `known` is. Only the first 64 bytes of a
-// longer word count.
+// The first of `known` with the minimum distance to `word`; empty if `known` is empty. Only the first 64 bytes of words
+// are compared.
 inline std::string_view NearestWord(std::string_view word, std::span<const std::string_view> known) {
   word = word.substr(0, 64);
   std::string_view best;
@@ -45,7 +45,7 @@ inline std::string_view NearestWord(std::string_view word, std::span<const std::
   return best;
 }
 
-// Whether `word` may be a misspelt `known`: it takes no more edits than half its length.
+// Whether `word` may be a misspelling of `known`: the distance is at most half its length.
 inline bool IsNear(std::string_view word, std::string_view known) {
   return EditDistance(word.substr(0, 64), known) * 2 <= word.size();
 }

@@ -1,5 +1,5 @@
-// A pseudo-random order of 0..n-1 that needs no memory: item i is a pure function of (n, seed, i), so that every
-// worker agrees on the order without exchanging it.
+// A pseudo-random order of 0..n-1 that needs no memory: item i is a pure function of (n, seed, i), so all workers have
+// the same order without communication.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,9 @@
 
 namespace tarn {
 
-// A bijection of 0..n-1: a balanced Feistel network (Luby and Rackoff, SIAM J. Computing 17, 1988) of four rounds over
-// the next power of four, walked until it lands below n (Black and Rogaway, CT-RSA 2002): fewer than four rounds of
-// the walk on average.
+// A bijection of 0..n-1: a balanced Feistel network (Luby and Rackoff, SIAM J. Computing 17, 1988) with four rounds
+// over the next power of four, repeated until the result is below n (cycle walking, Black and Rogaway, CT-RSA 2002):
+// fewer than four repetitions on average.
 class Permutation {
  public:
   Permutation(std::uint64_t n, std::uint64_t seed) : n_(n), seed_(seed) {

@@ -1,8 +1,8 @@
-// From a key to its place: position on the 64-bit line, and the partition that holds the position.
+// Maps a key to its 64-bit position, and a position to its partition.
 //
-// Dense: key * 2^64 / rows + salt, so that neighbours stay neighbours and ranges are even. Sparse: an invertible
-// mixer of key ^ salt, so that ranges are even whatever the keys look like and no two keys share a position. The
-// salt is the table's: tables do not pile up on one shard.
+// Dense tables: key * 2^64 / rows + salt. Neighbours remain neighbours, and partitions have equal sizes. Sparse tables:
+// an invertible mixer of key ^ salt. Partitions have about equal sizes for any keys, and different keys have different
+// positions. The salt differs between tables, so that small tables do not all lie on the same shard.
 #pragma once
 
 #include "core/hash.h"
@@ -11,7 +11,7 @@
 
 namespace tarn {
 
-// Positions of one table. Cheap to copy; make it once per table.
+// Computes the positions of one table. Cheap to copy.
 class Positioner {
  public:
   Positioner() = default;
@@ -33,7 +33,7 @@ class Positioner {
   std::uint64_t salt_ = 0;
 };
 
-// Partition of a position when the line is cut into 2^bits equal ranges, bits 0..limits::kPartitionBitsMax.
+// The partition of a position, for 2^bits equal ranges of positions. bits: 0..limits::kPartitionBitsMax.
 inline PartitionId PartitionOf(Position position, std::uint32_t bits) {
   return PartitionId(bits == 0 ? 0 : static_cast<std::uint32_t>(position >> (64 - bits)));
 }

@@ -12,7 +12,7 @@ namespace tarn {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-// Of a thread, where the system sets no limit to stacks.
+// Stack size of a thread if the system has no limit.
 constexpr std::uint64_t kStackBytes = 8 * kMiB;
 
 std::uint64_t Soft(__rlimit_resource resource) {
@@ -28,7 +28,7 @@ Status RequireFiles(std::uint64_t needed, std::string_view what, RaiseFiles rais
   if (raise == RaiseFiles::kAsNeeded && files.rlim_cur >= needed) return {};
   const rlim_t allowed = files.rlim_max;
   files.rlim_cur = raise == RaiseFiles::kAsNeeded ? std::min<rlim_t>(allowed, needed) : allowed;
-  setrlimit(RLIMIT_NOFILE, &files);  // only a wish
+  setrlimit(RLIMIT_NOFILE, &files);  // may fail
   if (allowed >= needed) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("this process may open {} files (ulimit -Hn), expected at least {} for {}: raise the limit, "
@@ -41,7 +41,7 @@ std::uint64_t OpenFiles() {
   std::filesystem::directory_iterator it("/proc/self/fd", error);
   if (error) return error == std::errc::too_many_files_open ? Soft(RLIMIT_NOFILE) : 0;
   const auto seen = std::distance(std::filesystem::begin(it), std::filesystem::end(it));
-  return static_cast<std::uint64_t>(seen) - 1;  // less the one that looks
+  return static_cast<std::uint64_t>(seen) - 1;  // without the descriptor of this directory
 }
 
 Status RequireAddressSpace(std::uint64_t bytes, std::uint64_t threads, std::string_view what) {

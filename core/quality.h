@@ -1,5 +1,5 @@
-// How good predictions are: counts that can be added up over splits and workers in any order, and the figures made
-// of them. AUC comes from a fixed grid of logits, so that merging is exact integer addition.
+// Quality of predictions: counts that can be merged over splits and workers in any order, and the measures computed
+// from them. AUC is computed from a fixed grid of logits, so merging is exact integer addition.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,26 @@ namespace tarn {
 // Sums over scored rows. Add rows of one kind only (binary: AddBinary; classes: AddClass).
 class Quality {
  public:
-  // Logits are cut to [-16, 16] and fall into 2^16 equal buckets (0.0005 wide).
+  // Logits are clipped to [-16, 16] and counted in 2^16 equal buckets (0.0005 wide).
   static constexpr std::uint32_t kBuckets = 1u << 16;
 
-  // One row with the model's logit and the label 0/1; its loss comes by AddLoss.
+  // Adds one row with the model's logit and the label 0/1. Its loss is added by AddLoss.
   void AddBinary(float logit, bool positive);
-  // The sum of the losses of rows that AddBinary counts (kernels/loss.h).
+  // Adds the losses of rows counted by AddBinary (kernels/loss.h).
   void AddLoss(double loss) { loss_sum += loss; }
-  // One row of a classifier: its cross-entropy and whether the best class was right.
+  // Adds one row of a classifier: its cross-entropy, and whether the predicted class is right.
   void AddClass(double loss, bool correct);
-  // Exact, but for a bucket with 2^32 rows of a label: it counts one less for good.
+  // Adds `other`. Exact, except that the count of a label in a bucket saturates at 2^32 - 1.
   void Merge(const Quality& other);
 
-  // Area under the ROC curve, ties counted half; 0.5 if one class is missing.
+  // Area under the ROC curve, with ties counted half; 0.5 if one class is missing.
   double Auc() const;
   double LogLoss() const;            // mean; 0 if empty
-  double Accuracy() const;           // binary: logit > 0 says positive
+  double Accuracy() const;           // binary: positive if logit > 0
   double NormalizedEntropy() const;  // log-loss over the entropy of the mean label (He et al., ADKDD 2014);
                                      // 1 if one class is missing
 
-  // A bucket to be changed; a new one moves those behind it.
+  // A bucket by number; inserts it if it does not exist.
   struct Bucket;
   Bucket& At(std::uint32_t index);
 
@@ -44,20 +44,20 @@ class Quality {
   std::uint64_t positives = 0;
   std::uint64_t correct = 0;
   double loss_sum = 0;
-  std::vector<std::pair<std::uint32_t, Bucket>> buckets;  // those that hold rows, by their number, ascending
+  std::vector<std::pair<std::uint32_t, Bucket>> buckets;  // non-empty buckets, in order of number
 };
 
-// Adds rows one by one into an array of all buckets: a few nanoseconds a row, and 520 KiB.
+// Adds rows to an array of all buckets: a few nanoseconds per row, 520 KiB.
 class QualityTally {
  public:
   QualityTally() : grid_(Quality::kBuckets), touched_(Quality::kBuckets / 64) {}
 
-  // As in Quality.
+  // See Quality.
   void AddBinary(float logit, bool positive);
   void AddLoss(double loss) { sums_.AddLoss(loss); }
   void AddClass(double loss, bool correct) { sums_.AddClass(loss, correct); }
 
-  // What was added since the last Take.
+  // The rows added since the last Take.
   Quality Take();
   // The same without its buckets.
   const Quality& sums() const { return sums_; }
@@ -65,7 +65,7 @@ class QualityTally {
  private:
   Quality sums_;                        // without buckets
   std::vector<Quality::Bucket> grid_;   // all of them
-  std::vector<std::uint64_t> touched_;  // a bit for each: whether it holds rows
+  std::vector<std::uint64_t> touched_;  // a bit per bucket: whether it has rows
 };
 
 }  // namespace tarn

@@ -1,12 +1,12 @@
-// A row's record, everywhere that it leaves the memory of its shard (cuts, checkpoints, the log's state, the tier
-// below): an opaque run of 32-bit words,
+// The record of a row outside of its shard's memory (in cuts, checkpoints, the log's state and the tier): a sequence of
+// 32-bit words,
 //
 //   [values][slots][life]
 //
 // values: the `dim` values in the table's row_codec (16-bit ones two a word, the first in the lower half; an odd last
 // one is followed by zero bits); slots: the floats of the optimizer's state; life, if the table has one: the clock (or
-// second) of the last push as an unsigned word, and the score, a float. Words are copied with memcpy alone: a NaN keeps
-// its bits.
+// second) of the last push as an unsigned word, and the score, a float. Words are copied with memcpy, so the bits of
+// NaNs are preserved.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace tarn {
 
-// Bytes of the well-formed sequence that `text` begins with: 1 to 4; 0 if it begins with none, or is empty.
+// Length of the well-formed sequence at the beginning of `text`, 1 to 4; 0 if there is none.
 constexpr std::size_t Utf8Length(std::string_view text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto continues = [&](std::size_t i) { return (at(i) & 0xc0u) == 0x80u; };
@@ -28,7 +28,7 @@ constexpr std::size_t Utf8Length(std::string_view text) {
   return 0;
 }
 
-// Whether all characters of `text` have one byte: eight at a time, as most texts are of these.
+// Whether all characters of `text` are ASCII. Compares eight bytes at a time, because most texts are.
 constexpr bool IsAscii(std::string_view text) {
   std::uint64_t seen = 0;
   std::size_t i = 0;

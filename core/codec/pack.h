@@ -1,6 +1,5 @@
-// The C++ values of the FlatBuffers structs of schemas/types.fbs, as flatc's generated code asks for them
-// (native_type). Pure functions, any thread. UnPack takes enumerators as they are: check first
-// (core/codec/schema_rules.h).
+// Converts the FlatBuffers structs of schemas/types.fbs to their C++ types, for flatc's generated code (native_type).
+// Pure functions, any thread. UnPack does not check enumerators: check first (core/codec/schema_rules.h).
 #pragma once
 
 #include "core/error.h"

@@ -1,5 +1,5 @@
-// A Quality as a FlatBuffer (schemas/types.fbs), in messages and manifests: the one place that knows both. Its UnPackTo
-// and CreateQuality, which flatc's code calls, are here too. Pure functions, any thread.
+// Converts a Quality to and from a FlatBuffer (schemas/types.fbs), for messages and manifests. Also has UnPackTo and
+// CreateQuality, which flatc's code calls. Pure functions, any thread.
 #pragma once
 
 #include "core/error.h"
@@ -8,8 +8,8 @@
 
 namespace tarn {
 
-// Whether the buckets are in ascending order and have equally many counts of each kind, of verified bytes. kMalformed;
-// the message begins with the field.
+// Checks that the buckets of verified bytes are ascending, with equal numbers of counts of each kind. kMalformed; the
+// message begins with the field.
 Status CheckQuality(const wire::Quality& quality);
 
 }  // namespace tarn

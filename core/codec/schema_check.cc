@@ -21,8 +21,8 @@ using Items = flatbuffers::Vector<std::uint8_t>;
 using Strings = flatbuffers::Vector<flatbuffers::Offset<String>>;
 using Tables = flatbuffers::Vector<flatbuffers::Offset<Table>>;
 
-// Checks one buffer. Each function returns whether it may go on; if not, the status says what is wrong, and begins with
-// the place within what was checked.
+// Checks one buffer. Each function returns whether the check may continue; if not, the status has the error, which
+// begins with the path of the field.
 class Checker {
  public:
   Checker(std::size_t bytes_max, Status* status) : bytes_max_(bytes_max), status_(*status) {}
@@ -76,7 +76,7 @@ class Checker {
     return true;
   }
 
-  // Of a list or string of so many items or bytes, and counts what is made of it.
+  // Checks the size of a list or string, and counts its bytes.
   bool CheckSize(std::size_t size, std::uint64_t limit, std::string_view unit, std::size_t bytes) {
     bytes_ += bytes;
     if (size <= limit && bytes_ <= bytes_max_) [[likely]]
@@ -122,7 +122,7 @@ class Checker {
   Status& status_;
 };
 
-// Shortens a string in its buffer, where zeros take the place of what is cut.
+// Shortens a string in its buffer, and zeroes the rest.
 void Shorten(String* text, std::size_t size) {
   auto* chars = const_cast<char*>(text->c_str());
   std::memset(chars + size, 0, text->size() - size);

@@ -1,5 +1,5 @@
-// Checks tables by the rules of their schema (core/codec/schema_rules.h), for what flatc's verifier leaves out. Verify
-// the buffer first; then nothing here reads outside of it. Pure functions, any thread.
+// Checks tables by the rules of their schema (core/codec/schema_rules.h) that flatc's verifier does not check. Verify
+// the buffer first: the checks then never read outside of it. Pure functions, any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,11 @@ namespace tarn {
 //     do not share bytes: what is made of a buffer stays in proportion to its size.
 // kMalformed or kTooLarge; the message begins with the field, such as "view.tables[].kind: value 7, expected 0 to 1".
 Status Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max);
-// The same into a status that is good so far.
+// The same; `status` must be ok, and receives the error.
 void Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max, Status* status);
 
-// Makes texts keep to their limit and to UTF-8: cuts them at a character, and writes '?' over bytes that belong to
-// none. In the buffer itself, so one that is being built.
+// Corrects texts in place, in a buffer that is being built: truncates them to their limit at a character boundary, and
+// replaces bytes that are not UTF-8 by '?'.
 void MendTexts(const TableRules& rules, flatbuffers::Table* table);
 
 }  // namespace tarn

@@ -16,7 +16,7 @@ namespace {
 
 using reflection::BaseType;
 
-// Integers of a schema are enums if they name a type.
+// An integer of a schema is an enum if it refers to a type.
 bool IsEnum(BaseType type, int index) { return index >= 0 && type >= BaseType::Byte && type <= BaseType::ULong; }
 
 bool Has(const reflection::Field& field, const char* attribute) {

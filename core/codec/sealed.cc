@@ -26,7 +26,7 @@ void Append(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// A damaged version must not pass for another one: the sum of the newest covers it.
+// The checksum of the newest version covers the version, so that a damaged version is detected.
 std::uint32_t SumOf(const SealedFormat& format, std::uint32_t version, std::string_view bytes) {
   const std::uint32_t head = version < format.whole_sum_from ? 0 : Crc32c(bytes.substr(0, kSumAt));
   return Crc32c(bytes.substr(kSizeAt), head);

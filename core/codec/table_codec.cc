@@ -35,7 +35,7 @@ static_assert(SameEnd(ScheduleKind::MAX, tarn::ScheduleKind::kCosine));
 static_assert(SameEnd(ConsistencyMode::MAX, tarn::ConsistencyMode::kAsp));
 static_assert(SameEnd(ApplyMode::MAX, tarn::ApplyMode::kAggregated));
 
-// Enumerators are the same numbers on both sides; what is read is checked before.
+// Enumerators have the same numbers in both types; read values are checked before.
 template <typename To, typename From>
 To Cast(From value) {
   return static_cast<To>(value);
@@ -54,7 +54,7 @@ tarn::LifeSpec UnPackLife(const LifeSpec* m) {
           .sweep_clocks = m->sweep_clocks()};
 }
 
-// By the numbers of OptimizerKind.
+// In order of OptimizerKind.
 constexpr std::string_view kKinds[] = {"sgd",     "momentum", "nesterov", "adagrad", "row_wise_adagrad",
                                        "rmsprop", "adam",     "adamw",    "ftrl"};
 static_assert(std::size(kKinds) == static_cast<std::size_t>(OptimizerKind::MAX) + 1);

@@ -1,5 +1,5 @@
-// A TableSpec as a FlatBuffer (schemas/types.fbs), in messages, manifests and logs: the one place that knows both. Its
-// UnPackTo and CreateTableSpec, which flatc's code calls, are here too. Pure functions, any thread.
+// Converts a TableSpec to and from a FlatBuffer (schemas/types.fbs), for messages, manifests and logs. Also has
+// UnPackTo and CreateTableSpec, which flatc's code calls. Pure functions, any thread.
 #pragma once
 
 #include "core/error.h"
@@ -8,9 +8,9 @@
 
 namespace tarn {
 
-// `table`: verified, or null. Checks that its parts are there, the enumerators, and the bytes of the name; not the
-// ranges, which are Validate's (core/table/table_spec.h). kMalformed or kTooLarge, naming the field as
-// "table.optimizer.kind". For files: in messages the checks are those of the message.
+// Decodes a table from a file. `table`: verified, or null. Checks that all parts are present, the enumerators, and the
+// size of the name; Validate (core/table/table_spec.h) checks ranges. kMalformed or kTooLarge with the name of the
+// field, such as "table.optimizer.kind".
 Expected<TableSpec> DecodeTable(const wire::TableSpec* table);
 
 }  // namespace tarn

@@ -8,13 +8,13 @@
 #include "core/names.h"
 #include "core/utf8.h"
 
-// toml++ 3.3 asserts things about its input that malformed input breaks, though the code behind reports them well:
-// a debug build would stop, and with NDEBUG it tells the compiler to assume them. Neither may be.
+// toml++ 3.3 has assertions that malformed input violates, although the code after them reports such input correctly. A
+// debug build would abort, and with NDEBUG the assertions become compiler assumptions. Both are replaced here.
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
 #define TOML_EXCEPTIONS 0
-// Its test for white space takes some other characters, such as Greek or Japanese ones, for impossible and so runs
-// into undefined behaviour; here it says no.
+// Its test for white space declares some characters, such as Greek or Japanese ones, unreachable, which is undefined
+// behaviour. Here the test returns false for them.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
@@ -26,9 +26,9 @@
 namespace tarn {
 namespace {
 
-constexpr int kDepthMax = 8;  // tables and arrays in each other; a job needs 3
+constexpr int kDepthMax = 8;  // nesting of tables and arrays; a job needs 3
 
-// Where values come from: lines of a file, or an override.
+// The origin of values: lines of a file, or an override.
 struct Origin {
   std::string name;
   bool has_lines = true;
@@ -114,7 +114,7 @@ std::string_view LineOf(std::string_view text, std::size_t number) {
   return text.substr(0, text.find('\n'));
 }
 
-// What a line that is no TOML should be, where it shows: text without quotes, a decimal comma, "True". Else empty.
+// A suggestion for an invalid line with a known mistake: text without quotes, a decimal comma, "True". Else empty.
 std::string Remedy(std::string_view line) {
   constexpr std::size_t kShownMax = 64;
   line = line.substr(0, line.find('#'));
@@ -139,7 +139,7 @@ Expected<ConfigNode> Parse(std::string_view text, const Origin& origin) {
   const std::string& name = origin.name;
   if (text.size() > limits::kJobBytesMax)
     return Fail(ErrorCode::kTooLarge, fmt::format("{}: more than {} bytes", name, limits::kJobBytesMax));
-  // Each dot may open one more table, and toml++ frees nested tables by recursion.
+  // Each dot may create a nested table, and toml++ frees nested tables recursively.
   if (std::size_t(std::count(text.begin(), text.end(), '.')) > limits::kJobDotsMax)
     return Fail(ErrorCode::kTooLarge, fmt::format("{}: more than {} dots", name, limits::kJobDotsMax));
   const toml::parse_result result = toml::parse(text);

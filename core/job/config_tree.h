@@ -1,5 +1,5 @@
-// A TOML document as a plain tree in which every value knows where it was written: what the job file's reader
-// walks. Parsing is toml++'s; nothing of it shows here.
+// A TOML document as a tree whose values have their place in the text. The reader of job files uses it. Parsed by
+// toml++, which no header includes.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ConfigNode {
 
   Kind kind = Kind::kTable;
   std::string place;                  // "job.toml:12" or "--set 'fleet.workers=4'"
-  bool overrides = false;             // said by an override
+  bool overrides = false;             // from an override
   std::vector<ConfigMember> members;  // kTable, in alphabetical order of the keys
   std::vector<ConfigNode> items;      // kArray
   std::string text;                   // kString
@@ -27,7 +27,7 @@ struct ConfigNode {
   double number = 0;                  // kFloat
   bool boolean = false;               // kBoolean
 
-  // The member of that key, or nullptr; nullptr too if this is no table.
+  // The member with this key; nullptr if there is none, or if this is not a table.
   const ConfigNode* Find(std::string_view key) const;
 };
 
@@ -36,18 +36,18 @@ struct ConfigMember {
   ConfigNode value;
 };
 
-// "0.1" for "0,1": a number with a decimal comma, written with a point; empty for anything else.
+// Converts a number with a decimal comma ("0,1") to one with a point ("0.1"); empty for other text.
 std::string WithDecimalPoint(std::string_view text);
 
-// "a table", "an integer", ...: as error messages say it.
+// "a table", "an integer", ...: for error messages.
 std::string_view KindName(ConfigNode::Kind kind);
 
 // Reads a document; `origin` is the file's name in places and errors. kInvalidArgument with place and reason;
 // kTooLarge over limits::kJobBytesMax.
 Expected<ConfigNode> ParseConfig(std::string_view text, std::string_view origin);
 
-// Sets one value: "section.key=value". The value is TOML; what is none and does not begin like a string, array or
-// table counts as a string, so that quotes can be left out. Errors begin with "--set 'section.key=value'".
+// Sets one value: "section.key=value". The value is TOML. Other text counts as a string if it does not begin like a
+// string, array or table, so that quotes can be omitted. Errors begin with "--set 'section.key=value'".
 Status ApplyOverride(ConfigNode& root, std::string_view assignment);
 
 }  // namespace tarn

@@ -1,5 +1,5 @@
-// Reading and checking a job. What the keys are stands in core/job/job_fields.h, how one is read in
-// core/job/section_reader.h; here is what they mean together.
+// Reads and checks a job. core/job/job_fields.h lists the keys, core/job/section_reader.h reads one; this file has the
+// checks of several keys together.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,11 +53,11 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
   return {};
 }
 
-// The keys that a table may have for itself; they inherit from the job's.
+// The keys that a table may set; others are inherited from the job.
 struct TableRules {
   ConsistencySpec consistency;
   WorkerCacheSpec worker_cache;
-  bool mode_is_new = false;  // an override has set it, so what the file says may be of another
+  bool mode_is_new = false;  // set by an override, so keys of the file may belong to another mode
 };
 
 void NoteConsistencyKeys(const SectionReader& in, SaidKeys* said, const std::string& section) {
@@ -68,7 +68,8 @@ void NoteConsistencyKeys(const SectionReader& in, SaidKeys* said, const std::str
   VisitWorkerCache(finder, worker_cache);
 }
 
-// A worker's clock stands still for the fleet while it sums pushes (rule H6): no other table may wait for it sooner.
+// While a worker combines pushes, its clock does not advance for the fleet (rule H6), so every other table must allow
+// as much staleness.
 std::uint64_t ClocksThatMayWait(const ConsistencySpec& spec) {
   switch (spec.mode) {
     case ConsistencyMode::kBsp: return 0;
@@ -110,9 +111,9 @@ Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
   return CheckPushEvery(in, rules);
 }
 
-// Reads the keys over `rules`, which hold what they inherit. What was not said follows from the mode: staleness belongs
-// to ssp alone, only bsp gathers a clock's pushes unless told otherwise, and what a mode does not know is off.
-// Where an override has changed the mode, what the file says for the one before is reset too, with a note.
+// Reads the keys into `rules`, which has the inherited values. Keys that are not set follow from the mode: only ssp has
+// staleness, only bsp aggregates by default, and settings that the mode does not support are off. If an override
+// changed the mode, keys of the file for the previous mode are reset, with a note.
 Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   ConsistencySpec& out = rules.consistency;
   const ConsistencySpec above = out;
@@ -147,17 +148,17 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   return CheckWorkerCache(in, rules);
 }
 
-// `path`, made absolute: a relative one counts from `base_dir`.
+// Makes `path` absolute; relative paths start at `base_dir`.
 std::string Resolve(const std::string& path, std::string_view base_dir) {
   std::error_code ignored;
   auto base = std::filesystem::absolute(std::filesystem::path(base_dir), ignored);
   if (ignored || base.empty()) base = std::filesystem::current_path(ignored);
   std::filesystem::path resolved = (base / path).lexically_normal();
-  if (!resolved.has_filename() && resolved.has_relative_path()) resolved = resolved.parent_path();  // no slash behind
+  if (!resolved.has_filename() && resolved.has_relative_path()) resolved = resolved.parent_path();  // no final slash
   return resolved.string();
 }
 
-constexpr std::string_view kCurrentDir = "";  // what a path on a command line counts from
+constexpr std::string_view kCurrentDir = "";  // base of paths on a command line
 
 Status ReadStorage(SectionReader in, StorageSection& out) {
   VisitStorage(in, out);
@@ -213,7 +214,7 @@ Status ReadTrain(SectionReader& in, TrainSection& out) {
   return {};
 }
 
-// A key of a life says that there is one.
+// Any key of a life turns life on.
 void ReadLife(SectionReader& in, TableOverride& out) {
   struct Finder {
     const SectionReader& in;
@@ -228,7 +229,7 @@ void ReadLife(SectionReader& in, TableOverride& out) {
   VisitLife(in, out.life);
 }
 
-// What topk is for, and what its keys are of.
+// Checks where topk may be used, and reads its keys.
 Status ReadTopK(SectionReader& in, TableOverride& out) {
   out.has_top_k = in.Has("push_topk") || in.Has("residual_memory");
   VisitTopK(in, out.top_k);
@@ -286,7 +287,7 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, const TableRu
   return tables.Finish();
 }
 
-// An override of [consistency] reaches the tables that do not give the key themselves.
+// An override of [consistency] affects only tables that do not set the key. Notes the others.
 void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
   for (const std::string_view key : {"mode", "staleness", "apply", "worker_cache", "own_pushes", "push_every"}) {
     if (!in.IsOverride(key)) continue;
@@ -296,7 +297,7 @@ void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
   }
 }
 
-// Ticks are of all tables: pushes of several clocks may wait in the worker only as long as the strictest table allows.
+// Ticks apply to all tables, so pushes may be combined over only as many clocks as the strictest table allows.
 Status CheckCombining(const SectionReader& in, const Job& job) {
   std::uint32_t clocks = job.worker_cache.push_every;
   std::uint64_t bound = ClocksThatMayWait(job.consistency);
@@ -314,7 +315,7 @@ Status CheckCombining(const SectionReader& in, const Job& job) {
                                 clocks, strictest, bound, bound + 1));
 }
 
-// Which tables are sparse, only the model knows: here is what none of them could have.
+// Only the model knows which tables are sparse; rejects settings that are invalid for all tables.
 Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, Notes* notes) {
   const std::uint64_t rows = job.train.hot_rows.rows;
   if (rows == 0) return {};
@@ -329,7 +330,7 @@ Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, 
                                                 "no others keep rows there; expected 0",
                                                 rows));
   const auto has_bound = [](const auto& table) {
-    const bool sparse = table.first == "linear" || table.first == "embedding";  // of the built-in models
+    const bool sparse = table.first == "linear" || table.first == "embedding";  // tables of the built-in models
     return sparse && table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
   };
   const bool unbounded = job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound);

@@ -1,4 +1,5 @@
-// What a section of a job has of the keys that it does not give: shared by the reader and the writer of job files.
+// The values that a section of a job inherits for keys that it does not set. Shared by the reader and the writer of job
+// files.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace tarn {
 
-// How pushes are applied where the job does not say it.
+// The default of `apply` in a mode.
 constexpr ApplyMode DefaultApply(ConsistencyMode mode) {
   return mode == ConsistencyMode::kBsp ? ApplyMode::kAggregated : ApplyMode::kImmediate;
 }
@@ -17,20 +18,20 @@ constexpr bool MayCombine(const ConsistencySpec& spec) {
   return spec.mode != ConsistencyMode::kBsp && spec.apply == ApplyMode::kImmediate;
 }
 
-// What follows for a section of this mode below one with `above`: all of it in the same mode, nothing in another.
+// The values inherited from `above` by a section with this mode: all if the mode is the same, else the mode's defaults.
 constexpr ConsistencySpec InheritedConsistency(const ConsistencySpec& above, ConsistencyMode mode) {
   return mode == above.mode ? above : ConsistencySpec{mode, 0, DefaultApply(mode)};
 }
 
-// What a mode does not know is off.
+// Inherits the cache settings; disables those that the mode does not support.
 constexpr WorkerCacheSpec InheritedWorkerCache(WorkerCacheSpec above, const ConsistencySpec& spec) {
   if (spec.mode == ConsistencyMode::kAsp) above.bytes = 0;
   if (!MayCombine(spec)) above.push_every = 1;
   return above;
 }
 
-// What a role of this kind has of [optimizer]: all that is not an option, and the options of its own rule that
-// [optimizer] gives, for whichever rule, or that the rule of [optimizer] has.
+// The values that a role with this rule inherits from [optimizer]: all common settings, and those options of its own
+// rule that [optimizer] sets or that the rule of [optimizer] also has.
 inline OptimizerSpec InheritedOptimizer(const OptimizerSpec& above, const RuleName& kind) {
   OptimizerSpec spec = above;
   spec.kind = kind;

@@ -7,7 +7,7 @@
 namespace tarn {
 namespace {
 
-// The visitor of core/job/job_fields.h that looks for a key.
+// A visitor for core/job/job_fields.h that searches for a key.
 struct KeyFinder {
   std::string_view key;
   bool found = false;

@@ -1,4 +1,4 @@
-// A job as text: names of its enumerations, the resolved job file and its fingerprint.
+// Writes a job as text: names of enumerators, the resolved job file and its fingerprint.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,14 +48,14 @@ std::string TomlString(std::string_view text) {
   return out + "\"";
 }
 
-// The visitor of core/job/job_fields.h that writes "key = value" lines.
+// A visitor for core/job/job_fields.h that writes "key = value" lines.
 class SectionWriter {
  public:
   explicit SectionWriter(std::string& out) : out_(out) {}
 
   void Begin(std::string_view path) { out_ += fmt::format("{}[{}]\n", out_.empty() ? "" : "\n", path); }
 
-  // Of the keys that follow, those alone for which it is true.
+  // Writes only following keys for which `wanted` is true.
   void Only(std::function<bool(std::string_view)> wanted) { wanted_ = std::move(wanted); }
   void All() { wanted_ = nullptr; }
   void Comment(std::string_view text) { out_ += fmt::format("# {}\n", text); }
@@ -90,7 +90,7 @@ class SectionWriter {
     if (!wanted_ || wanted_(key)) out_ += fmt::format("{} = {}\n", key, value);
   }
 
-  // The shortest digits that read back as the same number of this type, and never as an integer.
+  // The shortest text that reads back as the same number of this type, and never as an integer.
   template <typename T>
   static std::string Digits(T value) {
     std::string digits = fmt::format("{}", value);
@@ -102,7 +102,7 @@ class SectionWriter {
   std::function<bool(std::string_view)> wanted_;
 };
 
-// The visitor of core/job/job_fields.h that keeps each value as text.
+// A visitor for core/job/job_fields.h that stores each value as text.
 class ValueTexts {
  public:
   template <typename T>
@@ -122,13 +122,13 @@ class ValueTexts {
   std::map<std::string, std::string, std::less<>> texts;
 };
 
-// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
-// logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
-// no GPU.
+// kAll: every key. kSaid: without later keys that have their defaults, so that the fingerprint of an older job, by
+// which logs and checkpoints identify it, does not change. Also without keys that concern only a worker, because a run
+// may continue on machines without a GPU.
 enum class Keys { kAll, kSaid };
 
-// Whether a key of a section that inherits has to be written: the job gives it there, or it is not what it would
-// inherit.
+// Whether a key of an inheriting section must be written: the job sets it there, or it differs from the inherited
+// value.
 std::function<bool(std::string_view)> Own(const Job& job, std::string section, ValueTexts mine, ValueTexts inherited) {
   return [&job, section = std::move(section), mine = std::move(mine.texts),
           inherited = std::move(inherited.texts)](std::string_view key) {
@@ -148,7 +148,7 @@ void WriteRole(SectionWriter& out, const Job& job, const std::string& role, cons
   out.All();
 }
 
-// `apply` where the job does not give it: as it follows from the mode.
+// Writes the section, with `apply` derived from the mode if the job does not set it.
 void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
   ConsistencySpec spec = job.consistency;
   if (!derived_in_comment || job.said.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode))
@@ -159,7 +159,7 @@ void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_commen
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
 }
 
-// Of what a table inherits, its own keys.
+// Writes the keys that a table sets itself.
 void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table) {
   const std::string section = "tables." + name;
   const ConsistencySpec& consistency = table.has_consistency ? table.consistency : job.consistency;
@@ -170,7 +170,7 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     VisitConsistency(inherited, follows);
     inherited.texts["mode"] = Name(job.consistency.mode);
     const bool nothing = mine.texts == inherited.texts && !job.said.by_section.contains(section);
-    if (nothing) inherited.texts["mode"].clear();  // it is known by a key
+    if (nothing) inherited.texts["mode"].clear();  // the key implies it
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitConsistency(out, consistency);
     out.All();
@@ -183,7 +183,7 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     const bool said =
         std::ranges::any_of(mine.texts, [&](const auto& key) { return job.said.Has(section, key.first); });
     const bool nothing = mine.texts == inherited.texts && follows == job.worker_cache && !said;
-    if (nothing) inherited.texts["own_pushes"].clear();  // it is known by a key
+    if (nothing) inherited.texts["own_pushes"].clear();  // the key implies it
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitWorkerCache(out, table.worker_cache);
     out.All();
@@ -241,7 +241,7 @@ std::string ToString(const BinRule& rule) {
 
 namespace {
 
-// kOwn: sections that inherit have their own keys. kEverywhere: they have all.
+// kOwn: inheriting sections have only their own keys. kEverywhere: they have all keys.
 enum class Inherited { kOwn, kEverywhere };
 
 std::string Text(const Job& job, Keys keys, Inherited inherited) {
@@ -289,7 +289,7 @@ std::string ResolvedToml(const Job& job) { return Text(job, Keys::kAll, Inherite
 
 std::uint64_t Fingerprint(const Job& job) {
   Job shared = job;
-  shared.data.dir.clear();  // nodes may keep their copies of the data in different places
+  shared.data.dir.clear();  // nodes may have copies of the data in different places
   shared.fleet.worker_restarts = 0;
   return HashBytes(Text(shared, Keys::kSaid, Inherited::kEverywhere));
 }

@@ -19,7 +19,7 @@ Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
   return {};
 }
 
-// The options of other rules than the spec's that the section gives.
+// Options of other rules that the section sets.
 NamedOptions ReadOtherOptions(SectionReader& in, const OptimizerSpec& spec) {
   NamedOptions others;
   const UpdateRule* rule = FindUpdateRule(spec.kind);
@@ -32,7 +32,7 @@ NamedOptions ReadOtherOptions(SectionReader& in, const OptimizerSpec& spec) {
   return others;
 }
 
-// A job as it was resolved once may give every option of every rule.
+// Not notable if it is the default: an earlier resolved job may set every option of every rule.
 bool IsNotable(std::string_view option, float value) { return value != FindRuleOption(option)->by_default; }
 
 std::string NamesOf(const UpdateRule& rule) {
@@ -58,8 +58,8 @@ Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& above, Optimizer
   return CheckOptimizer(in, out);
 }
 
-// An override of [optimizer] reaches the roles that do not give the key themselves: those that do are noted, and where
-// all do it is refused, since it would change nothing.
+// An override of [optimizer] affects only roles that do not set the key. Notes the others; an error if all set it,
+// because the override has no effect.
 Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
   std::set<std::string> keys;
   KeyFinder finder(in, &keys);
@@ -82,7 +82,7 @@ Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
   return {};
 }
 
-// An option of [optimizer] that the rule of no role has.
+// Notes options of [optimizer] that no role's rule has.
 void NoteUnusedOptions(const SectionReader& in, const OptimizerSection& roles, const NamedOptions& given,
                        Notes* notes) {
   for (const auto& [name, value] : given) {

@@ -1,5 +1,5 @@
-// Reads the sections of a job, or of a table, that choose an update rule and its options. Which options there are
-// follows from the rules (core/table/update_rule.h).
+// Reads the sections of a job, or of a table, that choose an update rule and its options. The update rules define the
+// options (core/table/update_rule.h).
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace tarn {
 
-// Sentences about keys that have no effect (ParseJob).
+// Notes about keys without effect (ParseJob).
 using Notes = std::vector<std::string>;
 
-// [optimizer] and its roles: `in` is of the first. What it gives for the roles goes to said.optimizer, which keys the
-// roles give themselves to said.by_section.
+// [optimizer] and its roles: `in`: the reader of [optimizer]. Stores the values that it sets for the roles in
+// said.optimizer, and the keys that the roles set in said.by_section.
 Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes);
 
-// The rule of one table. kInvalidArgument: as for a job, and for an option of other rules.
+// The rule of one table. kInvalidArgument as for a job, and for options of other rules.
 Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out);
 
 }  // namespace tarn

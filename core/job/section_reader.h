@@ -1,5 +1,5 @@
-// Reads one section of a job file, key by key, with strict types: the visitor of core/job/job_fields.h that fills a job
-// from a ConfigNode. It keeps the first error and then reads on without effect.
+// Reads one section of a job file with strict types: a visitor for core/job/job_fields.h that fills a job from a
+// ConfigNode. After the first error, which it keeps, further calls have no effect.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace tarn {
 
 class SectionReader {
  public:
-  // `node` is the section's table, or nullptr if the file has none: then nothing is read. `path` names it
-  // ("optimizer.linear"); `origin` is the place of errors where the file says nothing. A whole file has no path, and
-  // `members` says what is in it.
+  // `node`: the section's table; nullptr if the file does not have it, then nothing is read. `path`: its name
+  // ("optimizer.linear"). `origin`: the place in errors about missing keys. For a whole file `path` is empty and
+  // `members` describes its contents.
   SectionReader(const ConfigNode* node, std::string path, std::string_view origin,
                 std::string_view members = "section");
 
@@ -33,7 +33,7 @@ class SectionReader {
   void Number(std::string_view key, T& out, Range range) {
     double value = 0;
     if (!ReadNumber(key, value)) return;
-    // Checked as it will be kept: a number just below 1 may become 1 as a float.
+    // Checks the converted value: a number just below 1 may become 1 as a float.
     if (range.Holds(static_cast<double>(static_cast<T>(value))))
       out = static_cast<T>(value);
     else
@@ -54,20 +54,20 @@ class SectionReader {
                 std::size_t items_max);
   void Bins(std::string_view key, std::vector<BinRule>& out);
 
-  // The member of that name for a reader of its own; counts as known.
+  // The member with this name, for a separate reader; counts as known.
   const ConfigNode* Section(std::string_view key) { return Take(key); }
 
   bool Has(std::string_view key) const { return node_ != nullptr && node_->Find(key) != nullptr; }
   bool IsOverride(std::string_view key) const { return Has(key) && node_->Find(key)->overrides; }
 
-  // The first error; without one, an unknown key is it. Call it when all keys are read.
+  // The first error, else an error if there is an unknown key. Call it after all keys are read.
   Status Finish();
 
-  // An error about keys that are each fine but do not fit together: said at the first of `keys` that the file has,
-  // else at the section.
+  // An error about valid keys that contradict each other. Its place is that of the first of `keys` in the file, else of
+  // the section.
   Status Refusal(std::initializer_list<std::string_view> keys, std::string_view reason) const;
 
-  // "PLACE: section.key = VALUE: TEXT", of a key that the section has.
+  // "PLACE: section.key = VALUE: TEXT", for a key of the section.
   std::string Note(std::string_view key, std::string_view text) const;
 
  private:
@@ -94,7 +94,7 @@ class SectionReader {
 bool FitsRule(std::string_view text, TextRule rule);
 std::string DescribeRule(TextRule rule);
 
-// How a value looks in a message: "12", "0.5", "'text'".
+// A value in a message: "12", "0.5", "'text'".
 std::string ShowValue(const ConfigNode& node);
 
 }  // namespace tarn

@@ -1,5 +1,5 @@
-// A table described by text, for programs that have no TableSpec at hand (worker/tarn_c.h, Python): TOML, with the
-// names and ranges of the job file.
+// Parses the description of a table, for the C and Python interfaces (worker/tarn_c.h): TOML with the names and ranges
+// of the job file.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tarn {
 
-// The table `name` as `text` says; every key may be left out:
+// Parses table `name` from `text`. Every key is optional:
 //
 //   kind = "sparse"          # or "dense", which needs rows
 //   dim = 16                 # values a row (1)
@@ -22,8 +22,8 @@ namespace tarn {
 //   kind = "adagrad"
 //   learning_rate = 0.05
 //
-// Consistency, codecs and life are the job's (its [consistency] and [tables.NAME]). kInvalidArgument names the table,
-// the line, the key and what was expected, and the nearest key of one that is unknown.
+// Consistency, codecs and life are those of the job ([consistency] and [tables.NAME]). kInvalidArgument names the
+// table, the line, the key and what was expected, and for an unknown key the nearest known one.
 Expected<TableSpec> ParseTable(std::string_view name, std::string_view text);
 
 }  // namespace tarn

@@ -1,5 +1,5 @@
-// Every field of a LifeSpec with its key in the job file and its range: the one list that the job file's reader, its
-// writer, the comparison of two specs and Validate share.
+// All fields of a LifeSpec with their keys in the job file and their ranges. Used by the reader and the writer of job
+// files, by the comparison of two specs, and by Validate.
 #pragma once
 
 #include <cstdint>

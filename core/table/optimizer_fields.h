@@ -1,5 +1,5 @@
-// Every field of an OptimizerSpec with its key in the job file and its range: the one list that the job file's
-// reader, its writer and Validate share.
+// All fields of an OptimizerSpec with their keys in the job file and their ranges. Used by the reader and the writer of
+// job files, and by Validate.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tarn {
 
-// Calls visitor.Number(key, float&, Range) for each option of the spec's rule; those that a visitor changes are named
+// Calls visitor.Number(key, float&, Range) for each option of the spec's rule; options that a visitor changes are set
 // in the spec afterwards. Spec is OptimizerSpec or const OptimizerSpec.
 template <typename Visitor, typename Spec>
 void VisitRuleOptions(Visitor& visitor, Spec& spec) {

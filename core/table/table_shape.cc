@@ -34,7 +34,7 @@ std::string_view Describe(const LifeSpec& spec) {
   return spec.expire_seconds != 0 ? "in seconds" : "in clocks";
 }
 
-// Each setting with its value as text.
+// Collects each setting with its value as text.
 struct Settings {
   std::vector<std::pair<std::string, std::string>> all;
   void Boolean(const char*, bool) {}  // part of the shape
