@@ -1,4 +1,4 @@
-// Who has connected to our ROUTER: ZeroMQ's identities (bytes that it, or a stranger, chose) as numbers.
+// Maps the ZeroMQ identities of peers that connected to our ROUTER (bytes chosen by ZeroMQ or by the peer) to numbers.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,20 @@
 
 namespace tarn::net {
 
-// Whether it connected to us; else we connected to it.
+// Whether the peer connected to us; else we connected to it.
 inline bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
 
-// Not thread-safe. Holds at most `max` peers: when full, the eighth of them that was unheard for longest is forgotten.
+// Not thread-safe. Has at most `max` peers. When it is full, the eighth that was silent for longest is removed.
 class AcceptedPeers {
  public:
   explicit AcceptedPeers(std::size_t max) : max_(max) {}
 
-  // The peer of an identity, heard just now; a new number if it is not known. Numbers are not reused.
+  // The peer of an identity, from which a message has arrived; an unknown identity gets a new number. Numbers are not
+  // reused.
   Peer Intern(std::string_view identity);
-  // Empty if unknown or forgotten. Valid until the next Intern or Forget.
+  // Empty if unknown or removed. Valid until the next Intern or Forget.
   std::string_view IdentityOf(Peer peer) const;
-  // Heard just now, in another way.
+  // Records activity of the peer on another channel.
   void Touch(Peer peer);
   void Forget(Peer peer);
   std::size_t size() const { return by_peer_.size(); }
@@ -31,7 +32,7 @@ class AcceptedPeers {
  private:
   struct Entry {
     std::string identity;
-    std::uint64_t heard = 0;  // count of Interns at the last one
+    std::uint64_t heard = 0;  // value of the Intern counter at its last message
   };
   void ForgetOldest();
 

@@ -1,4 +1,4 @@
-// Encoded messages that a socket did not take yet, in order for each lane, for each peer up to a number of bytes.
+// Encoded messages that a socket has not accepted yet, in order for each lane. Bounded in bytes per peer.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ class Backlog {
   bool empty() const { return queues_.empty(); }
   std::size_t bytes() const { return bytes_; }
 
-  // False if the peer, by all its lanes, would have more than its bytes. A peer for which nothing waits takes any one
-  // message.
+  // Returns false if the peer would exceed its bytes over all its lanes. A peer without waiting messages accepts one
+  // message of any size.
   bool Push(const LaneId& lane, Frames frames) {
     const std::size_t size = BytesOf(frames);
     const std::size_t waiting = queues_.empty() ? 0 : BytesFor(lane.peer);
@@ -48,7 +48,7 @@ class Backlog {
     return true;
   }
 
-  // Returns how many messages were waiting.
+  // Drops the messages of a peer; returns their number.
   std::size_t Drop(Peer peer) {
     std::size_t dropped = 0;
     for (auto it = FirstOf(peer); it != queues_.end() && it->first.peer == peer; it = queues_.erase(it)) {
@@ -58,7 +58,7 @@ class Backlog {
     return dropped;
   }
 
-  // Offers each lane's messages, oldest first, to send(lane, frames) until it says false for that lane.
+  // Passes each lane's messages, oldest first, to send(lane, frames), until it returns false for that lane.
   template <typename Send>
   void Flush(Send send) {
     for (auto it = queues_.begin(); it != queues_.end();) {
@@ -73,7 +73,7 @@ class Backlog {
     }
   }
 
-  // Calls visit(lane) for each for which something waits.
+  // Calls visit(lane) for each lane with waiting messages.
   template <typename Visit>
   void ForEachLane(Visit visit) const {
     for (const auto& [lane, queue] : queues_) visit(lane);
@@ -95,7 +95,7 @@ class Backlog {
 
   std::size_t bytes_max_;
   std::size_t bytes_ = 0;
-  Queues queues_;  // none is empty
+  Queues queues_;  // no queue is empty
 };
 
 }  // namespace tarn::net

@@ -1,6 +1,5 @@
-// Small messages of one Send, gathered by lane so that they travel together (net/frame.h): whoever carries them has one
-// thing to carry, and ZeroMQ's thread is woken once for all of them. Large ones pass, behind the small ones of their
-// lane that came before.
+// Bundles the small messages of one Send by lane (net/frame.h), so that they are sent as one frame and ZeroMQ's thread
+// is woken once. Large messages are sent separately, after the earlier small ones of their lane.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +14,8 @@ namespace tarn::net {
 // Not thread-safe.
 class Bundles {
  public:
-  // Takes a message that `encoder` has begun, and gives to send(lane, frame) or send(lane, frames) what must not wait
-  // for more: a packed message or a bundle, or the frames of a large message. What a FrameView shows is gone
-  // afterwards.
+  // Adds a message that `encoder` has begun. Passes to send(lane, frame) or send(lane, frames) what must be sent now: a
+  // packed message, a bundle, or the frames of a large message. A FrameView is valid only during the call.
   template <typename Send>
   void Add(const LaneId& to, const Encoder& encoder, const Send& send) {
     Bundle& bundle = Of(to, send);
@@ -41,14 +39,14 @@ class Bundles {
   }
 
  private:
-  static constexpr std::size_t kLanesMax = 64;  // at a time
+  static constexpr std::size_t kLanesMax = 64;  // at the same time
 
   struct Bundle {
     LaneId to;
     BundleWriter writer;
   };
 
-  // Few lanes a turn: a search is quicker than a map.
+  // A linear search, because there are few lanes per turn.
   template <typename Send>
   Bundle& Of(const LaneId& lane, const Send& send) {
     for (std::size_t i = used_; i-- > 0;)
@@ -66,7 +64,7 @@ class Bundles {
   }
 
   std::vector<Bundle> bundles_;
-  std::size_t used_ = 0;  // of bundles_; the others keep their place for later
+  std::size_t used_ = 0;  // used elements of bundles_; the others keep their memory
 };
 
 }  // namespace tarn::net

@@ -36,7 +36,7 @@ Status CheckSections(const KeyList& list) {
   return Malformed(fmt::format("keys.sections: counts add up to {}, expected keys.count {}", sum, list.count));
 }
 
-// What the bytes of a delta-coded list are is seen when they are decoded.
+// The bytes of a delta-coded list are checked when they are decoded.
 Status CheckKeysFrame(const KeyList& list, const Buffer& keys) {
   if (list.codec == KeyCodec::kHeld && list.list == 0)
     return Malformed("keys.list: 0, expected the number of a list that the receiver holds");
@@ -64,7 +64,7 @@ Status CheckKeys(const KeyList& list, const Buffer& keys) {
   return {};
 }
 
-// What the bytes are is seen when they are decoded; `count` rows have so many values at most.
+// Checks the maximum size of `count` rows; the bytes are checked when they are decoded.
 Status CheckTopK(std::uint32_t count, const Buffer& values) {
   const std::size_t least = kernels::kSparseBytesMin;
   const std::size_t most = kernels::SparseBytesMax(std::size_t{count} * limits::kRowDimMax);
@@ -73,12 +73,12 @@ Status CheckTopK(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
-// count rows of some dim in 1..kRowDimMax.
+// Checks that the bytes are `count` rows of some dim in 1..kRowDimMax.
 Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values) {
   if (count == 0) return CheckNoValues(values);
   if (codec == ValueCodec::kTopK) return CheckTopK(count, values);
   const std::size_t least = CodecRowBytes(codec, 1);
-  const std::size_t step = CodecRowBytes(codec, 2) - least;  // a value more
+  const std::size_t step = CodecRowBytes(codec, 2) - least;  // bytes per value
   const std::size_t row = values.size() / count;
   const bool even = values.size() % count == 0;
   if (even && row >= least && (row - least) % step == 0 && row <= CodecRowBytes(codec, limits::kRowDimMax)) return {};
@@ -118,7 +118,7 @@ Status CheckView(const View& view) {
   return CheckRoutes(view.routes);
 }
 
-// What a body says of itself and of the payload; bodies without an overload of their own say nothing.
+// Checks a body and the payload. Bodies without an overload have no rules.
 struct Checker {
   const Buffer& keys;
   const Buffer& values;

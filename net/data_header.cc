@@ -18,7 +18,7 @@ using flatbuffers::Offset;
 
 static_assert(static_cast<unsigned>(wire::KeyCodec::MAX) == static_cast<unsigned>(KeyCodec::kHeld));
 
-// The first error of a message stays.
+// Only the first error of a message is kept.
 bool Refuse(ErrorCode code, std::string text, Status* status) {
   if (*status) *status = Fail(code, std::move(text));
   return false;
@@ -31,7 +31,7 @@ bool CheckItems(std::size_t size, std::string_view field, Status* status) {
                 fmt::format("{}: {} items, expected at most {}", field, size, limits::kPartitionsMax), status);
 }
 
-// --- Writing; enumerators are the same numbers on both sides ---
+// --- Writing; enumerators have the same numbers in both types ---
 
 wire::ValueCodec Codec(ValueCodec codec) { return static_cast<wire::ValueCodec>(codec); }
 
@@ -75,8 +75,8 @@ bool Missing(std::string_view field, Status* status) {
   return Refuse(ErrorCode::kMalformed, fmt::format("{}: missing", field), status);
 }
 
-// One `convert(item)` for each item; no list is an empty one. The verifier of FlatBuffers 2.0.8 aligns a list's length
-// only, not its items.
+// Calls convert(item) for each item; an absent list is empty. Checks the alignment of the items: the verifier of
+// FlatBuffers 2.0.8 checks only that of the list's length.
 template <typename To, typename From, typename Convert>
 void ReadList(const flatbuffers::Vector<const From*>* items, std::string_view field, Status* status,
               std::vector<To>* out, Convert convert) {

@@ -1,5 +1,5 @@
-// Inside the frame codec: the headers of the data plane's messages as FlatBuffers of schemas/data.fbs, and back, by
-// hand: these are the messages whose number grows with the work. Only net/header.cc includes this.
+// Inside the frame codec: reads and writes the headers of the data plane's messages as FlatBuffers of schemas/data.fbs.
+// Hand-written for speed, because these messages are frequent. Only net/header.cc includes this.
 #pragma once
 
 #include <flatbuffers/flatbuffers.h>
@@ -12,7 +12,7 @@
 
 namespace tarn::net {
 
-// The table of a message of the data plane: DataTable<Pull> is wire::Pull. Of other messages there is none.
+// The FlatBuffers table of a message of the data plane: DataTable<Pull> is wire::Pull.
 template <typename Body>
 struct DataTable;
 template <>
@@ -31,8 +31,8 @@ struct DataTable<Prefetch> : std::type_identity<wire::Prefetch> {};
 template <typename Body>
 concept DataMessage = requires { typename DataTable<Body>::type; };
 
-// Appends the table to the buffer under construction; `status` says kTooLarge, naming the field, if a message has more
-// sections than there can be partitions.
+// Appends the table to the buffer under construction. `status` is set to kTooLarge, with the name of the field, if a
+// message has more sections than the maximum number of partitions.
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Pull& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PullReply& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Push& m, Status* status);
@@ -40,8 +40,8 @@ flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, con
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PushPull& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Prefetch& m, Status* status);
 
-// The message of a verified table. Checks enumerators, limits and that nothing is missing; `status` says kMalformed or
-// kTooLarge, naming the field, if something is wrong, and the message is of no use.
+// Reads the message of a verified table. Checks enumerators, limits and missing fields. After an error `status` is
+// kMalformed or kTooLarge with the name of the field, and the message is undefined.
 void ReadData(const wire::Pull& m, Pull* out, Status* status);
 void ReadData(const wire::PullReply& m, PullReply* out, Status* status);
 void ReadData(const wire::Push& m, Push* out, Status* status);

@@ -19,11 +19,11 @@ static_assert(std::endian::native == std::endian::little, "the wire form is the 
 
 constexpr std::size_t kPrefixBytes = sizeof(Prefix);
 constexpr std::size_t kBundledHeadBytes = 2 * sizeof(std::uint32_t);
-constexpr std::size_t kBuilderBytes = 4096;  // kept between messages
+constexpr std::size_t kBuilderBytes = 4096;  // memory kept between messages
 
 constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 
-// Where the parts of a packed frame begin.
+// Offsets of the parts of a packed frame.
 struct Layout {
   std::size_t keys = 0;
   std::size_t values = 0;
@@ -42,7 +42,7 @@ Prefix MakePrefix(FrameKind kind, std::size_t header_bytes, std::size_t keys_byt
           .keys_bytes = static_cast<std::uint32_t>(keys_bytes)};
 }
 
-// Copies `bytes` and writes zeros behind them up to the next multiple of 8. Returns where they end.
+// Copies `bytes` and appends zeros up to the next multiple of 8. Returns the end.
 std::byte* CopyPadded(std::byte* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
   std::memset(to + bytes, 0, PadTo8(bytes) - bytes);
@@ -62,7 +62,7 @@ Status CheckSizes(std::size_t header_bytes, std::size_t keys_bytes, std::size_t 
   return {};
 }
 
-// A frame's prefix, known to fit the frame.
+// Reads the prefix of a frame, and checks it against the frame's size.
 Expected<Prefix> ReadPrefix(const FrameView& frame) {
   if (frame.size < kPrefixBytes)
     return Fail(ErrorCode::kMalformed, fmt::format("prefix: {} bytes, expected {}", frame.size, kPrefixBytes));
@@ -130,8 +130,8 @@ Expected<Parts> FindParts(std::span<const FrameView> frames) {
   return packed ? SplitPacked(frames[0], *prefix) : SplitFrames(frames, *prefix);
 }
 
-// FlatBuffers needs its bytes 8-byte aligned, which the network does not give, and unchanged from the check on, which
-// memory shared with the sender does not: so they are copied.
+// Copies the header before reading it: FlatBuffers needs 8-byte alignment, which the network does not guarantee, and
+// bytes that do not change after the check, which shared memory does not guarantee.
 Expected<Message> ReadCopy(const FrameView& header) {
   alignas(8) std::array<std::byte, 2048> small;
   if (header.size <= small.size()) {
@@ -142,7 +142,7 @@ Expected<Message> ReadCopy(const FrameView& header) {
   return ReadHeader({aligned.data(), aligned.size()});
 }
 
-// The payload of a packed message is never taken: its frame is small, and holds more than it.
+// The payload of a packed message is always copied: its frame is small and has other contents.
 Buffer Keep(const FrameView& part, std::span<const FrameView> frames, std::size_t frame, FrameOwner* owner) {
   if (owner != nullptr && frames.size() > 1) {
     Buffer taken = owner->Take(frame);
@@ -169,7 +169,7 @@ Encoder::~Encoder() = default;
 Status Encoder::Begin(const Message& message) {
   message_ = &message;
   TARN_RETURN_IF_ERROR(CheckMeaning(message));
-  // What a large header took is not kept.
+  // Frees the memory of a large header.
   if (builder_->GetSize() > kBuilderBytes) builder_->Reset();
   builder_->Clear();
   TARN_RETURN_IF_ERROR(BuildHeader(message, builder_.get()));
@@ -259,7 +259,7 @@ std::size_t MessagesIn(const FrameView& frame) {
   return prefix.keys_bytes;
 }
 
-// Each size is read once: memory that is shared with the sender may change meanwhile.
+// Reads each size only once, because memory shared with the sender may change.
 Expected<BundledFrames> SplitBundle(const FrameView& frame) {
   const Expected<Prefix> prefix = ReadPrefix(frame);
   if (!prefix) return std::unexpected(prefix.error());

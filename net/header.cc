@@ -25,13 +25,13 @@ constexpr std::size_t kBodies = std::variant_size_v<Body>;
 static_assert(static_cast<std::size_t>(wire::Body::MAX) == kBodies,
               "the union's numbers are 1 + the variant's indices");
 
-// Errors begin with the name of the message.
+// Prefixes the error with the name of the message.
 void NameBody(std::size_t body, Status* status) {
   if (!*status) [[unlikely]]
     status->error().message = fmt::format("{}.{}", kBodyNames[body], status->error().message);
 }
 
-// Of messages outside the data plane, by their place in Body.
+// The rules of messages outside the data plane, by their index in Body.
 const TableRules& RulesOf(std::size_t body) {
   static const auto kRules = [] {
     std::array<const TableRules*, kBodies> rules{};
@@ -41,7 +41,7 @@ const TableRules& RulesOf(std::size_t body) {
   return *kRules[body];
 }
 
-// What no rule of the schema says of a table.
+// Checks that the rules of the schema cannot express.
 void CheckTable(const wire::LeaseRequest& m, Status* status) {
   if (m.done() == nullptr) return;
   for (const wire::LeaseDone* done : *m.done())
@@ -83,7 +83,7 @@ Offset<void> WriteBody(FlatBufferBuilder* builder, const Body& body, Status* sta
   }
 }
 
-// What was written of a message outside the data plane must be what its reader takes.
+// Checks a written message outside the data plane like a read one.
 template <std::size_t I>
 void CheckWritten(FlatBufferBuilder* builder, Status* status) {
   if constexpr (!DataMessage<std::variant_alternative_t<I, Body>>) {
@@ -94,7 +94,7 @@ void CheckWritten(FlatBufferBuilder* builder, Status* status) {
   }
 }
 
-// How each message is read and written, by its place in Body.
+// Reads and writes a message, by its index in Body.
 struct BodyCodec {
   void (*read)(const void* table, std::size_t header_bytes, Body* body, Status* status);
   Offset<void> (*write)(FlatBufferBuilder* builder, const Body& body, Status* status);

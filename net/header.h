@@ -1,4 +1,5 @@
-// Inside the frame codec: messages as FlatBuffers of schemas/wire.fbs and back. Only net/*.cc and tests include this.
+// Inside the frame codec: reads and writes messages as FlatBuffers of schemas/wire.fbs. Only net/*.cc and tests include
+// this.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,13 @@
 
 namespace tarn::net {
 
-// Finishes the header of `message` (all but keys and values) in `builder`. Refuses what ReadHeader would refuse, by
-// name, but mends texts for people: cuts what is too long and replaces what is no UTF-8.
+// Writes the header of `message` (all but keys and values) to `builder`. Returns the errors that ReadHeader would
+// return, but corrects texts for users: truncates long ones and replaces invalid UTF-8.
 Status BuildHeader(const Message& message, flatbuffers::FlatBufferBuilder* builder);
 
-// The message whose header is in `bytes` (8-byte aligned, at most limits::kHeaderBytesMax), without keys and values.
-// Verifies, then checks by the rules of the schema (core/codec/schema_check.h) before it allocates; relates fields to
-// each other where no C++ value could hold what does not fit, and leaves the rest to CheckMeaning.
+// Reads the message with the header `bytes` (8-byte aligned, at most limits::kHeaderBytesMax), without keys and values.
+// Verifies the buffer and applies the rules of the schema (core/codec/schema_check.h) before it allocates. Checks
+// relations between fields only if they cannot be represented in C++; CheckMeaning checks the others.
 Expected<Message> ReadHeader(std::span<const std::byte> bytes);
 
 // Whether the fields of a message agree with each other and with its payload; see Decode in net/frame.h.

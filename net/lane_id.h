@@ -1,4 +1,4 @@
-// Which of the sockets to a peer a message takes. Accepted peers have one: a connection of theirs is a peer each.
+// One of the sockets to a peer. Accepted peers have one lane, because each of their connections is a separate peer.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@ namespace tarn::net {
 
 struct LaneId {
   LaneId() = default;
-  // Implicit: a peer's first lane is what nearly everything takes.
+  // Implicit, because most messages use a peer's first lane.
   LaneId(Peer its_peer, std::uint32_t its_lane = 0) : peer(its_peer), lane(its_lane) {}
 
   Peer peer;

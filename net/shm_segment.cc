@@ -18,7 +18,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::uint32_t kSegmentMagic = 0x4d485354;  // "TSHM"
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// The first page. What follows: the ring that the server writes, then the one that the client writes.
+// The first page. It is followed by the ring that the server writes, then the ring that the client writes.
 struct FirstPage {
   std::uint32_t magic = kSegmentMagic;
   std::uint32_t reserved = 0;
@@ -62,7 +62,7 @@ Expected<ShmSegment> ShmSegment::Map(Descriptor file) {
   return MapRings(std::move(file), first.ring_bytes);
 }
 
-// One reservation: the first page, then each ring twice in a row.
+// Reserves one address range: the first page, then each ring mapped twice in a row.
 Expected<ShmSegment> ShmSegment::MapRings(Descriptor file, std::size_t ring_bytes) {
   const std::size_t bytes = kPage + 4 * ring_bytes;
   void* reserved = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

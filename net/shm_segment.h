@@ -1,5 +1,5 @@
-// Memory that two processes of one host share: a ring in each direction. It has no name (memfd), so it goes with the
-// last of the two processes, however they end; it is sealed, so neither can cut it off under the other's feet.
+// Memory shared by two processes of one host: a ring in each direction. It has no name (memfd), so it is freed when the
+// last of the two processes ends. It is sealed, so neither process can truncate it.
 //
 //   server: auto made = ShmSegment::Create(1 << 20);  Give(made->file());
 //   client: auto mapped = ShmSegment::Map(file);
@@ -17,12 +17,12 @@ namespace tarn::net {
 
 enum class ShmSide { kServer, kClient };
 
-// Movable; its rings must be gone before it. One thread.
+// Movable; outlives its rings. One thread.
 class ShmSegment {
  public:
-  // `ring_bytes`: a power of two from kRingBytesMin to kRingBytesMax. kIo: the system has no memory or no file left.
+  // `ring_bytes`: a power of two from kRingBytesMin to kRingBytesMax. kIo: out of memory or of files.
   static Expected<ShmSegment> Create(std::size_t ring_bytes);
-  // Of another process's Create. kMalformed: it is none, or not sealed.
+  // Maps the segment that another process has created. kMalformed: not a segment, or not sealed.
   static Expected<ShmSegment> Map(Descriptor file);
 
   ShmSegment(ShmSegment&& other) noexcept
@@ -34,12 +34,12 @@ class ShmSegment {
   ~ShmSegment();
 
   int file() const { return file_.get(); }
-  // The other side has it: the descriptor is needed no more.
+  // Closes the descriptor, when the other side has received it.
   void CloseFile() { file_ = Descriptor(); }
 
   std::size_t ring_bytes() const { return ring_bytes_; }
   RingWriter Writer(ShmSide side) { return {Words(side), Bytes(side), ring_bytes_}; }
-  // Of what the other side writes.
+  // Reader: reads what the other side writes.
   RingReader Reader(ShmSide side) { return {Words(Other(side)), Bytes(Other(side)), ring_bytes_}; }
 
   static constexpr std::size_t kRingBytesMin = std::size_t{64} << 10;

@@ -9,7 +9,7 @@
 namespace tarn::net {
 namespace {
 
-// ZeroMQ takes "99999" for 34463.
+// ZeroMQ reads the port "99999" as 34463.
 bool IsAddress(const std::string& endpoint) {
   if (endpoint.starts_with("inproc://")) return true;
   if (!IsTcp(endpoint)) return false;

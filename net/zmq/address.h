@@ -1,4 +1,4 @@
-// What ZeroMQ binds or connects to for an endpoint of ours, where it may be used at all.
+// Converts an endpoint to the address for ZeroMQ, and checks that it may be used.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tarn::net {
 
-// `open`: the endpoint may be one that other users of this host can reach, since keys are checked or --insecure is
-// given. If not, kInvalidArgument for TCP and for a Unix socket in a folder that is not private (`folders` keeps those
-// that are used). kInvalidArgument also for what is no endpoint.
+// `open`: other users may be able to reach the endpoint, because keys are checked or --insecure is given. If false,
+// kInvalidArgument for TCP and for Unix sockets in a directory that is not private (`folders` keeps the used
+// directories open). kInvalidArgument also for an invalid endpoint.
 Expected<std::string> ZmqAddress(const std::string& endpoint, bool open, LocalFolders* folders);
 
 inline bool IsTcp(const std::string& endpoint) { return endpoint.starts_with("tcp://"); }

@@ -1,4 +1,4 @@
-// The time of the transport's own deadlines; it starts anywhere and never goes back.
+// The monotonic time of the transport's deadlines, with an arbitrary origin.
 #pragma once
 
 #include <chrono>

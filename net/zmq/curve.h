@@ -1,5 +1,6 @@
-// Who may speak to a fleet that leaves its machine: one CURVE key pair for the whole fleet (http://curvezmq.org).
-// Every node holds the file with it; connections are encrypted, and only nodes that hold the pair are admitted.
+// Encryption and authentication of a fleet on several machines: one CURVE key pair for the whole fleet
+// (http://curvezmq.org). Every node has the key file; connections are encrypted, and only nodes with the key pair are
+// admitted.
 #pragma once
 
 #include <memory>
@@ -23,19 +24,19 @@ struct CurveKeys {
 // A new pair. kUnsupported if ZeroMQ was built without CURVE.
 Expected<CurveKeys> MakeCurveKeys();
 
-// The file: a line "public KEY" and a line "secret KEY"; lines that begin with '#' are comments. It is written for its
-// owner only, never over another, and refused when others may read it.
+// The file has a line "public KEY" and a line "secret KEY"; lines that begin with '#' are comments. SaveCurveKeys makes
+// it readable only for its owner and overwrites no file; LoadCurveKeys rejects a file that others may read.
 Status SaveCurveKeys(const CurveKeys& keys, const std::string& path);
 Expected<CurveKeys> LoadCurveKeys(const std::string& path);
 
-// Makes `socket` one of the fleet's: as the side that binds (`server`), or the one that connects.
+// Sets the keys of `socket`, as the side that binds (`server`) or the one that connects.
 Status ApplyCurveKeys(const CurveKeys& keys, bool server, zmq::socket_t* socket);
 
-// The thread that ZeroMQ asks about each connection (ZAP, ZeroMQ RFC 27). It admits those that have proved to hold
-// the pair, and nobody else. One per context; starts before any socket is bound and ends after they are closed.
+// The ZAP handler of ZeroMQ (RFC 27): a thread that decides about each connection. It admits only peers that have
+// proved to have the key pair. One per context; starts before any socket is bound and ends after all are closed.
 class CurveGate {
  public:
-  // Also proves that the gate is shut: a connection with a throw-away key must fail. kInternal if it does not.
+  // Also tests the handler: a connection with a random key must fail. kInternal if it does not.
   static Expected<std::unique_ptr<CurveGate>> Start(zmq::context_t* context, const CurveKeys& keys);
   ~CurveGate();
   CurveGate(const CurveGate&) = delete;

@@ -10,12 +10,12 @@
 namespace tarn::net {
 namespace {
 
-// How long to wait before trying a ROUTER's full peers again: it cannot be polled for room.
+// Pause before a retry for full peers of a ROUTER, which cannot be polled for room.
 constexpr int kRetryMs = 1;
-// While it looks for messages instead of sleeping: looks at memory for each at files.
+// While busy polling: number of polls of shared memory per poll of files.
 constexpr int kLooksAtMemory = 64;
 
-// Leaves the core's other thread more, and the loop it stands in less to take back.
+// A spin-wait hint: leaves more of the core to its other thread, and reduces mis-speculation at the end of the loop.
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -72,7 +72,7 @@ bool EventWait::PollFiles(int wait_ms) {
   return true;
 }
 
-// The same, and for room in the sockets that have a backlog.
+// The same, and polls for room in sockets with a backlog.
 bool EventWait::PollSockets(int wait_ms) {
   Lane* router = router_->lane();
   items_.clear();

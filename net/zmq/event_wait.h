@@ -1,5 +1,5 @@
-// Waits until something happens to a transport: a message has come, a socket has room for what waits for it, memory has
-// changed, or another thread calls Wake.
+// Waits for an event of a transport: a message arrives, a socket has room for waiting messages, shared memory changes,
+// or another thread calls Wake.
 #pragma once
 
 #include <poll.h>
@@ -16,21 +16,21 @@
 
 namespace tarn::net {
 
-// Owned by the thread of those for which it waits, and which outlive it.
+// Owned by the thread of the objects for which it waits; they outlive it.
 class EventWait {
  public:
   EventWait(Router* router, ZmqLinks* links, ShmPeers* shm, const Backlog* backlog, WakeEvent* wake)
       : router_(router), links_(links), shm_(shm), backlog_(backlog), wake_(wake) {}
 
-  // Waits at most so long (not at all if it is 0 or less), and notes which lanes may hold messages. False after a
-  // signal. To wait in it, all lanes must have been found empty.
+  // Waits at most `wait_us` (not at all if <= 0), and records which lanes may have messages. False after a signal. All
+  // lanes must have been found empty before.
   bool Wait(TimeUs wait_us);
 
-  // For how long a Wait looks before it sleeps.
+  // Sets for how long Wait polls before it sleeps.
   void SetBusyPoll(TimeUs us) { busy_poll_us_ = us; }
 
  private:
-  // Looks until something has happened, at most so long. `fine`: it was no signal.
+  // Polls until an event, at most `us`. `fine`: the event was not a signal.
   bool Look(TimeUs us, bool* fine);
   bool Poll(TimeUs wait_us);
   bool PollFiles(int wait_ms);

@@ -1,5 +1,4 @@
-// Makes messages of the frames that anybody may have sent. What is no message is counted, logged once a second at most,
-// and answered where somebody listens.
+// Decodes received frames. Invalid messages are counted, logged at most once a second, and answered if possible.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +20,17 @@ namespace tarn::net {
 // Not thread-safe.
 class Intake {
  public:
-  // Sends an answer to an accepted peer, now or never.
+  // Sends an answer to an accepted peer, or drops it if it cannot be sent now.
   using Answer = std::function<void(Peer, Frames)>;
   explicit Intake(Answer answer) : answer_(std::move(answer)) {}
 
-  // Appends the messages in `frames` to `out`: one, or those of a bundle. `owner`, if there is one, holds the frames.
+  // Appends the messages in `frames` to `out`: one, or those of a bundle. `owner`, if not null, owns the frames.
   void Accept(Peer from, std::span<const FrameView> frames, FrameOwner* owner, std::vector<Received>* out);
-  // The message had more frames or bytes than are allowed, and `frames` are those kept. Of another version only that is
-  // told.
+  // The message exceeded the limit of frames or bytes; `frames` is its beginning. If it has another version, only that
+  // is reported.
   void RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out);
   void Refuse(Peer from, const Error& error, std::span<const FrameView> frames);
-  // So many connections were ended that had sent more than `bytes_max` of one message.
+  // Counts connections that were closed because they had sent more than `bytes_max` of one message.
   void CountEnded(std::uint64_t connections, std::size_t bytes_max);
 
   // received_*, refused_malformed, refused_too_large, refused_version.

@@ -1,6 +1,6 @@
-// A socket together with what is known of it: whether it may hold messages. Asking a socket costs system calls, so the
-// transport asks only those of which a poll of their files said so, and those that have sent since: a send may take in
-// what the poll would have said (ZMQ_FD announces a change once).
+// A socket, and whether it may have messages. Checking a socket costs system calls, so the transport checks only
+// sockets whose file was reported by poll, and those that have sent since: a send may consume the event of the file
+// (ZMQ_FD is edge-triggered).
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@ namespace tarn::net {
 
 // Owned by one thread.
 struct Lane {
-  // A new socket, with the keys of the context if there are any. Errors as of Socket::Open.
+  // Opens a socket, with the keys of the context if it has keys. Errors as for Socket::Open.
   static Expected<Lane> Open(ZmqContext* context, zmq::socket_type type, const SocketOptions& options) {
     Expected<Socket> socket = Socket::Open(context->raw(), type, options);
     if (!socket) return std::unexpected(socket.error());
@@ -32,7 +32,7 @@ struct Lane {
   bool Receive(Parts* parts) { return may_hold = socket.Receive(parts); }
 
   Socket socket;
-  int file;  // to poll
+  int file;  // the file to poll
   bool may_hold = true;
 };
 

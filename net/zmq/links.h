@@ -1,6 +1,6 @@
-// The peers that we connect to, and our sockets to each: its lanes. The first carries what would only be repeated if it
-// were overtaken (pushes) and all that is rare; the others carry pulls, in turns, so that these wait neither behind
-// pushes nor for one socket.
+// The peers that we connect to, and our sockets to each, its lanes. The first lane carries pushes, which would have to
+// be repeated if they were reordered, and rare messages. The others carry pulls in turns, so that pulls wait neither
+// for pushes nor for a single socket.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace tarn::net {
 class ZmqLinks {
  public:
   bool Leads(Peer peer, const std::string& endpoint) const;
-  // Instead of the lanes to this peer that there were: what those have not sent is dropped.
+  // Replaces the lanes to this peer. Unsent messages of the old ones are dropped.
   void Put(Peer peer, const std::string& endpoint, std::vector<Lane> lanes);
-  // Null: there is no such lane.
+  // Finds a lane; null if there is none.
   Lane* Find(const LaneId& id);
-  // For a pull. A lane that something waits for already is passed over, while there is another.
+  // The lane for the next pull. Skips lanes with waiting messages if there is another.
   LaneId NextForPull(Peer peer, const Backlog& backlog);
-  // Whether some peer has had more than one.
+  // Whether a peer has or had more than one lane.
   bool has_several() const { return has_several_; }
   bool AnyMayHold() const;
 
-  // Calls visit(id, lane) for each, always in the same order.
+  // Calls visit(id, lane) for each lane, always in the same order.
   template <typename Visit>
   void ForEach(Visit visit) {
     for (auto& [peer, link] : links_)
@@ -39,7 +39,7 @@ class ZmqLinks {
   struct Link {
     std::string endpoint;
     std::vector<Lane> lanes;
-    std::uint32_t turn = 0;  // of those that carry pulls
+    std::uint32_t turn = 0;  // next lane for a pull
   };
 
   std::map<Peer, Link> links_;

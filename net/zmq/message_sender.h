@@ -1,4 +1,4 @@
-// Encodes messages and sends them, by shared memory to those with whom it is shared and by sockets to all others.
+// Encodes and sends messages: through shared memory to peers that share memory, through sockets to all others.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@
 
 namespace tarn::net {
 
-// Owned by the thread of those by which it sends, and which outlive it.
+// Owned by the thread of the objects that it uses; they outlive it.
 class MessageSender {
  public:
-  // `waiting_bytes_max` is what a peer may have waiting; for the log alone.
+  // `waiting_bytes_max`: bound of a peer's waiting messages, for log lines only.
   MessageSender(ZmqLinks* links, ShmPeers* shm, SocketSender* sockets, std::size_t waiting_bytes_max)
       : links_(links), shm_(shm), sockets_(sockets), waiting_bytes_max_(waiting_bytes_max) {}
 
-  // Small messages leave with the next Flush at the latest. One that cannot be encoded, or for which there is no room,
-  // is dropped and counted.
+  // Small messages are sent by the next Flush at the latest. A message that cannot be encoded, or for which there is no
+  // room, is dropped and counted.
   void Add(Peer to, const Message& message);
   void Flush();
 
-  // What shared memory took, and dropped_backlog, dropped_unencodable.
+  // Adds the messages sent through shared memory, and dropped_backlog, dropped_unencodable.
   void AddTo(TransportCounters* counters) const;
 
  private:
-  // For Bundles: frames to be shared, or one to be copied.
+  // The callback for Bundles: frames to share, or one to copy.
   struct Carry {
     MessageSender* sender;
     template <typename What>
@@ -41,7 +41,7 @@ class MessageSender {
   };
 
   LaneId LaneFor(Peer to, const Message& message);
-  // False: dropped.
+  // False: the message was dropped.
   template <typename What>
   bool Send(const LaneId& to, What what);
 

@@ -9,12 +9,12 @@
 namespace tarn::net {
 namespace {
 
-// Messages taken from one socket before the next has its turn.
+// Messages received from one socket before the next has its turn.
 constexpr std::size_t kTurn = 32;
-// Of the messages taken at a time one in so many is left to sockets, however many come through memory.
+// One in this many messages is reserved for sockets, even if shared memory has more.
 constexpr std::size_t kShareOfSockets = 4;
 
-// The frames of a message of ZeroMQ behind its identity, if it has one.
+// The frames of a ZeroMQ message after its identity, if it has one.
 class OwnedParts final : public FrameOwner {
  public:
   OwnedParts(Parts* parts, std::size_t skip) : parts_(parts), skip_(skip) {}

@@ -1,4 +1,4 @@
-// Takes what has come, from sockets and from shared memory in turns, and gives it to an Intake.
+// Receives messages from sockets and shared memory in turns, and passes them to an Intake.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@
 
 namespace tarn::net {
 
-// Owned by the thread of those from which it takes, and which outlive it.
+// Owned by the thread of the objects that it uses; they outlive it.
 class Receiver {
  public:
   Receiver(Router* router, ZmqLinks* links, ShmPeers* shm, Intake* intake)
       : router_(router), links_(links), shm_(shm), intake_(intake) {}
 
-  // Takes up to `budget` messages, good or bad, of the lanes that may hold some, in turns.
+  // Receives up to `budget` messages, valid or not, from lanes that may have some, in turns.
   void Drain(std::size_t budget, std::vector<Received>* out);
 
-  // Whether there may be more that no file tells of: more than the last Drain took or could take, or in a socket that
+  // Whether there may be messages that no file event announces: more than the last Drain received, or in a socket that
   // was not found empty.
   bool MayHold() const { return shm_may_hold_ || router_->MayHold() || links_->AnyMayHold(); }
 
  private:
   struct Ready {
     Lane* lane;
-    Peer peer;  // whom it connects to; none for the ROUTER
+    Peer peer;  // the peer that it connects to; none for the ROUTER
   };
 
   void DrainShm(std::size_t* budget, std::vector<Received>* out);
@@ -41,7 +41,7 @@ class Receiver {
   // Whether the lane may have more.
   bool TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget);
   void Accept(const Ready& ready, std::vector<Received>* out);
-  // Whether the message is of those by which memory comes to be shared.
+  // Handles messages that set up shared memory. False: another message.
   bool AcceptWord(Peer from, std::span<const FrameView> frames);
 
   Router* router_;

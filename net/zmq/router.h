@@ -1,4 +1,4 @@
-// Those who connect to us: the ROUTER socket, the peers behind it, and the watch over their connections.
+// The side that accepts connections: the ROUTER socket, its peers, and the monitor of their connections.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace tarn::net {
 
 struct RouterOptions {
   SocketOptions socket;
-  std::size_t accepted_peers_max = 0;    // beyond, those unheard for longest are forgotten
-  std::size_t unfinished_bytes_max = 0;  // of a connection since its last whole message; one beyond is ended
+  std::size_t accepted_peers_max = 0;    // beyond this, those silent for longest are removed
+  std::size_t unfinished_bytes_max = 0;  // of a connection, since its last complete message; beyond, it is closed
 };
 
 // Owned by one thread. Has no socket until Bind.
@@ -30,30 +30,32 @@ class Router {
  public:
   explicit Router(const RouterOptions& options) : options_(options), peers_(options.accepted_peers_max) {}
 
-  // `address` is ZeroMQ's (net/zmq/address.h); may be called for several. Returns it with the port that was chosen.
+  // `address`: for ZeroMQ (net/zmq/address.h). May be called for several addresses. Returns the address with the chosen
+  // port.
   Expected<std::string> Bind(ZmqContext* context, const std::string& address);
 
   // Null before Bind.
   Lane* lane() { return lane_ ? &*lane_ : nullptr; }
   bool MayHold() const { return lane_ && lane_->may_hold; }
 
-  // To an accepted peer. kUnreachable: it is not known, or gone, and now forgotten.
+  // Sends to an accepted peer. kUnreachable: the peer is unknown, or has disconnected and is removed.
   SendResult Send(Peer to, const Frames& frames);
   SendResult Send(Peer to, const FrameView& frame);
 
-  // Who sent the message that the lane has received; its first part names them.
+  // The sender of a received message, from its first part.
   Peer SenderOf(Parts* message);
-  // Heard just now, in another way than over the socket.
+  // Records activity of the peer on another channel.
   void Touch(Peer peer) { peers_.Touch(peer); }
   std::size_t peers() const { return peers_.size(); }
 
-  // To be called often: ZeroMQ's own thread waits when too many failures are waiting. Looks ten times a second.
+  // Call it often, because ZeroMQ's thread blocks when too many events of failures are queued. Checks ten times a
+  // second.
   void CountFailures(TimeUs now);
-  // Connections that failed before they carried a message, so far.
+  // Number of connections so far that failed before their first message.
   std::uint64_t failures() const { return failures_; }
 
-  // Ends connections that send a message without end. Looks ten times a second, when the lane has been found empty.
-  // Returns how many it has ended.
+  // Closes connections that send an endless message. Checks ten times a second, when the lane was found empty. Returns
+  // their number.
   std::uint64_t EndEndless();
 
  private:
@@ -63,7 +65,7 @@ class Router {
   RouterOptions options_;
   AcceptedPeers peers_;
   std::optional<Lane> lane_;
-  ConnectionWatch connections_;  // behind the socket that it watches
+  ConnectionWatch connections_;  // destroyed before the socket
   TimeUs next_count_ = 0, next_endless_ = 0;
   std::uint64_t failures_ = 0;
 };

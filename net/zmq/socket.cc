@@ -12,9 +12,9 @@ namespace {
 constexpr int kHandshakeMs = 3000;
 constexpr int kReconnectMsMax = 2000;
 constexpr int kHeartbeatsMissed = 5;
-// Of the sockets that bind. With a domain, and without a ZAP handler, libzmq admits peers of ZMTP 3 as it does without
-// one, and rejects those of ZMTP 1 and 2. Those end in zmtp_engine_t::process_routing_id_msg, which aborts the process
-// if the socket is being closed (net/README.md).
+// The ZAP domain of sockets that bind. With a domain and without a ZAP handler, libzmq admits peers of ZMTP 3 as usual,
+// but rejects those of ZMTP 1 and 2. Those must be rejected, because zmtp_engine_t::process_routing_id_msg aborts the
+// process for them if the socket is being closed (net/README.md).
 constexpr std::string_view kZapDomain = "tarn";
 
 Error ErrorOf(std::string_view what, const zmq::error_t& error) {
@@ -51,16 +51,16 @@ Status SetAll(zmq::socket_t* socket, zmq::socket_type type, const SocketOptions&
   TARN_RETURN_IF_ERROR(Set(socket, option::maxmsgsize, "ZMQ_MAXMSGSIZE", frame_bytes_max));
   if (type == zmq::socket_type::router) {
     TARN_RETURN_IF_ERROR(Set(socket, option::zap_domain, "ZMQ_ZAP_DOMAIN", kZapDomain));
-    // Without it a ROUTER drops silently what a peer cannot take.
+    // Without it a ROUTER silently drops messages that a peer cannot accept.
     return Set(socket, option::router_mandatory, "ZMQ_ROUTER_MANDATORY", true);
   }
-  // Queue only to connections that stand: what waits stays in our own, bounded backlog.
+  // Queue messages only to established connections; others wait in our own, bounded backlog.
   TARN_RETURN_IF_ERROR(Set(socket, option::immediate, "ZMQ_IMMEDIATE", true));
   TARN_RETURN_IF_ERROR(Set(socket, option::reconnect_ivl, "ZMQ_RECONNECT_IVL", o.reconnect_ms));
   return Set(socket, option::reconnect_ivl_max, "ZMQ_RECONNECT_IVL_MAX", kReconnectMsMax);
 }
 
-// Runs on a thread of ZeroMQ when the frame has left: the count of a Buffer's owners is atomic.
+// Runs on a thread of ZeroMQ when the frame is sent; the reference count of a Buffer is atomic.
 void Release(void*, void* hint) noexcept { delete static_cast<Buffer*>(hint); }
 
 template <typename... Arguments>
@@ -79,7 +79,7 @@ zmq::message_t MakePart(const Buffer& frame) {
   return NewMessage(owner->data(), owner->size(), Release, owner);
 }
 
-// Only what is rare comes as an exception: a signal, or a receiver that is gone.
+// cppzmq throws only in rare cases: a signal, or a receiver that has disconnected.
 SendResult SendPart(zmq::socket_t* socket, zmq::message_t part, bool more) {
   const auto flags = more ? zmq::send_flags::dontwait | zmq::send_flags::sndmore : zmq::send_flags::dontwait;
   for (;;) {
@@ -91,8 +91,8 @@ SendResult SendPart(zmq::socket_t* socket, zmq::message_t part, bool more) {
   }
 }
 
-// ZeroMQ says "full" only to the first part. If the connection breaks after it, the parts written are gone, and the
-// others must still be given to it: it drops them too, up to the last, so that no message begins in the middle.
+// Only the first part can be rejected as full. If the connection breaks after it, ZeroMQ drops the parts written, but
+// the remaining ones must still be passed to it: it drops them up to the last, so that no message begins in the middle.
 template <typename Frame>
 SendResult SendParts(zmq::socket_t* socket, std::string_view identity, std::span<const Frame> frames) {
   bool begun = false;
@@ -138,7 +138,7 @@ Buffer Parts::Take(std::size_t i) {
   return Buffer::Hold(bytes, size, std::make_shared<zmq::message_t>(std::move(parts_[i])));
 }
 
-// message_t::get throws where a message has none, as over inproc.
+// message_t::get throws if a message has no descriptor, as over inproc.
 int Parts::connection() { return zmq_msg_get(parts_[0].handle(), ZMQ_SRCFD); }
 
 Expected<Socket> Socket::Open(zmq::context_t* context, zmq::socket_type type, const SocketOptions& options) {

@@ -1,4 +1,5 @@
-// Sends frames by ZeroMQ's sockets, in order for each lane. What a socket does not take now is kept, up to a bound.
+// Sends frames through ZeroMQ sockets, in order for each lane. Frames that a socket cannot accept now are stored, up to
+// a bound.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +21,25 @@ class SocketSender {
   SocketSender(Router* router, ZmqLinks* links, std::size_t backlog_bytes_max)
       : router_(router), links_(links), backlog_(backlog_bytes_max) {}
 
-  // Sends or keeps. False: dropped, since too much waits for the peer already; the caller counts it.
+  // Sends or stores the frames. False: dropped, because too much waits for the peer; the caller counts it.
   bool SendOrKeep(const LaneId& to, Frames frames);
   // The same for one frame, which is copied.
   bool SendOrKeep(const LaneId& to, const FrameView& frame);
-  // Sends only if nothing waits there and the socket takes it. False: cannot now, nothing is kept.
+  // Sends only if nothing waits for the lane and the socket accepts it. False: not sent and not stored.
   bool SendNow(const LaneId& to, const Frames& frames) { return !backlog_.Has(to) && TrySend(to, frames); }
 
-  // Sends what waits, as far as the sockets take it.
+  // Sends stored frames as far as the sockets accept them.
   void Flush();
-  // Forgets what waits for the peer. Returns how many messages that were.
+  // Drops the stored messages for the peer. Returns their number.
   std::size_t Drop(Peer peer) { return backlog_.Drop(peer); }
-  // What waits.
+  // The stored messages.
   const Backlog& backlog() const { return backlog_; }
 
-  // sent_*, dropped_unreachable.
+  // Adds sent_* and dropped_unreachable.
   void AddTo(TransportCounters* counters) const;
 
  private:
-  // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
+  // Whether the message is done: it is sent, or its peer has disconnected.
   template <typename What>
   bool TrySend(const LaneId& to, const What& frames);
 

@@ -1,5 +1,5 @@
-// How another thread ends the wait of the one that owns a transport: a word for whoever looks, a file for whoever
-// sleeps.
+// Lets another thread end the wait of the thread that owns a transport: a word for a polling thread, a file for a
+// sleeping one.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -14,35 +14,36 @@
 
 namespace tarn::net {
 
-// Wake may be called from any thread; the rest is the owner's.
+// Any thread may call Wake; only the owner calls the rest.
 class WakeEvent {
  public:
   WakeEvent() : file_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(file_.get() >= 0, "no file descriptor left");
   }
 
-  // Whoever polls sees the word or is told by the file: each side writes its own, then reads the other's.
+  // No wake-up is lost: each side sets its own flag, then reads the other's. So the owner sees `asked_`, or Wake writes
+  // to the file.
   void Wake() {
     asked_.store(true);
     if (!asleep_.load()) return;
     const std::uint64_t one = 1;
-    // Fails only if the counter is full: then the wake-up is pending anyway.
+    // Fails only if the counter is full; then a wake-up is pending anyway.
     [[maybe_unused]] const auto written = write(file_.get(), &one, sizeof(one));
   }
 
   bool asked() const { return asked_.load(std::memory_order_relaxed); }
-  // Readable after a Wake that came between BeginSleep and EndSleep.
+  // Readable after a Wake between BeginSleep and EndSleep.
   int file() const { return file_.get(); }
-  // False: Wake came before, do not sleep. EndSleep follows in any case.
+  // False: Wake was called before, so do not sleep. Call EndSleep in any case.
   bool BeginSleep() {
     asleep_.store(true);
     return !asked_.load();
   }
   void EndSleep() { asleep_.store(false); }
-  // What a poll has found.
+  // Sets the result of a poll.
   void SetReadable(bool readable) { readable_ = readable; }
 
-  // Whether Wake was called since the last time.
+  // Whether Wake was called since the last Take.
   bool Take() {
     std::uint64_t count = 0;
     if (std::exchange(readable_, false)) [[maybe_unused]]
