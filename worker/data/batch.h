@@ -1,4 +1,4 @@
-// One batch of training rows in memory: what readers make and models consume.
+// A batch of training rows in memory, made by readers and used by models.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace tarn::worker {
 
-// Sparse features come as CSR: row r has keys[offsets[r] .. offsets[r+1]). Field-based sets (Criteo format)
-// have the same number of keys in each row, `fields`, key j of a row belonging to field j; libsvm sets have
-// fields == 0 and as many keys as the line has. A key is never hashed down: it is (column << 48 | value).
+// Sparse features come as CSR: row r has keys[offsets[r] .. offsets[r+1]). Field-based sets (Criteo format) have the
+// same number of keys in each row, `fields`, key j of a row belonging to field j; libsvm sets have fields == 0 and as
+// many keys as the line has. A key is (column << 48 | value), not a hash.
 struct Batch {
   std::size_t rows = 0;
   std::uint32_t fields = 0;         // keys a row, or 0 if it varies

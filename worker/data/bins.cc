@@ -9,7 +9,7 @@
 namespace tarn::worker {
 
 LogBins::LogBins() {
-  // exp(sqrt(b)) is never within rounding of an integer for b > 0, so that ceil gives the first integer of bin b.
+  // For b > 0, exp(sqrt(b)) is never within rounding error of an integer, so ceil gives the first integer of bin b.
   begin_.push_back(1);
   for (std::uint32_t b = 1;; ++b) {
     const double begin = std::ceil(std::exp(std::sqrt(static_cast<double>(b))));

@@ -1,4 +1,4 @@
-// Integers as categories: the rules of core/job/job.h's BinRule, as values of worker/data/keys.h.
+// Converts integers to categories, by a BinRule (core/job/job.h). The result is a value for a key (worker/data/keys.h).
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace tarn::worker {
 
-// floor(ln(v)^2) for v > 2, from a table of where each bin begins: no logarithm per value, and the same bins on every
-// machine.
+// Computes floor(ln(v)^2) for v > 2 from a table of the bins' lower bounds. So no logarithm is computed per value, and
+// the bins are the same on every machine.
 class LogBins {
  public:
   LogBins();
@@ -19,19 +19,19 @@ class LogBins {
   std::uint32_t Bin(std::int64_t v) const {
     const auto u = static_cast<std::uint64_t>(v);
     const int zeros = __builtin_clzll(u);
-    // Where the values with this leading bit and the next four begin; a few bins at the most lie within.
+    // The first bin for this leading bit and the next four bits; at most a few bins follow.
     std::uint32_t bin = first_[(63 - zeros) * 16 + (((u << zeros) >> 59) & 15)];
     while (u >= begin_[bin + 1]) ++bin;
     return bin;
   }
 
  private:
-  std::vector<std::uint64_t> begin_;  // bin b holds [begin_[b], begin_[b + 1]); closed by 2^64 - 1
+  std::vector<std::uint64_t> begin_;  // bin b is [begin_[b], begin_[b + 1]); the last entry is 2^64 - 1
   std::array<std::uint16_t, 63 * 16> first_{};
 };
 
-// The value of a present integer under a rule other than kNone. kLog2: v <= 2 is itself, above it is its bin; kWidth:
-// floor(v / width); kIdentity: itself.
+// The category of an integer under a rule other than kNone. kLog2: v if v <= 2, else its bin; kWidth: floor(v / width);
+// kIdentity: v.
 std::uint64_t BinnedValue(const BinRule& rule, const LogBins& bins, std::int64_t v);
 
 // kInvalidArgument if a width is not positive and finite.

@@ -21,7 +21,7 @@ const char* FieldEnd(const char* p, const char* end) {
   return tab ? static_cast<const char*>(tab) : end;
 }
 
-// Reads an integer at *p and moves *p behind it; false if there is none or it does not fit 64 bits.
+// Reads an integer at *p and advances *p; false if there is none or it does not fit into 64 bits.
 bool ReadInteger(const char** p, const char* end, std::int64_t* v) {
   const char* q = *p;
   const bool negative = q < end && *q == '-';
@@ -107,7 +107,7 @@ bool CriteoParser::Parse(std::string_view line, Batch* batch) const {
   return true;
 }
 
-// `p` is at the tab before the first field; before each field it is at that field's tab.
+// `p` points to the tab before the first field, and in the loop to the tab before each field.
 bool CriteoParser::ParseFields(const char* p, const char* end, Key* keys, float* dense) const {
   for (std::uint32_t column = 0; column < integer_columns_; ++column)
     if (!ParseInteger(&p, end, column, &keys, &dense)) return false;

@@ -1,5 +1,5 @@
-// The bytes of a data file, whole, in memory or mapped. Gzip is told by its first bytes and inflated once: into
-// memory while it is small, beyond that into a cache file that has no name any more and goes with this object.
+// The contents of a data file, in memory or mapped. Gzip is detected by its first bytes and decompressed once: a small
+// file into memory, a larger one into an unnamed temporary file that is freed with this object.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +14,25 @@ namespace tarn::worker {
 
 struct FileBytesOptions {
   std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;
-  std::string cache_dir;  // for gzip beyond that; empty: the system's folder for temporary files
-  std::stop_token stop;   // inflating ends soon after it is asked to, with kCancelled
+  std::string cache_dir;  // for larger gzip files; empty: the system's temporary directory
+  std::stop_token stop;   // a stop request ends decompression soon, with kCancelled
 };
 
-// Immutable once made: any thread may read. A plain file is mapped. Where another process cuts it short meanwhile, the
-// bytes that are gone read as zeros and CheckWhole fails: whoever reads calls it before it believes what it has read.
-// (Reading them would be a SIGBUS: the first mapping installs a handler, which maps zeros in their place. A SIGBUS of
-// anything else goes to the handler before it.)
+// Immutable after construction: any thread may read. An uncompressed file is mapped. If another process truncates it
+// meanwhile, the missing bytes read as zeros and CheckWhole fails. So readers must call CheckWhole before they use the
+// bytes they have read. (Reading missing bytes raises SIGBUS: the first mapping installs a handler that maps zeros in
+// their place. It passes other SIGBUS signals to the previous handler.)
 class FileBytes {
  public:
-  // kNotFound, kIo, kMalformed (a folder, a pipe, a device, a broken gzip), kCancelled. Never waits for a writer.
-  // `expected` ends the message of a missing file: what should be there, such as "a libsvm file, plain or gzip".
+  // kNotFound, kIo, kMalformed (a folder, a pipe, a device, a broken gzip), kCancelled. Does not wait for writers of a
+  // pipe. `expected`: what the path should be, such as "a libsvm file, plain or gzip", for the message about a missing
+  // file.
   static Expected<FileBytes> Open(const std::string& path, std::string_view expected,
                                   const FileBytesOptions& options = {});
   static FileBytes FromText(std::string text);
 
   std::string_view bytes() const { return bytes_; }
-  // kIo once the file has fewer bytes than it was opened with. One that grows stays as it was opened.
+  // kIo if the file is now shorter than when it was opened. Bytes appended since are not visible.
   Status CheckWhole() const;
 
   FileBytes(FileBytes&& other) noexcept;

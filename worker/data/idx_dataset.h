@@ -10,8 +10,8 @@
 
 namespace tarn::worker {
 
-// Opens PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz]; plain files go before compressed ones.
-// kMalformed, with the file's name, if a header, a size or a class is not what it should be.
+// Opens PREFIX-images-idx3-ubyte[.gz] and PREFIX-labels-idx1-ubyte[.gz]; uncompressed files are preferred. kMalformed,
+// with the file's name, if a header, a size or a class is invalid.
 Expected<std::unique_ptr<Dataset>> OpenIdx(const DataSection& section, const std::string& prefix,
                                            const DatasetOptions& options);
 

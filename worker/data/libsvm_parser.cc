@@ -12,7 +12,7 @@
 namespace tarn::worker {
 namespace {
 
-// The next run of non-blanks, cut off the front of `line`; empty at its end.
+// Removes the next run of non-blanks from the front of `line` and returns it; empty at the end.
 std::string_view NextToken(std::string_view* line) {
   const auto blank = [](char c) { return c == ' ' || c == '\t'; };
   std::size_t begin = 0;
@@ -105,7 +105,7 @@ bool LibsvmParser::ParseLabel(std::string_view token, float* label) const {
   if (!ParseWhole(token, &value) || value != std::floor(value)) return false;
   if (classes_ == 2 && value == -1) value = 0;
   if (!(value >= 0 && value < static_cast<float>(classes_))) return false;
-  *label = value + 0.0f;  // no minus zero
+  *label = value + 0.0f;  // converts -0 to 0
   return true;
 }
 

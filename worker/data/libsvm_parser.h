@@ -1,4 +1,4 @@
-// Lines of libsvm's (svmlight's) format into batches. See worker/data/dataset.h for the format.
+// Parses lines of the libsvm (svmlight) format into batches. worker/data/dataset.h describes the format.
 #pragma once
 
 #include <cstdint>
@@ -10,31 +10,31 @@
 
 namespace tarn::worker {
 
-// Any thread may parse at any time, each into its own batch.
+// Several threads may parse at once, each into its own batch.
 class LibsvmParser {
  public:
   explicit LibsvmParser(const DataSection& section) : classes_(section.classes) {}
   static Status Validate(const DataSection& section);
   static std::string Describe(const DataSection& section);
 
-  // Indices are below this, so that they are exact in a key's 48 bits.
+  // Indices must be below this, so that they fit into a key's 48 bits.
   static constexpr std::uint64_t kIndexEnd = 1ULL << 47;
 
   std::uint32_t fields() const { return 0; }
   std::uint32_t dense_columns() const { return 0; }
   void Reserve(std::size_t rows, Batch* batch) const;
-  // Adds one line, without its line end. False, and the batch as before, if it is malformed.
+  // Adds one line, given without its line end. If it is malformed, returns false and leaves the batch unchanged.
   bool Parse(std::string_view line, Batch* batch) const;
-  // Why Parse refuses the line.
+  // Why the line is malformed.
   std::string Explain(std::string_view line) const;
 
  private:
-  // What is wrong with a line, and where; nothing if `what` is null.
+  // An error and its position in a line; none if `what` is null.
   struct Fault {
     const char* what = nullptr;
     std::string_view token;
   };
-  // What it added before a fault is the caller's to take back.
+  // After an error the caller must remove what was added.
   Fault ParseInto(std::string_view line, Batch* batch) const;
   Fault ParseFeature(std::string_view token, Batch* batch) const;
   bool ParseLabel(std::string_view token, float* label) const;

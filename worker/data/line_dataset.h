@@ -1,4 +1,4 @@
-// Data sets whose rows are lines, over a parser of one line.
+// A data set whose rows are lines of a file, with a parser for one line.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,11 @@ namespace tarn::worker {
 // kInvalidArgument if rows [first, first + count) are not all below `rows`.
 Status CheckRows(const std::string& name, std::uint64_t rows, std::uint64_t first, std::size_t count);
 
-// Why the first line of a file is malformed: a byte order mark, else `why`; and what to do if it looks like a header.
+// Why the first line of a file is malformed: a byte order mark, else `why`. Adds advice if the line looks like a
+// header.
 std::string ExplainFirst(std::string_view line, const std::string& why);
 
-// Parser: fields(), dense_columns(), Reserve, Parse and Explain as in worker/data/criteo_parser.h.
+// Parser: has fields(), dense_columns(), Reserve, Parse and Explain like worker/data/criteo_parser.h.
 template <typename Parser>
 class LineDataset final : public Dataset {
  public:
@@ -36,7 +37,7 @@ class LineDataset final : public Dataset {
         index_(bytes_.bytes(), options.limit_rows, options.stop),
         malformed_(name_, section.malformed_max, options.report_malformed) {}
 
-  // Whether the file was as long all the while that its lines were counted.
+  // Fails if the file was truncated while its lines were counted.
   Status CheckWhole() const { return bytes_.CheckWhole(); }
 
   std::uint64_t rows() const override { return index_.lines(); }
@@ -56,7 +57,7 @@ class LineDataset final : public Dataset {
     std::size_t begin = index_.Offset(first_row);
     for (std::uint64_t row = first_row; row < first_row + rows; ++row) {
       const std::size_t end = LineEnd(text, begin);
-      // Lines of a file that was cut short are malformed, but that is not what is wrong with it.
+      // A malformed line may be caused by a truncated file; then that error is reported.
       if (const Status read = AppendLine(row, text.substr(begin, end - begin), batch); !read) {
         TARN_RETURN_IF_ERROR(bytes_.CheckWhole());
         return read;
@@ -78,7 +79,8 @@ class LineDataset final : public Dataset {
     return Malformed(row, fmt::format("line of {} bytes: expected at most {}", line.size(), limits::kLineBytesMax));
   }
 
-  // Of a file that is another than the job says, the first line is named too: reading begins anywhere.
+  // Also reports the first line if that is malformed, because the file may have another format than the job says, and
+  // reading begins anywhere.
   Status Malformed(std::uint64_t row, const std::string& why) const {
     Status within = malformed_.Add(row, why);
     if (within || row == 0) return within;

@@ -5,7 +5,7 @@
 namespace tarn::worker {
 
 LineIndex::LineIndex(std::string_view text, std::uint64_t lines_max, const std::stop_token& stop) : text_(text) {
-  constexpr std::uint64_t kLook = 4096;  // lines between two looks at `stop`
+  constexpr std::uint64_t kLook = 4096;  // lines between two checks of `stop`
   for (std::size_t offset = 0; offset < text.size() && (lines_max == 0 || lines_ < lines_max); ++lines_) {
     if (lines_ % kLook == 0 && stop.stop_requested()) return;
     if (lines_ % kStride == 0) offsets_.push_back(offset);
@@ -15,7 +15,7 @@ LineIndex::LineIndex(std::string_view text, std::uint64_t lines_max, const std::
 
 std::size_t LineIndex::Offset(std::uint64_t line) const {
   std::size_t offset = offsets_[line / kStride];
-  // A file that was cut short has fewer lines than it had.
+  // A truncated file may have fewer lines than before.
   for (std::uint64_t i = line % kStride; i > 0; --i) offset = std::min(LineEnd(text_, offset) + 1, text_.size());
   return offset;
 }

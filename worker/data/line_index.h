@@ -1,4 +1,4 @@
-// Where the lines of a text begin: one pass over the bytes, then any line in a short scan.
+// An index of the lines of a text: one pass over the bytes, then any line is found with a short scan.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace tarn::worker {
 
-// Immutable once made: any thread may read.
+// Immutable after construction: any thread may read.
 class LineIndex {
  public:
   LineIndex() = default;
-  // Indexes the first `lines_max` lines; 0: all. The text must outlive the index. A last line needs no line feed.
-  // If it is asked to stop, it soon does, and holds only the lines up to there.
+  // Indexes the first `lines_max` lines; 0: all. The text must outlive the index. The last line needs no line feed. A
+  // stop request ends the pass soon; the index then has only the lines up to there.
   LineIndex(std::string_view text, std::uint64_t lines_max, const std::stop_token& stop = {});
 
   std::uint64_t lines() const { return lines_; }
@@ -22,7 +22,7 @@ class LineIndex {
   std::size_t Offset(std::uint64_t line) const;
 
  private:
-  static constexpr std::uint64_t kStride = 64;  // 8 bytes of index for 64 lines
+  static constexpr std::uint64_t kStride = 64;  // 8 bytes of index per 64 lines
   std::string_view text_;
   std::uint64_t lines_ = 0;
   std::vector<std::size_t> offsets_;  // of every kStride-th line

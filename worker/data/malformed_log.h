@@ -1,4 +1,4 @@
-// Which lines of a file were malformed: counted once each however often they are read, the first few reported.
+// Records the malformed lines of a file: counts each once, however often it is read, and reports the first few.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace tarn::worker {
 // Any thread may call any function.
 class MalformedLog {
  public:
-  // `report` is called, under a lock, with the first kReported messages; it may be empty.
+  // `report` is called with the first kReported messages, while a lock is held. It may be empty.
   MalformedLog(std::string file, std::uint32_t lines_max, std::function<void(const std::string&)> report);
 
   static constexpr std::size_t kReported = 10;
 
-  // Row `row` (line row + 1 of the file) does not parse for reason `why`. kMalformed, with the first messages, once
-  // more than lines_max lines are.
+  // Adds row `row` (line row + 1 of the file), which is malformed for the reason `why`. kMalformed, with the first
+  // messages, if there are now more than lines_max malformed lines.
   Status Add(std::uint64_t row, const std::string& why);
 
-  // After Add has failed, where the file's first line is malformed too: names it before the others.
+  // Call it after Add has failed if the file's first line is malformed too: the error then names that line first.
   Status AddFirst(const std::string& why);
 
   std::uint64_t count() const;
-  // The first few, as "FILE:LINE: WHY".
+  // The first messages, as "FILE:LINE: WHY".
   std::vector<std::string> messages() const;
 
  private:

@@ -13,7 +13,7 @@
 namespace tarn::worker {
 namespace {
 
-// `on` of an operation is nothing here and a stream on a GPU.
+// `on`: no argument on the CPU, a stream on a GPU.
 template <typename... On>
 constexpr bool kOnGpu = sizeof...(On) != 0;
 
@@ -153,7 +153,7 @@ void Compute::SoftmaxByRow(std::size_t n, std::uint32_t classes, const float* lo
   });
 }
 
-// cuBLASLt's kernels of wide tiles want extents of 64; of narrow layers that would be mostly zeros.
+// cuBLASLt's kernels with wide tiles need multiples of 64; a narrow layer would then be mostly zeros.
 std::size_t Compute::Padded(std::size_t n) const {
   if (!on_gpu()) return n;
   const std::size_t multiple = n < 256 ? 8 : 64;
@@ -214,14 +214,14 @@ void Compute::LinearBackward(const kernels::LinearShape& shape, const kernels::L
       kernels::LinearBackward(on..., shape, arrays);
     } else if constexpr (std::is_same_v<T, float>) {
       kernels::LinearBackward(shape, arrays.x, arrays.w, nullptr, /*relu=*/false,
-                              const_cast<float*>(arrays.dy),  // which is changed with relu alone
+                              const_cast<float*>(arrays.dy),  // changed only with relu
                               arrays.dx, arrays.dw, arrays.dbias);
       if (x_relu && arrays.dx != nullptr) kernels::ReluBackward(shape.rows * shape.in, arrays.x, arrays.dx);
     }
   });
 }
 
-// Layers of either kind are compiled everywhere; those of 16 bits do nothing without a GPU.
+// Both element types are always compiled; the 16-bit functions do nothing without a GPU.
 template void Compute::Pad(Precision, std::size_t, std::size_t, const float*, std::size_t, float*, std::size_t,
                            std::size_t);
 template void Compute::Pad(Precision, std::size_t, std::size_t, const float*, std::size_t, std::uint16_t*, std::size_t,

@@ -1,12 +1,12 @@
-// Where a model computes: on the calling thread, or on a GPU's stream. One set of operations, those of kernels/ under
-// their names there, and one kind of memory for both, so that a model is written once.
+// The device of a model: the calling thread, or a stream of a GPU. Has the same operations (those of kernels/, with
+// their names) and the same kind of memory for both, so that a model is written once.
 //
 //   Compute compute;              // or Compute(&stream)
 //   float* x = compute.Get<float>(rows * width);
 //   compute.ConcatForward(batch, dim, table, x, width);
 //
-// All pointers are memory of that side. On a GPU an operation returns before it is done; when its memory does not
-// suffice (memory().failed()), the operations do nothing, and what they were to write has no meaning.
+// All pointers refer to memory of the device. On a GPU an operation returns before it is complete. If GPU memory is
+// exhausted (memory().failed()), operations do nothing and their outputs are undefined.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace tarn::worker {
 // One thread at a time.
 class Compute {
  public:
-  // On a stream, which outlives it; null: on the calling thread.
+  // `stream` outlives this object; null: the calling thread.
   explicit Compute(kernels::Stream* stream = nullptr) : stream_(stream), memory_(stream) {}
 
   bool on_gpu() const { return stream_ != nullptr; }
@@ -44,7 +44,8 @@ class Compute {
   void AddColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
                   std::size_t out_stride);
 
-  // kernels/embedding.h, kernels/fm.h, of a batch's occurrences in a sparse table. *Backward adds to its gradients.
+  // kernels/embedding.h, kernels/fm.h, for a batch's occurrences in a sparse table. *Backward adds to the table's
+  // gradients.
   void BagForward(const BatchView& batch, std::uint32_t dim, const TableView& table, float* out);
   void BagBackward(const BatchView& batch, std::uint32_t dim, const float* grad_out, const TableView& table);
   void BiasForward(const BatchView& batch, const TableView& table, float* out);
@@ -64,44 +65,43 @@ class Compute {
   void CrossBackward(std::size_t n, const float* x0, const float* y, const float* grad_out, float* grad_y,
                      float* grad_x0);
 
-  // kernels/loss.h
-  // The sum of the losses. On a GPU it is not known yet: Tally makes it of the logits, once they are back. `grad` may
-  // be null.
+  // kernels/loss.h Returns the sum of the losses; nullopt on a GPU, where Tally computes it later from the copied
+  // logits. `grad` may be null.
   std::optional<double> LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
   void SoftmaxByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels, float scale,
                     float* grad, double* losses, std::uint32_t* correct);
 
-  // Fully connected layers. T, the elements of what their products multiply: float, or on a GPU the 16-bit patterns of
-  // bf16 and fp16. There matrices are padded with zeros to extents that products are fastest with.
+  // Fully connected layers. T: type of the factors of matrix products: float, or on a GPU the 16-bit patterns of bf16
+  // and fp16. On a GPU matrices are padded with zeros to the fastest sizes.
   bool SixteenBits(Precision precision) const {
     return on_gpu() && (precision == Precision::kBf16 || precision == Precision::kFp16);
   }
-  // n, or more.
+  // n rounded up to a fast size.
   std::size_t Padded(std::size_t n) const;
-  // Of rows x columns floats, `stride` from one row to the next, the padded_rows x padded_columns of T.
+  // Pads and converts rows x columns floats, with rows `stride` apart, to padded_rows x padded_columns of T.
   template <typename T>
   void Pad(Precision precision, std::size_t rows, std::size_t columns, const float* in, std::size_t stride, T* out,
            std::size_t padded_rows, std::size_t padded_columns);
-  // The reverse, packed.
+  // The inverse; the result is packed.
   template <typename T>
   void Unpad(Precision precision, std::size_t rows, std::size_t columns, const T* in, std::size_t padded_columns,
              float* out);
-  // Memory for the mask that LinearForward writes of rows x columns; null: it needs none.
+  // Memory for the mask of rows x columns that LinearForward writes; null: not needed.
   std::uint32_t* GetMask(std::size_t rows, std::size_t columns);
-  // kernels/device_gemm.h. mask: of y, null without ReLU.
+  // kernels/device_gemm.h. `mask`: of y; null without ReLU.
   template <typename T>
   void LinearForward(const kernels::LinearShape& shape, const T* x, const T* w, const T* bias, bool relu, T* y,
                      std::uint32_t* mask);
-  // The same to fp32, without a mask.
+  // The same with fp32 output and without a mask.
   template <typename T>
   void LinearToFloats(const kernels::LinearShape& shape, const T* x, const T* w, const float* bias, bool relu,
                       float* y);
-  // x_relu: x came from a ReLU, and dx shall be the gradient before it; on a GPU x_mask is its mask then.
+  // `x_relu`: x is the output of a ReLU, and dx is the gradient of its input; on a GPU x_mask is then its mask.
   template <typename T>
   void LinearBackward(const kernels::LinearShape& shape, const kernels::LinearGradients<T>& arrays, bool x_relu);
 
  private:
-  // Runs op() here, or op(stream) on the GPU.
+  // Runs op() on the calling thread, or op(stream) on the GPU.
   template <typename Op>
   void Run(Op op);
 

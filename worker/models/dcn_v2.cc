@@ -1,5 +1,6 @@
-// DCN v2 (Wang et al., WWW 2021, arXiv:2008.13535), stacked: the row's embeddings side by side, behind a bottom stack
-// over the dense columns where there are some, go through cross layers and then a stack of layers to the logit.
+// DCN v2 (Wang et al., WWW 2021, arXiv:2008.13535), stacked: the concatenated embeddings of a row, preceded by the
+// output of a bottom stack over the dense columns (if any), pass through cross layers and then a stack of layers to the
+// logit.
 
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@
 namespace tarn::worker {
 namespace {
 
-// W of a cross layer, and its bias; W = U V if a rank is asked for.
+// W and the bias of a cross layer; W = U V if the job sets a rank.
 std::vector<DenseLayer> MakeCrossMatrix(const Job& job, const std::string& name, std::uint32_t width,
                                         std::vector<TableUse>* tables) {
   const std::uint32_t rank = job.model.cross_rank;
@@ -27,7 +28,7 @@ class CrossLayer {
   CrossLayer(const Job& job, const std::string& name, std::uint32_t width, std::vector<TableUse>* tables)
       : width_(width), recompute_(job.train.recompute), inner_(job, MakeCrossMatrix(job, name, width, tables)) {}
 
-  // x must live until Backward.
+  // x must be valid until Backward.
   const float* Forward(Compute& compute, std::size_t rows, const float* x0, const float* x,
                        std::span<const TableView> views) {
     x_ = x;

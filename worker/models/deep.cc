@@ -1,5 +1,5 @@
 // Wide & Deep (Cheng et al., DLRS 2016) and DeepFM (Guo et al., IJCAI 2017): the linear term, a stack of layers over
-// the row's embeddings side by side and, for DeepFM, the factorization machine's term over the same embeddings.
+// the concatenated embeddings of a row and, for DeepFM, the factorization machine's term over the same embeddings.
 
 #include <fmt/format.h>
 

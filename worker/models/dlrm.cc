@@ -47,7 +47,7 @@ class Dlrm : public Model {
  private:
   std::uint32_t dim_, vectors_;
   std::size_t sample_;   // floats of a row's vectors
-  std::uint32_t width_;  // of what the top stack sees of a row
+  std::uint32_t width_;  // inputs of the top stack per row
   LayerStack bottom_, top_;
 };
 

@@ -1,4 +1,4 @@
-// One maker per built-in model; MakeModel (model.h) chooses.
+// One factory per built-in model, for MakeModel (model.h).
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace tarn::worker {
 
-// What of such data a model does not look at, for a warning; empty: it uses all.
+// The inputs in data of this shape that a model ignores, for a warning; empty: none.
 std::string UnusedInputs(ModelKind kind, const ModelShape& shape);
 
 Expected<std::unique_ptr<Model>> MakeLogisticRegression(const Job& job, const ModelShape& shape);

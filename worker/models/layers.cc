@@ -82,7 +82,7 @@ kernels::LinearShape LayerStack::ShapeOf(const Compute& compute, std::size_t row
 
 namespace {
 
-// x as the products want it.
+// x in the layout and type for matrix products.
 template <typename T>
 const T* Enter(Compute& compute, Precision precision, std::size_t rows, std::size_t columns, const float* x) {
   const std::size_t padded = compute.Padded(columns);
@@ -93,7 +93,7 @@ const T* Enter(Compute& compute, Precision precision, std::size_t rows, std::siz
   return entered;
 }
 
-// The same of the weights and biases that lie in a layer's table; null for those of a layer that has none.
+// The same for the weights and biases in a layer's table; the bias is null if the layer has none.
 template <typename T>
 const T* EnterWeights(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer,
                       const float* table) {

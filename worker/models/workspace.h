@@ -1,5 +1,5 @@
-// Memory for the arrays of a step: handed out one behind the other, taken back from the last one on. It stays for the
-// next step, so that nothing is allocated once the first one is over.
+// A stack allocator for the arrays of a step: arrays are released in reverse order. The memory is reused by the next
+// step, so that nothing is allocated after the first one.
 //
 //   Workspace memory(stream);
 //   float* kept = memory.Get<float>(n);
@@ -20,11 +20,11 @@ namespace tarn::worker {
 // One thread at a time.
 class Workspace {
  public:
-  // Of a GPU's memory, or of this process's if `stream` is null. The stream outlives it.
+  // Uses the memory of a GPU, or of this process if `stream` is null. The stream outlives this object.
   explicit Workspace(kernels::Stream* stream = nullptr) : stream_(stream) {}
 
-  // n items, uninitialised, at a multiple of 64 bytes (of 256 on a GPU). Null if the GPU has no more memory: then
-  // failed(), and so is every further call, which only counts what it would have taken.
+  // Allocates n uninitialised items, aligned to 64 bytes (256 on a GPU). Null if GPU memory is exhausted: then
+  // failed(), and further calls fail too and only count the bytes needed.
   template <typename T>
   T* Get(std::size_t n) {
     return static_cast<T*>(GetBytes(n * sizeof(T)));
@@ -34,16 +34,16 @@ class Workspace {
     std::size_t chunk = 0, chunk_used = 0, used = 0;
   };
   Mark mark() const { return {chunk_, chunk_used_, used_}; }
-  // Takes back what was handed out since.
+  // Releases all arrays allocated since `mark`.
   void Release(const Mark& mark);
 
-  // Takes back everything, forgets a failure, and joins what came in pieces.
+  // Releases all arrays, clears a failure, and merges the memory into one block.
   void Reset();
 
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
   std::size_t held_bytes() const;
-  // The most that was handed out at a time since Reset, as if there had been enough.
+  // The maximum bytes in use since Reset, including failed allocations.
   std::size_t peak_bytes() const { return peak_; }
 
  private:
@@ -59,7 +59,7 @@ class Workspace {
 
   kernels::Stream* stream_;
   std::vector<Chunk> chunks_;
-  std::size_t chunk_ = 0, chunk_used_ = 0;  // where the next array comes from
+  std::size_t chunk_ = 0, chunk_used_ = 0;  // position of the next array
   std::size_t used_ = 0, peak_ = 0;
   std::string failure_;
 };

@@ -1,5 +1,5 @@
-// Where the programs of a user keep which algorithms of a GPU's matrix products are the fastest
-// (kernels/gemm_algorithms.h): one file for all of them, so that each measures what no other has measured.
+// The file with the fastest algorithms of a GPU's matrix products (kernels/gemm_algorithms.h), shared by all programs
+// of a user, so that each product is measured only once.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tarn::worker {
 
-// In the cache folder, or in `folder` where the environment names none; empty, for nothing is kept, where there is
-// neither. The values of the environment are handed in as CacheFolder takes them.
+// Its path: in the cache directory, or in `folder` if the environment does not define one; empty (no file) if both are
+// missing. The arguments are those of CacheFolder.
 inline std::string AlgorithmsFile(const char* xdg_cache_home, const char* home, const std::string& folder) {
   const std::string cache = CacheFolder(xdg_cache_home, home);
   const std::string& in = cache.empty() ? folder : cache;

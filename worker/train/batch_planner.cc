@@ -17,7 +17,7 @@ BatchPlanner::BatchPlanner(const Job& job, std::vector<TableUse> tables, const B
 BatchPlanner::BatchPlanner(BatchPlanner&&) noexcept = default;
 BatchPlanner::~BatchPlanner() = default;
 
-// The bias is one more occurrence at the end, which is taken off again behind the plans. A GPU gets it in any case.
+// The bias is an additional occurrence at the end, removed again after planning. On a GPU it is always added.
 Status BatchPlanner::Make(std::vector<Key>* keys, std::vector<Plan>* plans) {
   plans->resize(tables_.size());
   const std::size_t of_batch = keys->size();

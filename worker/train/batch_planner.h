@@ -1,4 +1,4 @@
-// The plans of a batch, for all tables of a model: made here, or on the GPU that the worker computes on.
+// Makes the plans of a batch for all tables of a model, on the calling thread or on the worker's GPU.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@
 namespace tarn::worker {
 
 struct BatchPlannerOptions {
-  // A plan on the GPU is about a dozen launches and two waits, however small the batch: as long as this thread takes
-  // for some thousand keys. A batch of this many occurrences is far beyond and keeps the GPU busy.
+  // Planning on the GPU takes about a dozen launches and two waits for any batch, as long as this thread needs for some
+  // thousand keys. With this many occurrences it is clearly faster and uses the GPU well.
   static constexpr std::size_t kDeviceKeysMin = 65'536;
 
   std::uint32_t partition_bits = 0;
-  std::optional<int> gpu;  // that the worker computes on; none: the CPU
+  std::optional<int> gpu;  // the worker's GPU; nullopt: the CPU
   std::size_t device_keys_min = kDeviceKeysMin;
 };
 
-// One thread at a time. It outlives the plans.
+// One thread at a time. Outlives its plans.
 class BatchPlanner {
  public:
-  // Of the job it takes the seed. `tables` are the model's, with ids.
+  // Uses the seed of the job. `tables`: of the model, with ids.
   BatchPlanner(const Job& job, std::vector<TableUse> tables, const BatchPlannerOptions& options);
   BatchPlanner(BatchPlanner&&) noexcept;
   ~BatchPlanner();
 
-  // Plans of `keys`, those of a batch, by table of the model; of tables that need all rows empty ones. `plans` may be
-  // those of an earlier batch that nobody uses any more: they keep their memory. `keys` is as it was afterwards. Errors
-  // are the GPU's: there is not enough memory, it failed, or it cannot be used; the message says what was asked for.
+  // Makes the plans for `keys`, the keys of a batch, by table of the model; tables that need all rows get empty plans.
+  // `plans` may be unused plans of an earlier batch, whose memory is reused. `keys` is unchanged on return. Errors are
+  // those of the GPU (out of memory, failed, not usable); the message names the request.
   Status Make(std::vector<Key>* keys, std::vector<Plan>* plans);
 
  private:
@@ -47,7 +47,7 @@ class BatchPlanner {
   std::vector<TableUse> tables_;
   std::vector<Positioner> positioners_;
   Planner host_;
-  std::unique_ptr<DevicePlanner> device_;  // null until a batch is large enough
+  std::unique_ptr<DevicePlanner> device_;  // null until a batch was large enough
 };
 
 }  // namespace tarn::worker

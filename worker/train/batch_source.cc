@@ -11,7 +11,7 @@
 namespace tarn::worker {
 namespace {
 
-// Evaluation has no clock to keep: larger batches cost fewer messages.
+// Evaluation has no clocks, so it uses larger batches, which need fewer messages.
 constexpr std::uint64_t kEvaluationRows = 2048;
 
 }  // namespace
@@ -135,7 +135,7 @@ void BatchSource::Run() {
   }
 }
 
-// A batch may be larger than this machine.
+// A batch may exceed the memory of this machine.
 Status BatchSource::PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
   try {
     return Prepare(lease, offset, out);

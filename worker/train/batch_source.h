@@ -1,5 +1,5 @@
-// The reading side of the pipeline: a thread that turns leases into batches with plans, a few ahead of the training
-// loop. Reading and planning may run ahead of any staleness bound, since they look at no parameter.
+// The reading side of the pipeline: a thread that makes batches with plans from leases, a few ahead of the training
+// loop. Staleness does not limit reading and planning, because they use no parameters.
 #pragma once
 
 #include <condition_variable>
@@ -23,18 +23,18 @@ namespace tarn::worker {
 
 struct PreparedBatch {
   LeaseGrant lease;
-  std::uint64_t lines = 0;  // of the file; batch.rows may be fewer where lines are malformed
+  std::uint64_t lines = 0;  // lines of the file; more than batch.rows if some are malformed
   bool last_of_lease = false;
-  DataPosition after;  // once this batch is trained
+  DataPosition after;  // the position after this batch
   Batch batch;
-  std::vector<Plan> plans;  // by table of the model; of dense tables empty: their plan never changes
+  std::vector<Plan> plans;  // by table of the model; empty for dense tables, whose plan never changes
 };
 
 // The data sets of a job by LeasePurpose; an absent one is null.
 using DatasetSet = std::array<const Dataset*, 3>;
 
-// Rows [first_row, first_row + rows) of an epoch's order: the file's, or, when training with data.shuffle, a random
-// one that depends on the job's seed and the epoch alone.
+// Reads rows [first_row, first_row + rows) in the order of the epoch: that of the file or, for training with
+// data.shuffle, a random order determined by the job's seed and the epoch.
 Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::uint32_t epoch, std::uint64_t first_row,
                 std::uint64_t rows, Batch* batch);
 
@@ -42,37 +42,37 @@ inline constexpr char kNoMemoryForBatches[] =
     "this worker's machine has no memory for what it reads and computes: train.batch_rows, train.prefetch, "
     "train.hot_rows or the model may be smaller";
 
-// AddLease, TryTake, Recycle and error may be called from one other thread than the reader's own.
+// One thread, other than the reader's, may call AddLease, TryTake, Recycle and error.
 class BatchSource {
  public:
   // `wake` is called from the reader's thread when a batch is ready or reading has failed.
   BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace, std::function<void()> wake);
-  // What plans have in a GPU's memory goes with the source: no work that uses them is under way.
+  // Frees the GPU memory of plans: no work that uses them may be in progress.
   ~BatchSource();
 
   void AddLease(const LeaseGrant& lease);
   // The next batch in the order of leases, if it is ready.
   std::optional<PreparedBatch> TryTake();
-  // What TryTake would give, valid until then; null if nothing is ready.
+  // The batch that TryTake would return, valid until then; null if none is ready.
   const PreparedBatch* Next() const;
-  // The purpose of what TryTake would give, if something is ready.
+  // The purpose of the batch that TryTake would return, if one is ready.
   std::optional<LeasePurpose> NextPurpose() const;
-  // Gives memory back for reuse. Nobody uses the batch any more, a GPU neither.
+  // Returns a batch's memory for reuse. Neither this process nor a GPU may still use the batch.
   void Recycle(PreparedBatch batch);
-  // Leases that have not been taken to their end yet.
+  // Number of leases with batches that are not taken yet.
   std::size_t leases_open() const;
-  // Why reading stopped, if it did.
+  // The error that stopped reading, if any.
   std::optional<Error> error() const;
-  // Of the reader's thread.
+  // Times of the reader's thread.
   struct Seconds {
     double read = 0, plan = 0;
-    double await_room = 0;  // its batches lie ready
+    double await_room = 0;  // waiting because its batches are not taken
   };
   Seconds seconds() const;
 
  private:
   void Run();
-  // Waits for a place for one more batch ready; false if there will be none.
+  // Waits for room for another batch; false if reading ends.
   bool AwaitRoom(PreparedBatch* batch);
   Status PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);

@@ -24,14 +24,14 @@ using kernels::DeviceBuffer;
 using kernels::PinnedBuffer;
 using kernels::Stream;
 
-// Room for a few more keys or rows, whose places have 31 bits.
+// Room for some more keys or rows, whose indices have 31 bits.
 std::size_t PlacesFor(std::size_t n) { return std::min(WithRoom(n), limits::kPlanKeysMax); }
 
-// An array of the GPU, and pinned memory on its way there or back.
+// An array on the GPU, and pinned memory for copies in either direction.
 struct Mirror {
   DeviceBuffer device;
   PinnedBuffer host;
-  std::size_t bytes = 0;  // of what is there now
+  std::size_t bytes = 0;  // of the current contents
 
   Status Resize(Stream& stream, std::size_t size, std::string_view what) {
     bytes = size;
@@ -50,7 +50,7 @@ struct Mirror {
   }
 };
 
-// What a stream knows of matrix products, from run to run.
+// A stream's algorithms for matrix products, stored between runs.
 class KnownAlgorithms {
  public:
   KnownAlgorithms(Stream* stream, std::string file)
@@ -70,7 +70,7 @@ class KnownAlgorithms {
   void Save() {
     if (file_.empty() || !algorithms_.changed()) return;
     const Status saved = algorithms_.Save(file_);
-    if (saved || saved.error().code == ErrorCode::kUnavailable) return;  // another one writes it: later
+    if (saved || saved.error().code == ErrorCode::kUnavailable) return;  // another process is writing it: try later
     LogWarning("{}; the algorithms of matrix products are measured again in the next run", saved.error().message);
     file_.clear();
   }
@@ -78,10 +78,10 @@ class KnownAlgorithms {
  private:
   Stream& stream_;
   kernels::GemmAlgorithms algorithms_;
-  std::string file_;  // empty: not kept
+  std::string file_;  // empty: not stored
 };
 
-// What the sets of arrays have together.
+// State shared by the sets of arrays.
 struct Shared {
   Shared(Stream* stream, DeviceArraysOptions options)
       : algorithms(stream, std::move(options.algorithms_file)), done(std::move(options.done)) {}
@@ -89,11 +89,12 @@ struct Shared {
   std::function<void()> done;
 };
 
-// Dense tables lie in natural order, which the copy into pinned memory makes of the plan's and back.
+// Dense tables are in natural order on the GPU. The copies to and from pinned memory convert from and to the plan's
+// order.
 //
-// Two streams: the model's computes; the set's own, `way_`, brings the batch and fetches the gradients. What one writes
-// for the other is ordered by WaitFor. Memory is of the stream that writes it first, and changes hands or goes only
-// between steps of the set, when both are through with it.
+// There are two streams: the model's stream computes, and `way_`, the set's own, copies the batch to the GPU and the
+// gradients back. WaitFor orders writes of one before reads of the other. Memory belongs to the stream that writes it
+// first, and is reassigned or freed only between steps of the set, when both streams have finished with it.
 class DeviceArrays : public StepArrays {
  public:
   DeviceArrays(const Model& model, Stream* stream, Compute* compute, std::unique_ptr<Stream> way,
@@ -116,7 +117,7 @@ class DeviceArrays : public StepArrays {
     source_ = source;
     TARN_RETURN_IF_ERROR(BringBatch());
     for (std::size_t t = 0; t < tables_.size(); ++t) TARN_RETURN_IF_ERROR(BringTable(t));
-    // Of a batch that needs a few rows more the step is the same (StepGraphs).
+    // Rounded up, so that a batch with a few more rows has the same step (StepGraphs).
     for (TableView& view : views_) view.unique = std::min(std::bit_ceil(view.unique), limits::kPlanKeysMax);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
     stream_.WaitFor(*way_);
@@ -222,7 +223,7 @@ class DeviceArrays : public StepArrays {
     return {};
   }
 
-  // That of a plan which the GPU made is copied too: an index that stays where it is lets steps come again.
+  // The index of a plan made by the GPU is copied too, because steps are only reused if the index has the same address.
   Status BringIndex(const Plan& plan, Mirror* index) {
     constexpr std::string_view kWhat = "a batch's index";
     if (plan.placed == nullptr) return index->Bring(*way_, std::span<const std::uint32_t>(plan.index), kWhat);
@@ -250,7 +251,7 @@ class DeviceArrays : public StepArrays {
   Status FitSegments() {
     const std::size_t occurrences = source_.batch->keys.size();
     if (sort_ == nullptr || occurrences > sorted_max_) {
-      sort_.reset();  // its memory may be what the larger one needs
+      sort_.reset();  // its memory may be needed for the larger one
       auto sort = kernels::SortScratch::Make(stream_, sorted_max_ = PlacesFor(occurrences));
       if (!sort) sort = kernels::SortScratch::Make(stream_, sorted_max_ = occurrences);
       if (!sort) return std::unexpected(std::move(sort).error());
@@ -276,7 +277,7 @@ class DeviceArrays : public StepArrays {
     return {};
   }
 
-  // The rule, without a word from the GPU in between.
+  // Applies the rule without waiting for the GPU.
   Status Condition(const GradientRule& rule) {
     constexpr std::size_t kPartsBytes = kernels::kNormParts * sizeof(double);
     TARN_RETURN_IF_ERROR(norm_.Resize(stream_, kPartsBytes + sizeof(float), "the norm of gradients"));
@@ -304,12 +305,12 @@ class DeviceArrays : public StepArrays {
   const Model& model_;
   std::shared_ptr<Shared> shared_;
   Stream& stream_;
-  std::unique_ptr<Stream> way_;  // there and back
+  std::unique_ptr<Stream> way_;  // for copies in both directions
   Compute& compute_;
   StepSource source_;
   bool measured_ = false;
   Mirror labels_, dense_, offsets_, weights_, norm_;
-  PinnedBuffer scores_;  // of each row: its logit, or its loss, and behind all losses whether the best class was right
+  PinnedBuffer scores_;  // per row the logit, or the loss; after all losses, whether the predicted class was right
   bool of_classes_ = false;
   std::vector<Table> tables_;
   std::unique_ptr<kernels::SortScratch> sort_;

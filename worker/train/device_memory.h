@@ -1,4 +1,4 @@
-// Memory of a GPU, and pinned memory of the host, that grow with batches.
+// Growing buffers in GPU memory and in pinned host memory.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace tarn::worker {
 
-// Batches differ a little in size: room for a quarter more spares most of the allocations.
+// A quarter more than n, because batches differ in size; this avoids most allocations.
 inline std::size_t WithRoom(std::size_t n) { return n + n / 4; }
 
-// Makes *buffer, a DeviceBuffer or a PinnedBuffer that nobody uses, at least so large. What it held is lost if it
-// grows. kIo: there is not so much memory; the message names `what` and the bytes.
+// Grows *buffer, an unused DeviceBuffer or PinnedBuffer, to at least this size; its contents are then lost. kIo: out of
+// memory; the message has `what` and the bytes.
 template <typename BufferType>
 Status Fit(kernels::Stream& stream, std::size_t bytes, std::string_view what, BufferType* buffer) {
   if (buffer->size() >= bytes) return {};

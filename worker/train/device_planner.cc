@@ -20,7 +20,7 @@ using kernels::DeviceBuffer;
 using kernels::PinnedBuffer;
 using kernels::Stream;
 
-// Keys of a partition stand together, and partitions ascend.
+// Finds the runs of the partitions; the keys are already grouped by ascending partition.
 void CutRuns(const Positioner& positioner, std::uint32_t partition_bits, Plan* plan) {
   const auto partition_of = [&](Key key) { return PartitionOf(positioner(key), partition_bits); };
   plan->runs.clear();
@@ -76,7 +76,7 @@ class StreamPlanner final : public DevicePlanner {
     bool taken = false;
   };
 
-  // Of a batch that is planned.
+  // Makes room for a batch of n keys.
   Status MakeRoom(std::size_t n) {
     TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Key), "keys that are planned", &keys_host_));
     TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Key), "keys that are planned", &keys_));
@@ -101,7 +101,7 @@ class StreamPlanner final : public DevicePlanner {
     return {};
   }
 
-  // That of a plan which was taken back, or more.
+  // Reuses the memory of a returned plan, or allocates.
   Memory* Take(std::size_t n) {
     auto memory = std::ranges::find(memory_, false, &Memory::taken);
     if (memory == memory_.end()) memory = memory_.insert(memory_.end(), std::make_unique<Memory>());
@@ -111,7 +111,7 @@ class StreamPlanner final : public DevicePlanner {
     return memory->get();
   }
 
-  // Leaves the unique positions, their number, and the index.
+  // Computes the unique positions, their number, and the index.
   Status SortKeys(const Positioner& positioner, Memory* memory) {
     const std::size_t n = memory->occurrences;
     TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(std::uint32_t), "a plan's index", &memory->index_room));
@@ -123,7 +123,7 @@ class StreamPlanner final : public DevicePlanner {
     return {};
   }
 
-  // The second wait is for everything that the plan has in the GPU's memory.
+  // The second wait completes all arrays of the plan in GPU memory.
   Status FetchKeys(const Positioner& positioner, Memory* memory, std::vector<Key>* keys) {
     kernels::CopyToHost(*stream_, unique_.data(), sizeof(std::uint32_t), unique_host_.data());
     TARN_RETURN_IF_ERROR(stream_->Wait());
@@ -141,13 +141,13 @@ class StreamPlanner final : public DevicePlanner {
   std::uint32_t partition_bits_;
   std::unique_ptr<Stream> stream_;
   std::size_t brought_ = 0;
-  PinnedBuffer keys_host_;  // on their way there, or back without duplicates
+  PinnedBuffer keys_host_;  // keys copied to the GPU, or unique keys copied back
   PinnedBuffer unique_host_;
   DeviceBuffer keys_, positions_, unique_;
   std::unique_ptr<kernels::SortScratch> sort_;
   std::unique_ptr<kernels::Segments> segments_;
   std::size_t sorted_max_ = 0;
-  std::vector<std::unique_ptr<Memory>> memory_;  // one for each plan that there is
+  std::vector<std::unique_ptr<Memory>> memory_;  // one per existing plan
 };
 
 }  // namespace

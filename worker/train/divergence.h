@@ -1,4 +1,4 @@
-// Why a step's loss is not a finite number: what the error of a diverged job names.
+// Finds the cause of a loss that is not finite, for the error of a diverged job.
 #pragma once
 
 #include <span>
@@ -13,16 +13,16 @@ namespace tarn::worker {
 
 // A step whose loss is not a finite number.
 struct DivergedStep {
-  const LeaseGrant* lease = nullptr;  // of its batch
-  Clock clock;                        // at which its rows are used
+  const LeaseGrant* lease = nullptr;  // lease of its batch
+  Clock clock;                        // the clock at which its rows are used
   std::span<const TableUse> uses;
-  // By table, as all below: the plan, and its rows (unique rows x dim); empty where the host cannot read them.
+  // By table, here and below: the plan, and its rows (unique rows x dim); empty if the host cannot read them.
   std::span<const Plan* const> plans;
   std::span<const std::span<const float>> rows;
 };
 
-// kDiverged, with the clock, the epoch and the data set, the first pulled value that is not finite, with its table and
-// key, or, if all are finite, the largest one: a product or a sum of it has overflowed. It reads all rows.
+// kDiverged with the clock, the epoch, the data set, and the first pulled value that is not finite, with its table and
+// key. If all are finite, names the largest one, because a product or sum with it has overflowed. Reads all rows.
 Error DivergenceOf(const DivergedStep& step);
 
 }  // namespace tarn::worker

@@ -7,7 +7,7 @@
 namespace tarn::worker {
 namespace {
 
-// Sparse tables are used where they lie.
+// Sparse tables are used in place.
 class HostArrays : public StepArrays {
  public:
   explicit HostArrays(const Model& model) : model_(model), rows_(model.tables().size()), gradients_(rows_.size()) {
@@ -26,7 +26,7 @@ class HostArrays : public StepArrays {
     worker::Tally(predictions, std::span(source_.batch->labels).subspan(begin, rows), quality);
   }
 
-  // Nothing has a unit here, and every batch counts: the loss is scaled under fp16 alone, which is of GPUs.
+  // Gradients need no unscaling and every batch counts, because the loss is scaled only for fp16, on GPUs.
   Status Return(const GradientRule& rule) override {
     if (!source_.train) return {};
     double norm = 0;
@@ -60,7 +60,7 @@ class HostArrays : public StepArrays {
     const float* placed = source_.PlacedAt(t);
     const float* pulled = placed != nullptr ? placed : source_.values[t].as<float>().data();
     if (IsDense(t)) {
-      // A dense table's plan is ordered by partition; models see rows 0, 1, 2, ...
+      // A dense table's plan is ordered by partition; models need rows 0, 1, 2, ...
       rows_[t].resize(floats);
       kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled, plan.index.data(), rows_[t].data());
       views_[t] = {rows_[t].data(), nullptr, nullptr, plan.keys.size()};
@@ -70,7 +70,7 @@ class HostArrays : public StepArrays {
     if (source_.train) views_[t].gradients = MakeGradients(t, floats);
   }
 
-  // Zeros, where the model adds to them.
+  // Gradients, zeroed because the model adds to them.
   float* MakeGradients(std::size_t t, std::size_t floats) {
     out_[t] = Buffer::Allocate(floats * sizeof(float));
     if (IsDense(t)) {

@@ -1,8 +1,8 @@
-// Which leases of data a worker has finished, and when it asks the scheduler for more. A finished lease is reported
-// with the next request. One that was trained is reported only once the tick behind its last batch is acknowledged by
-// every shard: until then its gradients may be lost with this worker, and its rows would not be trained again.
+// The finished leases of a worker, and when it requests more from the scheduler. A finished lease is reported with the
+// next request. A trained lease is reported only after every shard has acknowledged the tick after its last batch:
+// until then its gradients may be lost with this worker, and its rows must then be trained again.
 //
-// One request is under way at a time.
+// One request is open at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ namespace tarn::worker {
 // A lease whose last batch is finished.
 struct FinishedLease {
   LeaseDone done;
-  std::optional<Clock> tick;  // training: the tick behind its last batch
+  std::optional<Clock> tick;  // training: the tick after its last batch
 };
 
 class LeaseProgress {
  public:
-  // Leases that are held or asked for at a time: one in work, one ahead.
+  // Maximum number of leases owned or requested: one in progress, one ahead.
   static constexpr std::uint32_t kLeasesAhead = 2;
 
   enum class Next : std::uint8_t { kNothing, kRequest, kLeave };
@@ -48,12 +48,14 @@ class LeaseProgress {
     }
   }
 
-  // The clock to which a worker without work ticks, once. drained: no lease is held and no batch is in flight.
+  // Returns once the clock to which a worker without work must tick. `drained`: there is no lease and no batch in
+  // flight.
   std::optional<Clock> TakeJump(bool drained) {
     if (requested_ || left_ || !drained) return std::nullopt;
     return std::exchange(jump_to_, std::nullopt);
   }
-  // What to do now; after kRequest, MakeRequest; after kLeave nothing more. held: leases not read to their end.
+  // The next action. After kRequest call MakeRequest; kLeave is the last. `held`: number of leases that are not
+  // completely read.
   Next TakeNext(std::size_t held, bool drained) {
     if (requested_ || left_) return Next::kNothing;
     const bool all_reported = drained && unacknowledged_.empty();
@@ -65,7 +67,7 @@ class LeaseProgress {
     requested_ = ahead || all_reported;
     return requested_ ? Next::kRequest : Next::kNothing;
   }
-  // rows: of the training, validation and test set.
+  // `rows`: of the training, validation and test set.
   LeaseRequest MakeRequest(std::span<const std::uint64_t, 3> rows) {
     LeaseRequest request;
     request.want = kLeasesAhead;
@@ -77,8 +79,8 @@ class LeaseProgress {
   bool finished() const { return finished_; }  // the scheduler has no more work
 
  private:
-  std::vector<LeaseDone> done_;                     // reported with the next request
-  std::multimap<Clock, LeaseDone> unacknowledged_;  // by the tick behind them
+  std::vector<LeaseDone> done_;                     // to report with the next request
+  std::multimap<Clock, LeaseDone> unacknowledged_;  // by the tick after them
   std::optional<Clock> jump_to_;
   bool requested_ = false, finished_ = false, left_ = false;
 };

@@ -1,12 +1,12 @@
-// The batches in flight of a training loop: takes them from the reader, asks for their rows, computes them, pushes
-// their gradients and ticks, in the order in which they were read. README.md follows a batch through.
+// The batches in flight of a training loop: takes them from the reader, pulls their rows, computes them, pushes their
+// gradients and ticks, in the order in which they were read. README.md describes the path of a batch.
 //
 //   pipeline->AddLease(grant);
 //   pipeline->Fill(now);                                  // each turn of the loop
 //   if (pipeline->CanStart()) pipeline->Start();
 //   if (pipeline->CanFinish()) auto lease = pipeline->Finish(now);
 //
-// One thread, the one that takes the client's turns. No call waits. After an error the pipeline is of no use any more.
+// One thread, that of the client's runtime. Calls do not block. After an error the pipeline must not be used.
 #pragma once
 
 #include <cstddef>
@@ -33,16 +33,16 @@
 namespace tarn::worker {
 
 struct PipelineOptions {
-  // Of pushes that servers have not acknowledged; with more of them no further step of training starts.
+  // Bytes of unacknowledged pushes beyond which no training step starts.
   std::size_t waiting_bytes_max = limits::kQueuedBytesMax;
   StepperOptions stepper;
-  // Keys from which on a GPU plans a batch: fewer for tests alone.
+  // Number of keys from which on a GPU plans a batch; changed only by tests.
   std::size_t device_plan_keys_min = BatchPlannerOptions::kDeviceKeysMin;
 };
 
 class Pipeline {
  public:
-  // What it works with, and does not own.
+  // The objects that it uses and does not own.
   struct Context {
     const TrainingJob* job;  // its tables are ready
     Runtime* runtime;
@@ -50,30 +50,30 @@ class Pipeline {
     Record* record;
     TrainingCounts* counts;
   };
-  // `wake` is called from other threads when there may be something to do.
+  // `wake` is called on other threads when there may be something to do.
   static Expected<std::unique_ptr<Pipeline>> Make(const Context& context, const PipelineOptions& options,
                                                   std::function<void()> wake);
-  // Waits for steps that are under way.
+  // Waits for steps in progress.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   void AddLease(const LeaseGrant& lease) { source_->AddLease(lease); }
   std::optional<Error> reader_error() const { return source_->error(); }
-  // Takes batches that are read into the window, up to train.prefetch ahead of the one that is next, and asks for their
-  // rows.
-  // The error of a request that has failed since the last call.
+  // Moves batches that are read into the window, up to train.prefetch ahead of the next one, and pulls their rows. The
+  // error of a request that has failed since the last call.
   Status Fill(TimeUs now);
 
-  // Of the first batch that is not being computed: its rows are there, and not too many pushes are unacknowledged.
+  // Whether the first batch that is not being computed may start: its rows have arrived, and not too many pushes are
+  // unacknowledged.
   bool CanStart() const;
   Status Start();
-  // The oldest step is over. Finish pushes its gradients and ticks; returns its lease if that was the last batch of it.
-  // kDiverged: its loss is not a finite number, and nothing of it was pushed.
+  // CanFinish: whether the oldest step is complete. Finish pushes its gradients and ticks; returns the lease if this
+  // was its last batch. kDiverged: the loss is not finite; nothing was pushed.
   bool CanFinish() const { return stepper_->Done(); }
   Expected<std::optional<FinishedLease>> Finish(TimeUs now);
 
-  // Ticks to a clock at which there is nothing to train.
+  // Ticks to a clock without training.
   void JumpTo(Clock clock, TimeUs now);
 
   std::size_t leases_held() const { return source_->leases_open(); }
@@ -84,7 +84,7 @@ class Pipeline {
 
  private:
   struct InFlight;
-  // Of pushes and ticks, of which nobody waits for the end.
+  // Receives the errors of pushes and ticks, whose completion nothing else waits for.
   class Failures final : public Completion<> {
    public:
     void Done() override {}
@@ -109,12 +109,12 @@ class Pipeline {
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<PullStage> pulls_;
   std::deque<InFlight> window_;               // the first stepper_->steps() of them are being computed
-  Clock next_clock_;                          // of the next batch to be trained
+  Clock next_clock_;                          // clock of the next batch to train
   std::pair<LeaseId, std::uint64_t> staged_;  // the batch that servers prefetch: its lease, and its end
-  DataPosition position_;                     // behind the last batch that was pushed
+  DataPosition position_;                     // after the last pushed batch
   QualityTally lease_quality_;
   Trace::SteadyClock::time_point step_over_at_;  // the last one, and all that follows it
-  std::unique_ptr<Stepper> stepper_;             // goes first: its steps use the window and the tally
+  std::unique_ptr<Stepper> stepper_;             // destroyed first, because its steps use the window and the tally
 };
 
 }  // namespace tarn::worker

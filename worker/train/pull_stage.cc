@@ -27,7 +27,7 @@ Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
   return plan;
 }
 
-// Why training finds none of a table's kept rows; empty: it does.
+// Why training finds no cached rows of a table; empty: it can.
 std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes own_pushes) {
   if (SeesOwnPushes(consistency, own_pushes))
     return "own_pushes = \"seen\" takes out what a worker pushes; \"bounded\" does not";
@@ -103,7 +103,7 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
     spare_.pop_back();
   }
   rows->hot.resize(tables);
-  ++rows->waiting;  // for the pulls that follow: those without keys are done at once
+  ++rows->waiting;  // counted before the pulls, because pulls without keys complete at once
   if (batches_waiting_++ == 0) busy_since_ = rows->asked_at;
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);

@@ -1,11 +1,11 @@
-// What a worker pushed and ticked, written down by itself: the evidence by which tests judge, without the scheduler's
-// account, that every row was trained exactly once although workers were killed.
+// A record of a worker's pushes and ticks. With it tests check, independently of the scheduler, that every row was
+// trained exactly once although workers were killed.
 //
 //   batch INCARNATION EPOCH SPLIT_FIRST_ROW FIRST_ROW ROWS CLOCK    before the batch's first push leaves
 //   tick INCARNATION CLOCK                                          before the first Tick of that clock leaves
 //
-// Rows are lines of the training set in the epoch's order. Each line is one write to the end of the file: it outlives
-// a SIGKILL of the process (not a loss of power), and several workers may share the file.
+// Rows are lines of the training set in the epoch's order. Each line is one write to the end of the file: it outlives a
+// SIGKILL of the process (not a loss of power), and several workers may share the file.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // Appends to `path`. kIo, kNotFound: it cannot be written.
+  // Appends to `path`. kIo or kNotFound if it cannot be written.
   Status Open(const std::string& path);
   bool open() const { return file_ >= 0; }
 
   // Rows [offset, offset + rows) of the lease.
   Status Batch(Incarnation worker, const LeaseGrant& lease, std::uint64_t offset, std::uint64_t rows, Clock clock);
-  // Only the first of each clock is written.
+  // Writes only the first tick of each clock.
   Status Tick(Incarnation worker, Clock clock);
 
  private:

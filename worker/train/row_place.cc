@@ -28,7 +28,7 @@ Error TooLarge(std::size_t bytes, std::string_view what) {
   return {ErrorCode::kTooLarge, fmt::format("{}: this machine has no memory for {} bytes", what, bytes)};
 }
 
-// Of this machine, without pushing anybody else out; the largest number there is if the kernel does not say.
+// Memory of this machine that is available without swapping; the maximum value if unknown.
 std::size_t AvailableBytes() {
   std::ifstream file("/proc/meminfo");
   std::string name, unit;
@@ -42,11 +42,12 @@ class HostPlace final : public RowPlace {
   std::optional<int> gpu() const override { return std::nullopt; }
   Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) override {
     const std::size_t bytes = options.rows * kernels::HotRowBytes(options.dim);
-    // Asked for and not there, memory is not refused but ends processes, and not always the one that asked.
+    // Checks first, because the system does not reject large allocations but later kills processes, and not always this
+    // one.
     if (bytes > AvailableBytes()) return std::unexpected(TooLarge(bytes, "hot rows"));
     try {
       return kernels::MakeHotRows(options);
-    } catch (const std::exception&) {  // std::bad_alloc, or more than a vector may ever hold
+    } catch (const std::exception&) {  // std::bad_alloc, or the maximum size of a vector is exceeded
       return std::unexpected(TooLarge(bytes, "hot rows"));
     }
   }

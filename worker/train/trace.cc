@@ -10,7 +10,7 @@
 namespace tarn::worker {
 namespace {
 
-// Viewers count in fractions of a microsecond, and round.
+// Minimum distance of spans, because viewers round to fractions of a microsecond.
 constexpr std::chrono::microseconds kApart{1};
 
 std::string NameOf(int track) {
@@ -22,7 +22,7 @@ std::string NameOf(int track) {
 
 }  // namespace
 
-// Of each event: its own, and of pulls the lowest one that is free.
+// The track of each event: its own, or for pulls the lowest free one.
 std::vector<int> Trace::Tracks() const {
   std::vector<std::size_t> pulls;
   std::vector<int> tracks;
@@ -60,7 +60,7 @@ void Trace::Add(const char* name, int track, SteadyClock::time_point begin, Stea
   if (events_.size() <= events_max_) return;
   one_slice_in_ *= 2;
   left_out_ += std::erase_if(events_, [this](const Event& e) { return !Kept(e); });
-  // All in one slice.
+  // All spans are in one slice.
   if (events_.size() <= events_max_) return;
   events_.pop_back();
   ++left_out_;

@@ -1,5 +1,5 @@
-// Where the time of a worker goes: spans of work by stage, kept in memory and written as a Chrome trace (opens in
-// Perfetto) at the end.
+// A trace of a worker: spans of work by stage, stored in memory and written at the end as a Chrome trace (for
+// Perfetto).
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,11 @@ namespace tarn::worker {
 
 inline constexpr int kReaderTrack = 1;   // the reader's thread
 inline constexpr int kComputeTrack = 2;  // the training loop
-inline constexpr int kPullTrack = 3;  // pulls under way, which overlap the others and each other; as many as it takes
+inline constexpr int kPullTrack = 3;     // pulls, which overlap; as many tracks as needed
 
-// Thread-safe. Keeps all spans while they are few, and of a long run a sample from beginning to end: time is cut into
-// slices, and whenever there are more than `events_max` spans, every second of the slices kept so far is left out, and
-// of those to come as many. What begins in a slice that is kept is there in full: batches are seen with all their
-// stages.
+// Thread-safe. Stores at most about `events_max` spans: all of a short run, a sample of a long one. Time is divided
+// into slices; whenever there are too many spans, every second of the stored slices is dropped, and the same share of
+// later ones. All spans that begin in a stored slice are complete, so batches appear with all their stages.
 class Trace {
  public:
   static constexpr std::size_t kEventsMax = 100'000;
@@ -30,8 +29,8 @@ class Trace {
 
   void Add(const char* name, int track, SteadyClock::time_point begin, SteadyClock::time_point end);
   // Writes {"traceEvents": [...], "otherData": {"slice_ms", "one_slice_in", "spans_left_out"}} with process id `rank`.
-  // Spans of one thread id never overlap (viewers drop what does, and does not nest): pulls have ids from kPullTrack
-  // on.
+  // Spans of one thread id never overlap, because viewers drop overlapping spans that do not nest. So pulls have ids
+  // from kPullTrack on.
   Status Write(const std::string& path, std::uint32_t rank) const;
 
  private:
@@ -46,7 +45,7 @@ class Trace {
   const std::size_t events_max_;
   mutable std::mutex mutex_;
   std::vector<Event> events_;
-  SteadyClock::time_point start_;  // of the first span
+  SteadyClock::time_point start_;  // start of the first span
   std::uint64_t one_slice_in_ = 1;
   std::uint64_t left_out_ = 0;
 };

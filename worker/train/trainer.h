@@ -1,6 +1,7 @@
-// The training loop of a worker process: it joins, opens the job's data, exchanges messages, turns the pipeline of
-// batches, asks for leases and reports results. One thread drives the client state machine, its sockets and the
-// compute; a second one reads and plans ahead. While a GPU computes, the loop goes on with messages and other batches.
+// The training loop of a worker process: joins, opens the job's data, exchanges messages, drives the pipeline of
+// batches, requests leases and reports results. One thread drives the client state machine, its sockets and the
+// computation; a second one reads and plans ahead. While a GPU computes, the loop continues with messages and other
+// batches.
 #pragma once
 
 #include <atomic>
@@ -30,19 +31,19 @@ struct TrainerOptions {
   std::uint64_t nonce = 0;
   std::string run_dir;               // metrics.jsonl, traces; empty: neither
   std::string record;                // file of worker/train/record.h; empty: none
-  double join_seconds_max = 60;      // give up when no Welcome comes
-  std::shared_ptr<StatusFeed> feed;  // of the process's HTTP server; null: none
+  double join_seconds_max = 60;      // timeout of the Welcome
+  std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
   PipelineOptions pipeline;
 };
 
-// How a worker process ends.
+// The outcome of a worker process.
 enum class TrainerEnd : std::uint8_t { kDone, kFenced, kFailed };
 
 class Trainer {
  public:
   Trainer(TrainerOptions options, net::Transport* transport);
 
-  // Runs to the end of the job. On kFailed, error() says why (and the scheduler has been told, if reachable).
+  // Runs to the end of the job. On kFailed, error() is the reason, which was also sent to the scheduler, if reachable.
   TrainerEnd Run();
   const Error& error() const { return error_; }
   // Makes Run end soon. Any thread.
@@ -52,7 +53,7 @@ class Trainer {
   }
 
  private:
-  // Takes the scheduler's answer to a request for leases.
+  // Receives the scheduler's answer to a lease request.
   class LeaseAnswer final : public Completion<LeaseReply> {
    public:
     void Done(LeaseReply answer) override { reply = std::move(answer); }
@@ -68,9 +69,9 @@ class Trainer {
   Status RoundWithinMemory();
   Status Round();
   Status Prepare();
-  Status Begin();         // once welcomed: the job; begins to open the data
-  Status CreateTables();  // once it is open: the model and its tables
-  Status MakePipeline();  // once they are there
+  Status Begin();         // after the Welcome: parses the job, starts to open the data
+  Status CreateTables();  // after the data is open: makes the model and its tables
+  Status MakePipeline();  // after the tables exist
   Status TurnPipeline();
   Status TakeTurn();  // of the runtime
   Status RecordTicks();
@@ -81,8 +82,8 @@ class Trainer {
   void FailJob(Error error);
   void TellFailure();
   void NoteWait(TimeUs silent);
-  Status CheckJoining();  // the scheduler is there, or may still come
-  TimeUs WaitUs() const;  // of the next exchange, at most
+  Status CheckJoining();  // fails if the scheduler cannot be reached in time
+  TimeUs WaitUs() const;  // maximum wait of the next exchange
   void WriteTrace() const;
   TrainerEnd HowItEnded(const Status& going);
 
@@ -94,10 +95,10 @@ class Trainer {
   TrainingJob job_;
   LeaseProgress leases_;
   LeaseAnswer lease_answer_;
-  std::unique_ptr<Pipeline> pipeline_;  // null until the tables are there
+  std::unique_ptr<Pipeline> pipeline_;  // null until the tables exist
 
   TimeUs next_metrics_ = 0, next_report_ = 0;
-  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // of silence while it joins
+  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // time of the next log line while joining
   TimeUs next_failure_ = 0;
   std::optional<Error> failed_;
   Error error_;

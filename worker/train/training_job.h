@@ -1,8 +1,8 @@
-// What a worker trains: the job as the scheduler sent it, its data sets, its model, and the model's tables.
+// The training job of a worker: the job from the scheduler, its data sets, its model, and the model's tables.
 //
-//   job.Begin(welcome.job_text, wake);          // opens the data in a thread of its own
+// job.Begin(welcome.job_text, wake);          // opens the data on a separate thread
 //   if (*job.TakeOpened()) job.MakeModel();     // then create the tables of job.uses(), with &job as the completion
-//   job.tables_ready();                         // once they all are
+// job.tables_ready();                         // true when all exist
 //
 // One thread.
 #pragma once
@@ -28,25 +28,25 @@ namespace tarn::worker {
 class TrainingJob final : public Completion<TableSpec> {
  public:
   TrainingJob() = default;
-  // Waits until the data's thread has ended.
+  // Waits for the end of that thread.
   ~TrainingJob() { StopOpening(); }
   TrainingJob(const TrainingJob&) = delete;
   TrainingJob& operator=(const TrainingJob&) = delete;
 
-  // Parses the job and begins to open its data: indexing a large file takes longer than a lease. `wake` is called from
-  // that thread at its end.
+  // Parses the job and starts to open its data on a thread, because indexing a large file takes longer than a lease.
+  // `wake` is called on that thread at its end.
   Status Begin(const std::string& job_text, std::function<void()> wake);
   bool begun() const { return begun_; }
-  // True, once: the data sets are open. The error that opening them ended with. Else false.
+  // Returns true once, when the data sets are open, or the error of opening them; else false.
   Expected<bool> TakeOpened();
-  // Makes the thread that opens data end soon.
+  // Asks the thread that opens data to end soon.
   void StopOpening() { stop_.request_stop(); }
   // kInvalidArgument: the job has no training data.
   Status MakeModel();
-  // A table of uses() is there, or why it is not.
+  // Receives a created table of uses(), or an error.
   void Done(TableSpec table) override;
   void Failed(const Error& error) override;
-  // An error: one of them has failed.
+  // The first error of a table.
   const Status& table_status() const { return table_status_; }
   bool tables_ready() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
 
