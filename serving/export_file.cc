@@ -73,7 +73,8 @@ ExportFile& ExportFile::operator=(ExportFile&&) noexcept = default;
 ExportFile::~ExportFile() = default;
 
 Expected<ExportFile> ExportFile::Open(const std::string& path, Options options) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK, because opening a pipe would
+                                                                           // wait for a writer
   if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
   struct stat status{};
   const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
@@ -111,7 +112,7 @@ Status ExportFile::Read(std::span<const std::byte> bytes, const std::string& ori
 }
 
 Status ExportFile::ReadIndex(std::span<const std::byte> index, const std::string& origin) {
-  // FlatBuffers are read where they lie, and must lie aligned.
+  // FlatBuffers are read in place and must be aligned.
   std::vector<std::uint64_t> aligned(index.size() / 8 + 1);
   std::memcpy(aligned.data(), index.data(), index.size());
   const auto* data = reinterpret_cast<const std::uint8_t*>(aligned.data());
@@ -141,7 +142,7 @@ Status ExportFile::ReadIndex(std::span<const std::byte> index, const std::string
     spec.rows = table.dense_rows;
     table.position = Positioner(spec, t->salt());
     if (t->sections() == nullptr) continue;
-    // The verifier asks for 4 bytes only.
+    // The verifier checks only 4-byte alignment.
     if (t->sections()->size() > 0 &&
         reinterpret_cast<std::uintptr_t>(t->sections()->Data()) % alignof(fb::Section) != 0)
       return Corrupt(origin, fmt::format("the sections of table '{}' do not lie aligned", table.name));

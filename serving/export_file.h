@@ -1,5 +1,5 @@
-// An export (serving/export_format.h) mapped into memory or lying in it. Nothing read from the file is trusted: every
-// offset and count is checked before it is used. After Open all is const and free to use from any thread.
+// An export (serving/export_format.h) in memory, usually mapped. Contents of the file are not trusted: every offset and
+// count is checked before it is used. After Open everything is const: any thread.
 //
 //   auto file = ExportFile::Open("model.tarn");
 //   const ExportTable* table = file->FindTable("users");
@@ -37,7 +37,7 @@ struct ExportTable {
   ValueCodec codec = ValueCodec::kFp32;
   bool dense = false;
   std::uint64_t dense_rows = 0;
-  std::string initializer;  // what a key without a row would begin as, for people
+  std::string initializer;  // initial values of a key without a row, as text for users
   std::uint64_t rows = 0, removed = 0;
   std::vector<ExportSection> sections;
   Positioner position;
@@ -48,16 +48,16 @@ struct ExportTable {
 class ExportFile {
  public:
   struct Options {
-    // Reads every byte and compares the checksums. Without, only header and index are verified: damaged values would
-    // be handed out as they are, but nothing outside the file is ever read.
+    // Reads every byte and verifies all checksums. If false, verifies only header and index: damaged values may then be
+    // returned, but nothing outside the file is ever read.
     bool verify = true;
   };
 
-  // Maps the file. kNotFound, kIo, kCorrupt or kUnsupported (a newer format), naming it. The file must not be shortened
-  // while it is open (replace it by rename, as ExportWriter does).
+  // Maps the file. kNotFound, kIo, kCorrupt or kUnsupported (a newer format), with its name. The file must not be
+  // truncated while it is open (replace it by rename, as ExportWriter does).
   static Expected<ExportFile> Open(const std::string& path, Options options);
   static Expected<ExportFile> Open(const std::string& path) { return Open(path, {}); }
-  // The same of bytes that outlive the file, 8-byte aligned; `origin` names them in errors.
+  // The same for 8-byte aligned bytes, which outlive the result. `origin`: their name in errors.
   static Expected<ExportFile> Parse(std::span<const std::byte> bytes, const std::string& origin, Options options);
 
   ExportFile(ExportFile&&) noexcept;
@@ -67,16 +67,16 @@ class ExportFile {
   const ExportInfo& info() const { return info_; }
   bool is_delta() const { return info_.base_checkpoint.value != 0; }
   const std::vector<ExportTable>& tables() const { return tables_; }
-  const ExportTable* FindTable(std::string_view name) const;  // null: none
+  const ExportTable* FindTable(std::string_view name) const;  // null: not found
 
   struct Found {
-    std::optional<std::span<const std::byte>> row;  // its values in the table's codec
-    bool removed = false;                           // a delta says that the key has no row any more
+    std::optional<std::span<const std::byte>> row;  // the values in the table's codec
+    bool removed = false;                           // a delta has removed the row of the key
   };
   // `table` is one of tables().
   Found Find(const ExportTable& table, Key key) const;
 
-  // A section's arrays, in order of key.
+  // The arrays of a section, in order of key.
   std::span<const Key> Keys(const ExportSection& section) const;
   std::span<const Key> Removed(const ExportSection& section) const;
   std::span<const std::byte> Values(const ExportSection& section) const;
@@ -94,7 +94,7 @@ class ExportFile {
   std::vector<ExportTable> tables_;
 };
 
-// `row` in the codec as floats; out.size() values.
+// Decodes out.size() values of `row` to floats.
 void DecodeValues(ValueCodec codec, std::span<const std::byte> row, std::span<float> out);
 
 }  // namespace tarn::serving

@@ -1,6 +1,6 @@
 // The file format of an export for serving, version 1: parameters without optimizer state, all of a checkpoint (full)
-// or what changed since another (delta). Made to be mapped into memory: nothing is compressed, arrays lie aligned, and
-// a key is found with two binary searches.
+// or what changed since another (delta). Designed to be mapped into memory: nothing is compressed, arrays are aligned,
+// and a key is found with two binary searches.
 //
 //   header    64 bytes, little-endian:
 //               0  "TARNEXPT"
@@ -15,8 +15,8 @@
 //             ascending), values (rows x dim, fp32, bf16 or fp16). Only a delta has removed ones.
 //   index     a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and what it was made from
 //
-// The checksum is the CRC-32 of zlib and Python. Version 1 is the only one that is read, so a damaged version is
-// refused; the checksum of a next one must cover it. Writer and readers share this header.
+// The checksum is the CRC-32 of zlib and Python. Only version 1 is read, so a damaged version field is rejected; the
+// checksum of a later version must cover it. The writer and the readers share this header.
 #pragma once
 
 #include <zlib.h>
@@ -41,7 +41,7 @@ inline constexpr std::size_t kExportAlignment = 64;
 struct ExportHeader {
   char magic[8];
   std::uint32_t version;
-  std::uint32_t crc32;  // of all that follows
+  std::uint32_t crc32;  // of all following bytes
   std::uint64_t index_offset;
   std::uint64_t index_bytes;
   std::uint32_t index_crc32;

@@ -1,9 +1,9 @@
-// Writes an export (serving/export_format.h) as its rows come, in order; holds one section. Blocks; one thread.
+// Writes an export (serving/export_format.h) from rows in order. Keeps one section in memory. Blocks; one thread.
 //
 //   auto writer = ExportWriter::Create("model.tarn", info);
 //   writer->BeginTable(spec, salt, ValueCodec::kFp16);
 //   writer->Add(partition, key, values);  // partitions ascending, then keys
-//   auto totals = writer->Finish();       // now the file is there
+// auto totals = writer->Finish();       // now the file exists
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,13 @@ struct ExportTotals {
 
 class ExportWriter {
  public:
-  // Begins beside `path`; only Finish puts the file there, whole and durable. kIo, naming the path.
+  // Writes a temporary file; Finish makes it durable and renames it to `path`. kIo, with the path.
   static Expected<std::unique_ptr<ExportWriter>> Create(const std::string& path, ExportInfo info);
-  // Removes what was begun and not finished.
+  // Removes an unfinished file.
   ~ExportWriter();
 
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec);
-  // `values` has dim floats; they are rounded to the table's codec. kInvalidArgument: a finite one would be none in it.
+  // Adds a row of dim floats, rounded to the table's codec. kInvalidArgument: a finite value would overflow.
   Status Add(PartitionId partition, Key key, std::span<const float> values);
   Status AddRemoved(PartitionId partition, Key key);
   Expected<ExportTotals> Finish();

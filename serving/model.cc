@@ -64,7 +64,7 @@ void Model::Lookup(const Table& table, std::span<const Key> keys, std::span<floa
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::span<float> out = values.subspan(i * table.dim, table.dim);
     found[i] = false;
-    // The newest layer that knows the key decides.
+    // The newest layer with the key decides.
     for (std::size_t l = layers_.size(); l-- > 0;) {
       if (table.layers[l] == nullptr) continue;
       const ExportFile::Found hit = layers_[l].Find(*table.layers[l], keys[i]);

@@ -1,5 +1,5 @@
-// Parameters for serving: a full export and the deltas on top of it. Look-ups are free from any thread; Apply is not,
-// beside them: serve from one Model while the next is made of the same files, then swap.
+// Parameters for serving: a full export and the deltas applied to it. Any thread may look up, but not during Apply: to
+// update, serve from one Model while another is made of the same files, then swap.
 //
 //   auto model = Model::Open("model.tarn");
 //   model->Apply("delta-12.tarn");
@@ -23,8 +23,8 @@ class Model {
   // kInvalidArgument if the file is a delta; else as ExportFile::Open.
   static Expected<Model> Open(const std::string& path, ExportFile::Options options = {});
 
-  // kInvalidArgument if it is no delta, or goes on top of another state than this or of other tables; a table of
-  // another shape than before is kCorrupt. The model is then as it was.
+  // Applies a delta. kInvalidArgument: not a delta, or a delta for another state or other tables. kCorrupt: a table has
+  // another shape than before. After an error the model is unchanged.
   Status Apply(const std::string& path, ExportFile::Options options = {});
 
   CheckpointId checkpoint() const { return layers_.back().info().checkpoint; }
@@ -32,16 +32,16 @@ class Model {
 
   struct Table {
     std::uint32_t dim = 0;
-    std::vector<const ExportTable*> layers;  // oldest first; null: not in that file
+    std::vector<const ExportTable*> layers;  // oldest first; null: the file does not have the table
   };
-  // kNotFound, naming the tables that there are. Valid until the next Apply.
+  // Finds a table; valid until the next Apply. kNotFound lists the existing tables.
   Expected<Table> FindTable(std::string_view name) const;
 
-  // values: keys.size() x dim floats; found: one a key. A key without a row gets zeros.
+  // `values`: keys.size() x dim floats; `found`: one per key. Keys without a row get zeros.
   void Lookup(const Table& table, std::span<const Key> keys, std::span<float> values, std::span<bool> found) const;
 
  private:
-  std::vector<ExportFile> layers_;  // the full one first
+  std::vector<ExportFile> layers_;  // the full export first
 };
 
 }  // namespace tarn::serving

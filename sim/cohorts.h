@@ -1,5 +1,5 @@
-// What the views of a simulated run have said of its workers, and what is known of them besides: who is in which
-// cohort, who is dead, which clock each is in. Questions that fail return what is wrong, or nothing.
+// The workers of a simulated run according to its views and to the simulator: cohorts, deaths, and clocks. Checks
+// return the error, or an empty string.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace tarn::sim {
 
 class Cohorts {
  public:
-  // A scheduler starts that knows of no view.
+  // Must be called when a scheduler starts without a view.
   void BeginAnew();
-  // The newest view: every incarnation's entry is kept, and versions, epochs and verdicts must not go back.
+  // Adds the newest view and stores the entry of every incarnation. Versions, epochs and verdicts must not decrease.
   std::string OnView(const View& view);
-  // The clock that a worker is in; while none is known, it is its clock of joining.
+  // Sets the current clock of a worker; initially its join clock.
   void OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
   void OnGone(Incarnation worker) { gone_.insert(worker); }
 
   bool nobody_died() const { return gone_.empty(); }
   bool IsGone(Incarnation worker) const { return gone_.contains(worker); }
   bool HasEnded(Incarnation worker) const;
-  // By the verdicts known: how many workers a clock waits for, and whether it waits for this one.
+  // By the known verdicts: the number of workers that count for a clock, and whether this one does.
   double SizeAt(Clock clock) const;
   bool Has(Incarnation worker, Clock clock) const;
 
-  // A shard has answered a pull for use at this clock on a table with this bound: no live worker may be further back.
+  // Checks the answer to a pull for use at `use`: no live worker may be more than `bound` clocks behind.
   std::string CheckGroundTruth(Clock use, std::uint64_t bound) const;
 
  private:

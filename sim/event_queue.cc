@@ -11,7 +11,7 @@ void EventQueue::At(TimeUs time, std::function<void()> run) {
 
 bool EventQueue::RunOne() {
   if (events_.empty()) return false;
-  Event event = std::move(const_cast<Event&>(events_.top()));  // moved out just before it is popped
+  Event event = std::move(const_cast<Event&>(events_.top()));  // moved out before pop
   events_.pop();
   now_ = event.time;
   ++executed_;

@@ -1,5 +1,4 @@
-// Virtual time: what happens when, in one thread. Times are in whatever unit the caller counts in (the fleets of
-// tarn-sim: microseconds; bench/scale_model: nanoseconds).
+// Virtual time in one thread. The caller chooses the unit (tarn-sim: microseconds; bench/scale_model: nanoseconds).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace tarn::sim {
 
-// Runs callbacks in order of time, first come first served at equal times.
+// Runs callbacks in order of time; at equal times in order of insertion.
 class EventQueue {
  public:
   void At(TimeUs time, std::function<void()> run);
@@ -24,7 +23,7 @@ class EventQueue {
     TimeUs time;
     std::uint64_t order;
     std::function<void()> run;
-    bool operator<(const Event& other) const {  // for a max-heap: later is less
+    bool operator<(const Event& other) const {  // later is less, because the heap is a max-heap
       return time != other.time ? time > other.time : order > other.order;
     }
   };

@@ -8,7 +8,7 @@
 namespace tarn::sim {
 namespace {
 
-// Workers in step of which one is often behind for longer than the others take to tell what they have done.
+// Workers with equal clocks, one of which is often behind for longer than the others need to report their progress.
 void ChooseBehind(SplitMix& rng, Scenario* s) {
   s->workers = s->job.fleet.workers = std::max(2u, s->workers);
   s->compute_max_us = 50'000 + TimeUs(rng.Below(100'000));
@@ -21,7 +21,7 @@ void ChooseBehind(SplitMix& rng, Scenario* s) {
 }  // namespace
 
 void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f) {
-  // Each kind is off in a good share of the runs, so that no kind always hides behind another.
+  // Each kind of fault is off in many runs, so that no kind always masks another.
   f->drop = rng.Chance(0.5) ? rng.Unit() * 0.15 : 0;
   f->duplicate = rng.Chance(0.5) ? rng.Unit() * 0.3 : 0;
   f->reorder = rng.Chance(0.5) ? rng.Unit() * 0.2 : 0;
@@ -47,15 +47,16 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c6f67));
   if (!rng.Chance(0.4)) return;
   s->job.storage.durability = Durability::kLog;
-  // Often, so that many outages are behind a checkpoint that is whole.
+  // Often, so that many outages follow a complete checkpoint.
   if (rng.Chance(0.75)) s->job.storage.checkpoint_clocks = 3 + rng.Below(8);
   s->faults.outages = std::uint32_t(rng.Below(6));
-  // Often both kinds in one run: what a kill leaves unsynced, and is read, may go with the power later.
+  // Often both kinds in one run: data that is unsynced after a kill, and is then read, may be lost with the power
+  // later.
   s->faults.power = rng.Chance(0.6) ? 0.5 : rng.Chance(0.5) ? 1.0 : 0.0;
   s->faults.outage_awaits = rng.Chance(0.8) ? 0.8 : 0;
   s->faults.outage_again = rng.Chance(0.5) ? 0.4 : 0;
   s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
-  // Cuts that are whole soon, or most outages would find none.
+  // Checkpoints complete soon, otherwise most outages would find none.
   if (rng.Chance(0.75)) {
     s->cut_slice_bytes = 100 + rng.Below(4'000);
     s->cut_pause_us = TimeUs(rng.Below(2'000));
@@ -64,7 +65,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   if (s->KeepsStep() && rng.Chance(0.4)) ChooseBehind(rng, s);
   s->tells_at_once |= rng.Chance(0.3);
   s->faults.slow_syncs = SplitMix(Mix64(seed ^ 0x73796e63)).Chance(0.2) ? 2 : 0;
-  // Fixed bits are worth most where nothing else disturbs them.
+  // Tests of determined bits are most useful without other faults.
   if (!rng.Chance(0.5)) return;
   s->faults.crashes = s->faults.doubles = 0;
   s->faults.crash_at_cut = 0;
@@ -75,7 +76,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
 void ChooseTier(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x74696572));
   if (!rng.Chance(0.4)) return;
-  // From nothing but what a message needs to nearly all rows.
+  // From the rows of one message to nearly all rows.
   s->tier_bytes = 1 + rng.Below(rng.Chance(0.7) ? 20'000 : 60'000);
   if (rng.Chance(0.2)) s->waiting_messages_max = 1 + rng.Below(4);
   if (rng.Chance(0.1)) s->waiting_bytes_max = 500 + rng.Below(5'000);
@@ -101,7 +102,7 @@ void ChooseSchedulerDisk(std::uint64_t seed, Faults* f) {
 void ChooseStop(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x73746f70));
   if (s->job.storage.durability == Durability::kNone || !rng.Chance(0.25)) return;
-  // Mostly while batches are under way, and in modes in which workers are apart.
+  // Mostly during batches, and in modes with workers at different clocks.
   s->faults.stop_us = 300'000 + TimeUs(rng.Below(3'000'000));
   if (s->KeepsStep() || !rng.Chance(0.7)) return;
   s->job.consistency = {rng.Chance(0.5) ? ConsistencyMode::kAsp : ConsistencyMode::kSsp, 0, ApplyMode::kImmediate};

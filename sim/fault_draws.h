@@ -1,5 +1,5 @@
-// Draws of a scenario that concern its faults and its disks. Functions with a seed draw from a sequence of their own,
-// so that the rest of the seed means what it meant before they were added.
+// Random choices of a scenario that concern its faults and its disks. Functions with a `seed` use a separate random
+// sequence, so that adding them did not change the rest of existing seeds.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 namespace tarn::sim {
 
 void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f);
-// A log, and outages that it has to survive.
+// A log, and outages that it must survive.
 void ChooseLog(std::uint64_t seed, Scenario* s);
-// Rows on disk, beyond a memory that is too small for them.
+// A memory budget that is too small for all rows, with the others on disk.
 void ChooseTier(std::uint64_t seed, Scenario* s);
-// Restarts of workers in step: all are taken back to one clock, and begin together.
+// Restarts of workers with equal clocks: all are set back to one clock, and continue together.
 void ChooseRestart(std::uint64_t seed, Scenario* s);
 // The scheduler's own disk.
 void ChooseSchedulerDisk(std::uint64_t seed, Faults* f);
-// Somebody stops the run cleanly, which then goes on from the checkpoint of the stop.
+// A clean stop of the run, which then continues from the checkpoint of the stop.
 void ChooseStop(std::uint64_t seed, Scenario* s);
-// What ends alone, and clocks that drift.
+// Deaths of single processes, and clocks that drift.
 void ChooseDeaths(std::uint64_t seed, Scenario* s);
 
 }  // namespace tarn::sim

@@ -1,5 +1,5 @@
-// What workers that send the largest rows alone have kept of the oracle table, by incarnation and clock; and what a
-// checkpoint has of the ranks that continue from it.
+// The residuals of top-k workers for the oracle table, by incarnation and clock; and those in a checkpoint for the
+// ranks that continue from it.
 #pragma once
 
 #include <map>
@@ -13,13 +13,14 @@ namespace tarn::sim {
 
 class KeptStates {
  public:
-  // A checkpoint has this of a rank. It is taken once: a worker that takes another's place begins with nothing.
+  // Sets the residuals of a rank in a checkpoint. They are taken once: a worker that replaces another starts without
+  // residuals.
   void Put(WorkerRank rank, std::vector<KeptCount> kept) { restored_[rank] = std::move(kept); }
   std::vector<KeptCount> Take(WorkerRank rank) { return std::exchange(restored_[rank], {}); }
 
-  // A worker has this from its clock on.
+  // Sets the residuals of a worker from this clock on.
   void OnKept(Incarnation worker, Clock clock, std::vector<KeptCount> kept) { kept_[worker][clock] = std::move(kept); }
-  // What it had at a clock; null: not known.
+  // The residuals of a worker at a clock; null: unknown.
   const std::vector<KeptCount>* At(Incarnation worker, Clock clock) const {
     const auto known = kept_.find(worker);
     if (known == kept_.end()) return nullptr;

@@ -7,7 +7,7 @@
 namespace tarn::sim {
 namespace {
 
-constexpr std::uint64_t kAdmission = 0x61646d6974;  // as the server's: the draw of rule R2 is fixed
+constexpr std::uint64_t kAdmission = 0x61646d6974;  // same as the server's: rule R2 fixes the draw
 
 }  // namespace
 
@@ -34,7 +34,7 @@ double LifeModel::ValueAt(Key key, std::span<const ClockPart> parts, Clock minim
   return row && !IsOver(*row, minimum) ? value : 0;
 }
 
-// At the latest boundary: an earlier one that the row outlived is no stricter, and one that ended it still would.
+// Checks only the latest boundary: an earlier one is not stricter, and a row that expired then is still expired.
 bool LifeModel::IsOver(server::RowLife life, Clock now) const {
   const auto boundary = rules_.BoundaryBefore(static_cast<std::uint32_t>(now.value));
   return rules_.expires() && boundary > life.last && rules_.Standing(life) < rules_.LeastStanding(boundary);

@@ -1,6 +1,6 @@
-// What a table with a life holds of one key, worked out from its pushes alone (docs/protocol.md, rules R1 to R6): for
-// aggregated tables that count in clocks, where it depends on nothing else. Shares the arithmetic of lives with the
-// server, and nothing of how rows are kept.
+// Computes the value of a key in a table with a life from the pushes of the key alone (docs/protocol.md, rules R1 to
+// R6). Valid for aggregated tables that count in clocks. Uses the server's arithmetic of lives, but not its storage of
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tarn::sim {
 
-// What the pushes of a clock add to a key, all together.
+// The sum of the pushes of a clock to a key.
 struct ClockPart {
   Clock clock;
   double value = 0;
@@ -21,7 +21,7 @@ class LifeModel {
  public:
   // `salt`: of the table (TableSalt).
   LifeModel(const LifeSpec& spec, std::uint64_t salt) : spec_(spec), rules_(spec), salt_(salt) {}
-  // Whether a key's value depends on its own pushes only.
+  // Whether a key's value depends only on its own pushes.
   static bool Knows(const LifeSpec& spec) { return spec.on && spec.rows_max == 0 && spec.expire_seconds == 0; }
   // The value once the minimum clock is `minimum`. `parts`: in order of clocks, each clock once.
   double ValueAt(Key key, std::span<const ClockPart> parts, Clock minimum) const;

@@ -104,7 +104,7 @@ void Network::Arrive(std::uint64_t id, bool to_server, Peer accepted_peer, const
     ++counters_.cut;
     return;
   }
-  if (accepted_peer != c.accepted_peer && rng_.Chance(0.5)) {  // sent before a reconnect
+  if (accepted_peer != c.accepted_peer && rng_.Chance(0.5)) {  // it was sent before a reconnect
     ++counters_.dropped;
     return;
   }

@@ -1,9 +1,9 @@
-// A network that delays, drops, repeats, reorders and cuts. Everything is drawn from one seed.
+// A network that delays, drops, repeats and reorders messages, and has partitions. All randomness comes from one seed.
 //
-// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
-// talk over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
-// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls take connections of
-// their own, each of which has an order and a Peer of its own.
+// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes talk
+// over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that changes with
+// every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls use separate connections, each with
+// its own order and Peer.
 #pragma once
 
 #include <cstdint>
@@ -30,24 +30,24 @@ struct NetworkCounters {
 
 class Network {
  public:
-  // deliver(process, from, message): hand over; called at the time of arrival.
+  // deliver(process, from, message): called at the time of arrival.
   using Deliver = std::function<void(ProcessId, Peer, Message)>;
 
   Network(EventQueue* events, const Faults& faults, std::uint64_t seed, bool through_frames, Deliver deliver);
 
   void AddProcess(ProcessId process, NodeId node);
-  // What the process had sent may still arrive; nothing reaches it.
+  // Messages of the process may still arrive; it receives none.
   void RemoveProcess(ProcessId process);
-  // `client` reaches `server` as `peer` from now on.
+  // Connects `client` to `server`, which the client calls `peer`.
   void Connect(ProcessId client, Peer peer, ProcessId server, std::uint32_t lanes = 1);
   bool Connected(ProcessId client, Peer peer) const;
   void Send(ProcessId from, Peer to, const Message& message);
 
-  // A random connection breaks: the accepting side sees a new Peer, part of what was under way is lost.
+  // Breaks a random connection: the accepting side sees a new Peer, and some messages in flight are lost.
   void ReconnectOne();
-  // Messages from a to b (and back, if both) are lost until `until`.
+  // Drops messages from a to b (with `both` also from b to a) until `until`.
   void Cut(NodeId a, NodeId b, bool both, TimeUs until);
-  void Heal();  // no more faults of any kind
+  void Heal();  // ends all faults
 
   const NetworkCounters& counters() const { return counters_; }
 
@@ -55,10 +55,10 @@ class Network {
   struct Connection {
     ProcessId client = 0, server = 0;
     NodeId client_node = 0;
-    Peer server_peer;    // what the client calls the server
-    Peer accepted_peer;  // what the server calls the client now
+    Peer server_peer;    // the client's name of the server
+    Peer accepted_peer;  // the server's current name of the client
     TimeUs last_arrival[2] = {0, 0};
-    std::vector<std::uint64_t> pull_lanes;  // other connections, for the client's pulls in turns
+    std::vector<std::uint64_t> pull_lanes;  // further connections, for the client's pulls in turns
     std::size_t turn = 0;
   };
 

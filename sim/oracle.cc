@@ -14,20 +14,20 @@ namespace {
 
 constexpr double kTolerance = 1e-3;
 
-// What rounding to the codec may change of a value.
+// Maximum rounding error of a value in the codec.
 double Rounding(ValueCodec codec, double value) {
   switch (codec) {
     case ValueCodec::kFp32: return 0;
     case ValueCodec::kBf16: return std::abs(value) / 128;
     case ValueCodec::kFp16: return std::abs(value) / 1024;
     case ValueCodec::kTopK: return 0;
-    case ValueCodec::kInt8: return std::abs(value) * 1e-6;  // the values of a row are equal, so each is its largest
+    case ValueCodec::kInt8: return std::abs(value) * 1e-6;  // the values of a row are equal, so each is the maximum
   }
   return 0;
 }
 
-// What a life and 16 bits a value leave of the bounds of a count: pushes may have been dropped, and what is rounded by
-// chance strays.
+// Widens the bounds of a count for lives and 16-bit rows: pushes may have been dropped, and stochastic rounding adds
+// errors.
 void Widen(const Scenario& scenario, double* least, double* most) {
   if (scenario.life.on) *least = 0;
   if (scenario.counts_row_codec != ValueCodec::kFp32) *most = *most * 1.5 + 1;
@@ -39,7 +39,7 @@ void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* ke
   keys->clear();
   SplitMix rng(HashCombine(scenario.seed ^ 0x726f77, row));
   for (std::uint32_t i = 0; i < scenario.keys_per_row; ++i) {
-    // Squared: some keys are hot.
+    // Squared, so that some keys are frequent.
     const double u = rng.Unit();
     keys->push_back(Mix64(std::uint64_t(u * u * double(scenario.key_space))));
   }
@@ -57,7 +57,7 @@ void Oracle::Fail(std::string what) {
 
 void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
   base_ = std::move(values);
-  lives_.reset();  // how old they are is not in the values
+  lives_.reset();  // the values do not determine the ages of rows
   first_epoch_ = manifest.data.epoch;
   trained_before_.assign(scenario_.train_rows, false);
   for (std::size_t split = 0; split < manifest.data.trained.size(); ++split)
@@ -92,7 +92,7 @@ void Oracle::OnPushAcked(std::size_t record, std::size_t sections) {
   acked_push_ids_ += sections;
 }
 
-// What all that counts adds to a key, by clocks.
+// The sums of all counting pushes to a key, by clock.
 std::vector<ClockPart> Oracle::PartsOf(Key key) const {
   std::map<Clock, double> sums;
   if (const auto it = by_key_.find(key); it != by_key_.end())
@@ -177,7 +177,7 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
     const double part = aggregated && Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : c.count;
     const bool inside = r.clock < cut && Counts(r);
     if (inside) least += part;
-    // What a dead worker pushed beyond its end may be there if it was applied at once.
+    // Pushes of a dead worker after its end may be included if they were applied immediately.
     if (inside || (!aggregated && !Counts(r))) most += part;
   }
   Widen(scenario_, &least, &most);
@@ -187,8 +187,8 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
                      most));
 }
 
-// Of a worker that has ended its verdict decides, of another the acknowledgement: one that is still being fenced at the
-// end died behind the cut, which waits for verdicts.
+// For an ended worker the verdict decides, for others the acknowledgement. A worker that is still being fenced at the
+// end died after the cut, because the cut waits for verdicts.
 bool Oracle::IsKept(const Record& record) const {
   return cohorts_.HasEnded(record.incarnation) ? Counts(record) : record.acked;
 }
@@ -213,7 +213,7 @@ void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& 
         const Record& r = records_[c.record];
         if (IsKept(r)) least += c.count;
         if (IsKept(r) || cohorts_.HasEnded(r.incarnation))
-          most += c.count;  // what a dead worker pushed beyond its end may be there
+          most += c.count;  // pushes of a dead worker after its end may be included
       }
     Widen(scenario_, &least, &most);
     const auto found = values.find(key);

@@ -1,4 +1,4 @@
-// What must hold in every run, checked from outside the state machines against the simulator's own records.
+// The invariants of every run, checked from outside the state machines against the simulator's own records.
 //
 //   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes, exactly
 //   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen, whether
@@ -38,40 +38,40 @@ void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* ke
 class Oracle {
  public:
   explicit Oracle(const Scenario& scenario);
-  // The run goes on from this checkpoint, in which the oracle table has these values.
+  // The run continues from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
   KeptStates& kept() { return kept_; }
 
   Cohorts& cohorts() { return cohorts_; }
   void OnView(const View& view) { Check(cohorts_.OnView(view)); }
 
-  // A worker incarnation issued the push of a batch. Returns the record's number.
-  // `sent`: what went out of it, if that is not all.
+  // A worker incarnation issued the push of a batch. Returns the record's number. `sent`: the sent part of the push, if
+  // not all of it.
   std::size_t OnPushIssued(Incarnation, Clock, std::uint32_t epoch, std::uint64_t first_row, std::uint64_t rows,
                            const std::map<Key, float>* sent = nullptr);
   void OnPushAcked(std::size_t record, std::size_t sections);
   void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
-  // A shard has answered a pull for use at this clock on a table with this bound.
+  // Checks the answer of a shard to a pull for use at `use` on a table with this bound.
   void CheckGroundTruth(Clock use, std::uint64_t bound) { Check(cohorts_.CheckGroundTruth(use, bound)); }
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
-  // `settled`: every live worker had ticked to the clock before, so that no bound allows for less. (One that dies holds
-  // the minimum clock back until all shards know its end.)
+  // `settled`: every live worker had already ticked to the clock, so no push may be missing under any bound. (A worker
+  // that dies holds the minimum clock back until all shards know its end.)
   void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled);
-  // And said that it may be so many clocks behind.
+  // Checks the staleness that the pull reported.
   void CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness);
-  // Rows that were not pulled, and pushes that were not sent alone.
+  // Counts rows that were not pulled because of the cache, and pushes that were combined.
   void OnSpared(std::uint64_t times) { spared_ += times; }
-  // After the run: the final value of a key, where the minimum clock is `minimum`.
+  // After the run: checks the final value of a key, at the minimum clock `minimum`.
   void CheckFinalValue(Key key, float value, Clock minimum);
-  // A checkpoint at this clock has this value for a key (rule K1).
+  // Checks the value of a key in a checkpoint at this clock (rule K1).
   void CheckCutValue(Clock cut, Key key, float value);
-  // The run was stopped behind this checkpoint, in which the oracle table has these values (rule K11).
+  // Checks the checkpoint of a stopped run, in which the oracle table has these values (rule K11).
   void CheckStopped(const Manifest& manifest, const std::map<Key, float>& values);
   void CheckData();
 
   void Fail(std::string what);
-  // Fails if something is wrong.
+  // Records a failure if `wrong` is not empty.
   void Check(std::string wrong) {
     if (!wrong.empty()) Fail(std::move(wrong));
   }
@@ -80,7 +80,7 @@ class Oracle {
   std::size_t records() const { return records_.size(); }
   std::uint64_t acked_push_ids() const { return acked_push_ids_; }
   std::uint64_t spared() const { return spared_; }
-  // Every key that any push touched.
+  // All pushed keys.
   std::vector<Key> Keys() const;
 
  private:
@@ -98,7 +98,7 @@ class Oracle {
 
   double Base(Key key) const;
   bool Counts(const Record& record) const { return cohorts_.Has(record.incarnation, record.clock); }
-  bool IsKept(const Record& record) const;  // by the checkpoint of a stop
+  bool IsKept(const Record& record) const;  // in the checkpoint of a stop
   std::vector<ClockPart> PartsOf(Key key) const;
   void Narrow(Key key, Clock minimum, double* least, double* most) const;
 
@@ -106,11 +106,11 @@ class Oracle {
   std::vector<Record> records_;
   std::unordered_map<Key, std::vector<Contribution>> by_key_;
   Cohorts cohorts_;
-  std::optional<LifeModel> lives_;  // if it knows them
+  std::optional<LifeModel> lives_;  // if the model applies
   std::map<Key, float> base_;
   KeptStates kept_;
   std::uint32_t first_epoch_ = 0;
-  std::vector<bool> trained_before_;  // by row, of the first epoch
+  std::vector<bool> trained_before_;  // by row; before this run, in its first epoch
   std::uint64_t acked_push_ids_ = 0, spared_ = 0;
   std::string failure_;
 };

@@ -40,7 +40,7 @@ Scenario MakeScenario(std::uint64_t seed) {
     job.storage.checkpoint_clocks = 5 + rng.Below(30);
   job.train.batch_rows = std::uint32_t(2 + rng.Below(3));
   job.train.epochs = std::uint32_t(1 + rng.Below(2));
-  // Enough batches that every run acknowledges well over a thousand push ids.
+  // Enough batches for well over a thousand acknowledged push ids per run.
   const std::uint64_t batches = (150 + rng.Below(80)) / job.train.epochs;
   s.train_rows = batches * job.train.batch_rows + rng.Below(job.train.batch_rows);
   s.valid_rows = rng.Chance(0.5) ? 10 + rng.Below(30) : 0;
@@ -58,13 +58,13 @@ Scenario MakeScenario(std::uint64_t seed) {
   s.any_rank = rng.Chance(0.2);
   s.resume = rng.Chance(0.4);
   if (rng.Chance(0.2)) s.parked_pulls_max = 1 + rng.Below(6);
-  // Room for a clock of all workers, or nothing would ever close.
+  // Room for one clock of all workers, otherwise no clock could close.
   if (rng.Chance(0.2)) s.bucket_bytes_max = (20'000 + rng.Below(20'000)) * s.workers;
   ChooseFaults(rng, s.workers, &s.faults);
   s.cut_slice_bytes = 1 + rng.Below(300);
   s.cut_pause_us = rng.Chance(0.8) ? TimeUs(rng.Below(20'000)) : 0;
   s.faults.full_store = rng.Chance(0.5) ? 0.5 * rng.Unit() : 0;
-  // Cuts that last long enough to be overtaken by the end of their order.
+  // Slow cuts, so that their order may end before them.
   if (rng.Chance(0.25)) {
     s.cut_pause_us *= 25;
     if (rng.Chance(0.3)) s.faults.fail_store = 0.5 * rng.Unit();

@@ -1,4 +1,5 @@
-// Checks one shard's own events: sequences without gap or repeat, minimum clocks that justify each answer.
+// Checks the events of one shard: sequences without gaps and repetitions, and a sufficient minimum clock for each
+// answer.
 #pragma once
 
 #include <functional>
@@ -12,10 +13,10 @@ namespace tarn::sim {
 
 class ShardChecker : public server::ShardObserver {
  public:
-  // spec_of: the consistency of a table.
+  // `spec_of`: returns the consistency of a table.
   ShardChecker(Oracle* oracle, std::function<ConsistencySpec(TableId)> spec_of)
       : oracle_(oracle), spec_of_(std::move(spec_of)) {}
-  // Called while the shard handles a push, after it has checked the message; empty: nothing is called.
+  // Sets a function that is called while the shard handles a push, after it has checked the message; may be empty.
   void SetDuringPush(std::function<void()> call) { during_push_ = std::move(call); }
   void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
   void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
@@ -24,7 +25,7 @@ class ShardChecker : public server::ShardObserver {
   void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) override;
   void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
   void OnClockClosed(Clock) override;
-  // The highest sequence that counted or was voided.
+  // The highest sequence that was applied or voided.
   Sequence Last(Incarnation incarnation, PartitionId partition) const;
 
  private:

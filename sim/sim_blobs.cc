@@ -20,7 +20,7 @@ std::string PathOf(const std::string& directory, CheckpointId checkpoint, Worker
 
 }  // namespace
 
-// Until what is begun now ends, behind all that was begun before.
+// Delay of an operation that begins now; it ends after all earlier ones.
 TimeUs SimBlobStore::NextDelay() {
   const TimeUs now = hooks_.now();
   ends_ =
@@ -82,7 +82,7 @@ void SimBlobStore::Abandon(CheckpointId checkpoint, const std::string& directory
 
 Expected<server::BlobSlice> SimBlobStore::Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,
                                                std::size_t) {
-  constexpr std::size_t kPieceBytes = 1'000;  // so that there are some
+  constexpr std::size_t kPieceBytes = 1'000;  // small, so that there are several
   const auto& blobs = disk_->manifests.at(directory).blobs;
   const auto blob = std::ranges::find(blobs, rank, &WorkerBlob::rank);
   if (blob == blobs.end()) return Fail(ErrorCode::kNotFound, "no blob of this rank");

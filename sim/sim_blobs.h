@@ -1,4 +1,4 @@
-// The blobs of workers on the disk of a simulated fleet: slow now and then, and failing when told to.
+// The blobs of workers on the disk of a simulated fleet, with occasional slow and failing writes.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ class SimBlobStore : public server::BlobStore {
  public:
   struct Options {
     ShardId shard;
-    double fail = 0;  // chance of a write to fail
-    double slow = 0;  // chance of a write to take seconds
+    double fail = 0;  // probability that a write fails
+    double slow = 0;  // probability that a write takes seconds
     std::uint64_t seed = 0;
   };
-  // As SimShardStore's.
+  // See SimShardStore.
   struct Hooks {
     std::function<TimeUs()> now;
     std::function<void(TimeUs, std::function<void()> run)> later;
@@ -50,11 +50,11 @@ class SimBlobStore : public server::BlobStore {
   Oracle* oracle_;
   Hooks hooks_;
   SplitMix rng_;
-  TimeUs ends_ = 0;             // of what was begun last: all ends in order
-  std::set<std::string> open_;  // files, by path
+  TimeUs ends_ = 0;             // end of the last operation; all end in order
+  std::set<std::string> open_;  // open files by path
 };
 
-// What a blob of a checkpoint says of the oracle table, and the clock at which it was taken.
+// The residuals of the oracle table in a checkpoint's blob, and its clock.
 struct StoredResiduals {
   Clock clock;
   std::vector<KeptCount> kept;

@@ -12,7 +12,7 @@ Status SimLog::Recover(const server::LogIdentity& identity, CheckpointId from, L
   return log_.Recover(identity, from, at_least, sink);
 }
 
-// The first that a shard does once it is back (ShardLog::Recover).
+// The first call of a shard after recovery (ShardLog::Recover).
 LogSequence SimLog::BeginSegment(CheckpointId cut, server::LogRecord head) {
   if (std::exchange(comes_back_, false)) recovered_(log_.recovered());
   return log_.BeginSegment(cut, std::move(head));
@@ -30,8 +30,8 @@ void LogWitness::OnTickAcked(Incarnation worker, Clock clock) {
 
 std::string LogWitness::CheckState(LogSequence last, std::uint64_t hash, std::uint64_t* compared) {
   const auto state = states_.find(last);
-  states_.erase(states_.upper_bound(last), states_.end());  // those records are gone, others take their numbers
-  if (state == states_.end()) return {};                    // it ends within what one step had appended
+  states_.erase(states_.upper_bound(last), states_.end());  // those records are lost, and their numbers are reused
+  if (state == states_.end()) return {};                    // it ends within the records of one step
   ++*compared;
   if (state->second == hash) return {};
   return fmt::format("has another state behind record {} of its log than it had then", last.value);

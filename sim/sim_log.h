@@ -1,4 +1,4 @@
-// The log of a shard of a simulated fleet, and what must hold when the shard comes back from it:
+// The log of a shard of a simulated fleet, and the checks after the shard has recovered from it:
 //
 //   - it is what it was when it had appended the last record that is still there: rows, slots, lives, clocks,
 //     watermarks and gathered pushes, to the bit
@@ -20,10 +20,10 @@
 
 namespace tarn::sim {
 
-// A MemoryShardLog that says when a shard has read all of it.
+// A MemoryShardLog that reports when a shard has read all of it.
 class SimLog final : public server::ShardLog {
  public:
-  // recovered(last): the shard has handled the records up to `last`, and nothing since.
+  // recovered(last) is called when the shard has handled the records up to `last`, and nothing else since.
   SimLog(server::MemoryDisk* disk, std::string directory, std::function<void(LogSequence)> recovered)
       : log_(disk, std::move(directory)), recovered_(std::move(recovered)) {}
 
@@ -44,22 +44,23 @@ class SimLog final : public server::ShardLog {
   bool comes_back_ = false;
 };
 
-// Of one shard, over all its starts.
+// Records the states of one shard over all its starts.
 class LogWitness {
  public:
-  // The log ends with this record now, and the state is the one with this hash.
+  // Records the hash of the state after record `last`.
   void OnState(LogSequence last, std::uint64_t hash) { states_[last] = hash; }
   void OnPushAcked(Incarnation worker, PartitionId partition, Sequence sequence);
   void OnTickAcked(Incarnation worker, Clock clock);
 
-  // The shard is back, with this state, behind this record. Empty if it is as it was then; `compared` counts.
+  // Checks the state after recovery up to record `last`. Returns an empty string if it equals the recorded one; counts
+  // comparisons in `compared`.
   std::string CheckState(LogSequence last, std::uint64_t hash, std::uint64_t* compared);
-  // Of the workers that the fleet still has.
+  // Checks the watermarks of the workers that the fleet still has.
   std::string CheckWatermarks(const std::vector<WorkerEntry>& workers,
                               const std::function<Sequence(Incarnation, PartitionId)>& watermark) const;
-  Clock Ticked(Incarnation worker) const;  // as acknowledged
+  Clock Ticked(Incarnation worker) const;  // the acknowledged tick
   std::string CheckTick(Incarnation worker, Clock tick) const;
-  // Another run begins, or the log is not there.
+  // For another run, or a missing log.
   void Clear() { *this = {}; }
 
  private:

@@ -8,7 +8,7 @@
 namespace tarn::sim {
 namespace {
 
-// Clocks that jump over boundaries, lifetimes and all of a run.
+// Times that skip boundaries, lifetimes or a whole run.
 void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
   constexpr double kLifetimes[] = {1, 3, 20, 600, 7200};
   life->expire_clocks = 0;
@@ -19,7 +19,7 @@ void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
   faults->jump_at_cut = rng.Chance(0.5) ? rng.Unit() : 0;
 }
 
-// How many clocks a worker's pushes may wait in it for the table's sake.
+// Number of clocks for which the table allows pushes to be combined.
 std::uint64_t MayWait(const ConsistencySpec& spec) {
   constexpr std::uint64_t kLong = 6;
   if (spec.mode == ConsistencyMode::kAsp) return kLong;
@@ -58,7 +58,7 @@ void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, C
   TableOverride own;
   *spec = job->consistency;
   if (mixed) {
-    // Often a pair that has workers run ahead of a cut: one table applied at once, one aggregated, neither bsp.
+    // Often a pair of tables with which workers run ahead of a cut: one immediate, one aggregated, neither bsp.
     const std::uint32_t ahead = std::uint32_t(1 + rng.Below(4));
     if (rng.Chance(0.5))
       ChooseConsistency(rng, spec);
@@ -127,7 +127,7 @@ void ChooseLife(std::uint64_t seed, Scenario* s) {
   }
   if (life.score_decay != 1) life.min_score = rng.Chance(0.7) ? 0.3f : 0;
   if (rng.Chance(0.4)) life.rows_max = 10 + rng.Below(100);
-  // Short lives whose ends the clocks of aggregated pushes decide alone.
+  // Short lives that depend only on the clocks of aggregated pushes.
   if (s->counts.mode == ConsistencyMode::kSsp && s->counts.apply == ApplyMode::kAggregated && rng.Chance(0.6)) {
     life = {.on = true, .expire_clocks = 2 + rng.Below(8), .sweep_clocks = 1 + rng.Below(3)};
     s->counts_row_codec = ValueCodec::kFp32;
@@ -162,7 +162,7 @@ void ChooseTopK(std::uint64_t seed, Scenario* s) {
     s->top_k = true;
   }
   if (s->job.tables.contains("counts")) s->counts_cache = s->job.tables["counts"].worker_cache;
-  // Checkpoints are what their state is for.
+  // Residuals matter only for checkpoints.
   if (!s->top_k || !rng.Chance(0.7)) return;
   if (s->job.storage.durability == Durability::kNone) s->job.storage.durability = Durability::kCheckpoint;
   s->job.storage.checkpoint_clocks = 3 + rng.Below(10);

@@ -1,5 +1,5 @@
-// What a worker that sends the largest rows alone sends of its pushes to the oracle table, worked out by hand (rule
-// W5): sorting, and counts in place of rows. Shares nothing with the worker.
+// An independent model of a top-k worker's pushes to the oracle table (rule W5): sorts, and uses counts instead of
+// rows. Shares no code with the worker.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tarn::sim {
 
-// What is kept of a key, and the clock of its last gradient.
+// The residual of a key, and the clock of its last gradient.
 struct KeptCount {
   Key key = 0;
   Clock clock;
@@ -23,9 +23,9 @@ class TopKModel {
  public:
   explicit TopKModel(TableSpec spec) : spec_(std::move(spec)) {}
   void Start(std::vector<KeptCount> kept) { kept_ = std::move(kept); }
-  // What goes out of a push of keys, none twice, with these counts.
+  // The part that is sent of a push of distinct keys with these counts.
   std::map<Key, float> Push(std::span<const Key> keys, std::vector<float> counts, Clock clock);
-  // The longest without a gradient first.
+  // Residuals, the longest without a gradient first.
   const std::vector<KeptCount>& kept() const { return kept_; }
 
  private:

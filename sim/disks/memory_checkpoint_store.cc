@@ -97,7 +97,7 @@ Status MemoryCheckpointStore::Load(const std::string& directory, RowSink& sink) 
           if (!sink.Wants(partition.partition, snapshot->partition_bits)) continue;
           TARN_RETURN_IF_ERROR(sink.OnRemoved(partition.removed));
           TARN_RETURN_IF_ERROR(sink.OnRows(partition.keys, partition.rows));
-          // Each checkpoint says anew which keys wait for their admission.
+          // Each checkpoint has the full list of keys that wait for admission.
           if (id == generations->rbegin()->first) TARN_RETURN_IF_ERROR(sink.OnSeen(partition.seen));
         }
       }

@@ -1,5 +1,5 @@
-// Checkpoints in memory, for simulated fleets and tests: "files" that all shards of a fleet share, and a store for each
-// shard. Not thread-safe.
+// Checkpoints in memory, for simulated fleets and tests: files shared by all shards of a fleet, and a store per shard.
+// Not thread-safe.
 //
 //   MemoryCheckpointFiles files;
 //   MemoryCheckpointStore store(&files, ShardId(0), [&](CheckpointPart part) { later(std::move(part)); });
@@ -15,26 +15,26 @@
 
 namespace tarn::server {
 
-// Snapshots by directory, checkpoint and shard: those of older checkpoints are the base's, which a shard has taken
-// over.
+// Snapshots by directory, checkpoint and shard. Those of older checkpoints belong to the base and were linked by a
+// shard.
 class MemoryCheckpointFiles {
  public:
   using Parts = std::map<ShardId, std::shared_ptr<const Snapshot>>;
   using Generations = std::map<CheckpointId, Parts>;
 
   void Put(const std::string& directory, Snapshot snapshot);
-  // Takes over the share that shard `shard` of `shards` has of a base: every shards-th part. False if there is no such
-  // directory.
+  // Links the share of shard `shard` of `shards` in a base: every shards-th part. False if the directory does not
+  // exist.
   bool TakeOver(const std::string& base_directory, const std::string& directory, ShardId shard, std::uint32_t shards);
-  // Null if there is no such directory.
+  // Null if the directory does not exist.
   const Generations* Find(const std::string& directory) const;
-  // The newest generation's; the directory must be there.
+  // The parts of the newest generation. The directory must exist.
   const Parts& Newest(const std::string& directory) const { return Find(directory)->rbegin()->second; }
   void Remove(const std::string& directory) { directories_.erase(directory); }
-  // One part is gone, as what was not synced is with the power. For simulated fleets.
+  // Removes a part, to simulate a loss of power before a sync.
   void RemovePart(const std::string& directory, CheckpointId id, ShardId shard);
 
-  // From now on writing fails with this error (code kOk: works again). Loading goes on working.
+  // Makes writes fail with this error (kOk: succeed again). Loads still succeed.
   void FailWrites(Error error) { write_error_ = std::move(error); }
   const Error& write_error() const { return write_error_; }
 
@@ -45,8 +45,8 @@ class MemoryCheckpointFiles {
 
 class MemoryCheckpointStore : public CheckpointStore {
  public:
-  // `files` outlives the store. `written` is called from within Finish and Abandon, that is, within a step of the
-  // shard: it keeps the part and calls Shard::OnCheckpointWritten after the step.
+  // `files` outlives the store. `written` is called within Finish and Abandon, so within a step of the shard: it must
+  // store the part and call Shard::OnCheckpointWritten after the step.
   MemoryCheckpointStore(MemoryCheckpointFiles* files, ShardId shard, std::function<void(CheckpointPart)> written)
       : files_(files), shard_(shard), written_(std::move(written)) {}
 

@@ -89,7 +89,7 @@ Status MemoryColdStore::ReadAll(std::span<const RecordAt> records, std::size_t r
   return {};
 }
 
-// Everything before it ends too: the order stays.
+// Earlier operations end first, to keep the order.
 void MemoryColdStore::WaitForWrite() {
   const auto written = [](const Job& job) { return std::holds_alternative<WriteJob>(job); };
   const auto job = std::ranges::find_if(jobs_, written);

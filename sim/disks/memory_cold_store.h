@@ -1,5 +1,5 @@
-// A ColdStore in memory, for tests and simulated fleets. What is done beside the shard's work ends when the owner says
-// so (RunOne), one thing after the other; reads check that what they read is there, and a checksum of each segment.
+// A ColdStore in memory, for tests and simulated fleets. Asynchronous operations end in order, when the owner calls
+// RunOne. Reads check that records exist, and verify a checksum of each segment.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace tarn::server {
 
 class MemoryColdStore : public ColdStore {
  public:
-  // `begun` is called for everything that is begun and must lead to one call of RunOne later; null: at once.
+  // `begun` is called when an operation begins, and must cause one later call of RunOne; null: operations end at once.
   explicit MemoryColdStore(std::function<void()> begun = {}) : begun_(std::move(begun)) {}
 
   void Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) override;
@@ -32,18 +32,18 @@ class MemoryColdStore : public ColdStore {
   std::size_t memory_bytes() const override { return 0; }
   std::uint64_t disk_bytes() const override { return bytes_; }
 
-  // Ends the oldest thing under way, if there is one.
+  // Ends the oldest operation in progress, if any.
   void RunOne();
-  // From now on everything fails with `error`.
+  // Makes all later operations fail with `error`.
   void FailWith(Error error) { error_ = std::move(error); }
-  // Changes one bit of a stored segment, if there is one: reads of it must fail from then on.
+  // Changes one bit of a stored segment, if any: later reads of it must fail.
   bool Damage();
-  // Changes the bytes of every stored segment; their checksums fit again, as those of a swapped file would.
+  // Changes the bytes of every stored segment with valid checksums, to simulate a replaced file.
   void Forge(const std::function<void(std::span<std::byte>)>& change);
 
   std::size_t under_way() const { return jobs_.size(); }
-  std::uint64_t reads() const { return reads_; }      // records read while the shard waited
-  std::uint64_t fetches() const { return fetches_; }  // records read beside it
+  std::uint64_t reads() const { return reads_; }      // records read synchronously
+  std::uint64_t fetches() const { return fetches_; }  // records read asynchronously
 
  private:
   struct WriteJob {

@@ -112,7 +112,7 @@ class MemoryFileOps final : public FileOps {
     if (node.mapped()->named) disk_->removed_[path] = node.mapped();
     return {};
   }
-  // A name that was durable is one of the two files after a loss of power, whichever.
+  // After a loss of power a durable name refers to either of the two files.
   Status Rename(const std::string& from, const std::string& to) override {
     auto node = disk_->files_.extract(from);
     if (!node) return NotThere(from);

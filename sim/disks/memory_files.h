@@ -1,8 +1,7 @@
-// Files in memory that lose their power: what was not synced is then forgotten, kept or torn, sector by sector, as the
-// dice fall; names that were not synced come and go. The worst that a disk may do that keeps what it was told to sync.
-// A sync may also fail as on Linux: what was written counts as clean from then on, so that later syncs succeed and
-// reads return it, and it is gone with the power ("failed, then clean").
-// For tests and simulated fleets. Not thread-safe.
+// Files in memory with simulated losses of power. Unsynced sectors are then lost or kept at random, and so are unsynced
+// names: the worst case of a disk that respects syncs. A sync may also fail as on Linux: the written data counts as
+// clean, so later syncs succeed and reads return the data, but it is lost with the power ("failed, then clean"). For
+// tests and simulated fleets. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +19,20 @@ namespace tarn::server {
 
 class MemoryDisk {
  public:
-  // dice(n): a number below n.
+  // Simulates a loss of power. dice(n): a random number below n.
   void LosePower(const std::function<std::uint64_t(std::uint64_t)>& dice);
-  // Asked at each sync of a file: whether it fails, and what was written counts as clean and is not on the disk.
+  // `fails` is called at each sync of a file. True: the sync fails, and the data counts as clean but is not on the
+  // disk.
   void FailSyncs(std::function<bool()> fails) { fails_ = std::move(fails); }
-  // Files may be reserved up to so many bytes in all.
+  // Sets the total bytes that files may reserve.
   void SetRoom(std::uint64_t bytes) { room_ = bytes; }
   std::uint64_t BytesUsed() const;
   // Another disk with the same files, whose syncs succeed.
   MemoryDisk Copy() const;
-  // Nothing is lost, as when only the process ends; its locks go.
+  // Simulates the end of the process: releases its locks, and loses nothing.
   void EndProcess() { locked_.clear(); }
 
-  // The bytes of a file as they are now, for tests that damage them; null if there is none.
+  // The current bytes of a file, for tests that damage them; null if it does not exist.
   std::vector<std::byte>* Find(const std::string& path);
   std::vector<std::string> Paths() const;
   void Remove(const std::string& path) { files_.erase(path); }
@@ -43,11 +43,11 @@ class MemoryDisk {
   friend class MemoryFile;
   friend class MemoryLock;
   struct Inode {
-    std::vector<std::byte> bytes;     // as the process sees them
-    std::vector<std::byte> synced;    // as they are on the disk
-    std::set<std::size_t> dirty;      // sectors written since the last sync, whether it failed or not
+    std::vector<std::byte> bytes;     // as seen by the process
+    std::vector<std::byte> synced;    // as stored on the disk
+    std::set<std::size_t> dirty;      // sectors written since the last sync, successful or not
     bool named = false;               // the name is durable
-    std::shared_ptr<Inode> replaces;  // whose durable name it has, while its own is not durable
+    std::shared_ptr<Inode> replaces;  // the durable file of the same name, while the own name is not durable
   };
   std::map<std::string, std::shared_ptr<Inode>> files_;
   std::map<std::string, std::shared_ptr<Inode>> removed_;  // names whose removal is not durable

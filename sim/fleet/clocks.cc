@@ -5,7 +5,7 @@
 namespace tarn::sim {
 namespace {
 
-// The time of day when a run begins, and one that continues from a checkpoint of it.
+// The time of day at the beginning of a run, and of one that continues from its checkpoint.
 constexpr TimeUs kUnixUs = 1'700'000'000'000'000, kLaterUnixUs = kUnixUs + 1'000'000'000'000;
 
 }  // namespace
@@ -15,7 +15,7 @@ SimClocks::SimClocks(const Scenario* scenario, const EventQueue* events, bool la
   for (std::uint32_t i = 0; i < scenario->shards; ++i) unix_us_at_zero_[i] = later ? kLaterUnixUs : kUnixUs;
 }
 
-// Between -1 and 1 of the drift; a machine keeps its rate.
+// The rate of a machine, constant, between -1 and 1 times the drift.
 double SimClocks::RateOf(NodeId node) const {
   const double drift = scenario_->faults.clock_drift;
   if (drift == 0) return 1;

@@ -1,4 +1,4 @@
-// The clocks of the nodes: each runs at its own rate, those of shards jump, and the time of day differs.
+// The clocks of the nodes: each has its own rate, clocks of shards jump, and the time of day differs.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace tarn::sim {
 
 class SimClocks {
  public:
-  // Both outlive it. later: the run continues from a checkpoint of an earlier one.
+  // Both outlive this object. `later`: the run continues from a checkpoint of an earlier run.
   SimClocks(const Scenario* scenario, const EventQueue* events, bool later);
 
   TimeUs NowOf(const Process& process) const;
-  // When the process' clock shows that time.
+  // The time of the fleet at which the process's clock shows `at`.
   TimeUs ToFleetTime(const Process& process, TimeUs at) const;
 
   // The time of day of a shard that starts now, at the fleet's time 0.
   TimeUs UnixUsAtZero(std::uint32_t shard) const { return unix_us_at_zero_.at(shard); }
-  // The shard's process has ended; the next one starts with its clock.
+  // Must be called when the shard's process has ended; the next one starts with its clock.
   void OnEnd(const Process& shard) { unix_us_at_zero_.at(shard.rank) += shard.ahead; }
-  // Everything starts again: some machines were off for long, others were set.
+  // At a restart of all machines: some were off for long, the clocks of others were set.
   void Disturb(SplitMix* dice);
 
  private:

@@ -7,7 +7,7 @@
 namespace tarn::sim {
 namespace {
 
-// A server that is started again has another nonce, and its shards are refused (rule N1).
+// Probability that a server is restarted. It then has another nonce, and its shards are rejected (rule N1).
 constexpr double kServerComesBack = 0.5;
 constexpr TimeUs kServerBackUs = 3'000'000;
 
@@ -32,7 +32,7 @@ bool Deaths::StillRuns(ProcessId scheduler) const {
 
 void Deaths::EndServer() {
   if (over_ || !context_.processes.Runs() || server_died_) return;
-  // Before the fleet is complete another may take its place (rule N1).
+  // Before the fleet is complete another process may replace it (rule N1).
   const auto joined = [this](ProcessId id) {
     const Process* process = context_.processes.Find(id);
     return process != nullptr && process->shard->joined();
@@ -77,7 +77,7 @@ void Deaths::StartServerAgain(std::uint32_t server) {
   });
 }
 
-// The job ends (rule N4), whatever its scheduler is doing.
+// The job must end (rule N4), in any state of its scheduler.
 void Deaths::CheckServerIsMissed(std::uint32_t server) {
   const TimeUs patience = 4 * context_.lease_us() + 5'000'000;
   context_.events.At(context_.now() + patience, [this, server, run = context_.processes.scheduler_id()] {
@@ -85,7 +85,7 @@ void Deaths::CheckServerIsMissed(std::uint32_t server) {
   });
 }
 
-// Its nodes pause after a lease (N5) and end after two (N7): the loops do that in programs, and it is done here.
+// The nodes pause after a lease (N5) and end after two (N7). In programs the loops do that; here it is simulated.
 void Deaths::EndScheduler() {
   if (over_ || !context_.processes.Runs()) return;
   context_.Trace("the scheduler is killed");

@@ -10,9 +10,9 @@
 namespace tarn::sim {
 namespace {
 
-// What a worker finds in a payload that it has kept: transports may only lend them.
+// Overwrites lent payloads after the call, to detect workers that keep them.
 constexpr int kSpoilt = 0xdb;
-constexpr std::uint64_t kTurnUs = 300;  // in which a loop receives messages together, at most
+constexpr std::uint64_t kTurnUs = 300;  // maximum time in which a loop receives messages together
 constexpr TimeUs kHeartbeatUs = 200'000;
 
 Message LoadingOf(const Message& message) {
@@ -59,7 +59,7 @@ void Delivery::Hear(Process& p, Peer from, const Message& message, Outbox* out) 
   }
 }
 
-// As server/loading_beacon.h does beside the shard.
+// Simulates server/loading_beacon.h.
 void Delivery::SendLoading(ProcessId id, const Message& heartbeat, TimeUs until) {
   const Process* process = context_.processes.Find(id);
   if (context_.now() >= until || process == nullptr) return;
@@ -69,8 +69,8 @@ void Delivery::SendLoading(ProcessId id, const Message& heartbeat, TimeUs until)
                      [this, id, heartbeat, until] { SendLoading(id, heartbeat, until); });
 }
 
-// Half of the payloads are lent, as those are that lie in shared memory, and taken back at once. A worker may change
-// the keys of a push that a shard is handling: the shard must have copied them before it checked them.
+// Lends half of the payloads, like payloads in shared memory, and overwrites them after the call. Changes the keys of a
+// push while a shard handles it, as a worker could: the shard must have copied them before it checked them.
 void Delivery::OverMemory(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over) {
   if (context_.dice.turn.Chance(0.5)) return hand_over(message);
   Message lent = message;
@@ -87,7 +87,7 @@ void Delivery::OverMemory(const Message& message, ShardChecker* shard, const std
   for (const auto& owner : owners) spoil(*owner);
 }
 
-// As a loop does that may have received several messages at once.
+// Simulates a loop that receives several messages at once.
 void Delivery::SettleSoon(ProcessId id, Process& p, Outbox* out) {
   const auto settle = [this](Process& process, Outbox* its_out) {
     process.settles = false;

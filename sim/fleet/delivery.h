@@ -1,5 +1,5 @@
-// Hands messages to processes as a transport and a loop would: payloads that are lent, several messages in one turn,
-// and heartbeats beside a shard that still reads its log.
+// Delivers messages to processes like a transport and a loop: with lent payloads, several messages per turn, and
+// heartbeats for a shard that is reading its log.
 #pragma once
 
 #include <functional>
@@ -13,17 +13,17 @@ namespace tarn::sim {
 
 class Delivery {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Delivery(FleetContext& context, FleetChecks* checks, Outages* outages)
       : context_(context), checks_(checks), outages_(outages) {}
 
-  // A message has arrived at a process.
+  // Delivers a message to a process.
   void Deliver(ProcessId to, Peer from, Message message);
 
  private:
   void Hear(Process& process, Peer from, const Message& message, Outbox* out);
   void SendLoading(ProcessId id, const Message& heartbeat, TimeUs until);
-  // shard: the checker of the shard that receives the message; null: a worker does.
+  // `shard`: the checker of the receiving shard; null: the receiver is a worker.
   void OverMemory(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over);
   void SettleSoon(ProcessId id, Process& process, Outbox* out);
 

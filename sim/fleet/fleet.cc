@@ -11,7 +11,7 @@
 namespace tarn::sim {
 namespace {
 
-// Simulated time that a run may take after the last fault before it counts as stuck.
+// Maximum simulated time of a run after the last fault; beyond this it counts as stuck.
 constexpr TimeUs kSettleUs = 600'000'000;
 constexpr TimeUs kRestartUs = 50'000;
 constexpr TimeUs kLongPauseUs = 100'000;  // between two slices of a cut
@@ -53,13 +53,13 @@ void Fleet::OnAllEnded() {
 void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
   Process* process = context_.processes.Find(id);
   if (process == nullptr || process->over) return;
-  if (context_.now() < process->paused_until) {  // what comes during a pause waits, in order
+  if (context_.now() < process->paused_until) {  // messages during a pause wait, in order
     context_.events.At(process->paused_until, [this, id, step = std::move(step)] { Step(id, step); });
     return;
   }
   Outbox out;
   step(*process, &out);
-  // As the loop does in every turn.
+  // The loop does this in every turn.
   if (process->shard) process->shard->OnLogSynced(context_.clocks.NowOf(*process), &out);
   for (Outgoing& o : out) {
     if (process->shard && o.to == kSchedulerPeer) checks_.OnSentToScheduler(process->node);
@@ -103,7 +103,7 @@ void Fleet::AfterWorkerStep(ProcessId id, Process& p) {
   p.over = fenced || stopped;
 }
 
-// A view counts once a node may have got it; before, the scheduler may forget it.
+// A view counts when it is sent; before that, the scheduler may lose it.
 void Fleet::OnSent(const Message& message) {
   const auto* welcome = std::get_if<Welcome>(&message.body);
   const auto* update = std::get_if<ViewUpdate>(&message.body);
@@ -121,7 +121,7 @@ void Fleet::OnNewView(const View& view) {
   if (std::exchange(seen_.order, view.checkpoint.id) < view.checkpoint.id) faults_.OnNewOrder();
 }
 
-// The process ends, and is started anew unless another has taken its place.
+// Ends the process, and restarts it unless another has replaced it.
 void Fleet::Restart(ProcessId id, std::uint32_t rank) {
   context_.events.At(context_.now() + kRestartUs, [this, id, rank] {
     if (!context_.processes.contains(id)) return;
@@ -171,8 +171,7 @@ void Fleet::Plan() {
 }
 
 void Fleet::RunToTheEnd() {
-  // The scheduler leaves a disk alone for a while that has failed to write its state, and some fail to the end. Its
-  // clock may be slow.
+  // After a failed write of its state the scheduler pauses, and some disks fail until the end. Its clock may be slow.
   const auto limit = [&] {
     return context_.until_us() + kSettleUs + TimeUs(store_.failed_states()) * scheduler::StateGate::kPauseUs * 5 / 4;
   };
@@ -195,10 +194,10 @@ bool Fleet::Excused(const Shutdown& reason) const {
   if (logs_.sync_failed() && io && has("cannot sync")) return true;
   const bool damaged = scenario.faults.damage_tier && reason.code == ErrorCode::kCorrupt;
   const bool tier_full = scenario.faults.fail_tier && io && has("tier: ");
-  // The run does without any other checkpoint (rule K3).
+  // Failures of other checkpoints do not end the run (rule K3).
   const bool last_cut = io && (has("(final) could not be written") || has("(stop) could not be written"));
   if (context_.disk.failed > 0 && (damaged || tier_full || last_cut)) return true;
-  // A stop waits for its checkpoint for a minute; a disk that stalls, or slices far apart, may take longer.
+  // A stop waits a minute for its checkpoint; a stalled disk, or slices far apart, may take longer.
   const bool late = reason.code == ErrorCode::kTimeout && has("did not come to an end in time");
   if (late && (store_.stalls() > 0 || scenario.cut_pause_us > kLongPauseUs)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
@@ -206,7 +205,7 @@ bool Fleet::Excused(const Shutdown& reason) const {
 }
 
 RunResult Fleet::Run() {
-  context_.disk.state = {};  // a run of its own, in a folder of its own
+  context_.disk.state = {};  // a separate run in its own directory
   StartAll();
   if (resume_) {
     context_.oracle.ResumeFrom(resume_->manifest, ValuesIn(context_.disk, *resume_));
@@ -227,7 +226,7 @@ void Fleet::CheckResult(RunResult* result) {
   result->job_failed = deaths_.over() || scheduler->stop_reason().code != ErrorCode::kOk;
   if (!oracle.failed() && !deaths_.over() && result->job_failed && !Excused(scheduler->stop_reason()))
     oracle.Fail("the job failed: " + scheduler->stop_reason().reason);
-  // A disk that has failed, or that returns wrong bytes, may be noticed only now.
+  // A failed disk, or damaged bytes, may be detected only now.
   const Status readable = ReadEnd(result);
   if (!readable && context_.disk.failed == 0)
     oracle.Fail("rows cannot be read at the end: " + readable.error().message);

@@ -1,4 +1,4 @@
-// What must hold while a simulated fleet runs and when it has ended, seen from outside its state machines.
+// Invariants of a simulated fleet, during the run and after its end, checked from outside its state machines.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ class FleetChecks {
  public:
   explicit FleetChecks(FleetContext& context) : context_(context) {}
 
-  // A shard has sent something to the scheduler; it has arrived.
+  // OnSentToScheduler: a shard has sent a message to the scheduler. OnSchedulerHeard: it has arrived.
   void OnSentToScheduler(NodeId shard) { sent_[shard] = context_.now(); }
   void OnSchedulerHeard(const Message& message);
-  // What a shard puts into `out` behind a message from a worker.
+  // Checks the answers in `out` of a shard to a message from a worker.
   void AfterShardHeard(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
   void AfterShardStep(Process* shard) const;
   void AfterWorkerStep(Process* worker) const;
   void OnAllEnded();
 
-  // Whether the network kept a shard from the scheduler for a lease.
+  // Whether the network isolated a shard from the scheduler for a lease.
   bool SilencedShard() const;
 
-  // The job is done. died_early: a server had died before the last checkpoint was ordered. An error is a shard's: its
-  // rows cannot be read.
+  // Checks the end of the job. `died_early`: a server had died before the last checkpoint was ordered. An error means
+  // that rows of a shard cannot be read.
   Status CheckEnd(bool died_early) const;
-  // The job was stopped cleanly; fills in what is known of that.
+  // Checks a clean stop of the job, and fills in its results.
   void CheckStop(RunResult* result) const;
 
  private:

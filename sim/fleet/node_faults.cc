@@ -8,7 +8,8 @@
 namespace tarn::sim {
 namespace {
 
-// Between two cuts of a shard from the scheduler it is heard, so that no cut but a planned one outlasts the lease.
+// Minimum time between two cuts of a shard from the scheduler, in which its heartbeats arrive, so that only planned
+// cuts last longer than a lease.
 constexpr TimeUs kBetweenCutsUs = 2'000'000;
 
 }  // namespace
@@ -41,7 +42,7 @@ void NodeFaults::PlanSecondStarts() {
   }
 }
 
-// Checkpoints that a tool asks for, and a clean stop.
+// Plans checkpoint requests of a tool, and a clean stop.
 void NodeFaults::PlanRequests() {
   const auto step = [this](auto run) {
     return [this, run] { context_.control.Step(context_.processes.scheduler_id(), run); };
@@ -63,8 +64,9 @@ void NodeFaults::PlanPartitions() {
   const std::uint32_t shards = context_.scenario.shards;
   const std::uint32_t nodes = 1 + shards + context_.scenario.workers;
   for (std::uint32_t i = 0; i < context_.scenario.faults.partitions; ++i) {
-    // Half of the cuts are on the scheduler's links, where views and verdicts travel. Links of shards stay cut for less
-    // than the lease: a dead shard ends the job. A worker may be given up while it still talks to the shards.
+    // Half of the cuts are on the scheduler's links, which carry views and verdicts. Links of shards are cut for less
+    // than the lease, because a dead shard ends the job. A worker may be declared dead while it can still reach the
+    // shards.
     const NodeId a = dice.Chance(0.5) ? 0 : NodeId(dice.Below(nodes));
     const NodeId b = NodeId(dice.Below(nodes));
     const bool both = dice.Chance(0.6), ring = dice.Chance(0.2);
@@ -86,7 +88,7 @@ void NodeFaults::PlanPauses() {
   for (std::uint32_t i = 0; i < f.pauses; ++i) {
     const NodeId node = NodeId(dice.Below(nodes));
     const bool worker = node > shards;
-    // A worker may sleep past its lease; it must find itself fenced when it wakes.
+    // A worker may sleep for more than its lease; it must then be fenced.
     const TimeUs length = 50'000 + TimeUs(dice.Below(worker ? 8'000'000 : 1'000'000));
     context_.events.At(context_.Sometime(&dice), [this, node, length] { Pause(node, length); });
   }
@@ -121,7 +123,7 @@ void NodeFaults::CrashWorker(std::uint32_t rank, TimeUs away_us) {
   context_.oracle.cohorts().OnGone(worker->worker->client().welcome().incarnation);
   context_.network.RemoveProcess(id);
   processes.Remove(id);
-  // Comes back at once, or late enough to be found dead first.
+  // Restarts at once, or after it was declared dead.
   SplitMix& dice = context_.dice.main;
   const TimeUs back = away_us != 0       ? away_us
                       : dice.Chance(0.7) ? TimeUs(dice.Below(500'000))
@@ -132,7 +134,7 @@ void NodeFaults::CrashWorker(std::uint32_t rank, TimeUs away_us) {
   });
 }
 
-// A disk for cold rows that fails for good, or that returns something else than was written.
+// A disk of the tier that fails permanently, or that returns damaged bytes.
 void NodeFaults::PlanTierFaults(ProcessId id) {
   const Faults& f = context_.scenario.faults;
   if (!f.fail_tier && !f.damage_tier) return;
@@ -154,8 +156,8 @@ void NodeFaults::PlanTimeJumps() {
     context_.events.At(context_.Sometime(&context_.dice.time), [this] { JumpInTime(); });
 }
 
-// The clock of a shard, or of all, is seconds to hours further than it was: it slept, or had nothing to do. Before it
-// has heard the scheduler again it answers nobody (rule N5).
+// Advances the clock of one shard or of all by seconds to hours, as after a suspend. A shard must not answer before it
+// has received a message of the scheduler again (rule N5).
 void NodeFaults::JumpInTime() {
   if (context_.processes.down() || context_.now() > context_.until_us()) return;
   SplitMix& dice = context_.dice.time;
@@ -177,7 +179,7 @@ void NodeFaults::OnNewOrder() {
     context_.events.At(context_.now() + TimeUs(context_.dice.time.Below(40'000)), [this] { JumpInTime(); });
 }
 
-// The moments at which the view changes are those at which it matters that a shard does not hear of it.
+// Cuts shards off when the view changes, because a missed change of the view is the critical case.
 void NodeFaults::CutAtChange() {
   SplitMix& dice = context_.dice.main;
   if (!dice.Chance(context_.scenario.faults.cut_at_change)) return;
@@ -189,13 +191,14 @@ void NodeFaults::CutAtChange() {
   context_.network.Cut(0, 1 + shard, !deaf_only, until);
 }
 
-// What a shard reports of its end is lost, and must be reported again.
+// The report of a shard's stop is lost, and must be repeated.
 void NodeFaults::OnShardStopped(const Process& shard) {
   context_.Trace(fmt::format("shard {} stops: {}", shard.rank, shard.shard->stop_reason().reason));
   if (context_.dice.tier.Chance(0.5)) context_.network.Cut(shard.node, 0, false, context_.now() + 500'000);
 }
 
-// A worker that passes the clock of a checkpoint without its part having arrived: the checkpoint is void (rule K1).
+// Crashes a worker that has passed the clock of a checkpoint before its part has arrived, which makes the checkpoint
+// void (rule K1).
 void NodeFaults::AfterWorkerStep(Process* p) {
   SplitMix& dice = context_.dice.main;
   const CheckpointOrder& order = p->worker->client().view().checkpoint;

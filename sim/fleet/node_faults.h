@@ -1,5 +1,5 @@
-// What goes wrong with single nodes and their links, and when: reconnects, partitions, pauses, crashes of workers,
-// second starts, cuts when the view changes, disks for cold rows that fail, clocks that jump.
+// Plans the faults of single nodes and their links: reconnects, partitions, pauses, crashes of workers, second starts,
+// cuts when the view changes, failures of the tier's disk, jumps of clocks.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@ class NodeFaults {
  public:
   explicit NodeFaults(FleetContext& context) : context_(context) {}
 
-  // Draws all that happens at times of its own; at the beginning of the run.
+  // Draws all faults at independent times. Must be called at the beginning of the run.
   void Plan();
   void PlanTimeJumps();
-  // Of a shard with rows on disk, when it makes its tier.
+  // Plans faults of a shard's tier. Must be called when the tier is made.
   void PlanTierFaults(ProcessId id);
 
-  // The view has changed.
+  // Must be called when the view has changed.
   void OnNewView() { CutAtChange(); }
-  // There is another order to cut a checkpoint.
+  // Must be called at a new checkpoint order.
   void OnNewOrder();
-  // A shard has stopped by itself.
+  // Must be called when a shard has stopped by itself.
   void OnShardStopped(const Process& shard);
   void AfterWorkerStep(Process* worker);
 
-  // away_us: how long it is gone; 0: by chance.
+  // `away_us`: time until its restart; 0: random.
   void CrashWorker(std::uint32_t rank, TimeUs away_us = 0);
   void OnAllEnded() { shard_slept_until_ = 0; }
 
-  bool shard_slept() const { return shard_slept_until_ != 0; }  // beyond the lease
+  bool shard_slept() const { return shard_slept_until_ != 0; }  // for more than a lease
   void AddTo(RunResult* result) const;
 
  private:
@@ -45,9 +45,9 @@ class NodeFaults {
   void JumpInTime();
 
   FleetContext& context_;
-  std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: when it may be cut off again
+  std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: earliest time of the next cut
   TimeUs shard_slept_until_ = 0;
-  std::uint64_t crashes_ = 0, time_jumps_ = 0, others_ = 0;  // crashes: of workers
+  std::uint64_t crashes_ = 0, time_jumps_ = 0, others_ = 0;  // crashes_: of workers
 };
 
 }  // namespace tarn::sim

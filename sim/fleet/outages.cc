@@ -10,13 +10,14 @@ namespace tarn::sim {
 namespace {
 
 constexpr TimeUs kDownUs = 500'000;
-// Of outages: each machine by itself loses its power, or not.
+// Probability that in an outage each machine loses its power independently.
 constexpr double kApart = 0.3;
-// Of outages of workers in step that wait: when one of them has done a lease and is ahead.
+// For waiting outages with workers at equal clocks: probability that the event is a worker that has finished a lease
+// and is ahead.
 constexpr double kTakesBack = 0.6;
-// An outage that waits for a moment comes this long after it at most, and without it after so long.
+// Maximum delay of an outage after its event, and without the event.
 constexpr TimeUs kAfterMomentUs = 3'000, kAwaitUs = 1'000'000;
-// Another outage comes this long after everything was started again.
+// Time of another outage after the restart.
 constexpr TimeUs kAgainUs = 300'000;
 
 }  // namespace
@@ -34,14 +35,14 @@ void Outages::Plan() {
                        [this] { Await(); });
 }
 
-// An outage is due: now, or when something has just happened that must not be forgotten.
+// An outage is due: now, or at an event whose effect must not be lost.
 void Outages::Await() {
   SplitMix& dice = context_.dice.outage;
   if (!dice.Chance(context_.scenario.faults.outage_awaits)) return Happen();
   constexpr Moment kMoments[] = {Moment::kPushAcked, Moment::kTickAcked, Moment::kLeaseDone, Moment::kPartWritten,
                                  Moment::kWhole,     Moment::kWhole,     Moment::kRecovered};
   awaited_ = kMoments[dice.Below(std::size(kMoments))];
-  // A worker that is ahead then is taken back (rule G4).
+  // A worker that is ahead is then set back (rule G4).
   if (context_.scenario.KeepsStep() && dice.Chance(kTakesBack)) awaited_ = Moment::kLeaseDone;
   context_.events.At(context_.now() + kAwaitUs, [this] {
     if (std::exchange(awaited_, std::nullopt)) Happen();
@@ -73,16 +74,17 @@ void Outages::OnWorkerHeard(const Process& worker, const Message& message) {
   }
 }
 
-// A worker has left out a clock at which it may be taken back: only its next tick tells what it had done by then (G4).
+// A worker has skipped a clock to which it may be set back. Only its next tick determines what it had done by then
+// (G4).
 void Outages::OnJump(Incarnation worker) {
   if (jumps_awaited_ == 0 || !IsAhead(worker)) return;
   --jumps_awaited_;
-  // The others go on for a clock or two.
+  // The other workers continue for a clock or two.
   const auto most = 2 * std::uint64_t(context_.scenario.compute_max_us);
   context_.events.At(context_.now() + TimeUs(context_.dice.outage.Below(most)), [this] { EndEverything(); });
 }
 
-// Whether a worker has ticked beyond what others have: what it has done by then it may have to do again.
+// Whether a worker has ticked beyond the others, and may have to repeat work after a restart.
 bool Outages::IsAhead(Incarnation worker) const {
   bool ahead = false;
   for (const auto& [id, p] : context_.processes.all()) {
@@ -128,7 +130,7 @@ void Outages::EndAll() {
   context_.events.At(context_.now() + TimeUs(context_.dice.outage.Below(kDownUs)), [this] { ComeBack(); });
 }
 
-// All machines are killed or lose their power, or some do the one and some the other.
+// All machines are killed, or all lose their power, or each one of both at random.
 void Outages::EndDisks() {
   SplitMix& dice = context_.dice.outage;
   const double power_chance = context_.scenario.faults.power;
@@ -152,7 +154,7 @@ void Outages::EndDisks() {
   if (const auto missing = MissingOf(context_.disk); !missing.empty()) context_.oracle.Fail(missing);
 }
 
-// A shard has much to read. Meanwhile a worker that waits goes away, and is forgotten: the others wait for it (rule
+// A shard reads its log slowly. Meanwhile a waiting worker dies and is removed, so the others wait for a new one (rule
 // G3).
 void Outages::RecoverSlowly() {
   SplitMix& dice = context_.dice.outage;

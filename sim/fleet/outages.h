@@ -1,5 +1,5 @@
-// What ends everything at once: all processes, or the power with what was not synced; and what goes wrong as they come
-// back. An outage may wait for a moment after which nothing may be forgotten.
+// Simulates outages of the whole fleet: all processes end, or the power fails and unsynced data is lost. Also simulates
+// faults during the restart. An outage may wait for an event after which no state may be lost.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace tarn::sim {
 
 class Outages {
  public:
-  // What an outage may wait for.
+  // Events that an outage may wait for.
   enum class Moment { kPushAcked, kTickAcked, kLeaseDone, kPartWritten, kWhole, kRecovered };
 
-  // All outlive it.
+  // All arguments outlive this object.
   Outages(FleetContext& context, ShardLogs* logs, NodeFaults* faults, SimSchedulerStore* store);
 
   void Plan();
   void OnMoment(Moment moment);
-  // A worker or the scheduler has handled a message.
+  // Must be called after a worker or the scheduler has handled a message.
   void OnWorkerHeard(const Process& worker, const Message& message);
   void OnSchedulerHeard(const Message& message);
 
-  // Every process ends; some time later everything is started again.
+  // Ends every process, and restarts all after some time.
   void EndAll();
-  // At once, if everything is down.
+  // Restarts all at once, if everything is down.
   void ComeBack();
 
   void AddTo(RunResult* result) const;
@@ -46,8 +46,8 @@ class Outages {
   ShardLogs* logs_;
   NodeFaults* faults_;
   SimSchedulerStore* store_;
-  std::optional<Moment> awaited_;  // by an outage that is due
-  std::uint32_t jumps_awaited_;    // by outages
+  std::optional<Moment> awaited_;  // the event that a due outage waits for
+  std::uint32_t jumps_awaited_;    // jumps that outages still wait for
   std::uint64_t outages_ = 0, power_cuts_ = 0;
 };
 

@@ -17,31 +17,31 @@
 
 namespace tarn::sim {
 
-// One of scheduler, shard and worker is there.
+// Exactly one of scheduler, shard and worker is set.
 struct Process {
   NodeId node = 0;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<SimShardStore> store;
   std::unique_ptr<SimBlobStore> blobs;
   std::unique_ptr<SimLog> log;
-  bool log_busy = false;   // a write or a sync is under way
-  bool slow_sync = false;  // the next one will be
-  LogSequence witnessed;   // shard: the last record whose state was noted
+  bool log_busy = false;   // a write or a sync is in progress
+  bool slow_sync = false;  // the next sync is slow
+  LogSequence witnessed;   // shard: the last record with a recorded state
   std::unique_ptr<ShardChecker> checker;
   std::unique_ptr<server::Shard> shard;
-  server::MemoryColdStore* cold = nullptr;  // the shard's
+  server::MemoryColdStore* cold = nullptr;  // of the shard
   std::unique_ptr<SimWorker> worker;
   std::uint32_t rank = 0;
   bool settles = false;  // scheduler, worker: a call of Settle is planned
   TimeUs paused_until = 0;
-  TimeUs recovers_us = 0;  // shard: how long it reads once it is welcome; 0: no time
-  TimeUs ahead = 0;        // shard: what its clock shows beyond the fleet's
+  TimeUs recovers_us = 0;  // shard: time to read its log after the Welcome
+  TimeUs ahead = 0;        // shard: its clock minus the fleet's
   TimeUs timer_at = -1;
   std::uint64_t timer_version = 0;
   Clock last_clock;
-  CheckpointId order;             // worker: the newest seen
+  CheckpointId order;             // worker: the newest order seen
   std::optional<Clock> crash_at;  // worker
-  bool stopped = false;           // shard: by itself; it reports why until it is answered (rule S2)
+  bool stopped = false;           // shard: stopped by itself; it reports the reason until it is answered (rule S2)
   bool over = false;
 };
 

@@ -10,7 +10,7 @@ namespace tarn::sim {
 namespace {
 
 constexpr TimeUs kResendUs = 200'000;
-// What takes longest of a shard's disk, and now and then.
+// Maximum duration of operations of a shard's disk, normally and in rare cases.
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
 }  // namespace
@@ -153,7 +153,7 @@ server::ShardOptions ProcessStarter::ShardOptionsOf(ProcessId id, std::uint32_t 
   if (scenario.waiting_bytes_max != 0) options.waiting_bytes_max = scenario.waiting_bytes_max;
   options.nonce = context_.dice.main.Next() | 1;
   options.endpoint = fmt::format("sim://shard-{}", index);
-  // Cuts take many steps, with messages between them.
+  // Small slices, so that cuts take many steps with messages between them.
   options.cut_slice_bytes = scenario.cut_slice_bytes;
   options.cut_pause_us = scenario.cut_pause_us;
   options.unix_us_at_zero = context_.clocks.UnixUsAtZero(index);
@@ -178,7 +178,7 @@ ProcessId ProcessStarter::StartShard(std::uint32_t index) {
   return id;
 }
 
-// Rows on disk: what is done for them ends some time later, in order.
+// A tier whose disk operations end later, in order.
 server::Tier ProcessStarter::MakeTier(ProcessId id) const {
   auto store = std::make_unique<server::MemoryColdStore>([&context = context_, id] {
     SplitMix& dice = context.dice.tier;

@@ -1,4 +1,4 @@
-// The processes of a simulated fleet that exist now, and which of them holds which place.
+// The current processes of a simulated fleet, by shard and worker rank.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class Processes {
  public:
   using Map = std::map<ProcessId, std::unique_ptr<Process>>;
 
-  // A new process of the node.
+  // Adds a process of the node.
   ProcessId Add(NodeId node, std::uint32_t rank) {
     const ProcessId id = next_++;
     Process& process = *(processes_[id] = std::make_unique<Process>());
@@ -24,7 +24,7 @@ class Processes {
     return id;
   }
   void Remove(ProcessId id) { processes_.erase(id); }
-  // Every process ends; nothing is started before Start.
+  // Ends every process; none is started before Start.
   void EndAll() {
     processes_.clear();
     down_ = true;
@@ -39,16 +39,16 @@ class Processes {
   bool contains(ProcessId id) const { return processes_.contains(id); }
   const Map& all() const { return processes_; }
 
-  // The scheduler at hand; null while there is none.
+  // The current scheduler; null: none.
   scheduler::Scheduler* scheduler() const {
     const Process* process = Find(scheduler_id_);
     return process == nullptr ? nullptr : process->scheduler.get();
   }
-  // Whether it can still be disturbed: there is one, and the run does not end.
+  // Whether faults may still occur: there is a scheduler, and the run is not ending.
   bool Runs() const { return !down_ && scheduler() != nullptr && !scheduler()->stopping(); }
   ProcessId scheduler_id() const { return scheduler_id_; }
   void SetScheduler(ProcessId id) { scheduler_id_ = id; }
-  // By shard and by rank; those processes may have ended.
+  // By shard and by rank; the processes may have ended.
   std::vector<ProcessId>& shards() { return shards_; }
   std::vector<ProcessId>& workers() { return workers_; }
   const std::vector<ProcessId>& shards() const { return shards_; }

@@ -10,7 +10,7 @@
 namespace tarn::sim {
 namespace {
 
-// The same job on another number of shards, without a fault.
+// The same job with another number of shards and without faults.
 Scenario Twin(const Scenario& scenario) {
   Scenario twin = scenario;
   twin.faults = {};
@@ -23,14 +23,14 @@ Scenario Twin(const Scenario& scenario) {
   return twin;
 }
 
-// Whose workers keep nothing.
+// The scenario without worker caches.
 Scenario WithoutCache(Scenario scenario) {
   scenario.counts_cache = {};
   for (auto& [name, own] : scenario.job.tables) own.worker_cache = {};
   return scenario;
 }
 
-// As above, with faults again in every other seed, but none that ends the job.
+// Like Twin, but with faults in every other seed; none of them ends the job.
 Scenario Resumed(const Scenario& scenario) {
   Scenario resumed = Twin(scenario);
   resumed.draw = Mix64(scenario.draw ^ 0x726573);
@@ -45,7 +45,7 @@ Scenario Resumed(const Scenario& scenario) {
   return resumed;
 }
 
-// Any checkpoint; the newest of a run that was stopped.
+// A random checkpoint, or the newest.
 std::optional<ResumePoint> Choose(const SimDisk& disk, std::uint64_t draw, bool newest) {
   if (disk.manifests.empty()) return std::nullopt;
   if (newest) {

@@ -7,9 +7,9 @@
 
 namespace tarn::sim {
 
-// Runs the fleet of a seed; where the bits of the end are fixed (bsp + aggregated, nobody died), runs it once more
-// without faults and on other shards, and compares them. Some runs, and those whose job failed, then continue from a
-// checkpoint with other shards, and must end as if nothing had happened.
+// Runs the fleet of a seed. If the final bits are determined (bsp and aggregated, no deaths), runs it again without
+// faults and with other shards, and compares them. Some runs, and those whose job failed, then continue from a
+// checkpoint with other shards and must end with the same result.
 RunResult RunSeed(std::uint64_t seed, bool verbose);
 
 }  // namespace tarn::sim

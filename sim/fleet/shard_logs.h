@@ -1,5 +1,5 @@
-// The logs of the shards of a simulated fleet: their disks, how long writes and syncs take, which syncs fail, and what
-// must hold when a shard has read its log (sim_log.h).
+// The logs of the shards of a simulated fleet: their disks, the durations and failures of writes and syncs, and the
+// checks after a shard has read its log (sim_log.h).
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ namespace tarn::sim {
 
 class ShardLogs {
  public:
-  // recovered: a shard has read all of its log.
+  // `recovered` is called when a shard has read all of its log.
   ShardLogs(FleetContext& context, std::function<void()> recovered);
 
   std::unique_ptr<SimLog> Make(ProcessId id, std::uint32_t shard);
-  // The disk of some shard will not answer for longer than a lease.
+  // Plans a sync of some shard's disk that takes longer than a lease.
   void PlanSlowSyncs();
-  // After a step of the shard: notes the state behind the record that is the last now, and lets what it has appended be
-  // written after a while and be durable after another.
+  // Must be called after a step of the shard. Records the state after the last record, and schedules the write and the
+  // sync of appended records.
   void AfterStep(ProcessId id, Process* shard);
 
-  // The run continues with these workers, from logs; it begins anew, without any.
+  // Continue: the run continues from its logs with these workers. BeginAnew: it starts again without logs.
   void Continue(std::vector<WorkerEntry> workers) { workers_ = std::move(workers); }
   void BeginAnew() { witnesses_.clear(); }
   LogWitness& witness(std::uint32_t shard) { return witnesses_[shard]; }
   Clock Ticked(std::uint32_t shard, Incarnation worker) const;
 
-  // The next sync of the shard's log fails.
+  // Makes the next sync of the shard's log fail.
   void FailNextSync(std::uint32_t shard) { failing_.insert(shard); }
   void OnAllEnded();
   std::map<std::uint32_t, server::MemoryDisk>& disks() { return disks_; }  // by shard
 
-  bool sync_failed() const { return sync_failed_; }  // since all processes ended
+  bool sync_failed() const { return sync_failed_; }  // since the last end of all processes
   void AddTo(RunResult* result) const;
 
  private:
@@ -52,7 +52,7 @@ class ShardLogs {
   std::function<void()> recovered_;
   std::map<std::uint32_t, server::MemoryDisk> disks_;
   std::map<std::uint32_t, LogWitness> witnesses_;
-  std::vector<WorkerEntry> workers_;  // of the run, when its logs are read
+  std::vector<WorkerEntry> workers_;  // workers of the run when its logs are read
   std::set<std::uint32_t> failing_;
   bool sync_failed_ = false;
   std::uint64_t failed_syncs_ = 0, slow_syncs_ = 0, recoveries_ = 0;
