@@ -1,12 +1,12 @@
-// How long a checkpoint holds up the pushes of a shard: 10 million rows of 16 values with Adagrad, pushes of 1024 keys
-// one after the other, and in the middle of them the order to cut. A turn is a push and what the shard's timer does
-// behind it, as in the server's loop. Without --dir the store takes the rows and drops them: the disk is not measured.
-// With it they are written: all of them; what changed while that went on; and, after pushes to 1% of the rows alone,
-// what changed since. In the end the time that the same bytes take in one plain file. With --memory as well, rows
-// beyond it lie on disk, and pushes go to a tenth of the rows.
+// Measures how long a checkpoint delays the pushes of a shard: 10 million rows of 16 values with Adagrad, consecutive
+// pushes of 1024 keys, and a checkpoint order among them. A turn is a push and the following call of the shard's timer,
+// as in the server's loop. Without --dir the store drops the rows, so the disk is not measured. With --dir three
+// checkpoints are written: all rows; the rows changed meanwhile; and, after pushes to only 1% of the rows, the rows
+// changed since. Finally the time for the same bytes in one plain file is measured. With --memory rows beyond it are on
+// disk, and pushes go to a tenth of the rows.
 //
-// A push may also wait for the machine: for another process, or for a hypervisor that takes back memory which the guest
-// has freed. So a thread beside it now and then reads at random in memory of its own, as many lines as a push touches.
+// A push may also be delayed by the machine: by another process, or by a hypervisor that reclaims memory freed by the
+// guest. To measure this, another thread regularly reads as many random cache lines as a push.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -38,7 +38,7 @@ namespace {
 
 [[noreturn]] void Die(const std::string& what) {
   fmt::print(stderr, "cut_bench: {}\n", what);
-  std::_Exit(1);  // the store's thread may be at work
+  std::_Exit(1);  // the store's thread may be running
 }
 
 constexpr std::uint32_t kBits = 6;
@@ -48,14 +48,14 @@ constexpr std::size_t kTurns = 4000;
 
 double Now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Of this thread: what others do on its core is not its stop.
+// CPU time of this thread, which excludes other work on its core.
 double CpuNow() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-// The longest of some steps, by both clocks.
+// The longest of some steps, by wall-clock and CPU time.
 struct Longest {
   double wall = 0, cpu = 0, wall_sum = 0;
   std::size_t steps = 0;
@@ -76,7 +76,7 @@ struct Longest {
   }
 };
 
-// What the machine holds up by itself: reads at random, once a millisecond.
+// Measures delays by the machine: random reads, once a millisecond.
 class Beside {
  public:
   Beside() : thread_([this] { Read(); }) {}
@@ -105,7 +105,7 @@ class Beside {
   std::thread thread_;
 };
 
-// Takes everything, keeps nothing.
+// Accepts and drops all rows.
 class DroppingStore : public CheckpointStore {
  public:
   void Begin(Snapshot, std::string) override {}
@@ -118,7 +118,7 @@ class DroppingStore : public CheckpointStore {
   bool finished = false;
 };
 
-// So many bytes in one file, synced: what the disk gives.
+// Time to write and sync `bytes` in one file.
 double PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
   const std::vector<char> piece(std::size_t{1} << 20, 'x');
   const double start = Now();
@@ -134,7 +134,7 @@ double PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
 
 class Bench {
  public:
-  // `memory_bytes` 0: all rows are in memory. Else `dir` has a place for the others.
+  // `memory_bytes`: 0: all rows are in memory; else the others are in `dir`.
   Bench(std::uint64_t rows, CheckpointStore* store, std::size_t memory_bytes = 0, const std::string& dir = {})
       : rows_(rows), hot_(rows), shard_(Options(memory_bytes, dir), store) {
     spec_.id = TableId(1);
@@ -216,7 +216,7 @@ class Bench {
     longest->Time([&] {
       shard_.OnMessage(Peer(kFirstAcceptedPeer + 1), std::move(message), 0, &out_);
       TakeRest();
-      while (out_.empty()) {  // rows come from disk
+      while (out_.empty()) {  // waits for rows from disk
         (void)disk_events_.try_acquire_for(std::chrono::milliseconds(1));
         TakeRest();
       }
@@ -227,7 +227,7 @@ class Bench {
     shard_.OnTier(0, &out_);
     if (shard_.NextTimer() <= 0) shard_.OnTimer(0, &out_);
   }
-  // Somewhere else each time: the keys of a push are neighbours.
+  // Pushes neighbouring keys, from another position each time.
   void Turn(Longest* longest) {
     next_ = next_ * 6364136223846793005u + 1442695040888963407u;
     Push((next_ >> 20) % hot_, longest);
@@ -239,7 +239,7 @@ class Bench {
   }
 
  public:
-  // Cuts a checkpoint and goes on pushing until it is durable. Returns its bytes.
+  // Cuts a checkpoint and continues to push until it is durable. Returns its bytes.
   std::uint64_t Write(std::uint64_t id, const std::string& dir, const char* what, RocksDbCheckpointStore* store) {
     const std::string directory = fmt::format("{}/ckpt-{}", dir, id);
     const bool full = manifest_.generations.empty();
@@ -282,7 +282,7 @@ class Bench {
     Measure("without a checkpoint");
     const std::uint64_t full = Write(1, dir, "while all rows are written", store);
     Write(2, dir, "while what changed meanwhile is written", store);
-    // Before the fourth, only these are pushed to.
+    // Before the fourth checkpoint only these keys are pushed.
     hot_ = rows_ / 100;
     Write(3, dir, "while the rest of that is written", store);
     Longest ignored;
@@ -295,7 +295,7 @@ class Bench {
 
  private:
   std::uint64_t rows_;
-  std::uint64_t hot_;  // pushes go to the first so many keys
+  std::uint64_t hot_;  // pushes go to the first hot_ keys
   DiskPool disk_;
   std::counting_semaphore<> disk_events_{0};
   Shard shard_;

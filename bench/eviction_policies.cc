@@ -1,6 +1,6 @@
-// Which rows to keep: hit rates of eviction policies on traces of pulls, beside the optimum of Belady, which knows what
-// comes. A trace is batches of Zipf look-ups, each key once a batch, as a client pulls them; with --scans a share of
-// the batches reads rows one after the other, as an evaluation or an export does. The second half of a trace counts.
+// Hit rates of eviction policies on traces of pulls, compared with Belady's optimum, which knows the future. A trace
+// has batches of Zipf-distributed look-ups, each key once per batch, like the pulls of a client. With --scans a share
+// of the batches reads rows sequentially, like an evaluation or an export. Only the second half of a trace counts.
 //
 //   eviction_policies --rows 1000000 --accesses 10000000
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kNone = Trace::kNone;
 
-// A policy has Insert(slot, row), Use(slot, row) and Victim(row_of_slot), which takes a slot out.
+// A policy has Insert(slot, row), Use(slot, row) and Victim(row_of_slot), which selects and removes a slot.
 template <typename Policy>
 double HitRate(const Trace& trace, std::size_t slots) {
   Policy policy(trace.rows, slots);
@@ -49,7 +49,7 @@ double HitRate(const Trace& trace, std::size_t slots) {
   return static_cast<double>(hits) / static_cast<double>(count - count / 2);
 }
 
-// CLOCK with counters up to kMax; 1 is the classic one.
+// CLOCK with counters up to kMax; kMax = 1 is the classic CLOCK.
 template <std::uint8_t kMax>
 class ClockPolicy {
  public:
@@ -71,8 +71,8 @@ class ClockPolicy {
   std::uint32_t hand_ = 0;
 };
 
-// Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023): a tenth of the slots is on trial, and
-// what comes back soon after it failed goes to the others at once.
+// Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023): a tenth of the slots is a probationary
+// queue; a row that returns soon after it left that queue goes to the main queue.
 class S3FifoPolicy {
  public:
   S3FifoPolicy(std::size_t rows, std::size_t slots) : slots_(slots), uses_(slots, 0), failed_at_(rows, 0) {}
@@ -102,12 +102,12 @@ class S3FifoPolicy {
  private:
   std::size_t slots_;
   std::vector<std::uint8_t> uses_;
-  std::vector<std::uint32_t> failed_at_;  // by row: when it left the trial
+  std::vector<std::uint32_t> failed_at_;  // by row: time of leaving the probationary queue
   std::uint32_t failed_ = 0;
   std::deque<std::uint32_t> trial_, main_;
 };
 
-// The product's (server/tier/use_count.h).
+// The policy of tarn (server/tier/use_count.h).
 class LeastUsedPolicy {
  public:
   LeastUsedPolicy(std::size_t rows, std::size_t slots) : slots_(slots), counts_(rows, 0) {}

@@ -1,10 +1,10 @@
-// The kernels one by one, on one thread, each beside what bounds it: memory copy for what moves bytes, the largest
-// matrix product measured for what multiplies, and that product beside multiply-adds on registers alone. Medians of
-// several passes. Streams and random rows are larger than caches (--mib); the layers are those of a batch of 2,048
-// samples, which caches may hold, as in training: their share of a memory copy can be above 100%.
+// Measures each kernel on one thread and compares it with its limit: memory copy for kernels that move bytes, the
+// largest measured matrix product for kernels that multiply, and for that product multiply-adds in registers. Figures
+// are medians of several passes. Streams and random rows are larger than caches (--mib). Layers have the size of a
+// batch of 2,048 samples, which may fit into caches, as in training, so their share of a memory copy can exceed 100%.
 //
 //   kernels_bench            a Markdown table
-//   kernels_bench --json     a JSON object a line
+// kernels_bench --json     one JSON object per line
 //   kernels_bench --blas libopenblas.so.0        products by OpenBLAS beside ours (tools/install bench has it)
 
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ using namespace tarn::kernels;
 
 struct Options {
   std::uint32_t repetitions = 7;
-  std::size_t mib = 256;  // of a stream
+  std::size_t mib = 256;  // size of a stream
   bool json = false;
   std::string blas;  // a library with the C interface of BLAS; empty: none
 };
@@ -82,7 +82,7 @@ class OtherBlas {
 
 struct Figure {
   std::string name;
-  double amount = 0;  // a second, in units of `unit`
+  double amount = 0;  // per second, in `unit`
   const char* unit = "";
   double limit = 0;  // in the same unit; 0: none
 };
@@ -137,7 +137,7 @@ class Bench {
     std::fflush(stdout);
   }
 
-  // `bytes` read and written by a call, beside copying.
+  // Compares a call that reads and writes `bytes` with a copy.
   void Moves(const std::string& name, double bytes, const std::function<void()>& call) {
     Print({name, bytes / Seconds(call) / 1e9, "GB/s", copy_});
   }
@@ -232,7 +232,7 @@ class Bench {
     }
   }
 
-  // Rows kept as bf16 in a table, read and written by chance.
+  // Rows stored as bf16, written with stochastic rounding.
   void HalfRows(std::uint32_t dim, std::size_t picked, SplitMix& random) {
     std::vector<std::uint16_t> table(n_);
     std::vector<std::uint16_t*> rows(picked);
@@ -252,7 +252,7 @@ class Bench {
     const std::size_t keys = 2'000'000;
     SplitMix random(3);
     std::vector<Key> given(keys), unique(keys);
-    for (Key& key : given) key = random.Below(random.Below(keys) + 1);  // some many times
+    for (Key& key : given) key = random.Below(random.Below(keys) + 1);  // some keys are frequent
     std::vector<std::uint32_t> inverse(keys);
     UniqueScratch scratch;
     Counts("unique keys of 2 M", double(keys),
@@ -280,13 +280,13 @@ class Bench {
       values[i] = table.data() + random.Below(rows) * row;
       slots[i] = values[i] + dim;
     }
-    // Rows are read and written, gradients read.
+    // Rows are read and written, gradients are read.
     const double bytes = double(picked) * 4 * (2 * row + dim);
     Moves(fmt::format("{} of random rows of {}", Name(kind), dim), bytes,
           [&] { ApplyOptimizer(spec, Clock(1), dim, picked, values.data(), slots.data(), a_.data()); });
   }
 
-  // A cache of rows of 64, full: all rows are found, and read.
+  // A full cache of rows of 64 values: all rows are found and read.
   void HotRowsFound() {
     const std::uint32_t dim = 64, batch = 20'000, batches = 40;
     const auto hot = MakeHotRows({.dim = dim, .rows = 2 * batch * batches, .batch_keys_max = batch});

@@ -11,7 +11,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve chains: two units that each begin one a cycle and take four or five to end never wait for one.
+// Twelve independent chains keep two units busy that start one operation per cycle, with a latency of four or five
+// cycles.
 double Loop(double operations) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999f), term = hn::Set(d, 0.001f);
@@ -22,7 +23,7 @@ double Loop(double operations) {
     for (auto* chain : {&a, &b, &c, &e, &f, &g, &h, &i, &j, &k, &l, &m}) *chain = hn::MulAdd(*chain, factor, term);
   auto sum = hn::Zero(d);
   for (const auto* chain : {&a, &b, &c, &e, &f, &g, &h, &i, &j, &k, &l, &m}) sum = hn::Add(sum, *chain);
-  volatile float kept = hn::GetLane(sum);  // or the compiler would leave the loop out
+  volatile float kept = hn::GetLane(sum);  // prevents the compiler from removing the loop
   static_cast<void>(kept);
   return static_cast<double>(rounds) * each;
 }

@@ -1,4 +1,4 @@
-// What one core does with rows: gathers and optimizer steps of a message's keys in a sparse table, against the store
+// Throughput of one core in rows: gathers and optimizer steps of a message's keys in a sparse table, on the store
 // alone, and a push and a pull through the shard's state machine. Items are rows.
 //
 //   row_store_bench --benchmark_filter=Gather
@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kBits = 6;
 constexpr std::size_t kMessageKeys = 4096;
 constexpr std::size_t kMessages = 256;
-constexpr const char* kRules[] = {"sgd", "row_wise_adagrad", "adagrad", "adam"};  // by number, as in the names of runs
+constexpr const char* kRules[] = {"sgd", "row_wise_adagrad", "adagrad", "adam"};  // by number
 
 TableSpec MakeSpec(const char* optimizer) {
   TableSpec spec;
@@ -37,7 +37,7 @@ struct Batch {
   std::vector<Section> sections;
 };
 
-// Uniform keys out of `rows`, unique, sorted by partition as the client sends them.
+// Unique keys, uniform in `rows`, sorted by partition like those of a client.
 Batch MakeBatch(const TableSpec& spec, std::uint64_t seed, std::uint64_t rows) {
   const Positioner position(spec, TableSalt(1, spec.name));
   Batch batch;

@@ -1,5 +1,5 @@
 // A job in one process and one thread: the same reader, model, kernels and row store as a fleet, without scheduler,
-// protocol or network. What a fleet must beat, and a reference for the quality that it must reach.
+// protocol or network. A baseline for the speed of a fleet, and a reference for its quality.
 //
 //   single_process examples/criteo-fm.toml [--set train.batch_rows=1024]...
 
@@ -169,7 +169,7 @@ Expected<Quality> SingleProcess::Evaluate(const Dataset& set) {
   return quality_.Take();
 }
 
-// With more than two classes there is none.
+// The AUC as text; "null" for idx data, which has several classes.
 std::string AucText(const Job& job, const Quality& quality) {
   return job.data.format == DataFormat::kIdx ? "null" : fmt::format("{:.5f}", quality.Auc());
 }

@@ -1,5 +1,5 @@
-// Traces of pulls, and the best that any eviction can do on one: batches of Zipf look-ups, each row once a batch, as a
-// client pulls them.
+// Traces of pulls: batches of Zipf-distributed look-ups, each row once per batch, like the pulls of a client. And the
+// optimal hit rate on a trace.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace tarn::bench {
 struct Trace {
   static constexpr std::uint32_t kNone = 0xffffffff;
   std::uint32_t rows = 0;
-  std::vector<std::uint32_t> accesses;  // rows, batch after batch
-  std::vector<std::size_t> ends;        // of the batches
+  std::vector<std::uint32_t> accesses;  // rows, ordered by batch
+  std::vector<std::size_t> ends;        // end of each batch in `accesses`
 };
 
-// `batch` look-ups a batch, until there are about `accesses`. A share of `scans` of the batches reads rows one after
-// the other instead, as an evaluation or an export does.
+// Makes batches of `batch` look-ups until there are about `accesses`. A share `scans` of the batches reads rows
+// sequentially instead, like an evaluation or an export.
 inline Trace MakeTrace(std::uint32_t rows, double exponent, double scans, std::size_t batch, std::size_t accesses) {
   constexpr std::uint64_t kScanStride = 7919;
   SplitMix random(7);
@@ -42,8 +42,8 @@ inline Trace MakeTrace(std::uint32_t rows, double exponent, double scans, std::s
   return trace;
 }
 
-// The hit rate, over the second half, of who evicts the row whose next use is the farthest (Belady 1966). `filled`: as
-// many of the most likely rows as there is room for are in memory at the beginning.
+// The optimal hit rate over the second half of the trace: always evicts the row with the latest next use (Belady 1966).
+// `filled`: memory initially contains the most likely rows.
 inline double Belady(const Trace& trace, std::size_t slots, bool filled = false) {
   const std::size_t count = trace.accesses.size();
   std::vector<std::uint32_t> next(count), last(trace.rows, Trace::kNone);
@@ -53,7 +53,7 @@ inline double Belady(const Trace& trace, std::size_t slots, bool filled = false)
   }
   std::vector<std::uint32_t> next_of(trace.rows, 0);
   std::vector<bool> resident(trace.rows, false);
-  std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> farthest;  // some of them outdated
+  std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> farthest;  // may have outdated entries
   std::size_t used = 0, hits = 0;
   for (; filled && used < std::min<std::size_t>(slots, trace.rows); ++used) {
     const auto row = static_cast<std::uint32_t>(used);

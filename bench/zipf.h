@@ -1,5 +1,6 @@
-// Numbers 0 .. n-1 with chance proportional to 1 / (i + 1)^exponent, by rejection-inversion (Hoermann and Derflinger,
-// "Rejection-inversion to generate variates from monotone discrete distributions", 1996): no table, a few operations.
+// Draws numbers 0 .. n-1 with probability proportional to 1 / (i + 1)^exponent, by rejection-inversion (Hoermann and
+// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", 1996): needs no table
+// and a few operations per draw.
 #pragma once
 
 #include <algorithm>

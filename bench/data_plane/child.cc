@@ -32,7 +32,7 @@ constexpr int kExitNotStarted = 127;
 
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(kExitNotStarted);  // it died between fork and prctl
+  if (getppid() != parent) _exit(kExitNotStarted);  // the parent died between fork and prctl
 }
 
 pid_t Reap(pid_t pid, int* status, int options) {
@@ -163,12 +163,12 @@ TemporaryFolder::TemporaryFolder() {
   remover_ = fork();
   Require(remover_ >= 0, "fork");
   if (remover_ == 0) {
-    setsid();  // Ctrl-C in the terminal is not for this one
+    setsid();  // so that Ctrl-C in the terminal does not reach it
     close(STDOUT_FILENO);
     close(ends[1]);
     char nothing = 0;
     while (read(ends[0], &nothing, 1) < 0 && errno == EINTR) continue;
-    // Whoever still writes into it is being killed, too.
+    // Retries, because processes that still write to it are being killed too.
     for (const double begin = Now(); Now() - begin < kGraceSeconds;) {
       std::error_code error;
       std::filesystem::remove_all(path_, error);

@@ -1,5 +1,4 @@
-// Processes that a benchmark starts for its other roles. They never outlive it: the kernel kills them with their
-// parent. One thread.
+// Child processes of a benchmark, for its other roles. The kernel kills them when their parent ends. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -25,38 +24,38 @@ class Child {
   }
 
   pid_t pid() const { return pid_; }
-  // Whether it has ended, by itself or another's hand; how, in words.
+  // Whether the process has ended; `how`: a description of its end.
   bool Ended(std::string* how);
-  // Waits for its end; dies unless it was a good one, or where `peer`, for which it may wait for ever, ends first.
+  // Waits for its end. Aborts if it failed, or if `peer`, for which it may be waiting, ends first.
   void WaitFor(Child* peer);
-  // SIGTERM, a second for it to go, then SIGKILL. Nothing happens to one that has ended.
+  // Sends SIGTERM and, after a second, SIGKILL. Does nothing if it has ended.
   void Stop();
-  // Seconds of CPU of all its threads so far; 0 if it is gone.
+  // CPU seconds of all its threads so far; 0 if it has ended.
   double CpuSeconds() const;
 
  private:
   pid_t pid_ = 0;  // 0: none, or reaped
 };
 
-// Runs `role` in a fork; the process ends when it returns. To be called while no other thread runs.
+// Runs `role` in a forked process, which ends when it returns. No other thread may run.
 Child Fork(const std::function<void()>& role);
 
-// Starts a program, searched on the PATH if it has no slash. `output`: what its stdout and stderr are appended to.
-// A program that cannot be started is a child that has ended with exit code 127.
+// Starts a program, searched in PATH if its name has no slash. `output`: file to which its stdout and stderr are
+// appended. If the program cannot be started, the child ends with exit code 127.
 Child Spawn(const std::vector<std::string>& command, const std::string& output);
 
-// All of a file, as of a program's output; nothing of one that cannot be read.
+// The contents of a file; empty if it cannot be read.
 std::string ReadText(const std::string& path);
 
-// A port of loopback at which nobody listens.
+// An unused port on loopback.
 std::uint16_t FreePort();
 
-// Takes the CPU time of a server and of this process, the worker, from its construction on.
+// Measures the CPU time of a server and of this process, the worker, since its construction.
 class CpuMeter {
  public:
-  // server_seconds: of CPU that the server has used so far.
+  // `server_seconds`: returns the CPU seconds of the server so far.
   explicit CpuMeter(std::function<double()> server_seconds);
-  // Cores that each kept busy since: "server_cores" and "worker_cores" of a figure.
+  // Average number of busy cores of each: "server_cores" and "worker_cores" of a figure.
   std::vector<std::pair<std::string, double>> Cores() const;
 
  private:
@@ -64,8 +63,8 @@ class CpuMeter {
   double began_, server_, worker_;
 };
 
-// A folder of one's own under the system's temporary one, removed with all that is in it, also when the process is
-// killed: a small process of its own waits for that. To be made while no other thread runs.
+// A temporary directory, removed with its contents even if this process is killed: a separate process waits for its
+// end. No other thread may run during construction.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -76,7 +75,7 @@ class TemporaryFolder {
 
  private:
   std::string path_;
-  int lifeline_ = -1;  // closed when the folder may go
+  int lifeline_ = -1;  // closed when the directory may be removed
   pid_t remover_ = 0;
 };
 

@@ -42,7 +42,7 @@ Status CheckValues(const RowsFuture& rows, float expected) {
   return Fail(ErrorCode::kInternal, fmt::format("a tensor's values are not all {}", expected));
 }
 
-// Remembers the first failure of operations in flight.
+// Stores the first error of operations in flight.
 class Outcome {
  public:
   template <typename Future>

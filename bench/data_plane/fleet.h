@@ -1,5 +1,5 @@
-// A fleet for a benchmark: the real tarn-scheduler and tarn-server programs in processes of their own, waiting for one
-// worker, which is the benchmark. Asynchronous consistency, nothing written to disk. One thread.
+// A fleet for a benchmark: the tarn-scheduler and tarn-server programs as processes, and the benchmark as their only
+// worker. Asynchronous consistency; nothing is written to disk. One thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace tarn::bench {
 
 struct FleetOptions {
-  std::string programs;           // the folder of tarn-scheduler and tarn-server
+  std::string programs;           // directory of tarn-scheduler and tarn-server
   std::string transport = "tcp";  // between worker and servers: tcp (loopback), ipc or shm
   std::uint32_t busy_poll_us = 0;
   std::uint32_t lanes = 1;    // fleet.lanes
@@ -23,10 +23,10 @@ struct FleetOptions {
 
 class Fleet {
  public:
-  // kUnavailable, with what the program said last, if one of them does not come up.
+  // kUnavailable, with the last output of the program, if one of them does not start.
   static Expected<std::unique_ptr<Fleet>> Start(const FleetOptions& options);
 
-  // Once, before the benchmark runs threads of its own.
+  // May be called once, before the benchmark starts threads.
   Expected<Client> Connect();
 
   // CPU seconds of all servers so far.

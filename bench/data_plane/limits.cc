@@ -1,4 +1,4 @@
-// The limits beside push_pull: see --help and README.md.
+// The limits for push_pull: see --help and README.md.
 #include "bench/data_plane/limits.h"
 
 #include <fmt/format.h>

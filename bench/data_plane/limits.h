@@ -1,5 +1,5 @@
-// What this machine allows at best for the operations of push_pull, each measured alone: each function prints its
-// figures, under the name of the operation that it is a limit for. Called while no other thread runs: they fork.
+// Upper limits of this machine for the operations of push_pull. Each function measures one and prints its figures, with
+// the name of the operation that they limit. The functions fork, so no other thread may run.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,23 @@ struct LimitOptions {
   std::vector<std::string> operations;  // sparse, dense, small; empty: all
 };
 
-// Messages of one operation of push_pull, as bytes: what goes to the server and what comes back.
+// Bytes of the messages of one operation of push_pull: request and reply.
 struct Exchange {
   const char* name;
   std::size_t request_bytes, reply_bytes;
   std::size_t depth;  // in flight
-  double units;       // of one exchange: rows, GB
+  double units;       // per exchange: rows, GB
   const char* unit;
-  bool round_trip = false;  // measured in microseconds, one at a time
+  bool round_trip = false;  // one at a time, measured in microseconds
 };
 
 inline constexpr std::size_t kSmallBytes = 1024;
-inline constexpr std::size_t kAckBytes = 64;  // of a request for, or an answer without, a payload
+inline constexpr std::size_t kAckBytes = 64;  // of a message without a payload
 
-// The exchanges of the operations wanted: keys and rows, tensors of 1 MB and 16 MB, 1 KB.
+// The exchanges of the selected operations: keys and rows, tensors of 1 MB and 16 MB, 1 KB.
 std::vector<Exchange> Exchanges(const LimitOptions& options);
 
-// The most bytes that one of them sends either way.
+// The largest request and reply of all exchanges.
 struct Largest {
   std::size_t request_bytes = 0, reply_bytes = 0;
 };
@@ -48,9 +48,9 @@ Figure ExchangeFigure(const char* prefix, const Exchange& exchange);
 
 // memory.copy_*: memcpy of one thread.
 void MeasureCopy(const LimitOptions& options);
-// array.*: random rows at known places; store.*: the same through a server's row store, without a transport.
+// array.*: random rows at known addresses; store.*: the same through a server's row store, without a transport.
 void MeasureRows(const LimitOptions& options);
-// zmq.tcp.*, zmq.ipc.*: ROUTER and DEALER in two processes, one frame a message, sent without a copy.
+// zmq.tcp.*, zmq.ipc.*: ROUTER and DEALER in two processes, one frame per message, sent without a copy.
 void MeasureZmq(const LimitOptions& options);
 // socket.tcp.*: plain sockets on loopback. shm.*: copies into a ring in shared memory and out of it, both sides
 // spinning.

@@ -13,7 +13,7 @@
 namespace tarn::bench {
 namespace {
 
-// hardware_concurrency would count those of the machine.
+// hardware_concurrency may count all cores of the machine.
 int CoresAllowed() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -37,9 +37,9 @@ constexpr Tensor kTensors[] = {{"1mb", 1, 8}, {"16mb", 16, 3}};
 using Keys = ps::SArray<ps::Key>;
 using Values = ps::SArray<float>;
 
-enum Table { kSparse, kSparseArray, kSmall, kFirstTensor };  // the command that a request carries
+enum Table { kSparse, kSparseArray, kSmall, kFirstTensor };  // the command of a request
 
-// What the server keeps of a table: rows side by side, at places that a map knows or that the key itself is.
+// A table of the server: consecutive rows, whose index is stored in a map, or is the key.
 struct Rows {
   std::size_t dim = 0;
   std::vector<float> values;
@@ -68,7 +68,7 @@ std::vector<Rows> MakeStore(const PsLiteOptions& options) {
   return store;
 }
 
-// SGD, and rows copied whole.
+// Applies SGD, and copies rows whole.
 void Serve(const ps::KVMeta& request, const ps::KVPairs<float>& data, ps::KVServer<float>* server,
            std::vector<Rows>* store) {
   Rows& rows = store->at(static_cast<std::size_t>(request.cmd));
@@ -76,7 +76,7 @@ void Serve(const ps::KVMeta& request, const ps::KVPairs<float>& data, ps::KVServ
   if (request.pull) {
     answer.keys = data.keys;
     const std::size_t n = data.keys.size() * rows.dim;
-    answer.vals.reset(new float[n], n, [](float* values) { delete[] values; });  // resize would write zeros first
+    answer.vals.reset(new float[n], n, [](float* values) { delete[] values; });  // resize would first write zeros
   }
   for (std::size_t i = 0; i < data.keys.size(); ++i) {
     float* row = rows.of(data.keys.data()[i]);
@@ -99,7 +99,7 @@ void RunServer(const PsLiteOptions& options) {
   ps::Finalize(kApp, true);
 }
 
-// The requests of one table. Values lie in as many buffers as are in flight.
+// The requests of one table. There is a value buffer per request in flight.
 class Client {
  public:
   Client(ps::KVWorker<float>* worker, int table, std::vector<Keys> batches, std::size_t dim, std::size_t depth)
@@ -117,7 +117,7 @@ class Client {
   }
   void Wait(int request) { worker_->Wait(request); }
 
-  // Operations a second.
+  // Operations per second.
   double Rate(const Duration& duration, int (Client::*start)()) {
     return PerSecond(duration, depth_, [&] { return (this->*start)(); }, [&](int request) { Wait(request); });
   }
@@ -125,7 +125,7 @@ class Client {
     return Latencies(duration, [&] { Wait(Pull()); });
   }
 
-  // That what is pulled before any push is what the server began with.
+  // Checks that pulls before any push return the initial values.
   void Check() {
     for (Values& values : values_) std::fill(values.begin(), values.end(), 0.0f);
     for (std::size_t i = 0; i < depth_; ++i) Wait(Pull());
@@ -146,7 +146,7 @@ std::vector<Keys> RandomBatches(std::uint64_t rows, std::size_t batch, std::size
   SplitMix random(1);
   std::vector<Keys> batches;
   while (batches.size() < count) {
-    std::set<ps::Key> different;  // and sorted, as ps-lite asks for
+    std::set<ps::Key> different;  // and sorted, as ps-lite requires
     while (different.size() < batch) {
       const std::uint64_t row = random.Below(rows);
       different.insert(hashed ? KeyOf(row) : row);
@@ -220,7 +220,7 @@ void RunWorker(const PsLiteOptions& options, const std::string& transport) {
     for (const Table table : {kSparse, kSparseArray}) MeasureSparse(options, transport, table, &worker);
   if (options.Wants("dense")) MeasureDense(options, transport, &worker);
   if (options.Wants("small")) MeasureSmall(options, transport, &worker);
-  std::_Exit(0);  // the others are killed, so that nobody waits for anybody
+  std::_Exit(0);  // the other processes are killed, so none waits
 }
 
 void RunScheduler() {
@@ -228,7 +228,7 @@ void RunScheduler() {
   ps::Finalize(kApp, true);
 }
 
-// A role as a process of its own, which binds a port that is known, so that its socket's file is.
+// A role as a separate process, with a known port, so that the file of its socket is known.
 class Role {
  public:
   Role(const char* name, const std::function<void()>& run) : port_(std::to_string(FreePort())) {

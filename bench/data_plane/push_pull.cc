@@ -1,4 +1,4 @@
-// What push and pull cost between a real server process and a real worker process: see --help and README.md.
+// Measures push and pull between a real server process and a real worker process: see --help and README.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
-// Two processes that share memory, the largest part of what one host can do without a network: the sender copies into a
-// ring of slots, the receiver out of it. Both spin.
+// The limit of shared memory between two processes: the sender copies into a ring of slots, the receiver out of it.
+// Both spin.
 #include <immintrin.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
 constexpr std::size_t kSlots = 8;
-constexpr int kSpinsUntilYield = 1 << 10;  // where both share one core, spinning alone would stand still
+constexpr int kSpinsUntilYield = 1 << 10;  // yields, because both may share one core
 
-// A one-way channel. Numbers count slots, and grow for ever.
+// A one-way channel. Numbers count slots and are never reset.
 struct Ring {
   alignas(64) std::atomic<std::uint64_t> written{0};
   alignas(64) std::atomic<std::uint64_t> read{0};
@@ -95,8 +95,7 @@ void Measure(const Exchange& exchange, const Duration& duration) {
 
 void MeasureSharedMemory(const LimitOptions& options) {
   for (Exchange exchange : Exchanges(options)) {
-    // So many slots of either ring are enough to keep both sides busy; more in flight than they hold would wait for
-    // each other.
+    // So many slots keep both sides busy. More messages in flight than slots would cause a deadlock.
     const std::size_t largest = std::max(exchange.request_bytes, exchange.reply_bytes);
     const std::size_t slots = (largest + kSlotBytes - 1) / kSlotBytes;
     exchange.depth = std::min(exchange.depth, std::max<std::size_t>(1, kSlots / slots));

@@ -13,16 +13,16 @@
 namespace tarn::bench {
 namespace {
 
-constexpr std::size_t kBatches = 256;         // different ones, again and again
-constexpr std::size_t kGradientBuffers = 16;  // as many batches' gradients are about in a program that trains
+constexpr std::size_t kBatches = 256;         // distinct ones, used cyclically
+constexpr std::size_t kGradientBuffers = 16;  // as in a training program
 constexpr double kProgressSeconds = 2;
 constexpr std::size_t kLoadDepth = 8;
 constexpr float kGradient = 0.5f;
 
 struct Variant {
   std::string_view optimizer;
-  const char* push;  // names of its figures
-  const char* pull;  // null: not measured, the same as of the other
+  const char* push;  // name of its figures
+  const char* pull;  // null: not measured, because it equals the other variant
 };
 constexpr Variant kVariants[] = {{"sgd", "sparse_push", "sparse_pull"}, {"row_wise_adagrad", "adagrad_push", nullptr}};
 
@@ -65,7 +65,7 @@ class SparseTable {
   std::size_t next_ = 0, next_gradients_ = 0;
 };
 
-// Different rows, in random order.
+// Distinct keys in random order.
 std::vector<Key> SparseTable::RandomKeys(SplitMix* random, std::vector<bool>* taken) const {
   std::vector<std::uint64_t> rows;
   while (rows.size() < options_.batch) {
@@ -82,7 +82,7 @@ std::vector<Key> SparseTable::RandomKeys(SplitMix* random, std::vector<bool>* ta
   return keys;
 }
 
-// Every row is pushed once.
+// Pushes every row once.
 Status SparseTable::Load() {
   std::deque<StatusFuture> in_flight;
   double last = Now();
@@ -104,7 +104,7 @@ Status SparseTable::Load() {
   return {};
 }
 
-// All rows have taken the same step from zero.
+// Checks that every row is the result of the same step from zero.
 Status SparseTable::CheckLoaded() {
   for (std::size_t b = 0; b < kBatches; b += kBatches / 4) {
     const auto rows = client_->Pull(table_, batches_[b]);

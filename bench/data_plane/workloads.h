@@ -1,5 +1,5 @@
-// What push_pull measures: each function runs its operations against a fleet through the client library and prints its
-// figures. They check what they pull: a figure of wrong rows is an error. One thread beside the client's own.
+// The measurements of push_pull: each function runs its operations against a fleet through the client library and
+// prints its figures. Pulled rows are verified; a wrong row is an error. One thread besides the client's.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +14,23 @@
 namespace tarn::bench {
 
 struct WorkloadOptions {
-  std::string transport = "tcp";  // names the figures
+  std::string transport = "tcp";  // part of the figures' names
   std::uint32_t servers = 1;
-  std::uint32_t lanes = 1;  // of the worker to each
+  std::uint32_t lanes = 1;  // of the worker to each shard
   Duration duration;
   std::uint64_t rows = 10'000'000;  // of a sparse table
   std::uint32_t dim = 16;
-  std::size_t batch = 10'000;    // keys of a request, all different; at most `rows`
+  std::size_t batch = 10'000;    // distinct keys per request; at most `rows`
   std::size_t depth = 8;         // sparse requests in flight
-  std::size_t small_depth = 64;  // of 1 KB
+  std::size_t small_depth = 64;  // requests of 1 KB in flight
 };
 
-// Random rows of a large table, SGD and row-wise Adagrad: pulls and pushes from keys (the client plans and expands) and
-// from plans made before (what training does, which plans ahead).
+// Random rows of a large table, SGD and row-wise Adagrad: pulls and pushes with keys (the client plans and expands) and
+// with existing plans (as in training, which plans ahead).
 Status MeasureSparse(const WorkloadOptions& options, const Fleet& fleet, Client* client);
 // Whole tensors of 1 MB and 16 MB.
 Status MeasureDense(const WorkloadOptions& options, const Fleet& fleet, Client* client);
-// Rows of 1 KB, many in flight and one.
+// Rows of 1 KB, with many requests in flight and with one.
 Status MeasureSmall(const WorkloadOptions& options, const Fleet& fleet, Client* client);
 
 }  // namespace tarn::bench

@@ -1,4 +1,4 @@
-// Raw ZeroMQ: the best that anything above it can reach. As in tarn, one DEALER asks and one ROUTER answers.
+// Raw ZeroMQ, the limit for everything that uses it. As in tarn, a DEALER sends requests and a ROUTER answers.
 #include <unistd.h>
 
 #include <cstring>
@@ -13,10 +13,10 @@
 namespace tarn::bench {
 namespace {
 
-constexpr std::size_t kCopiedBytes = 16 << 10;  // smaller ones are cheaper to copy than to hand over
+constexpr std::size_t kCopiedBytes = 16 << 10;  // copying smaller ones is cheaper than sharing them
 constexpr int kEndpointBytes = 128;
 
-// What `call` returns; ends the process where it throws.
+// Returns the result of `call`; ends the process if it throws.
 template <typename Call>
 decltype(auto) Check(const char* what, Call call) {
   try {
@@ -26,7 +26,7 @@ decltype(auto) Check(const char* what, Call call) {
   }
 }
 
-// A socket and its context; both go with the process of the role.
+// Opens a socket and its context, which exist until the end of the process.
 zmq::socket_t* OpenSocket(zmq::socket_type type) {
   net::KeepLargeBlocks();
   auto* context = Check("context", [] { return new zmq::context_t; });
@@ -45,7 +45,7 @@ void Receive(zmq::socket_t* socket, zmq::message_t* message) {
   Check("receive", [&] { [[maybe_unused]] const auto size = socket->recv(*message); });
 }
 
-// Every request begins with the bytes that its answer is to have.
+// Every request begins with the size of its answer.
 [[noreturn]] void Answer(const std::string& endpoint, int endpoint_pipe, std::size_t reply_bytes_max) {
   zmq::socket_t* router = OpenSocket(zmq::socket_type::router);
   Check("bind", [&] { router->bind(endpoint); });
@@ -88,7 +88,7 @@ void MeasureZmq(const LimitOptions& options) {
   const std::vector<Exchange> exchanges = Exchanges(options);
   const std::size_t reply_bytes_max = LargestOf(exchanges).reply_bytes;
   for (const std::string transport : {"tcp", "ipc"}) {
-    // The worker's side is a child, too: a process with a context in it must not fork.
+    // The worker's side is also a child process, because a process with a context must not fork.
     const std::string prefix = "zmq." + transport;
     int pipe_ends[2];
     Require(pipe(pipe_ends) == 0, "pipe");

@@ -16,7 +16,7 @@ namespace tarn::bench {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
-constexpr int kCandidates = 64;  // algorithms of a product that are tried
+constexpr int kCandidates = 64;  // number of algorithms tried per product
 
 void Need(cudaError_t error, const char* what) {
   if (error != cudaSuccess) Die(std::string(what) + ": " + cudaGetErrorString(error));
@@ -37,7 +37,7 @@ class Memory {
   void* data_ = nullptr;
 };
 
-// Of the host: pinned, or as malloc gives it.
+// Host memory, pinned or pageable.
 class HostMemory {
  public:
   HostMemory(std::size_t bytes, bool pinned) : pinned_(pinned) {
@@ -57,7 +57,7 @@ class HostMemory {
   void* data_ = nullptr;
 };
 
-// Numbers between -1 and 1: a product of zeros is faster than any other.
+// Numbers between -1 and 1, because products of zeros are faster.
 void FillWithBf16(const Memory& memory, std::size_t n) {
   std::vector<std::uint16_t> block(std::min(n, std::size_t{1} << 20));
   SplitMix random(n);
@@ -70,7 +70,7 @@ void FillWithBf16(const Memory& memory, std::size_t n) {
     Need(cudaMemcpy(to + at, block.data(), std::min(block.size(), n - at) * 2, cudaMemcpyHostToDevice), "a matrix");
 }
 
-// What cuBLASLt is told of a product. It counts by columns: a row-major C is its C^T = op(B)^T op(A)^T.
+// The description of a product for cuBLASLt, which uses column-major order: a row-major C is its C^T = op(B)^T op(A)^T.
 class Description {
  public:
   explicit Description(const ProductShape& s) {
@@ -118,7 +118,7 @@ class Description {
   }
 
  private:
-  // Of a row-major matrix of so many rows and columns.
+  // The layout of a row-major rows x columns matrix.
   static void Layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::size_t rows, std::size_t columns) {
     Need(cublasLtMatrixLayoutCreate(layout, type, columns, rows, static_cast<std::int64_t>(columns)), "a matrix");
   }
@@ -183,7 +183,7 @@ class CudaLimits : public Limits {
   }
 
  private:
-  // Of one call.
+  // Seconds per call.
   template <typename Call>
   double Seconds(std::size_t calls, Call call) {
     Need(cudaEventRecord(begin_, stream_), "an event");

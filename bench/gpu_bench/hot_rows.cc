@@ -6,9 +6,9 @@
 namespace tarn::bench {
 namespace {
 
-constexpr std::uint32_t kDim = 64;  // as other tables of this kind are measured
+constexpr std::uint32_t kDim = 64;  // the size used in similar published measurements
 
-// A cache that `share` of its room has been put into, and batches of the keys that were last.
+// A cache filled to `share` of its capacity, and batches of the most recent keys.
 class Filled {
  public:
   Filled(Place& place, const Sizes& sizes, double share)
@@ -31,13 +31,13 @@ class Filled {
       cache_->Unpin(keys_at_once_, slots_.as<std::uint32_t>());
       place.Wait();
     }
-    // Not in the order in which they came.
+    // In random order.
     SplitMix random(1);
     for (std::size_t i = keys.size(); i > 1; --i) std::swap(keys[i - 1], keys[random.Below(i)]);
     keys_ = place.Bring(keys, "keys");
   }
 
-  // Rows stay pinned: nothing is put in afterwards.
+  // Rows remain pinned, because no rows are inserted afterwards.
   void Find() {
     cache_->Find(keys_at_once_, keys_.as<Key>(), Clock(0), slots_.as<std::uint32_t>(), missing_.as<std::uint32_t>(),
                  count_.as<std::uint32_t>());

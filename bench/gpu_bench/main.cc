@@ -1,9 +1,9 @@
-// What a GPU reaches with tarn's kernels beside what it can do at most: one line of JSON a figure. bench/gpu runs it
-// beside the fleet and PyTorch and makes a table.
+// Measures tarn's kernels on a GPU and the GPU's limits; prints one line of JSON per figure. bench/gpu runs it together
+// with a fleet and PyTorch, and makes a table.
 //
 //   gpu_bench                        everything, about two minutes
-//   gpu_bench --only limits products the machine, and matrix products
-//   gpu_bench --device cpu --tiny    on this thread, at sizes of no meaning: shows that it works
+// gpu_bench --only limits products the limits of the machine, and matrix products
+// gpu_bench --device cpu --tiny    on this thread with tiny sizes, as a test
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kExitNoGpu = 3;
 
-// In the order in which they run.
+// In order of execution.
 const std::vector<std::pair<std::string, void (*)(const Run&)>> kParts = {
     {"limits", MeasureLimits},         {"embedding", MeasureEmbedding}, {"plans", MeasurePlans},
     {"optimizers", MeasureOptimizers}, {"products", MeasureProducts},   {"hot_rows", MeasureHotRows},

@@ -1,6 +1,6 @@
-// The models that gpu_bench trains, in the shapes of MLPerf's benchmarks of recommendation: DLRM (v1) and DCN v2 (which
-// has taken its place), 13 dense columns, embeddings of 128 values. Fields have one key a row; MLPerf's DCN v2 sums up
-// to 100 in some of them, 214 in all.
+// The models of gpu_bench, with the shapes of MLPerf's recommendation benchmarks: DLRM (v1) and its successor DCN v2,
+// 13 dense columns, embeddings of 128 values. Each field has one key per row; in MLPerf's DCN v2 some fields have up to
+// 100, in total 214.
 #pragma once
 
 #include <compare>
@@ -15,15 +15,15 @@ namespace tarn::bench {
 
 inline constexpr std::uint32_t kDenseColumns = 13;
 
-// dlrm or dcn_v2.
+// The shape of dlrm or dcn_v2.
 ModelSection ShapeOf(ModelKind kind, std::uint32_t dim);
 
-// A fully connected layer of at least two outputs.
+// A fully connected layer with at least two outputs.
 struct Layer {
   std::uint32_t in = 0, out = 0;
   bool relu = false, bias = true;
   bool above_relu = false;  // its inputs come from a ReLU
-  bool inputs = false;      // they are the data's: their gradient is not asked for
+  bool inputs = false;      // its inputs are data, so their gradient is not needed
   friend auto operator<=>(const Layer&, const Layer&) = default;
 };
 struct ModelLayers {

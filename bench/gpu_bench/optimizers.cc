@@ -5,7 +5,7 @@
 namespace tarn::bench {
 namespace {
 
-// Rows and slots are read and written, gradients read; rows come in random order.
+// Reads and writes rows and slots in random order, and reads gradients.
 void MeasureOne(const Run& run, const char* kind) {
   Place& place = run.place;
   const std::size_t rows = run.sizes.optimizer_rows;

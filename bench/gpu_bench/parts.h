@@ -1,5 +1,4 @@
-// The parts of gpu_bench. Each prints its figures (bench/data_plane/measure.h) as they come; bench/README.md says what
-// they are.
+// The parts of gpu_bench. Each prints its figures (bench/data_plane/measure.h), which bench/README.md describes.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +15,14 @@ namespace tarn::bench {
 
 struct Sizes {
   std::size_t batch = 65'536;               // rows
-  std::uint32_t fields = 26, dim = 128;     // keys of a row, and their embeddings
-  std::uint64_t field_keys = 1'000'000;     // different keys of a field
-  double skew = 1.05;                       // of the keys: Zipf's exponent
-  std::size_t optimizer_rows = 524'288;     // of a step
-  std::uint64_t hot_rows = 64'000'000;      // of the cache, of 64 values each
-  std::uint32_t hot_keys = 1'000'000;       // that are looked for at once
-  std::size_t limit_bytes = 2'000'000'000;  // of the copy
-  std::size_t limit_extent = 16'384;        // of the largest matrix product
+  std::uint32_t fields = 26, dim = 128;     // keys per row, and values per embedding
+  std::uint64_t field_keys = 1'000'000;     // distinct keys per field
+  double skew = 1.05;                       // Zipf exponent of the keys
+  std::size_t optimizer_rows = 524'288;     // per step
+  std::uint64_t hot_rows = 64'000'000;      // rows of 64 values in the cache
+  std::uint32_t hot_keys = 1'000'000;       // keys looked up at once
+  std::size_t limit_bytes = 2'000'000'000;  // bytes of the copy
+  std::size_t limit_extent = 16'384;        // size of the largest matrix product
 };
 
 struct Run {
@@ -48,8 +47,8 @@ void MeasureHotRows(const Run& run);
 // DLRM and DCN v2: all rows in the cache.
 void MeasureSteps(const Run& run);
 
-// Keys of a batch, field by field of each row, of a power law; equal ranks of two fields are different keys, and order
-// says nothing of rank. `seed`: another batch.
+// The keys of a batch with a power-law distribution, ordered by row and field. Equal ranks in two fields are different
+// keys, and the order of keys is independent of rank. `seed` selects the batch.
 std::vector<Key> MakeKeys(const Sizes& sizes, std::uint64_t seed);
 // 0 ... n-1 in random order.
 std::vector<std::uint32_t> Permutation(std::size_t n);

@@ -30,7 +30,7 @@ Array Place::AllocateOnHost(std::size_t bytes, std::string_view what) {
 }
 
 Array Place::Floats(std::size_t n, std::string_view what, float scale) {
-  // The same block again and again: making different ones would take longer than measuring.
+  // Repeats one block, because generating all numbers would take longer than the measurement.
   std::vector<float> block(std::min(n, std::size_t{1} << 20));
   SplitMix random(n);
   for (float& v : block) v = scale * static_cast<float>(random.Unit() * 2 - 1);

@@ -1,6 +1,5 @@
-// Where gpu_bench computes: on a GPU, or on this thread. The operations of kernels/ are the same on both; on this
-// thread, with small sizes, they show that the benchmark works where there is no GPU. One thread; what fails ends the
-// process with a line on stderr.
+// The device of gpu_bench: a GPU, or this thread. Both have the same operations (kernels/). With small sizes on this
+// thread the benchmark can be tested without a GPU. One thread; a failure ends the process with a line on stderr.
 //
 //   auto place = Place::Make("gpu");
 //   Array x = place->Floats(n, "x");
@@ -27,7 +26,7 @@
 
 namespace tarn::bench {
 
-// Memory of a place, or of the host as the GPU likes it. The place outlives it.
+// Memory of a place, or pinned host memory. The place outlives it.
 class Array {
  public:
   Array() = default;
@@ -49,19 +48,19 @@ class Array {
 
 class Place {
  public:
-  // "cpu", "gpu" or "gpu:N". kUnavailable, kUnsupported: there is no such GPU.
+  // `device`: "cpu", "gpu" or "gpu:N". kUnavailable or kUnsupported: the GPU does not exist.
   static Expected<std::unique_ptr<Place>> Make(std::string_view device);
 
   bool on_gpu() const { return stream_ != nullptr; }
-  int gpu() const { return gpu_; }  // its number, if it is one
+  int gpu() const { return gpu_; }  // number of the GPU, if it is a GPU
   // Null on this thread.
   kernels::Stream* stream() const { return stream_.get(); }
-  // What figures say of where they were measured.
+  // Name of the device in figures.
   std::string name() const { return on_gpu() ? stream_->device_name() : "cpu"; }
 
   Array Allocate(std::size_t bytes, std::string_view what);
   Array AllocateOnHost(std::size_t bytes, std::string_view what);
-  // n numbers between -scale and scale.
+  // Makes n numbers between -scale and scale.
   Array Floats(std::size_t n, std::string_view what, float scale = 1.0f);
   template <typename T>
   Array Bring(const std::vector<T>& items, std::string_view what) {
@@ -69,10 +68,10 @@ class Place {
     Bring(items.data(), items.size() * sizeof(T), array.as<T>());
     return array;
   }
-  // From and to any memory of the host, by way of pinned memory: a GPU copies other memory only while somebody waits.
-  // Done when it returns.
+  // Copies from and to any host memory through pinned memory, because a GPU copies pageable memory synchronously. The
+  // copy is complete on return.
   void Bring(const void* host, std::size_t bytes, void* placed);
-  // From memory of AllocateOnHost, which stays as it is until Wait.
+  // Copies from memory of AllocateOnHost, which must not change until Wait.
   void BringFrom(const Array& host, std::size_t bytes, void* placed);
   template <typename T>
   std::vector<T> Fetch(const T* placed, std::size_t n) {
@@ -81,10 +80,10 @@ class Place {
     return items;
   }
   std::unique_ptr<kernels::HotRows> MakeHotRows(const kernels::HotRowsOptions& options);
-  // Until all that was asked for is done.
+  // Waits until all operations are complete.
   void Wait();
 
-  // op(), or on a GPU op(stream): the leading argument of the operations there.
+  // Calls op(), or on a GPU op(stream).
   template <typename Op>
   void Run(Op op) {
 #if TARN_HAS_CUDA
@@ -96,7 +95,7 @@ class Place {
  private:
   Place(int gpu, std::unique_ptr<kernels::Stream> stream) : gpu_(gpu), stream_(std::move(stream)) {}
   void FetchBytes(const void* placed, std::size_t bytes, void* host);
-  // The pinned memory through which other memory is copied, made when it is asked for.
+  // The pinned memory for copies of pageable memory, allocated on first use.
   std::byte* Staging();
 
   static constexpr std::size_t kStagingBytes = std::size_t{8} << 20;
@@ -105,14 +104,14 @@ class Place {
   kernels::PinnedBuffer staging_;
 };
 
-// `made`, or the end of the process with what went wrong.
+// Returns the value of `made`; after an error ends the process with the message.
 template <typename T>
 T Need(Expected<T> made) {
   if (!made) Die(made.error().message);
   return std::move(*made);
 }
 
-// What groups the occurrences of a batch by row on a GPU. Empty on this thread, which needs nothing of the kind.
+// Groups the occurrences of a batch by row on a GPU. Empty on this thread, which does not need it.
 class Grouping {
  public:
   Grouping(Place& place, std::size_t occurrences, std::uint32_t dim);
@@ -120,19 +119,18 @@ class Grouping {
   kernels::Segments& segments() const { return *segments_; }
 
  private:
-  // Not unique_ptr: builds without CUDA have no destructors of them.
+  // shared_ptr, because builds without CUDA do not have the destructors.
   std::shared_ptr<kernels::SortScratch> sort_;
   std::shared_ptr<kernels::Segments> segments_;
 };
 
 struct Timing {
-  double seconds = 0.3;  // about, of a figure
+  double seconds = 0.3;  // approximate time per figure
   std::size_t repetitions = 5;
 };
 
-// The median over the repetitions of the seconds that one call takes, with many calls given to the place at once: what
-// a call costs to begin is hidden behind the one before. The first three do not count: they load and measure
-// algorithms.
+// The median over repetitions of the seconds per call. Many calls are queued at once, so launch costs overlap with the
+// previous call. The first three calls do not count, because they load and measure algorithms.
 template <typename Call>
 double SecondsOf(Place& place, const Timing& timing, Call call) {
   call(), call();

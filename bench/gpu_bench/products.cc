@@ -15,7 +15,7 @@ namespace tarn::bench {
 namespace {
 
 struct Seconds {
-  double ours = 0, limit = 0;  // of all products of a layer's step
+  double ours = 0, limit = 0;  // of all products in a step of the layer
 };
 
 class Products {
@@ -47,8 +47,8 @@ class Products {
   }
 
  private:
-  // Of the forward pass and of both products of the backward pass, or of one where nobody asks for the inputs'
-  // gradient.
+  // Operations of the forward pass and of both products of the backward pass, or of one if the gradient of the inputs
+  // is not needed.
   double OperationsOf(const Layer& layer) const {
     return 2.0 * double(run_.sizes.batch) * double(Padded(layer.in)) * double(Padded(layer.out)) *
            (layer.inputs ? 2 : 3);
@@ -93,7 +93,7 @@ class Products {
   }
 
 #if TARN_HAS_CUDA
-  // As a stack of layers does it (worker/models/layers.cc): the ReLU of the layer below is undone along with dx.
+  // Like a LayerStack (worker/models/layers.cc): the ReLU of the layer below is applied to dx in the same call.
   double OnGpu(const Layer& layer, const kernels::LinearShape& shape) {
     using Bits = std::uint16_t;
     const auto [rows, in, out, precision] = shape;
@@ -132,7 +132,7 @@ class Products {
 
   std::optional<kernels::GemmAlgorithms> algorithms_;
 #else
-  double OnGpu(const Layer&, const kernels::LinearShape&) { return 0; }  // no place is a GPU
+  double OnGpu(const Layer&, const kernels::LinearShape&) { return 0; }  // builds without a GPU
 #endif
 
   const Run& run_;

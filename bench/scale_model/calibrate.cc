@@ -15,8 +15,8 @@ namespace {
 struct Shape {
   std::uint32_t workers, servers, clocks;
 };
-// So many batches in all that rows are born as seldom as in a run of the whole set; two and more workers, so that the
-// first tick of a clock does not close it; many shards, so that messages can be told from rows.
+// Enough batches that new rows are as rare as in a run over the whole set. Two or more workers, so that the first tick
+// of a clock does not close it. Many shards, so that costs per message and per row can be separated.
 constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16}, {8, 64, 6}, {64, 8, 3}};
 constexpr Shape kImmediate[] = {{2, 1, 40}, {2, 64, 12}};
 
@@ -56,7 +56,7 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
     }
   }
   for (const auto& [work, taken] : samples) costs[work] = Fit(taken);
-  // All was measured while another core was busy, too; costs are those of a core alone.
+  // All measurements had another busy core, but costs are for a single busy core.
   for (Line& line : costs.lines)
     for (double* ns : {&line.message_ns, &line.row_ns, &line.dense_ns, &line.third_ns}) *ns /= costs.busy_slowdown;
   return costs;

@@ -1,4 +1,4 @@
-// Measures what the work of a job costs on this machine (costs.h), with the real code and the job's data:
+// Measures the costs of a job's work on this machine (costs.h), with the real code and the job's data:
 //
 //   read, plan, compute   one thread, batches of several sizes, alone and while another core is busy with the same
 //   the state machines    RunFleet with a meter: a worker and its shards in one thread, rows and optimizers as the
@@ -13,10 +13,10 @@
 namespace tarn::scale {
 
 struct CalibrateOptions {
-  double seconds = 1;  // of each measurement, about
+  double seconds = 1;  // approximate time per measurement
 };
 
-// To be called while no other thread runs (it forks). Says on stderr what it is at.
+// Forks, so no other thread may run. Prints its progress on stderr.
 Expected<Costs> Calibrate(const Job& job, const CalibrateOptions& options);
 
 }  // namespace tarn::scale

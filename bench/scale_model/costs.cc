@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kNames[kWorks] = {
     "read", "plan",  "compute", "ask",   "take_reply", "push",  "take_ack", "tick",    "take_tick_ack", "settle",
     "park", "serve", "gather",  "apply", "shard_tick", "close", "send",     "receive", "io_send",       "io_receive"};
-constexpr double kFarOff = 3;  // times the line
+constexpr double kFarOff = 3;  // ratio to the fitted line
 constexpr int kRounds = 6;
 
 // Every number of the file, by name.
@@ -33,8 +33,8 @@ std::map<std::string, double*> Fields(Costs* costs) {
 
 using Vector = std::array<double, kParts>;
 
-// Least squares over the parts in `used`, by normal equations and elimination, each sample weighed by what `expected`
-// says of it; false: they do not tell all parts apart.
+// Least squares over the parts in `used`, by normal equations and elimination; each sample is weighted by its value in
+// `expected`. False: the samples do not determine all parts.
 bool Solve(std::span<const Sample> samples, const std::array<bool, kParts>& used, const Line& expected, Vector* out) {
   double a[kParts][kParts + 1] = {};
   for (const Sample& s : samples) {
@@ -68,7 +68,7 @@ Line Draw(std::span<const Sample> samples, const Line& expected) {
   std::array<bool, kParts> used;
   for (std::size_t i = 0; i < kParts; ++i)
     used[i] = std::ranges::any_of(samples, [i](const Sample& s) { return s.amount.parts()[i] > 0; });
-  // What cannot be told apart, or would be negative, is left out: the last first, so that messages stay.
+  // Removes parts that are not determined or negative, the last first, so that messages remain.
   while (true) {
     Vector at = {};
     const bool solved = Solve(samples, used, expected, &at);
@@ -116,8 +116,8 @@ Expected<Costs> ReadCosts(const std::string& path) {
   return costs;
 }
 
-// Weighed by what it took, a slow sample would count less than a fast one and the line lie below the mean: so the
-// weights are those of the line itself, which is drawn a few times.
+// Weights from measured times would give slow samples less weight, so the line would be below the mean. So the weights
+// come from the line itself, which is fitted several times.
 Line Fit(std::span<const Sample> samples) {
   double amount = 0, ns = 0;
   for (const Sample& s : samples) {

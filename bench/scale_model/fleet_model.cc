@@ -19,11 +19,11 @@
 namespace tarn::scale {
 namespace {
 
-// As the loops of server/ and worker/train/.
+// Like the loops of server/ and worker/train/.
 constexpr std::size_t kTurnMessages = 256;
 constexpr double kFlushBytes = 128 << 10;
-constexpr Ns kTimerNs = 50'000'000;  // how often timers are looked at
-// A run that has more simulated time than this behind it is stuck.
+constexpr Ns kTimerNs = 50'000'000;  // period of timer checks
+// A run with more simulated time than this is stuck.
 constexpr Ns kStuckNs = Ns{1'200'000'000'000};
 
 class FleetModel {
@@ -42,15 +42,15 @@ class FleetModel {
 
   void TimerOf(Node* node);
   void Deliver(Node* node, Arrived arrived);
-  // Does what the node's main thread has to do next, if it is free.
+  // Runs the next work of the node's main thread, if it is idle.
   void Pump(Node* node);
   void HandleMessage(Node* node);
-  // What a message costs besides MessageCosts::In; its answers go to `out`.
+  // Handles a message, with its answers in `out`. Returns the cost in addition to MessageCosts::In.
   double HearWorker(Node* node, Arrived arrived, Outbox* out);
   double HearShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
-  // Ends a step: its messages leave once `ns` of the node's main thread have passed, and if `flush`.
+  // Ends a step: its messages are sent after `ns` of the node's main thread, if `flush`.
   void EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush);
   void Flush(Node* node);
   void Send(Node* from, Outgoing outgoing, const Extent& extent);
@@ -101,7 +101,7 @@ void FleetModel::MeasureWorker(Work work, const Extent& extent) {
   if (clocks_.begun() && work != Work::kCount) meter_->Add(work, sample);
 }
 
-// With ticks to send it is the cost of these.
+// If ticks are sent, the measured time is their cost.
 void FleetModel::MeasureSettle(const Outbox& out) {
   const double ns = meter_->Lap();
   if (!clocks_.begun()) return;
@@ -210,7 +210,8 @@ double FleetModel::HearShard(Node* node, Arrived arrived, Outbox* out) {
   });
 }
 
-// The client settles once a turn; a turn that stands for more messages than one may have, as often as their turns.
+// The client settles once per turn. A turn that represents more messages than one turn may have settles as often as the
+// real turns.
 double FleetModel::HearWorker(Node* node, Arrived arrived, Outbox* out) {
   if (arrived.from != kSchedulerPeer) node->turn_copies += arrived.extent.copies;
   const Work work = WorkOfAnswer(arrived.message.body);

@@ -1,5 +1,5 @@
 // A fleet in simulated time: the real scheduler::Scheduler, server::Shard and worker::Client, on a model of machines
-// and of a network without faults. Deterministic. What is not there, and what is scaled:
+// and of a network without faults. Deterministic. Simplifications:
 //
 //   - Payloads: rows have one value each; bytes on the wire and the work on them are counted for the table's real rows
 //     (Workload). Pieces and credits shrink alike.
@@ -23,7 +23,8 @@
 
 namespace tarn::scale {
 
-// `job` gives consistency, prefetch and partition_bits; 2^partition_bits shards at least. meter: measures steps.
+// `job`: consistency, prefetch and partition_bits; there must be at most 2^partition_bits shards. `meter`: measures
+// steps; null: no measurement.
 FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter);
 
 }  // namespace tarn::scale

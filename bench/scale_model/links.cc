@@ -47,7 +47,7 @@ void Links::PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in
   from->machine.out_wire_ns += out_bytes * per_byte;
   to->machine.in_wire_ns += in_bytes * per_byte;
   const double latency = options_->free ? 0 : options_->network.latency_us * 1000;
-  // The first byte arrives while the last ones are still being sent.
+  // The first byte may arrive before the last one is sent.
   const double first = std::max(ready, sent - out_bytes * per_byte) + latency;
   events_->At(std::llround(first), [this, to, parcel, in_ns, in_bytes, per_byte] {
     const double in = to->machine.in_wire.Pass(double(events_->now()), in_bytes, per_byte);

@@ -1,5 +1,5 @@
-// The way of messages between shards and workers: I/O threads, and links with a bandwidth and a latency; on one host
-// the I/O threads alone. Counts what passes once it is told to.
+// The transport of messages between shards and workers: I/O threads, and links with a bandwidth and a latency; on one
+// host only the I/O threads. Counts messages on request.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class Links {
     double messages = 0, ticks = 0, bytes = 0;  // of the real fleet
   };
 
-  // All outlive it.
+  // All arguments outlive this object.
   Links(const FleetOptions* options, const Costs* costs, const MessageCosts* message_costs, const ModelNodes* nodes,
         sim::EventQueue* events, Deliver deliver)
       : options_(options),
@@ -31,7 +31,7 @@ class Links {
         events_(events),
         deliver_(std::move(deliver)) {}
 
-  // counts: the message is counted.
+  // `counts`: whether to count the message.
   void Send(ModelNode* from, Outgoing outgoing, const Extent& extent, bool counts);
   const Counters& counters() const { return counters_; }
 

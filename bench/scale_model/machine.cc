@@ -9,7 +9,7 @@
 namespace tarn::scale {
 namespace {
 
-// Less than this of a piece is nothing: events come at whole nanoseconds.
+// A piece with less than this left is done, because events are at whole nanoseconds.
 constexpr double kDoneNs = 0.5;
 
 }  // namespace

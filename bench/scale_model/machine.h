@@ -1,5 +1,5 @@
-// The time of machines: threads that do one thing after the other and share their host's cores, and links with a
-// bandwidth and a latency. All times in nanoseconds of a sim::EventQueue. One thread.
+// A model of machines: threads, which process work in order and share their host's cores, and links with a bandwidth
+// and a latency. All times in nanoseconds of a sim::EventQueue. One thread.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace tarn::scale {
 
-using Ns = TimeUs;  // an EventQueue counts in what its caller counts in
+using Ns = TimeUs;  // the unit of an EventQueue is chosen by its caller
 
 class Host;
 
-// Does what it is given in order; each piece takes its nanoseconds of a core.
+// Processes pieces of work in order; each takes its nanoseconds of a core.
 class Thread {
  public:
   explicit Thread(Host* host) : host_(host) {}
@@ -23,9 +23,9 @@ class Thread {
   Thread& operator=(const Thread&) = delete;
   // Calls `done` when the piece is done.
   void Run(double ns, std::function<void()> done);
-  // The same for a piece that can begin at `at`, on a host whose threads have a core each: when it is done.
+  // The same for a piece that can begin at `at`, on a host with a core per thread. Returns the time of its end.
   double Reserve(double at, double ns);
-  // Nanoseconds of work so far, waiting for a core not counted.
+  // Nanoseconds of work so far, without waits for a core.
   double busy_ns() const { return busy_ns_; }
 
  private:
@@ -35,15 +35,15 @@ class Thread {
     std::function<void()> done;
   };
   Host* host_;
-  std::deque<Piece> pieces_;  // only where cores are shared
-  double free_at_ns_ = 0;     // only where they are not
+  std::deque<Piece> pieces_;  // only if cores are shared
+  double free_at_ns_ = 0;     // only if cores are not shared
   double busy_ns_ = 0;
 };
 
 class Host {
  public:
-  // cores: what its threads share, in equal parts; 0: each thread has a core of its own. busy_slowdown: how much longer
-  // work takes while more than one core is busy (shared caches and memory, hardware threads of one core).
+  // `cores`: shared equally by its threads; 0: a core per thread. `busy_slowdown`: factor of the time while more than
+  // one core is busy (shared caches and memory, hardware threads of one core).
   Host(sim::EventQueue* events, unsigned cores, double busy_slowdown)
       : events_(events), cores_(cores), slowdown_(busy_slowdown) {}
 
@@ -58,15 +58,15 @@ class Host {
   sim::EventQueue* events_;
   unsigned cores_;
   double slowdown_;
-  std::vector<Thread*> running_;  // those with work, in order of start
-  double last_ns_ = 0;            // when left_ns was right
-  std::uint64_t version_ = 0;     // of the event that is due next
+  std::vector<Thread*> running_;  // threads with work, in order of start
+  double last_ns_ = 0;            // time at which left_ns was correct
+  std::uint64_t version_ = 0;     // of the next event
 };
 
-// One direction of a network card: bytes leave (or come in) one message after the other.
+// One direction of a network card, which transfers one message after the other.
 class Wire {
  public:
-  // When `bytes` that want to go at `at` have gone.
+  // Transfers `bytes` from time `at` on; returns the time of the end.
   double Pass(double at, double bytes, double ns_per_byte) {
     free_at_ = (at > free_at_ ? at : free_at_) + bytes * ns_per_byte;
     return free_at_;

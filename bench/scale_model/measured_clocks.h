@@ -1,5 +1,5 @@
-// Which simulated time counts, and what the nodes did in it: it begins with the last batch of the warm-up and ends with
-// the last batch of the clocks that count. Before the fleet is ready nothing takes time.
+// The measured part of the simulated time, and the work of the nodes in it. It begins with the last batch of the
+// warm-up and ends with the last batch of the measured clocks. Before the fleet is ready nothing takes time.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@ namespace tarn::scale {
 
 class MeasuredClocks {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   MeasuredClocks(const FleetOptions* options, const ModelNodes* nodes, const sim::EventQueue* events)
       : options_(options), nodes_(nodes), events_(events) {}
 
-  // A worker has its tables.
+  // Must be called when a worker has its tables.
   void OnReady() { ++ready_; }
   bool all_ready() const { return ready_ == options_->workers; }
   std::uint32_t ready() const { return ready_; }
-  // The fleet is ready: from now on things take time.
+  // Must be called when the fleet is ready: work takes time from now on.
   void Begin() { begun_ = true; }
   bool begun() const { return begun_; }
-  // A worker has trained a batch.
+  // Must be called when a worker has trained a batch.
   void OnBatch();
   double clocks() const { return double(batches_) / options_->workers; }
   bool counting() const { return began_ns_ > 0; }
   bool over() const { return over_; }
 
-  // What the nodes did, once it is over.
+  // After the measurement: adds the work of the nodes.
   void AddTo(FleetResult* result) const;
 
  private:
-  struct Busy {  // so far
+  struct Busy {  // totals so far
     double compute = 0, main = 0, io = 0, out_wire = 0, in_wire = 0;
   };
   static Busy BusyOf(const ModelNode& node);

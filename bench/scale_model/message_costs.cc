@@ -9,7 +9,7 @@
 namespace tarn::scale {
 namespace {
 
-// Of a message besides keys and values: its header, ZeroMQ's and TCP's framing.
+// Bytes of a message besides keys and values: its header, and the framing of ZeroMQ and TCP.
 constexpr double kMessageBytes = 200, kSectionBytes = 16;
 
 }  // namespace
@@ -26,7 +26,7 @@ MessageCosts::MessageCosts(const Job& job, const FleetOptions& options, const Co
   CountDenseParts(job);
 }
 
-// Of the rows of dense tables that a bundle holds, the share of the server that holds the most.
+// Computes the largest share of one server in the dense rows of each bundle.
 void MessageCosts::CountDenseParts(const Job& job) {
   std::vector<double> by_server(options_.servers);
   for (const worker::TableUse& use : workload_.tables()) {

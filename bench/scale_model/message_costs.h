@@ -1,4 +1,5 @@
-// What messages cost the threads that they pass, and what a simulated one stands for in the real fleet.
+// The costs of messages for the threads that they pass, and the size of the real messages that a simulated one
+// represents.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +13,28 @@
 
 namespace tarn::scale {
 
-// Of a message in the real fleet: one to each server of a bundle that has a part of it.
+// The size of a message in the real fleet, which has one message per server of a bundle.
 struct Extent {
   double copies = 1;           // messages
-  double rows = 0, dense = 0;  // of all of them, as costs count them
+  double rows = 0, dense = 0;  // of all of them, in the units of costs
   double bytes = 0;
-  double part = 1;  // of all this at the server of a bundle that has the most
-  // For costs that go by bytes.
+  double part = 1;  // the largest share of one server of a bundle
+  // For costs that depend on bytes.
   Extent AsBytes() const { return {.copies = copies, .rows = bytes, .dense = 0, .bytes = bytes, .part = part}; }
 };
 
-// That of a worker which takes this answer; kCount: none.
+// The work of a worker for this answer; kCount: none.
 Work WorkOfAnswer(const Body& body);
 
-// All costs in nanoseconds. What it is made of outlives it.
+// All costs are in nanoseconds. The arguments outlive this object.
 class MessageCosts {
  public:
   MessageCosts(const Job& job, const FleetOptions& options, const Costs& costs, const Workload* workload);
 
-  // shard: that the message comes from or goes to. asked: of the message that this one answers, or null.
+  // `shard`: the sender or receiver. `asked`: extent of the request that the message answers, or null.
   Extent ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const;
   double Of(bool worker, Work work, const Extent& extent) const;
-  // A message that comes to the node's main thread, and one that it sends.
+  // Costs of the node's main thread: for a received message, and for a sent one.
   double In(bool worker, const Body& body, const Extent& extent) const;
   double Out(bool worker, const Body& body, const Extent& extent) const;
 

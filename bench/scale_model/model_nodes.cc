@@ -15,7 +15,7 @@ constexpr std::uint64_t kSplitBatches = 8;
 TrainerModelOptions TrainerOptions(const Job& job, const FleetOptions& options, const Workload& workload) {
   TrainerModelOptions trainer;
   trainer.prefetch = job.train.prefetch;
-  // Enough for workers that are ahead of others, too.
+  // Enough also for workers that are ahead of others.
   trainer.train_rows = std::uint64_t{options.workers} * workload.batch_rows() *
                        (2 * std::uint64_t{options.warm_up + options.clocks} + 4 * kSplitBatches);
   const TableSpec& sparse = workload.tables().front().spec;
@@ -32,7 +32,7 @@ Job ModelJob(Job job, const FleetOptions& options, const Workload& workload) {
   job.fleet.shards = 1;
   job.fleet.workers = options.workers;
   job.fleet.heartbeat_seconds = 5;
-  job.fleet.lease_seconds = 1000;  // nobody dies; setting up takes no simulated time
+  job.fleet.lease_seconds = 1000;  // no node dies; setup takes no simulated time
   job.storage = {};
   job.storage.durability = Durability::kNone;
   job.train.batch_rows = workload.batch_rows();

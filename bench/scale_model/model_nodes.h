@@ -1,5 +1,5 @@
-// The nodes of a fleet in simulated time: machines with threads and links, and on each the state machine of a shard or
-// of a worker. Plain values; the model steps them.
+// The nodes of a fleet in simulated time: machines with threads and links, each with the state machine of a shard or of
+// a worker. Plain values, driven by the model.
 #pragma once
 
 #include <cstdint>
@@ -27,30 +27,30 @@ struct Arrived {
   Extent extent;
 };
 
-// A machine's threads and its link.
+// The threads and the link of a machine.
 struct Machine {
   std::unique_ptr<Host> own_host;
   std::unique_ptr<Thread> main, io, reader;
   Wire out_wire, in_wire;
-  double out_wire_ns = 0, in_wire_ns = 0;  // that the link was busy
+  double out_wire_ns = 0, in_wire_ns = 0;  // busy time of the link
 };
 
 struct ModelNode {
   std::uint32_t index = 0;
   bool is_worker = false;
   Machine machine;
-  // A shard's.
+  // Of a shard.
   std::unique_ptr<server::MemoryCheckpointStore> store;
   std::unique_ptr<ShardWork> work;
   std::unique_ptr<server::Shard> shard;
-  // A worker's.
+  // Of a worker.
   std::unique_ptr<TrainerModel> trainer;
   bool reading = false, wants_turn = false, may_compute = true, was_ready = false;
   double compute_ns = 0;
   // The loop around the state machine.
   std::deque<Arrived> inbox;
   std::size_t turn_left = 0;
-  double turn_copies = 0;  // messages of shards that this turn has heard so far
+  double turn_copies = 0;  // messages of shards received in this turn so far
   bool busy = false;
   std::vector<std::pair<Outgoing, Extent>> unsent;
   double unsent_bytes = 0;
@@ -58,7 +58,7 @@ struct ModelNode {
 
 class ModelNodes {
  public:
-  // All but the job outlive it. job: the fleet's (ModelJob).
+  // All but the job outlive this object. `job`: that of the fleet (ModelJob).
   ModelNodes(const Job& job, const FleetOptions* options, const Costs* costs, Workload* workload, Meter* meter,
              sim::EventQueue* events);
 
@@ -66,14 +66,14 @@ class ModelNodes {
   const std::vector<std::unique_ptr<ModelNode>>& all() const { return nodes_; }
   std::uint32_t shards() const { return shards_; }
   ModelNode& shard(ShardId id) const { return *nodes_[id.value]; }
-  // The node that the scheduler, or a shard, knows by this peer; and that peer.
+  // At: the node with this peer number at the scheduler and at shards. PeerOf: the inverse.
   ModelNode& At(Peer peer) const { return *nodes_[peer.value - kFirstAcceptedPeer]; }
   Peer PeerOf(const ModelNode& node) const {
     return Peer(kFirstAcceptedPeer + (node.is_worker ? shards_ : 0) + node.index);
   }
-  // The shard's end of a message between a shard and a worker; 0 where the scheduler is the other.
+  // The shard that sends or receives the message; 0 for messages to or from the scheduler.
   static std::uint32_t ShardOf(const ModelNode& from, Peer to);
-  // How many times longer the node's threads take now. A bundle is as slow as its slowest server.
+  // Current factor of the time of the node's threads. A bundle is as slow as its slowest server.
   double Slow(const ModelNode& node) const;
 
  private:

@@ -1,5 +1,5 @@
-// The real scheduler in simulated time. It and the way to it take no simulated time; how long it takes on this machine
-// is measured.
+// The real scheduler in simulated time. It and its messages take no simulated time; its real time on this machine is
+// measured.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ namespace tarn::scale {
 class SchedulerModel {
  public:
   struct Hooks {
-    // Hands a message over; called as an event of its own.
+    // Delivers a message; called as a separate event.
     std::function<void(Peer, Message)> deliver;
-    // The rank of a worker, which gets views with its own entry only; nothing: a shard.
+    // The rank of a worker, which gets views with only its own entry; nullopt: a shard.
     std::function<std::optional<WorkerRank>(Peer)> worker_at;
   };
-  // events outlives it.
+  // `events` outlives this object.
   SchedulerModel(const Job& job, sim::EventQueue* events, Hooks hooks);
 
   void Start();
-  // A message has come. Those of one turn of its loop are settled together.
+  // Receives a message. The messages of one turn are settled together.
   void Hear(Peer from, Message message);
-  // Of this machine's time for a message, setting up included.
+  // Real time per message on this machine, including setup.
   double us_per_message() const { return messages_ > 0 ? seconds_ / messages_ * 1e6 : 0; }
 
  private:

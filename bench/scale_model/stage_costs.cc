@@ -22,10 +22,10 @@ namespace tarn::scale {
 namespace {
 
 constexpr std::uint32_t kBatchRows[] = {256, 2048, 16384};
-constexpr std::uint32_t kLeast = 5;  // batches of a size
-constexpr int kRounds = 4;           // alone and in company, turn about
+constexpr std::uint32_t kLeast = 5;  // minimum number of batches per size
+constexpr int kRounds = 4;           // alternately with and without another busy core
 
-// One worker's work on batches of one size, with rows of a store of its own.
+// The work of one worker on batches of one size, with its own store.
 class Stages {
  public:
   static Expected<std::unique_ptr<Stages>> Make(const Job& job, const worker::Dataset& set, std::uint32_t batch_rows) {
@@ -50,7 +50,7 @@ class Stages {
     return made;
   }
 
-  // One batch; adds what it took. `number`: which of the set.
+  // Processes one batch and adds its times. `number`: index of the batch in the set.
   Status Step(std::uint64_t number) {
     const std::uint64_t batches = std::max<std::uint64_t>(1, set_.rows() / batch_rows_);
     const std::uint64_t rows = std::min<std::uint64_t>(batch_rows_, set_.rows());
@@ -76,7 +76,7 @@ class Stages {
     return {};
   }
 
-  // Batches for so long, a few at least, the first of which warms up.
+  // Processes batches for `seconds`, but at least kLeast, after one warm-up batch.
   Status Take(double seconds, std::map<Work, std::vector<Sample>>* samples) {
     TARN_RETURN_IF_ERROR(Step(next_++));
     Forget();

@@ -9,8 +9,8 @@
 
 namespace tarn::scale {
 
-// Keeps another core busy with the batches of a job, as other nodes on the machine would, as long as it lives. What is
-// measured meanwhile depends little on what else runs on the machine.
+// While it exists, keeps another core busy with the batches of a job, like other nodes on the machine. Measurements
+// then depend little on other load.
 class Company {
  public:
   static Expected<std::unique_ptr<Company>> Make(const Job& job, const worker::Dataset& set);
@@ -22,7 +22,8 @@ class Company {
   std::unique_ptr<Impl> impl_;
 };
 
-// Sets kRead, kPlan and kCompute, as they are in company, and busy_slowdown: how much longer the compute takes so.
+// Sets kRead, kPlan and kCompute, measured while another core is busy, and busy_slowdown, the factor of the compute
+// time in that case.
 Status MeasureStages(const Job& job, const worker::Dataset& set, double seconds, Costs* costs);
 
 }  // namespace tarn::scale

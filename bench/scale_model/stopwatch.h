@@ -1,4 +1,4 @@
-// Time that passes on this machine.
+// Measures real time.
 #pragma once
 
 #include <chrono>

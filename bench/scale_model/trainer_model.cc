@@ -7,7 +7,7 @@
 namespace tarn::scale {
 namespace {
 
-constexpr std::uint32_t kLeasesAhead = 2;  // as Trainer
+constexpr std::uint32_t kLeasesAhead = 2;  // same as Trainer
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void TrainerModel::Advance(TimeUs now, Outbox* out) {
   for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, this, now, out);
 }
 
-// What the first worker has asked for is in the view.
+// The tables that the first worker has created are in the view.
 void TrainerModel::LearnTables() {
   for (const TableSpec& spec : client_.view().tables) workload_->SetId(spec);
   tables_ready_ = client_.view().tables.size();
@@ -94,7 +94,7 @@ void TrainerModel::StartPulls(InFlight* batch, TimeUs now, Outbox* out) {
   }
 }
 
-// The call just made, shared by the messages that it sent, all of one kind.
+// Divides the time of the last call among the messages that it sent, all of one kind.
 void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
   if (meter_ == nullptr) return;
   Sample sample{.ns = meter_->Lap()};
@@ -102,7 +102,7 @@ void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
     const Body& body = out[i].message.body;
     const auto* pull = std::get_if<Pull>(&body);
     const auto* push = std::get_if<Push>(&body);
-    if (pull == nullptr && push == nullptr) return;  // a tick or a heartbeat went along
+    if (pull == nullptr && push == nullptr) return;  // a tick or a heartbeat was also sent
     const TableId table = pull != nullptr ? pull->table : push->table;
     const double rows = workload_->WorkRows(table, pull != nullptr ? pull->keys.count : push->keys.count);
     (workload_->dense(table) ? sample.amount.dense : sample.amount.rows) += rows;

@@ -1,5 +1,5 @@
 // The training loop of worker/train/trainer.h around the real worker::Client, without data, arithmetic and threads:
-// batches come from a Workload, and how long things take is up to the caller.
+// batches come from a Workload, and the caller determines durations.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace tarn::scale {
 struct TrainerModelOptions {
   worker::ClientOptions client;
   std::uint32_t prefetch = 2;     // Job::train.prefetch
-  std::uint64_t train_rows = 0;   // of the data set that leases are of
+  std::uint64_t train_rows = 0;   // of the data set
   std::uint64_t first_batch = 0;  // of the workload
 };
 
@@ -30,22 +30,22 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter);
 
   void Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
-  // As a turn of the loop: Hear for each of its messages, Settle behind them.
+  // For each turn of the loop: Hear for each message, then Settle.
   void Hear(Peer from, Message message, TimeUs now) { client_.Hear(from, std::move(message), now); }
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
-  // Has its tables, and waits for Begin.
+  // Whether it has its tables and waits for Begin.
   bool ready() const {
     return client_.state() == worker::ClientState::kRunning && tables_ready_ == workload_->tables().size();
   }
   void Begin() { begun_ = true; }
-  // What a turn of the loop does behind its messages: starts pulls, asks for leases.
+  // The rest of a turn after its messages: starts pulls, requests leases.
   void Turn(TimeUs now, Outbox* out);
 
-  // The reader's thread: whether a batch is to be read, and that it has been.
+  // The reader's thread: whether a batch must be read, and the end of its read.
   bool WantsRead() const { return begun_ && !leases_.empty() && read_ < std::max(1u, options_.prefetch); }
   void OnRead() { ++read_; }
-  // The compute: whether the next batch has its rows, and that it has been trained.
+  // The computation: whether the next batch has its rows, and the end of its training.
   bool FrontReady() const;
   void OnComputed(TimeUs now, Outbox* out);
 
@@ -53,7 +53,7 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
 
  private:
   struct InFlight;
-  // Takes the rows of one table of a batch, as the training loop does.
+  // Receives the rows of one table of a batch, like the training loop.
   class TableRows final : public worker::PullSink {
    public:
     TableRows(InFlight* batch, const worker::Plan& plan) : batch_(batch), rows_(plan) {}
@@ -67,11 +67,11 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   };
   struct InFlight {
     LeaseGrant lease;
-    std::uint64_t after = 0;  // rows of the lease that are trained with it
+    std::uint64_t after = 0;  // rows of the lease trained after this batch
     std::size_t batch = 0;
     Clock clock;
     std::deque<TableRows> rows;
-    std::size_t waiting = 0;  // tables whose rows have not come
+    std::size_t waiting = 0;  // number of tables whose rows have not arrived
   };
 
   void Done(TableSpec table) override;
@@ -92,8 +92,8 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   std::size_t tables_ready_ = 0;
   std::deque<LeaseGrant> leases_;
   std::uint64_t offset_ = 0;  // in leases_.front()
-  std::uint32_t read_ = 0;    // batches that the reader has ready
-  std::uint64_t taken_ = 0;   // from it so far
+  std::uint32_t read_ = 0;    // number of read batches
+  std::uint64_t taken_ = 0;   // batches taken from the reader so far
   std::deque<InFlight> window_;
   Clock next_clock_;
   DataPosition position_;

@@ -31,7 +31,7 @@ Expected<std::unique_ptr<Workload>> Workload::Make(const Job& job, const Workloa
   std::vector<worker::Batch> batches(
       std::clamp<std::uint64_t>((*set)->rows() / options.batch_rows, 1, std::max(1u, options.batches)));
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    // Batches beyond the set's end begin anew in it.
+    // Batches wrap around at the end of the set.
     const std::uint64_t rows = std::min<std::uint64_t>(options.batch_rows, (*set)->rows());
     TARN_RETURN_IF_ERROR(worker::ReadRows(**set, job, LeasePurpose::kTrain, 0, i * rows, rows, &batches[i]));
   }
@@ -79,7 +79,7 @@ void Workload::CountDifferent() {
   }
 }
 
-// Between the counts, and beyond them as steeply as at their end, on logarithmic scales.
+// Interpolates between the counts on logarithmic scales, and extrapolates with the last slope.
 double Workload::DifferentShare(double batches) const {
   if (different_.size() < 2 || batches <= 1) return different_.front();
   const double at = std::log2(batches);

@@ -1,6 +1,5 @@
-// The statistics of Criteo's click log, column by column, that the generator draws from: fitted to a sample
-// of real rows and to the published full cardinalities (Criteo's display advertising challenge of 2014). No
-// row of the data is in here.
+// Statistics of the columns of Criteo's click log for the generator: fitted to a sample of real rows and to the
+// published cardinalities (Criteo's display advertising challenge of 2014). Contains no row of the data.
 #pragma once
 
 #include <array>
@@ -16,17 +15,16 @@ inline constexpr int kHeadRanks = 10;  // ranks whose probability is listed
 // l_sd). l_mean and l_sd are solved for numerically, so that log1p of the present values has the moments
 // `mean` and `sd`.
 struct IntegerColumn {
-  int missing_group;  // columns of one group share the uniform that says whether they are missing
+  int missing_group;  // columns of a group share the random number that decides whether they are missing
   double missing, zero;
   double mean, sd;
   double l_mean, l_sd;
   double effect;  // the teacher's a_j
 };
 
-// C1..C26. Ranks 1..10 have the probabilities `head` (of present values); the remaining mass lies on
-// ranks 11..K as p(r) ~ (r + q)^-s, or evenly where s is 0 (columns of at most 27 values). Columns of one
-// chain share the uniform that gives their rank, which makes them nearly functions of one another, as they
-// are in the real rows.
+// C1..C26. Ranks 1..10 have the probabilities `head` (of present values); the rest is distributed over ranks 11..K as
+// p(r) ~ (r + q)^-s, or uniformly if s is 0 (columns of at most 27 values). Columns of a chain share the random number
+// that determines their rank, so each nearly determines the others, as in the real rows.
 struct CategoricalColumn {
   int missing_group, chain;
   double missing;
@@ -36,7 +34,7 @@ struct CategoricalColumn {
   std::array<double, kHeadRanks> head;
 };
 
-// Groups are numbered so that a column on its own has a number of its own.
+// A column that shares no group has its own group number.
 inline constexpr IntegerColumn kIntegers[kIntegerColumns] = {
     {0, 0.451, 0.426, 0.868, 0.975, 1.34364, 1.05593, 0.1},     // I1
     {3, 0, 0.174, 2.098, 2.108, 1.90936, 2.85465, 0.02},        // I2

@@ -15,7 +15,7 @@ namespace {
 
 namespace math = kernels::math;
 
-// Places of a row's random words; every use has its own.
+// Indices of a row's random words; each use has its own.
 enum Slot : std::uint64_t {
   kLabel = 0,
   kIntegerMissing = 100,
@@ -24,10 +24,10 @@ enum Slot : std::uint64_t {
   kCategoryRank = 400,
 };
 
-// Chosen among many so that the teacher of seed 7 is as hard as the profiles were described for: best AUC and log-loss
-// .825 / .426 (criteo) and .846 / .413 (interaction), and after one pass over a million rows .776 for logistic
-// regression and .786 for a factorization machine (criteo). A few frequent values carry much of the signal, so that
-// another seed's teacher may differ by some hundredths.
+// Chosen so that the teacher of seed 7 has the documented difficulty of the profiles: best AUC and log-loss .825 / .426
+// (criteo) and .846 / .413 (interaction), and after one pass over a million rows .776 for logistic regression and .786
+// for a factorization machine (criteo). Other seeds may differ by some hundredths, because a few frequent values carry
+// much of the signal.
 constexpr std::uint64_t kWeightSalt = 1153;
 constexpr std::uint64_t kFactorSalt = 1088;
 constexpr std::uint64_t kRowSalt = 0x726f7773;
@@ -44,7 +44,7 @@ double Sigmoid(double z) { return 1 / (1 + math::Exp(-std::clamp(z, -500.0, 500.
 
 double Damping(std::uint32_t rank) { return 1 / std::sqrt(1 + (static_cast<double>(rank) - 1) / 300); }
 
-// Which columns take part in a pair, so that no other's factors are drawn.
+// The columns that occur in a pair; only their factors are drawn.
 constexpr auto kHasFactors = [] {
   std::array<bool, kCategoricalColumns> has{};
   for (const ColumnPair& pair : kPairs) has[pair.first - 1] = has[pair.second - 1] = true;
@@ -53,7 +53,7 @@ constexpr auto kHasFactors = [] {
 
 double TailExponent(const CategoricalColumn& column, double skew) {
   const double s = column.s * skew;
-  return std::abs(s - 1) < 1e-6 ? 1 + 1e-6 : s;  // the closed form has no value at 1
+  return std::abs(s - 1) < 1e-6 ? 1 + 1e-6 : s;  // the closed form is undefined at 1
 }
 
 double Power(double base, double exponent) { return math::Exp(exponent * math::Log(base)); }
@@ -111,7 +111,7 @@ std::uint32_t Generator::RankAt(int column, double u) const {
   const Quantile& quantile = quantiles_[column];
   for (std::uint32_t i = 0; i < kHeadRanks; ++i)
     if (u < quantile.cumulative[i]) return i + 1;
-  if (field.values <= kHeadRanks) return 1;  // what rounding left of the mass
+  if (field.values <= kHeadRanks) return 1;  // the rest of the mass is rounding error
   const double head = quantile.cumulative.back();
   const double rest = std::min((u - head) / (1 - head), 1 - 0x1.0p-53);
   double rank = 0;
@@ -151,7 +151,8 @@ void Generator::DrawRanks(std::uint64_t key, Row* row) const {
 std::uint64_t Generator::WeightKey(std::uint64_t seed, int column, std::uint32_t rank, std::uint64_t day) const {
   const std::uint64_t key = HashCombine(seed, (static_cast<std::uint64_t>(column + 1) << 32) | rank);
   if (options_.drift == 0) return key;
-  // With a phase in [0, 1 / drift), a rank draws anew once in every 1 / drift days, and each day its share does.
+  // With a phase in [0, 1 / drift) each rank is drawn again once in 1 / drift days, and a constant share of ranks each
+  // day.
   const double phase = Unit(HashCombine(key, 1));
   const double age = std::floor(static_cast<double>(day) * options_.drift + phase);
   return HashCombine(key, 2 + static_cast<std::uint64_t>(age));

@@ -40,7 +40,7 @@ Examples
   tarn-generate --out data/hot --rows 4000000 --skew 1.5         fewer keys take more of the rows
   tarn-generate --out data/days --drift 0.02 --day-rows 50000    each 50,000 rows, 2% of the ranks get new weights)";
 
-// One line that overwrites itself on a terminal, a line every few seconds elsewhere; nothing in the first two seconds.
+// Prints progress after two seconds: on a terminal one line that is overwritten, else a line every few seconds.
 class ProgressLine {
  public:
   void Update(std::uint64_t done, std::uint64_t all) {

@@ -27,23 +27,23 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kChunkRows = 16384;
 constexpr std::size_t kReportBytesMax = 1 << 20;
-constexpr int kVersion = 1;  // grows whenever the same parameters give other bytes
+constexpr int kVersion = 1;  // incremented when the same parameters give other bytes
 
 struct Part {
   std::string name;
   std::uint64_t first_row, rows;
 };
 
-// One file of the set as it is known once written.
+// Figures of a written file of the set.
 struct PartSummary {
   std::uint64_t bytes = 0;
-  Quality best;  // of the teacher's own probabilities
+  Quality best;  // by the teacher's probabilities
 };
 
 struct Chunk {
   std::string text;
-  std::vector<float> logits, labels;  // of each row
-  double loss = 0;                    // of all
+  std::vector<float> logits, labels;  // per row
+  double loss = 0;                    // sum over all rows
 
   void Make(const Generator& generator, std::uint64_t first, std::uint64_t rows) {
     text.resize(rows * kGeneratedLineBytesMax);
@@ -62,7 +62,7 @@ struct Chunk {
   }
 };
 
-// A file that gets its name only when it is whole. One process at a time.
+// A file that gets its name when it is complete. One process at a time.
 class PartialFile {
  public:
   explicit PartialFile(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {}
@@ -96,7 +96,7 @@ class PartialFile {
     return {};
   }
 
-  // No sync: what a loss of power takes is made again, and the sizes in generate.json tell.
+  // No sync: files lost with the power are detected by the sizes in generate.json and made again.
   Status Finish() {
     if (::rename(partial_.c_str(), path_.c_str()) != 0) return std::unexpected(SystemError(partial_, "rename", errno));
     if (::close(std::exchange(file_, -1)) != 0) return std::unexpected(SystemError(path_, "close", errno));
@@ -116,7 +116,7 @@ std::array<Part, 3> PartsOf(const SetOptions& options) {
 
 std::string PathOf(const SetOptions& options, const std::string& name) { return options.dir + "/" + name; }
 
-// Chunks in rounds of one per thread: any number of threads, the same chunks in the same order.
+// Writes chunks in rounds of one per thread, so the order of chunks does not depend on the number of threads.
 Status WritePart(const Generator& generator, const Part& part, const SetOptions& options,
                  const std::function<void(std::uint64_t)>& made, PartSummary* summary) {
   PartialFile file(PathOf(options, part.name));
@@ -191,7 +191,7 @@ std::string ReportOf(const SetOptions& options, const std::array<PartSummary, 3>
   return JsonText(report, 2) + "\n";
 }
 
-// Whether `report` is of these parameters and the files beside it have the sizes it names.
+// Whether `report` has these parameters and the files have the sizes in it.
 bool IsWhole(const SetOptions& options, const std::string& report) {
   const auto json = Json::parse(report, nullptr, false);
   if (!json.is_object() || !json.contains("parameters") || json["parameters"] != ParametersJson(options)) return false;
@@ -235,7 +235,7 @@ Expected<SetResult> WriteSet(const SetOptions& options, const Progress& progress
   const auto parts = PartsOf(options);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].rows == 0) {
-      fs::remove(PathOf(options, parts[i].name), failed);  // of an earlier set
+      fs::remove(PathOf(options, parts[i].name), failed);  // removes the file of an earlier set
       continue;
     }
     const auto made = [&](std::uint64_t rows) {

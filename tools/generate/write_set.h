@@ -12,30 +12,30 @@ namespace tarn::generate {
 
 struct SetOptions {
   std::string profile = "criteo";  // for generate.json; `generator.teacher` decides
-  GeneratorOptions generator;      // last_day is set by WriteSet: valid and test are of the training rows' last day
+  GeneratorOptions generator;      // last_day is set by WriteSet: valid and test have the last day of the training rows
   std::uint64_t train_rows = 1'000'000;
   std::uint64_t valid_rows = 50'000;
   std::uint64_t test_rows = 100'000;
   std::string dir;
-  unsigned threads = 1;  // the bytes do not depend on it
+  unsigned threads = 1;  // does not affect the bytes
 };
 
-// Rows of the generator behind each file. They are far apart, so that valid and test stay what they are for any
-// number of training rows.
+// First rows of the generator for each file, far apart, so that valid and test do not depend on the number of training
+// rows.
 inline constexpr std::uint64_t kValidFirstRow = 1ULL << 40;
 inline constexpr std::uint64_t kTestFirstRow = 1ULL << 41;
 
 struct SetResult {
-  bool existed = false;  // the same set was there, whole; nothing was written
-  std::string report;    // generate.json: parameters; rows, bytes, positive share and best AUC and log-loss a file
+  bool existed = false;  // the same complete set existed; nothing was written
+  std::string report;    // generate.json: parameters; per file rows, bytes, positive share and best AUC and log-loss
 };
 
-// Called now and then, on the calling thread, with rows made and rows in all.
+// Called regularly on the calling thread with the rows made and the total rows.
 using Progress = std::function<void(std::uint64_t, std::uint64_t)>;
 
-// Makes `dir` and writes the set. Files appear under their names when they are whole and generate.json last, so that
-// a set is whole if its generate.json is there; files of another set are replaced. A set with the same parameters and
-// the recorded sizes is left as it is. kInvalidArgument; kOverloaded if another process writes there; kIo.
+// Creates `dir` and writes the set. Each file gets its name when it is complete, and generate.json is the last, so a
+// set with generate.json is complete. Replaces files of another set; keeps a set with the same parameters and the
+// recorded sizes. kInvalidArgument, kIo; kOverloaded if another process is writing there.
 Expected<SetResult> WriteSet(const SetOptions& options, const Progress& progress = {});
 
 }  // namespace tarn::generate

@@ -16,7 +16,7 @@ std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what)
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
 }
 
-// Whether a generation may have had waiting keys: how many pushes a key waits for may have been changed since.
+// Whether a generation may have had waiting keys; the number of pushes for admission may have changed since.
 bool MayWait(const TableSpec& table) { return table.life.on; }
 
 }  // namespace
@@ -54,7 +54,7 @@ Status Counts::Add(const server::StoredEntry& entry) {
   return {};
 }
 
-// A row is one of its generation and of later ones, up to the one that replaces it.
+// A row belongs to its generation and to later ones, up to the generation that replaces it.
 void Counts::AddToStates(const server::StoredEntry& entry) {
   const bool newest = key_ != entry.key || partition_ != entry.partition;
   const std::size_t end = newest ? generations_.size() : replaced_by_;

@@ -1,4 +1,4 @@
-// What the files of a checkpoint hold, counted as its manifest counts it.
+// Counts the contents of a checkpoint's files, to compare them with its manifest.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ class Counts {
  public:
   explicit Counts(std::size_t generations) : generations_(generations) {}
 
-  // The entries that follow are of this table.
+  // Begins a table: later entries belong to it.
   void BeginTable(const TableSpec& table, std::uint64_t salt);
-  // As CheckpointRowsOptions::on_entry gives them. kCorrupt: it lies where it does not belong, or has another size than
-  // its table's rows.
+  // Adds an entry of CheckpointRowsOptions::on_entry. kCorrupt: the entry is in the wrong place, or has another size
+  // than the rows of its table.
   Status Add(const server::StoredEntry& entry);
 
-  // Whether the manifest says the same: of every file, of every table in every generation, and the hashes. kCorrupt,
-  // naming the file or the generation, what was said and what there is. Of older generations than the last the hash is
-  // not compared where keys may have waited for their admission: it covers them, and they are not there any more.
+  // Compares the counts of every file, and of every table in every generation, and the hashes with the manifest.
+  // kCorrupt names the file or generation and both values. The hash of a generation before the last is not compared if
+  // keys may have waited for admission, because it covers those keys, which are no longer stored.
   Status Compare(const Manifest& manifest, const std::string& origin) const;
 
-  std::uint64_t rows() const { return rows_; }  // that count
-  std::uint64_t hash() const { return hash_; }  // of these and of what waits
+  std::uint64_t rows() const { return rows_; }  // rows of the last generation
+  std::uint64_t hash() const { return hash_; }  // hash of these rows and of waiting keys
 
  private:
   struct Tally {
     std::uint64_t rows = 0, removed = 0, seen = 0;
-    std::int64_t state_rows = 0;  // what it adds to those of the generation before
+    std::int64_t state_rows = 0;  // change relative to the previous generation
     friend bool operator==(const Tally&, const Tally&) = default;
   };
   struct OfGeneration {
@@ -47,7 +47,7 @@ class Counts {
   std::vector<OfGeneration> generations_;
   std::map<const CheckpointFile*, Tally> files_;
   std::uint64_t rows_ = 0, hash_ = 0;
-  // The table at hand, and the entry before of the same key.
+  // The current table, and the previous entry of the same key.
   TableId table_;
   std::uint64_t salt_ = 0;
   std::size_t row_words_ = 0;

@@ -7,10 +7,10 @@
 
 namespace tarn::inspector {
 
-// The checkpoints of a run, whole ones and others, as text for a person or as one JSON array.
+// The checkpoints of a run, complete or not, as text or as a JSON array.
 Expected<std::string> ListRun(const std::string& run_dir, bool json);
 
-// One checkpoint: what it is of, where the training stood, its tables and generations.
+// One checkpoint: its job, the progress of training, its tables and generations.
 Expected<std::string> ShowCheckpoint(const std::string& path, bool json);
 
 }  // namespace tarn::inspector

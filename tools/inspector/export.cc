@@ -15,12 +15,12 @@ namespace tarn::inspector {
 
 namespace {
 
-// What a delta is relative to.
+// The base of a delta.
 struct Base {
   CheckpointId id;
   std::uint64_t content = 0;
-  std::size_t generations = 0;           // of ours: the base is where they end; 0: it is not in our chain
-  std::optional<Checkpoint> checkpoint;  // where it is not: the other one
+  std::size_t generations = 0;           // number of our generations up to the base; 0: the base is not among them
+  std::optional<Checkpoint> checkpoint;  // in that case, the base
 };
 
 std::optional<std::uint64_t> NumberIn(const std::string& text) {
@@ -30,7 +30,7 @@ std::optional<std::uint64_t> NumberIn(const std::string& text) {
   return number;
 }
 
-// `tables`: those of ours that are exported.
+// `tables`: our exported tables.
 Expected<Base> BaseByNumber(const Manifest& ours, const std::vector<TableSpec>& tables, std::uint64_t number) {
   std::string known;
   for (std::size_t i = 0; i + 1 < ours.generations.size(); ++i) {
@@ -43,7 +43,7 @@ Expected<Base> BaseByNumber(const Manifest& ours, const std::vector<TableSpec>& 
                           ours.id.value, known.empty() ? "no other" : known, number));
 }
 
-// Of `tables` those that the other one has, as it has them; they must be of the same shape.
+// The specs in the other checkpoint of those `tables` that it has; shapes must be equal.
 Expected<std::vector<TableSpec>> SameTables(const Checkpoint& ours, const std::vector<TableSpec>& tables,
                                             const Checkpoint& other) {
   std::vector<TableSpec> same;
@@ -97,7 +97,7 @@ class Exporter {
     return writer_.BeginTable(table, ours_.SaltOf(table), options_.codec);
   }
 
-  // All rows of ours, or what its later generations say.
+  // Exports all our rows, or the changes in later generations.
   Status Whole(const TableSpec& table, ProgressLine* progress) {
     return ForEachRow(ours_.rows.get(), table, [&](const server::StoredRow& row) {
       progress->Add(1);
@@ -105,7 +105,7 @@ class Exporter {
     });
   }
 
-  // What differs from the other one: both are read side by side, in the same order.
+  // Exports the differences from the other checkpoint; reads both in the same order.
   Status Difference(const TableSpec& table, const Checkpoint& base, ProgressLine* progress) {
     const auto& tables = base.manifest().tables;
     const auto before = std::ranges::find(tables, table.name, &TableSpec::name);

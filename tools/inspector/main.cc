@@ -45,7 +45,7 @@ constexpr const char* kFooter =
 struct Flags {
   std::string path, out;
   bool newest = false, best = false;
-  std::uint64_t number = 0;  // of a checkpoint; 0: not given
+  std::uint64_t number = 0;  // number of a checkpoint; 0: not given
   bool json = false;
   RowsQuestion rows;
   std::uint32_t largest = 0, oldest = 0;
@@ -58,10 +58,10 @@ struct Flags {
 constexpr const char* kBestOfRun =
     "the one of its best epoch where the job validates, else, and with --since, its newest whole one";
 
-// Each command's answer.
+// A command; returns its output.
 using Command = std::function<Expected<std::string>()>;
 
-// `otherwise`: what a run's folder means where no flag says it.
+// `otherwise`: the default checkpoint of a run directory, for the help text.
 void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "its newest whole one") {
   command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run: " + otherwise)->required();
   auto* newest = command->add_flag("--newest", flags->newest, "of a run, the newest whole one");
@@ -72,7 +72,7 @@ void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "it
   best->excludes(number);
 }
 
-// Runs the command on the checkpoint that is chosen; its answer tells which one, where that is not the newest.
+// Runs the command on the selected checkpoint. The output names it unless it is the newest.
 Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which otherwise,
                                  const std::function<Expected<std::string>(const std::string& directory)>& command) {
   using Which = CheckpointChoice::Which;
@@ -87,7 +87,7 @@ Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which oth
   return answer;
 }
 
-// What is wrong with the text of a key; nothing if it is one.
+// The error in the text of a key; empty if it is valid.
 std::string IsKey(const std::string& text) {
   Key key = 0;
   const char* end = text.data() + text.size();
@@ -156,7 +156,7 @@ Command AddExport(CLI::App* app, Flags* flags) {
     if (!IsPlain(options.codec))
       return Fail(ErrorCode::kInvalidArgument,
                   "--codec int8: expected fp32, bf16 or fp16 (int8 is for rows on their way)");
-    // Deltas follow a run that goes on.
+    // Deltas are for runs that continue, so their default is the newest.
     const auto otherwise =
         options.since.empty() ? CheckpointChoice::Which::kBestIfEvaluated : CheckpointChoice::Which::kNewest;
     return WithChosen(*flags, otherwise,
@@ -190,7 +190,7 @@ Command AddVerify(CLI::App* app, Flags* flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit then is an error like a full disk
   Flags flags;
   CLI::App app{kAbout};
   app.footer(kFooter);

@@ -11,7 +11,7 @@ namespace tarn::inspector {
 
 namespace {
 
-// One array of a table: its name, its type, and what of a row goes into it.
+// One array of a table: its name, its type, and the part of a row that it has.
 struct Column {
   std::string name, dtype;
   std::uint32_t columns = 0;
@@ -39,7 +39,7 @@ std::vector<Column> ColumnsOf(const TableSpec& table, bool slots) {
   return columns;
 }
 
-// An array must lie in one piece: the table is read once for each of its arrays.
+// An array must be contiguous in the file, so the table is read once per array.
 Status WriteColumn(const Checkpoint& checkpoint, const TableSpec& table, const Column& column, NpzWriter* npz,
                    std::uint64_t* rows) {
   std::uint64_t entries = 0;

@@ -13,9 +13,9 @@ struct NpzOptions {
   bool slots = true;
 };
 
-// Writes a checkpoint as NumPy arrays: for each table NAME.keys (uint64), NAME.values (float32, rows x dim), and where
-// there are any NAME.slots (float32), NAME.last (uint32) and NAME.score (float32), row i of all of them the same key.
-// It verifies the files first and holds no more than a piece of them. Returns what to tell.
+// Writes a checkpoint as NumPy arrays: for each table NAME.keys (uint64), NAME.values (float32, rows x dim), and if the
+// table has them NAME.slots (float32), NAME.last (uint32) and NAME.score (float32). Row i of all arrays belongs to the
+// same key. Verifies the files first and keeps only a part of them in memory. Returns the output text.
 Expected<std::string> ConvertToNpz(const std::string& path, const std::string& out, const NpzOptions& options);
 
 }  // namespace tarn::inspector

@@ -18,7 +18,7 @@ constexpr std::size_t kNpyHeaderBytes = 128;
 constexpr std::uint16_t kVersionNeeded = 45;  // ZIP64
 constexpr std::uint16_t kNamesAreUtf8 = 1 << 11;
 constexpr std::uint32_t kIn64Bits = 0xffffffff;
-constexpr std::uint16_t kDosDate = (2000 - 1980) << 9 | 1 << 5 | 1;  // the same bytes from the same rows
+constexpr std::uint16_t kDosDate = (2000 - 1980) << 9 | 1 << 5 | 1;  // constant, so that equal rows give equal bytes
 
 // Little-endian fields of a ZIP record.
 class Record {
@@ -74,7 +74,7 @@ class NpzWriter::Impl {
     return Write(rows);
   }
 
-  // Now that its length is known, its two headers are written once more.
+  // Writes both headers again, because the length is now known.
   Status EndArray() {
     Member& member = members_.back();
     TARN_CHECK(member.data_bytes % member.row_bytes == 0, "whole rows");

@@ -17,7 +17,7 @@ namespace tarn::inspector {
 
 namespace {
 
-constexpr std::size_t kShownMax = 8;  // numbers of a row
+constexpr std::size_t kShownMax = 8;  // numbers shown per row
 
 struct Answer {
   Key key = 0;
@@ -30,7 +30,7 @@ struct Answer {
 
 double NormOf(std::span<const float> values) { return std::sqrt(kernels::SquaredNorm(values.size(), values.data())); }
 
-// The largest first, and before them those that are not numbers: they are what one looks for.
+// Order key: NaNs first, because they are usually searched for, then the largest norms.
 double ByNorm(std::span<const float> values) {
   const double norm = NormOf(values);
   return std::isnan(norm) ? -std::numeric_limits<double>::infinity() : -norm;
@@ -56,7 +56,7 @@ Expected<TableSpec> TheTable(const Manifest& manifest, const std::string& name) 
                                                            : "say of which table: --table, one of " + known);
 }
 
-// Where the rows of the keys lie, in order of the keys.
+// The partitions of the keys, in order of the keys.
 Expected<std::vector<PartitionId>> PartitionsOf(const Checkpoint& checkpoint, const TableSpec& table,
                                                 const std::vector<Key>& keys) {
   const Positioner position(table, checkpoint.SaltOf(table));
@@ -98,14 +98,14 @@ Expected<std::vector<Answer>> ByKey(const Checkpoint& checkpoint, const TableSpe
   return answers;
 }
 
-// The `count` first rows by a key of order; holds no more.
+// The first `count` rows by the order key; keeps no more in memory.
 Expected<std::vector<Answer>> Best(const Checkpoint& checkpoint, const TableSpec& table, const RowsQuestion& question) {
   std::uint64_t entries = 0;
   for (const Generation& generation : checkpoint.manifest().generations)
     for (const CheckpointFile& file : generation.files) entries += file.rows;
   ProgressLine progress("reading rows", entries);
   RowDecoder decoder(table);
-  std::vector<std::pair<double, Answer>> heap;  // the worst of those held first
+  std::vector<std::pair<double, Answer>> heap;  // the worst of the kept rows first
   auto worse = [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second.key < b.second.key;
   };

@@ -37,7 +37,8 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
 
 namespace {
 
-// Where it lies now: a run's folder may have been moved since. One that the run was resumed from is of another folder.
+// Its current path: the run directory may have been moved. A checkpoint from which the run was resumed is in another
+// directory.
 Expected<std::string> FindBest(const std::string& run_dir, const Manifest& newest) {
   if (newest.best_checkpoint.empty())
     return Fail(ErrorCode::kNotFound, fmt::format("{}: no best checkpoint: no epoch of the run was finished; --newest "

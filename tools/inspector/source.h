@@ -1,4 +1,4 @@
-// A checkpoint as tarn-inspect reads it.
+// Finds and reads checkpoints for tarn-inspect.
 #pragma once
 
 #include <chrono>
@@ -18,16 +18,16 @@
 
 namespace tarn::inspector {
 
-// The checkpoint that a person means by `path`: itself if it holds a MANIFEST, else the newest whole one of the run in
-// it. kNotFound says what was looked for.
+// The directory of the checkpoint at `path`: `path` itself if it contains a MANIFEST, else the newest complete
+// checkpoint of the run in it. kNotFound names what was searched.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
-// Which checkpoint of a run is meant.
+// Selects a checkpoint of a run.
 struct CheckpointChoice {
   enum class Which : std::uint8_t {
     kNewest,
-    kBest,             // of the epoch with the least validation log-loss
-    kBestIfEvaluated,  // that one where an epoch was validated, else the newest
+    kBest,             // of the epoch with the lowest validation log-loss
+    kBestIfEvaluated,  // the best if an epoch was validated, else the newest
     kNumber,
   };
   Which which = Which::kNewest;
@@ -37,8 +37,8 @@ struct ChosenCheckpoint {
   std::string directory;
   std::string note;  // "checkpoint 3 is the best, of epoch 2; the newest is 7"; empty: it is the newest
 };
-// `path`: a checkpoint, which is chosen itself unless it is asked for another, or a run's folder. kNotFound: no such
-// one is there. kInvalidArgument: a checkpoint and a choice.
+// `path`: a checkpoint, or a run directory in which `choice` selects one. kNotFound: it does not exist.
+// kInvalidArgument: `path` is a checkpoint and `choice` selects another.
 Expected<ChosenCheckpoint> ChooseCheckpoint(const std::string& path, const CheckpointChoice& choice);
 
 struct Checkpoint {
@@ -51,11 +51,11 @@ struct Checkpoint {
 };
 Expected<Checkpoint> OpenCheckpoint(const std::string& path, server::CheckpointRowsOptions options = {});
 
-// The tables of these names, in order of the checkpoint; all of them if there are no names. kNotFound, naming those
-// that there are.
+// The tables with these names, in the order of the checkpoint; all if `names` is empty. kNotFound lists the existing
+// tables.
 Expected<std::vector<TableSpec>> ChooseTables(const Manifest& manifest, const std::vector<std::string>& names);
 
-// A record of a table taken apart.
+// A decoded record of a table.
 struct DecodedRow {
   std::span<const float> values, slots;
   std::optional<std::uint32_t> last;  // the clock, or second, of its last push
@@ -73,7 +73,7 @@ class RowDecoder {
   std::vector<float> values_, slots_;
 };
 
-// Ranges of partitions to read one after the other: few enough files are then open at a time.
+// Ranges of partitions to read one after the other, so that few files are open at a time.
 std::vector<server::PartitionRun> PartitionRuns(const Manifest& manifest);
 
 // Calls take(row) for every row of the table, in order of partition and key. `take` returns a Status.
@@ -92,7 +92,7 @@ Status ForEachRow(server::CheckpointRows* rows, const TableSpec& table, Take tak
   return {};
 }
 
-// One line that overwrites itself on a terminal, a line every few seconds elsewhere; nothing in the first two seconds.
+// Prints progress after two seconds: on a terminal one line that is overwritten, else a line every few seconds.
 class ProgressLine {
  public:
   ProgressLine(std::string what, std::uint64_t all) : what_(std::move(what)), all_(all) {}
@@ -109,13 +109,13 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// Verifies every byte of the checkpoint's files, or of those that are wanted, with progress.
+// Verifies every byte of the checkpoint's files, or of the selected ones, and prints progress.
 Status VerifyAllFiles(const Checkpoint& checkpoint, const std::string& what);
 Status VerifyWantedFiles(const Checkpoint& checkpoint, const std::string& what,
                          const std::function<bool(const CheckpointFile&)>& wanted);
 
-// Whether a file may be written to `path`: nothing is there, or a regular file, and not in a checkpoint.
-// kInvalidArgument, naming it.
+// Checks that a file may be written to `path`: it does not exist or is a regular file, and is not in a checkpoint.
+// kInvalidArgument, with the path.
 Status CheckOutput(const std::string& path);
 
 // 1.5 GB, 20 MB, 312 B.

@@ -1,4 +1,4 @@
-// tarn-checkpoint: asks a running job for a checkpoint and waits for it. See --help.
+// tarn-checkpoint: requests a checkpoint of a running job and waits for it. See --help.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -57,14 +57,14 @@ Expected<std::string> AddressOf(const std::string& run_dir) {
                                                scheduler::AddressFile(run_dir)));
 }
 
-// What tools/launch leaves in the run's folder for as long as the run lasts.
+// The key file that tools/launch stores in the run directory during the run.
 std::string KeysOf(const Flags& flags) {
   const std::string made = flags.run_dir + "/fleet.keys";
   std::error_code ignored;
   return flags.keys.empty() && std::filesystem::exists(made, ignored) ? made : flags.keys;
 }
 
-// The directory of the checkpoint.
+// Returns the directory of the checkpoint.
 Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::uint64_t job) {
   std::random_device random;
   Message request;
@@ -74,7 +74,7 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
   const std::uint64_t number = std::get<CheckpointRequest>(request.body).number;
   const auto start = Clock::now();
   auto heard = start;
-  std::string told, waits;  // what was printed; whom the fleet waits for
+  std::string told, waits;  // last printed text; text about the nodes that the fleet waits for
   std::vector<net::Received> received;
   for (;;) {
     transport->Send(kSchedulerPeer, request);
@@ -102,7 +102,7 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
                               SecondsSince(start), waits));
     if (SecondsSince(start) < kTellAfterSeconds) continue;
     const bool terminal = ::isatty(STDERR_FILENO) != 0;
-    // Its seconds and clocks change: in a log one line for each worker that is waited for is enough.
+    // Prints a new line only if the awaited worker changes, because the seconds and clocks in the text always change.
     const std::string what = "waiting for the checkpoint" + waits.substr(0, waits.find(':'));
     if (terminal)
       fmt::print(stderr, "\r{:.0f} s: waiting for the checkpoint{}\033[K", SecondsSince(start), waits);
