@@ -12,11 +12,11 @@ __all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "Lea
 
 try:
     __version__ = importlib.metadata.version("tarn")
-except importlib.metadata.PackageNotFoundError:  # of a checkout
+except importlib.metadata.PackageNotFoundError:  # in a checkout
     __version__ = "checkout"
 
 
-def __getattr__(name: str) -> object:  # so that who reads exports needs no libtarn.so
+def __getattr__(name: str) -> object:  # lazily, so that reading exports does not need libtarn.so
     if name in __all__:
         from tarn import client
 

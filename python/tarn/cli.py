@@ -9,11 +9,11 @@ import sys
 from typing import NoReturn
 
 PACKAGE = pathlib.Path(__file__).resolve().parent
-# Where programs and tools are: in this package, or in the checkout that it lies in.
+# The directory of programs and tools: this package, or the checkout that contains it.
 ROOT = PACKAGE if (PACKAGE / "bin").is_dir() else PACKAGE.parents[1]
 PROGRAMS = ROOT / ("bin" if ROOT == PACKAGE else "build/release/bin")
 
-# Command -> what it does. Those of TOOLS are functions of tarn_tools; the others are programs called tarn-COMMAND.
+# Command -> description. Commands of TOOLS are functions of tarn_tools; the others are programs named tarn-COMMAND.
 COMMANDS = {
     "start here": {
         "quickstart": "make a data set, train on it with a fleet on this machine, show the report",
@@ -64,7 +64,8 @@ def introduction() -> str:
 
 
 def run_program(name: str, arguments: list[str]) -> NoReturn:
-    """Replaces this process by the program, whose help speaks of the tools of a checkout."""
+    """Replaces this process by the program. In a package, adapts the program's help, which names the tools of a
+    checkout."""
     path = PROGRAMS / f"tarn-{name}"
     if not os.access(path, os.X_OK):
         sys.exit(f"tarn: no program {path}" + ("" if ROOT == PACKAGE else f": build it with {ROOT}/tools/build"))

@@ -1,4 +1,4 @@
-"""A program's way to the parameters of a running fleet, from Python.
+"""The Python client for the parameters of a running fleet.
 
     import tarn
 
@@ -7,11 +7,11 @@
         rows = users.pull([7, 42, 7])              # a future; duplicates are fine
         values = rows.wait()                       # float32 [3, 16], in the order of the keys
         users.push([7, 42, 7], gradients)          # acknowledged in the background
-        ps.tick()                                  # this clock is done
+        ps.tick()                                  # finishes this clock
 
-What pulls, pushes and ticks mean, how stale rows may be and what is carried out in which order: worker/tarn.h, of which
-this is a thin layer. Threads: any. Processes: connect in each one, after a fork. Waiting lets other threads of Python
-run, and Ctrl-C ends it. Needs NumPy and libtarn.so, which `tools/build` makes.
+A thin layer over worker/tarn.h, which describes pulls, pushes and ticks, staleness, and the order of execution. Any
+thread may use a client. Connect in each process, after a fork. Waiting releases the interpreter lock, and Ctrl-C
+interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
 import ctypes
@@ -27,19 +27,19 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Of an initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
+# An initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
 Settings = str | Mapping[str, Any]
 _T = TypeVar("_T")
 
 _VERSION = 2  # of worker/tarn_c.h
 _TIMEOUT = 13
 _ANY_RANK = 2**32 - 1
-_NO_TIME = 1e-9  # seconds; 0 means the default to the library
-_PATIENCE_SECONDS = 0.1  # between looks for Ctrl-C
+_NO_TIME = 1e-9  # seconds; 0 is the library's default
+_PATIENCE_SECONDS = 0.1  # seconds between checks for Ctrl-C
 
 
 class Error(Exception):
-    """What the fleet or the library says; `code` is one of worker/tarn_c.h."""
+    """An error of the fleet or the library. `code`: see worker/tarn_c.h."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -47,15 +47,15 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """Sizes that do not fit, a key that is too large, a description that is wrong; the message says which."""
+    """Wrong sizes, a key that is too large, or an invalid description; the message has the details."""
 
 
 class Timeout(Error, TimeoutError):
-    """Not ready, or not there, in the time given."""
+    """The timeout has passed."""
 
 
 class Gone(Error, ConnectionError):
-    """The fleet is gone or has ended, or has declared this worker dead: connect anew, or stop."""
+    """The fleet has ended, cannot be reached, or has declared this worker dead: connect again, or stop."""
 
 
 _KINDS = {1: InvalidArgument, 5: InvalidArgument, 7: Gone, 12: Gone, _TIMEOUT: Timeout, 17: Gone}
@@ -138,7 +138,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def _find_library() -> str:
-    """TARN_LIBRARY; else that of this package, what this checkout has built, or what lies beside this folder in a bundle."""
+    """The path of libtarn.so: TARN_LIBRARY, else that in this package, in the build of this checkout, or next to this
+    directory in a bundle."""
     if given := os.environ.get("TARN_LIBRARY"):
         return given
     package = pathlib.Path(__file__).resolve().parent
@@ -151,7 +152,7 @@ def _find_library() -> str:
 
 
 class _Library:
-    """The functions of worker/tarn_c.h, with their types. Those of `int` raise what went wrong."""
+    """The functions of worker/tarn_c.h with their types. Functions that return an error code raise it."""
 
     def __init__(self) -> None:
         path = _find_library()
@@ -190,7 +191,7 @@ def _lib() -> _Library:
 
 
 def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
-    """The same from a thread of its own, so that Ctrl-C ends the waiting for it."""
+    """Runs `call` on a separate thread, so that Ctrl-C interrupts the wait for it."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []
@@ -212,7 +213,7 @@ def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
 
 
 class _Handle:
-    """A pointer of the library, freed when nobody has it any more; `kept`, what its owner needs, only after that."""
+    """A pointer of the library, freed with the last reference; objects in `kept` are released after that."""
 
     def __init__(self, pointer: Any, free: Callable[[Any], None], kept: object = None) -> None:
         self.pointer, self._free, self._kept = pointer, free, kept
@@ -229,7 +230,7 @@ def _text(value: str | bytes | os.PathLike[str]) -> bytes:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML; of a string, one that stands for itself."""
+    """A value as TOML; strings are quoted."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -250,7 +251,7 @@ def _section(name: str, settings: Settings) -> list[str]:
 
 
 def _as_whole_numbers(keys: ArrayLike, array: NDArray[Any]) -> NDArray[Any]:
-    """NumPy takes a list of integers below and above 2^63 for floats: here they are what they were."""
+    """Converts keys exactly: NumPy would convert a list of integers below and above 2^63 to floats."""
     objects = np.asarray(keys, dtype=object)
     whole = all(isinstance(key, (int, np.integer)) and 0 <= key < 2**64 for key in objects.flat)
     return objects.astype(np.uint64) if whole else array
@@ -268,7 +269,7 @@ def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
 
 
 class Future:
-    """Something that is being done. Dropping it drops only the answer."""
+    """An operation in progress. Dropping the future does not cancel the operation."""
 
     def __init__(self, pointer: Any, kept: object = None) -> None:
         self._handle = _Handle(pointer, _lib().future_free, kept)
@@ -278,7 +279,7 @@ class Future:
         return bool(_lib().ready(self._handle.pointer))
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Until it is done; `timeout` in seconds, then a Timeout, after which one may wait again."""
+        """Waits until it is done, at most `timeout` seconds. After a Timeout it may be called again."""
         self._wait(lambda seconds: _lib().wait(self._handle.pointer, seconds), timeout)
 
     @staticmethod
@@ -295,7 +296,7 @@ class Future:
 
 
 def _view(pointer: Any, dtype: Any, shape: tuple[int, ...], owner: object) -> NDArray[Any]:
-    """The memory at `pointer` as a read-only array, which keeps `owner`."""
+    """The memory at `pointer` as a read-only array, which keeps `owner` alive."""
     count = math.prod(shape)
     if count == 0:
         return np.empty(shape, dtype)
@@ -307,7 +308,7 @@ def _view(pointer: Any, dtype: Any, shape: tuple[int, ...], owner: object) -> ND
 
 
 def _address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int | None:
-    """Of an array that rows of this shape are written to."""
+    """The address of a writable array for rows of this shape."""
     if out is None:
         return None
     if not (isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape and out.flags.c_contiguous
@@ -323,20 +324,20 @@ def _pull_options(out: int | None, priority: int, clock: int | None) -> _PullOpt
 
 
 class Rows(Future):
-    """Rows that were asked for. Once it is dropped, nothing is written to `out` any more."""
+    """The rows of a pull. After it is dropped, `out` is not written to."""
 
     def __init__(self, handle: _Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
         self._handle, self._shape, self._out, self._which = handle, shape, out, which
 
     def wait(self, timeout: float | None = None) -> NDArray[np.float32]:
-        """float32 [..., dim], in the order and the shape of the keys; read-only, and good as long as anybody has it.
+        """Returns float32 [..., dim], in the order and the shape of the keys: a read-only array.
 
-        With `out`, that array.
+        With `out`, returns that array.
         """
         return self._values(timeout)[0]
 
     def staleness(self) -> int:
-        """How many clocks the rows may be behind the clock they were asked for. Waits for them."""
+        """By how many clocks the rows may be stale, relative to the clock of the pull. Waits for the rows."""
         return self._values(None)[1]
 
     def _values(self, timeout: float | None) -> tuple[NDArray[np.float32], int]:
@@ -364,20 +365,20 @@ class Plan:
         self._table = table
         self._handle = _Handle(pointer, _lib().plan_free)
         size: int = _lib().plan_size(pointer)
-        # Each key once, in the order of the rows.
+        # each key once, in the order of the rows
         self.keys: NDArray[np.uint64] = _view(_lib().plan_keys(pointer), np.uint64, (size,), self._handle)
-        # In the shape of the keys that were given: which of `keys` each is.
+        # for each given key its index in `keys`, in the shape of the given keys
         self.index: NDArray[np.uint32] = _view(_lib().plan_index(pointer), np.uint32, shape, self._handle)
 
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
-        """The rows of `keys`, float32 [n, dim]: a Rows future. `out`, `priority` and `clock` as of Table.pull."""
+        """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
         shape, pointer = (len(self.keys), self._table.dim), _P()
         options = _pull_options(_address_of(out, shape), priority, clock)
         _lib().pull_plan(self._table.client.pointer, self._handle.pointer, options, pointer)
         return _rows(pointer, shape, out)
 
     def push(self, gradients: ArrayLike) -> Future:
-        """Gives each of `keys` its gradient, [n, dim]; as Table.push."""
+        """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
         pointer = _P()
         values = _as_gradients(self._table, (len(self.keys),), gradients)
         _lib().push_plan(self._table.client.pointer, self._handle.pointer, values.ctypes.data_as(_FLOATS), None, None, 0,
@@ -386,7 +387,7 @@ class Plan:
 
 
 class Table:
-    """A table of the fleet, good for the whole run."""
+    """A table of the fleet. Valid for the whole run."""
 
     def __init__(self, client: "Client", name: str, pointer: Any) -> None:
         self.client, self.name = client, name
@@ -406,8 +407,8 @@ class Table:
     ) -> Rows:
         """The rows of `keys`, an array of any shape: a Rows future.
 
-        clock: at which they will be used; without it, this client's. out: where they go, a float32 array of the keys'
-        shape + [dim]. priority: of pulls of one clock that wait, the highest goes first.
+        clock: at which the rows will be used; default: the current clock. out: a float32 array for the rows, with the
+        shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
         """
         array, pointer, shape = _as_keys(keys), _P(), np.shape(keys) + (self.dim,)
         options = _pull_options(_address_of(out, shape), priority, clock)
@@ -415,21 +416,22 @@ class Table:
         return _rows(pointer, shape, out)
 
     def plan(self, keys: ArrayLike) -> Plan:
-        """For pulls and pushes of the same keys."""
+        """Makes a plan for pulls and pushes of the same keys."""
         array, pointer = _as_keys(keys), _P()
         _lib().plan_make(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, pointer)
         return Plan(self, np.shape(keys), pointer)
 
     def prefetch(self, keys: ArrayLike) -> None:
-        """Tells servers that these rows will be pulled soon: those that they keep on disk come to memory meanwhile."""
+        """Announces that these rows will be pulled soon, so that servers read those on disk into memory."""
         array = _as_keys(keys)
         _lib().prefetch(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size)
 
     def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
-        """Gives each key its gradient, [..., dim]; those of the same key are summed. A Future; no need to wait for it.
+        """Pushes a gradient for each key, [..., dim]; gradients of the same key are summed. Returns a Future; waiting
+        for it is optional.
 
-        Raises InvalidArgument, naming table and key, if a gradient is infinite or NaN: nothing of the push is sent then.
-        Blocks only while very much is on its way.
+        Raises InvalidArgument, with table and key, if a gradient is infinite or NaN; nothing of the push is sent then.
+        Blocks only while too many bytes are in flight.
         """
         array, pointer = _as_keys(keys), _P()
         values = _as_gradients(self, np.shape(keys), gradients)
@@ -442,7 +444,7 @@ _PURPOSES = ("train", "validate", "test")
 
 
 class Lease(NamedTuple):
-    """Rows [first_row, first_row + rows) of a data set; the first skip_rows of them are trained already."""
+    """Rows [first_row, first_row + rows) of a data set; the first skip_rows of them are already trained."""
 
     id: int
     purpose: str  # "train", "validate" or "test"
@@ -458,28 +460,28 @@ class LeaseReport(NamedTuple):
     lease: int
     rows: int
     loss_sum: float
-    logits: ArrayLike | None = None  # of each row, with `positives`, its label, for the area under the curve
+    logits: ArrayLike | None = None  # of each row, with its label in `positives`, for the area under the curve
     positives: ArrayLike | None = None
-    correct: int = 0  # of a classifier instead: rows whose best class was right
+    correct: int = 0  # for a classifier: number of rows with the right class
 
 
 class LeaseAnswer(NamedTuple):
-    """What Client.request_leases returns."""
+    """The result of Client.request_leases."""
 
     leases: list[Lease]
     finished: bool  # there is no more work: leave
-    tick_to: int | None  # nothing to do now: tick_to this clock, and ask again
+    tick_to: int | None  # no data now: tick_to this clock, and request again
 
 
 class Client:
-    """A worker of the fleet. Leaves it at the end of a `with`."""
+    """A worker of the fleet. Leaves the fleet at the end of a `with` block."""
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
 
     @property
     def pointer(self) -> Any:
-        if self._process != os.getpid():  # the threads of the library have not come along
+        if self._process != os.getpid():  # a fork has no threads of the library
             raise Gone(17, "this client is of the process before the fork: connect anew")
         if self._pointer is None:
             raise Gone(17, "the client is closed")
@@ -500,12 +502,12 @@ class Client:
 
     @property
     def rank(self) -> int:
-        """Of this worker in the fleet, from 0."""
+        """The rank of this worker, from 0."""
         return int(_lib().rank(self.pointer))
 
     @property
     def clock(self) -> int:
-        """What the next pull and push belong to."""
+        """The clock of the next pull and push."""
         return int(_lib().clock(self.pointer))
 
     @property
@@ -521,13 +523,13 @@ class Client:
         initializer: Settings | None = None,
         optimizer: Settings | None = None,
     ) -> Table:
-        """The table of that name.
+        """Returns the table with this name.
 
-        With `dim` it is created if it is not there: a sparse one, or a dense one of `rows` rows, whose keys are
-        0..rows-1. `initializer` and `optimizer` are the name of a kind or a dict of settings: "zero" (the default),
+        With `dim` it is created if it does not exist: sparse, or with `rows` dense, with the keys 0..rows-1.
+        `initializer` and `optimizer` are the name of a kind or a dict of settings: "zero" (the default),
         {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" (the default) or any other
-        of the job file's [optimizer] with its keys. Consistency, codecs and life are the job's. Without `dim`, waits
-        until somebody has created it.
+        of the job file's [optimizer] with its keys. Consistency, codecs and life are those of the job. Without `dim`,
+        waits until the table exists.
         """
         pointer = _P()
         if dim is None:
@@ -546,9 +548,10 @@ class Client:
         return Table(self, name, pointer)
 
     def pull(self, pulls: Sequence[tuple[Any, ...]], priority: int = 0, clock: int | None = None) -> list[Rows]:
-        """Rows of several tables in one call: of [(table, keys), ...] a list of Rows. A third element is `out`.
+        """Pulls rows of several tables in one call: for [(table, keys), ...] returns a list of Rows. An optional third
+        element is `out`.
 
-        All are ready at the same time. Arguments as of Table.pull.
+        All are ready at the same time. Arguments as in Table.pull.
         """
         arrays, shapes, outs = [], [], []
         items = (_TablePull * len(pulls))()
@@ -564,9 +567,10 @@ class Client:
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def push(self, pushes: Sequence[tuple[Table, ArrayLike, ArrayLike]]) -> Future:
-        """Gradients for several tables in one call: [(table, keys, gradients), ...]. A Future; as Table.push.
+        """Pushes gradients for several tables in one call: [(table, keys, gradients), ...]. Returns a Future; see
+        Table.push.
 
-        Nothing is sent if one of them is refused.
+        Nothing is sent if one of them is invalid.
         """
         arrays = []
         items = (_TablePush * len(pushes))()
@@ -579,9 +583,9 @@ class Client:
         return Future(pointer)
 
     def tick(self, lease: int | None = None, rows: int = 0) -> Future:
-        """This clock is done. A Future, ready once every shard has the tick; there is no need to wait for it.
+        """Finishes this clock. Returns a Future, ready when every shard has the tick; waiting for it is optional.
 
-        lease, rows: where a program that reads data under leases stands: that many rows of the lease are trained.
+        lease, rows: for programs that read data under leases: the first `rows` rows of the lease are trained.
         """
         pointer = _P()
         if lease is None:
@@ -591,7 +595,7 @@ class Client:
         return Future(pointer)
 
     def tick_to(self, clock: int) -> Future:
-        """The same, ahead to `clock`; ready at once if that is not ahead."""
+        """Ticks to `clock`; ready at once if that is not ahead."""
         pointer = _P()
         _lib().tick_to(self.pointer, operator.index(clock), pointer)
         return Future(pointer)
@@ -599,10 +603,10 @@ class Client:
     def request_leases(
         self, data_rows: Sequence[int], done: Sequence[LeaseReport] = (), want: int = 1
     ) -> LeaseAnswer:
-        """Asks for up to `want` leases: ranges of rows of the data, for this worker to read.
+        """Requests up to `want` leases: ranges of rows of the data for this worker.
 
-        data_rows: of the training, validation and test set, as this worker sees them. done: the leases that are done
-        since the last request; of training once the tick behind the last batch is acknowledged.
+        data_rows: rows of the training, validation and test set, as read by this worker. done: the leases completed
+        since the last request; for training, those whose last batch is followed by an acknowledged tick.
         """
         reports, kept = (_LeaseReport * len(done))(), []
         for report, given in zip(reports, done):
@@ -624,24 +628,25 @@ class Client:
         return LeaseAnswer(granted, bool(answer.finished), ahead)
 
     def request_checkpoint(self) -> Future:
-        """Has the fleet write a checkpoint. A Future, ready once it is whole; waiting raises why there is none.
+        """Requests a checkpoint of the fleet. Returns a Future, ready when it is complete; wait() raises an error if it
+        failed.
 
-        In bsp and ssp the workers have to tick on meanwhile, this one too.
+        In bsp and ssp all workers, including this one, must continue to tick meanwhile.
         """
         pointer = _P()
         _lib().request_checkpoint(self.pointer, pointer)
         return Future(pointer)
 
     def barrier(self) -> None:
-        """Waits until every live worker of the fleet has called it as often."""
+        """Waits until every live worker of the fleet has called it equally often."""
         _interruptible(_lib().barrier, self.pointer)
 
     def leave(self) -> None:
-        """Waits until everything is acknowledged and the fleet has let this worker go. Then nothing works any more."""
+        """Waits for all acknowledgements and leaves the fleet. After it only close() may be called."""
         _interruptible(_lib().leave, self.pointer)
 
     def close(self) -> None:
-        """Leaves without much patience, if that has not been done."""
+        """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
             _lib().close(pointer)
@@ -664,11 +669,11 @@ def connect(
 ) -> Client:
     """Joins the fleet as a worker and waits until the fleet is complete.
 
-    scheduler: the folder of the run, "runs/mine", of a fleet that this user has on this machine; or an address,
-    "tcp://host:7700", with keys: the fleet's key file (tarn-keys makes one), or `insecure`. timeout: seconds, also of waiting for somebody
-    else's table; math.inf waits for ever. rank: 0 and on, or the scheduler chooses. shm: memory shared with servers of
-    this machine. Without `scheduler` all but the timeout come from the environment, as `tools/launch JOB -- PROGRAM` sets
-    it: TARN_SCHEDULER, and TARN_KEYS, TARN_RANK, TARN_INSECURE, TARN_NO_SHM where they are set.
+    scheduler: the run directory, "runs/mine", of this user's fleet on this machine; or an address, "tcp://host:7700",
+    with `keys`, the key file of the fleet (made by tarn-keys), or `insecure`. timeout: seconds, also for tables that do
+    not exist yet; math.inf waits without limit. rank: from 0; default: chosen by the scheduler. shm: use shared memory
+    with servers on this machine. Without `scheduler` all but the timeout come from the environment variables that
+    `tools/launch JOB -- PROGRAM` sets: TARN_SCHEDULER, and if set TARN_KEYS, TARN_RANK, TARN_INSECURE, TARN_NO_SHM.
     """
     if not scheduler:
         told = os.environ
@@ -683,7 +688,7 @@ def connect(
                        timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
                        insecure=insecure, no_shm=not shm)
 
-    def join() -> Client:  # a client that nobody waits for any more leaves when it is thrown away
+    def join() -> Client:  # an unused client leaves when it is deleted
         pointer = _P()
         _lib().connect(_text(scheduler), options, pointer)
         return Client(pointer)

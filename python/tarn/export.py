@@ -3,14 +3,13 @@
     from tarn.export import Model
 
     model = Model("model.tarn")           # a full export
-    model.apply("delta-12.tarn")          # what changed since
+    model.apply("delta-12.tarn")          # the changes since
     values, found = model.lookup("users", keys)   # float32 [len(keys), dim], bool [len(keys)]
     keys, values = model.table("users")   # all rows
 
 The format is described in serving/export_format.h and schemas/export.fbs. Needs NumPy and nothing else. A file is
-mapped, not read: only `verify` and what is looked up touch its pages. Replace a file that is open by renaming another to
-its name (mv, or a fresh `tools/inspect export`), never by writing into it (cp): a process that reads what was cut off gets
-SIGBUS.
+mapped, not read: only `verify` and look-ups access its pages. Replace an open file by renaming another to its name (mv,
+or a new `tools/inspect export`), never by writing to it (cp): a process that reads a truncated part gets SIGBUS.
 """
 
 import operator
@@ -41,11 +40,11 @@ _PARTITION_BITS_MAX = 12
 
 
 class ExportError(ValueError):
-    """A file that is no export, is damaged, or does not fit; the message names it."""
+    """A file that is not an export, is damaged, or does not match the model; the message names it."""
 
 
 def _open(path: str, flags: int) -> int:
-    """A pipe is not waited for."""
+    """Opens a file without waiting for the writer of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -75,7 +74,7 @@ class _FlatTable:
         return 0 if at is None else self._unpack(kind, at)
 
     def _vector(self, number: int) -> tuple[int, int]:
-        """Where the items begin, and how many there are."""
+        """Offset of the first item, and number of items."""
         at = self._field(number)
         if at is None:
             return 0, 0
@@ -112,7 +111,8 @@ _STEP = np.uint64(0x9e3779b97f4a7c15)
 
 
 def initial_rows(initializer: str, salt: int | np.uint64, keys: Keys, dim: int) -> Values:
-    """float32 [len(keys), dim]: what rows begin as (kernels/initialize.h) by an initializer in words, "normal(0, 0.01)"."""
+    """float32 [len(keys), dim]: the initial values of rows (kernels/initialize.h), for an initializer as text,
+    "normal(0, 0.01)"."""
     kind, *numbers = re.findall(r"[a-z]+|[-+.e0-9]+", initializer) or [""]
     a, b = [float(np.float32(number)) for number in (*numbers, 0, 0)][:2]
     if kind in ("zero", "constant"):
@@ -130,7 +130,7 @@ def initial_rows(initializer: str, salt: int | np.uint64, keys: Keys, dim: int) 
 
 
 class Table:
-    """One table of one file."""
+    """A table of one file."""
 
     def __init__(self, file: memoryview, entry: _FlatTable, partition_bits: int) -> None:
         self._file, self._bits = file, partition_bits
@@ -148,7 +148,7 @@ class Table:
         self.codec = _CODECS[codec]
         self._value: np.dtype[Any] = np.dtype("<f4") if self.codec == "fp32" else np.dtype("<u2")
         self._check()
-        # Apart, each in one piece: they are searched at every look-up.
+        # separate contiguous arrays, because every look-up searches them
         self._partitions, self._firsts, self._lasts = (
             np.ascontiguousarray(self.sections[name]) for name in ("partition", "first", "last"))
 
@@ -165,7 +165,8 @@ class Table:
             before = (place[0], int(s["last"]))
 
     def initial(self, keys: Keys) -> Values:
-        """What the servers begin rows of these uint64 keys as; with a row_codec other than fp32 they round it besides."""
+        """The initial values on servers of rows with these uint64 keys; with a row_codec other than fp32 servers also
+        round them."""
         return initial_rows(self.initializer, self._salt, keys, self.dim)
 
     def verify(self) -> None:
@@ -180,7 +181,7 @@ class Table:
         return np.frombuffer(self._file, "<u8", int(section["rows"]), int(section["offset"]))
 
     def removed(self, section: Any) -> Keys:
-        """Keys whose rows are gone since the export below."""
+        """Keys whose rows were removed since the base export."""
         return np.frombuffer(self._file, "<u8", int(section["removed"]),
                              int(section["offset"]) + 8 * int(section["rows"]))
 
@@ -196,7 +197,7 @@ class Table:
         return (raw.astype(np.uint32) << 16).view(np.float32)
 
     def partitions(self, keys: Keys) -> Keys:
-        """Of each key, as core/position.h places it."""
+        """The partition of each key (core/position.h)."""
         if self._bits == 0:
             return np.zeros(len(keys), np.uint64)
         if self.dense:
@@ -208,7 +209,7 @@ class Table:
         return np.asarray(position >> np.uint64(64 - self._bits), np.uint64)
 
     def find(self, keys: Keys, values: Values, state: NDArray[np.uint8]) -> None:
-        """Fills in the keys whose state is 0: 1 where there is a row, 2 where a delta says that there is none."""
+        """Looks up the keys with state 0. New state: 1 if there is a row, 2 if a delta has removed it."""
         wanted = np.flatnonzero(state == 0)
         if self.dense:
             wanted = wanted[keys[wanted] < np.uint64(self.dense_rows)]
@@ -221,7 +222,7 @@ class Table:
     def _find_in(
         self, wanted: NDArray[np.intp], partition: np.uint64, keys: Keys, values: Values, state: NDArray[np.uint8]
     ) -> None:
-        """The same of keys of one partition: looks into the sections that may hold them."""
+        """The same for keys of one partition, in the sections that may have them."""
         begin, end = np.searchsorted(self._partitions, partition, "left"), np.searchsorted(self._partitions, partition, "right")
         section = begin + np.searchsorted(self._firsts[begin:end], keys[wanted], "right") - 1
         inside = section >= begin
@@ -244,14 +245,14 @@ class Table:
 
 
 def _as_keys(keys: Iterable[int] | NDArray[Any]) -> Keys:
-    """uint64; a key that is no whole number, or below 0, is an error rather than another key."""
+    """Converts keys to uint64; fractions and negative numbers are errors."""
     if not isinstance(keys, np.ndarray):
         keys = [operator.index(key) for key in keys]
         if any(not 0 <= key < 2**64 for key in keys):
             raise ValueError("keys are whole numbers from 0 to 2**64 - 1")
         return np.array(keys, np.uint64)
     if keys.shape == (0,):
-        return np.empty(0, np.uint64)  # NumPy takes an empty list for numbers with fractions
+        return np.empty(0, np.uint64)  # NumPy converts an empty list to floats
     if keys.dtype.kind not in "iu" or keys.ndim != 1:
         raise TypeError(f"keys of type {keys.dtype} in {keys.ndim} dimensions, expected whole numbers in one")
     if keys.dtype.kind == "i" and len(keys) and keys.min() < 0:
@@ -312,7 +313,7 @@ class Export:
 
 
 class Model:
-    """A full export and the deltas on top of it."""
+    """A full export and the deltas applied to it."""
 
     def __init__(self, path: str | PathLike[str], verify: bool = True) -> None:
         full = Export(path, verify)
@@ -322,7 +323,7 @@ class Model:
         self._layers = [full]
 
     def apply(self, path: str | PathLike[str], verify: bool = True) -> None:
-        """Puts a delta on top. Raises ExportError if it does not fit."""
+        """Applies a delta. Raises ExportError if it is for another state."""
         delta, here = Export(path, verify), self._layers[-1]
         if not delta.is_delta:
             raise ExportError(f"{path}: a full export, expected a delta; open it instead")
@@ -340,12 +341,12 @@ class Model:
 
     @property
     def checkpoint(self) -> int:
-        """Of the newest layer."""
+        """The checkpoint of the newest layer."""
         return self._layers[-1].checkpoint
 
     @property
     def names(self) -> list[str]:
-        """The tables."""
+        """The names of the tables."""
         return sorted({name for layer in self._layers for name in layer.tables})
 
     def _of(self, name: str) -> list[Table]:
@@ -355,20 +356,20 @@ class Model:
         return tables
 
     def dense_rows(self, name: str) -> int:
-        """How many rows a dense table has; 0: it is sparse."""
+        """The number of rows of a dense table; 0: sparse."""
         return self._of(name)[0].dense_rows
 
     def lookup(
         self, name: str, keys: Iterable[int] | NDArray[Any], initial: bool = False
     ) -> tuple[Values, NDArray[np.bool_]]:
-        """values [len(keys), dim], found [len(keys)]; a key without a row has zeros, or with `initial`, in a sparse table,
-        what its row would begin as. Keys that are no whole numbers are a TypeError, those that no row can have (below 0,
-        2**64 and above) a ValueError."""
+        """Returns values [len(keys), dim] and found [len(keys)]. Keys without a row have zeros or, with `initial` and
+        in a sparse table, their initial values. Keys that are not integers are a TypeError, keys outside 0..2**64-1 a
+        ValueError."""
         tables = self._of(name)
         keys = _as_keys(keys)
         values = np.zeros((len(keys), tables[0].dim), np.float32)
         state = np.zeros(len(keys), np.uint8)
-        for table in tables:  # the newest that knows a key decides
+        for table in tables:  # the newest layer with the key decides
             table.find(keys, values, state)
         if initial and not tables[0].dense:
             absent = state != 1
@@ -376,7 +377,7 @@ class Model:
         return values, state == 1
 
     def table(self, name: str) -> tuple[Keys, Values]:
-        """All rows: keys [n] in ascending order, values [n, dim]. Needs memory for them."""
+        """Returns all rows: keys [n] in ascending order and values [n, dim], in memory."""
         tables = self._of(name)
         keys = [np.empty(0, np.uint64)]
         keys += [table.keys(section) for table in tables for section in table.sections]

@@ -1,4 +1,4 @@
-"""Rows of data as tarn's workers read them: the keys, weights and dense values that a job's [data] section makes of them.
+"""Encodes rows of data like tarn's workers: converts them to keys, weights and dense values by a job's [data] section.
 
     import tomllib
     from tarn.keys import Encoder
@@ -7,9 +7,10 @@
     encoder = Encoder(job["data"])
     rows = encoder.rows([[3, None, 17, "05db9164", "", "Zürich"]])   # criteo: the integers, then the categories
     rows = encoder.rows([{7: 1, 12: 0.5}])                           # libsvm: {column: value}, or pairs of them
-    rows = encoder.lines(open_lines("test.tsv.gz"))                  # lines with labels, as files have them
+    rows = encoder.lines(open_lines("test.tsv.gz"))                  # lines with labels, as in files
 
-docs/serving.md says how a field becomes a key. The C++ side of it: worker/data/keys.h, bins.h and the parsers there.
+docs/serving.md describes how fields are converted to keys. The C++ implementation: worker/data/keys.h, bins.h and the
+parsers there.
 Needs NumPy and nothing else.
 """
 
@@ -27,7 +28,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Keys, weights and dense values of one row.
+# keys, weights and dense values of one row
 _Row = tuple[list[int], list[float], list[float]]
 
 _VALUE_BITS = 48
@@ -45,19 +46,19 @@ _NUMBER = re.compile(rb"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class RowError(ValueError):
-    """A row that is not of the format; the message says what was expected."""
+    """A row with an invalid format; the message has what was expected."""
 
 
 @dataclasses.dataclass
 class Rows:
-    """Row r has keys[offsets[r]:offsets[r + 1]]. `fields`: keys a row, 0 if that varies."""
+    """Row r has keys[offsets[r]:offsets[r + 1]]. `fields`: keys per row; 0: varies."""
 
     fields: int
     keys: NDArray[np.uint64]
-    weights: NDArray[np.float32]  # one a key
+    weights: NDArray[np.float32]  # one per key
     offsets: NDArray[np.int64]  # [rows + 1]
     dense: NDArray[np.float32]  # [rows, dense columns]
-    labels: NDArray[np.float32] | None = None  # [rows], of lines alone
+    labels: NDArray[np.float32] | None = None  # [rows], only from lines
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -84,14 +85,14 @@ def _combine(state: int, word: bytes) -> int:
 
 
 def integer_value(v: int) -> int:
-    """The 48-bit value of a 64-bit integer that stands for itself."""
+    """The 48-bit value of a 64-bit integer under the rule "identity"."""
     if not -_EXACT < v < _EXACT:
         return _HASHED | mix64(v & _WORD) >> 17
     return 2 * v if v >= 0 else -2 * v - 1
 
 
 def category_value(text: str | bytes | None) -> int:
-    """The 48-bit value of a category: bytes, or a string, which is taken as UTF-8; None or "" is missing."""
+    """The 48-bit value of a category: bytes, or a string, which is encoded as UTF-8; None or "" is missing."""
     if text is None or text in ("", b""):
         return _MISSING
     if isinstance(text, str):
@@ -109,7 +110,7 @@ def key(column: int, value: int) -> int:
 
 
 def _log2_begins() -> list[int]:
-    """Where each bin of the rule "log2" begins, up to 2^63."""
+    """The lower bounds of the bins of the rule "log2", up to 2^63."""
     begins = [1]
     while (begin := math.ceil(math.exp(math.sqrt(len(begins))))) < 2**63:
         begins.append(begin)
@@ -146,13 +147,13 @@ def _dense_value(v: int | None) -> float:
 
 
 def _shown(field: bytes) -> str:
-    """Bytes of a file as a message has them."""
+    """A field as shown in messages."""
     text = field.decode("utf-8", "replace")
     return repr(text[:64]) + ("..." if len(text) > 64 else "")
 
 
 def _integer(field: Any) -> int | None:
-    """None if it is missing."""
+    """The integer of a field; None if it is missing."""
     if field is None or field in ("", b""):
         return None
     if isinstance(field, str):
@@ -169,7 +170,7 @@ def _integer(field: Any) -> int | None:
 
 
 def _float32(text: bytes) -> np.float32:
-    """A decimal number as the nearest float32: by way of a float64 it would be rounded twice."""
+    """Converts a decimal number to the nearest float32; through float64 it would be rounded twice."""
     wide = float(text)
     with np.errstate(over="ignore"):
         near = np.float32(wide)
@@ -198,7 +199,7 @@ class _Criteo:
         self.dense_columns = self._integers if self._dense else 0
 
     def row(self, row: Sequence[Any]) -> _Row:
-        """keys, weights, dense values of a row."""
+        """Returns keys, weights and dense values of a row."""
         if len(row) != self._integers + self._categories:
             raise RowError(f"{len(row)} fields: expected {self._integers} integers and {self._categories} categories")
         integers = self._whole(row[:self._integers])
@@ -218,7 +219,7 @@ class _Criteo:
         return found
 
     def line(self, line: bytes) -> tuple[float, _Row]:
-        """The label, and what row() makes of the rest."""
+        """Returns the label, and the result of row() for the rest."""
         label, *row = line.split(b"\t")
         if len(row) != self._integers + self._categories:
             found, expected = 1 + len(row), 1 + self._integers + self._categories
@@ -236,7 +237,7 @@ class _Libsvm:
         self._classes: int = data.get("classes", 2)
 
     def row(self, row: Any) -> _Row:
-        """The same of pairs of a column and a number, or a mapping of one to the other."""
+        """The same for pairs of a column and a number, or a mapping."""
         pairs = [(operator.index(column), float(x)) for column, x in (row.items() if hasattr(row, "items") else row)]
         for column, x in pairs:
             if not 0 <= column < _LIBSVM_END or not math.isfinite(x):
@@ -273,10 +274,10 @@ class _Libsvm:
 
 
 class Encoder:
-    """By the [data] section of a job file, as a dict; what it leaves out has the defaults of docs/job-file.md.
+    """Encodes by the [data] section of a job file, as a dict; missing keys have the defaults of docs/job-file.md.
 
-    `fields`: keys a row, 0 if that varies; `dense_columns`. The formats criteo and libsvm. A column of libsvm's keys is
-    one of the data's: the same in every row. Raises ValueError for a section that makes no sense.
+    `fields`: keys per row; 0: varies. `dense_columns`: dense values per row. Supports the formats criteo and libsvm. A
+    libsvm column has the same number in every row. Raises ValueError for an invalid section.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -288,13 +289,13 @@ class Encoder:
         self.fields, self.dense_columns = self._format.fields, self._format.dense_columns
 
     def rows(self, rows: Iterable[Any]) -> Rows:
-        """Of each row its fields, without the label. criteo: the integers (whole numbers, or text that is one), then the
-        categories (text or bytes); None or "" is missing. libsvm: {column: value}, or pairs of them. Raises RowError."""
+        """Encodes rows, given as fields without a label. criteo: the integers (int or text), then the categories (text
+        or bytes); None or "" is missing. libsvm: {column: value}, or pairs. Raises RowError."""
         return self._gather(map(self._format.row, rows))
 
     def lines(self, lines: Iterable[bytes | str], first: int = 1) -> Rows:
-        """Of lines with labels, as bytes or text, with or without their ends. Raises RowError for a malformed one, with its
-        number, counted from `first`."""
+        """Encodes lines with labels, as bytes or text, with or without line ends. Raises RowError for a malformed line,
+        with its number, counted from `first`."""
         labels: list[float] = []
 
         def parsed() -> Iterator[_Row]:
@@ -327,14 +328,14 @@ class Encoder:
 
 
 def dense_rows(values: ArrayLike) -> Rows:
-    """Rows without keys, of dense values [rows, columns]: of format idx the pixels / 255."""
+    """Makes rows without keys from dense values [rows, columns]; for the format idx these are the pixels / 255."""
     dense = np.ascontiguousarray(values, np.float32)
     return Rows(fields=0, keys=np.empty(0, np.uint64), weights=np.empty(0, np.float32),
                 offsets=np.zeros(len(dense) + 1, np.int64), dense=dense)
 
 
 def open_lines(path: str | PathLike[str]) -> BinaryIO:
-    """A file of lines, plain or gzip, which its first bytes tell."""
+    """Opens a file of lines, plain or gzip (detected by its first bytes)."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return cast(BinaryIO, gzip.open(path)) if packed else open(path, "rb")

@@ -1,4 +1,4 @@
-"""Scores of rows by an export: the logits and probabilities of every model that tarn trains.
+"""Scores rows with an export: logits and probabilities of every model that tarn trains.
 
     import tomllib
     from tarn.export import Model
@@ -10,9 +10,9 @@
     rows = encoder.lines(open_lines("test.tsv"))
     probabilities = scorer.probabilities(rows)   # float64 [rows], of label 1; mlp: [rows, classes]
 
-docs/serving.md has the formulas. A key without a row counts as zeros, or with Scorer(..., initial=True) as the initial
-values that evaluation in training takes: for the figures of a run's summary.json. Needs NumPy and nothing else, and memory for the
-embeddings of the rows of a call: give it thousands at a time, not millions.
+docs/serving.md has the formulas. A key without a row has zeros or, with Scorer(..., initial=True), its initial values,
+as in evaluation during training: use this to reproduce the figures of a run's summary.json. Needs only NumPy, and
+memory for the embeddings of the rows of a call: pass thousands of rows at a time, not millions.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,11 +29,11 @@ _BIAS = np.uint64(0)
 
 
 class ScoreError(ValueError):
-    """An export, a job and rows that do not belong together; the message says what was expected."""
+    """An export, a job and rows that do not match; the message has what was expected."""
 
 
 class _Layers:
-    """Fully connected layers, one behind the other."""
+    """A sequence of fully connected layers."""
 
     def __init__(self, layers: list[tuple[Array, Array]], relu_last: bool) -> None:
         self._layers, self._relu_last = layers, relu_last
@@ -51,8 +51,9 @@ class _Layers:
 
 
 class Scorer:
-    """Reads dense layers at once: after Model.apply make another. `job`: the job file as a dict, of which it looks at
-    model.kind. Raises ScoreError where the export has not what such a model has."""
+    """Scores rows by a model. Reads dense layers at construction, so make another after Model.apply. `job`: the job
+    file as a dict, of which model.kind is used. Raises ScoreError if the export does not have the tables of such a
+    model."""
 
     def __init__(self, model: Model, job: Mapping[str, Any], initial: bool = False) -> None:
         self._model, self._initial = model, initial
@@ -76,11 +77,11 @@ class Scorer:
         self._cross = self._cross_layers() if self.kind == "dcn_v2" else []
 
     def logits(self, rows: Rows) -> NDArray[np.float64]:
-        """float64 [rows]; mlp: [rows, classes]. `rows`: tarn.keys.Rows. Raises ScoreError if they do not fit."""
+        """Returns float64 [rows]; mlp: [rows, classes]. `rows`: tarn.keys.Rows. Raises ScoreError on a mismatch."""
         return self._logits(rows).astype(np.float64)
 
     def probabilities(self, rows: Rows) -> NDArray[np.float64]:
-        """Of label 1, float64 [rows]; mlp: of each class, [rows, classes]."""
+        """Returns the probability of label 1, float64 [rows]; mlp: of each class, [rows, classes]."""
         logits = self.logits(rows)
         if logits.ndim == 1:
             return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
@@ -93,7 +94,7 @@ class Scorer:
                              + (", ".join(self._model.names) or "none"))
 
     def _matrix(self, name: str, bias: bool = True) -> tuple[Array, Array]:
-        """Of a dense layer: weights [outputs, inputs] and biases [outputs]."""
+        """The weights [outputs, inputs] and biases [outputs] of a dense layer."""
         self._expect(name)
         keys, values = self._model.table(name)
         if len(keys) != self._model.dense_rows(name) or not len(keys):
@@ -115,19 +116,19 @@ class Scorer:
         return layers
 
     def _values(self, table: str, rows: Rows) -> Array:
-        """The table's row of each of the rows' keys."""
+        """The rows of a table for the keys of `rows`."""
         every, place = np.unique(rows.keys, return_inverse=True)
         return self._model.lookup(table, every, self._initial)[0][place]
 
     def _embeddings(self, rows: Rows) -> Array:
-        """[rows, keys a row, dim]"""
+        """[rows, keys per row, dim]"""
         if rows.fields == 0:
             raise ScoreError(f"model.kind = \"{self.kind}\" needs rows with the same number of keys")
         values = self._values("embedding", rows)
         return values.reshape(len(rows), rows.fields, values.shape[1])
 
     def _side_by_side(self, rows: Rows) -> Array:
-        """[rows, keys a row x dim]"""
+        """[rows, keys per row x dim]"""
         x = self._embeddings(rows)
         return x.reshape(len(rows), x.shape[1] * x.shape[2])
 
@@ -158,7 +159,7 @@ class Scorer:
         return self._wide_deep(rows) + self._pairs(rows)
 
     def _dlrm(self, rows: Rows) -> Array:
-        assert self._bottom is not None  # __init__ has looked
+        assert self._bottom is not None  # checked in __init__
         bottom = self._run(self._bottom, rows.dense)
         vectors = np.concatenate([bottom[:, None], self._embeddings(rows)], axis=1)
         first, second = np.tril_indices(vectors.shape[1], -1)
@@ -182,5 +183,5 @@ class Scorer:
 
 
 def _row_of(rows: Rows) -> NDArray[np.intp]:
-    """Of each key."""
+    """The row number of each key."""
     return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))

@@ -1,4 +1,4 @@
-"""tools/accuracy: the examples that have a reference result, trained by real fleets in every mode of consistency."""
+"""tools/accuracy: trains the examples that have a reference result with real fleets, in every consistency mode."""
 
 import argparse
 import math
@@ -17,9 +17,9 @@ LAUNCH = launch_options.ROOT / "tools/launch"
 EXAMPLES = launch_options.ROOT / "examples"
 EXIT_OK, EXIT_MISSED, EXIT_USAGE, EXIT_SKIPPED = 0, 1, 2, 77
 CANNOT_TELL = "cannot tell"
-STOP_SECONDS_MAX = 60.0  # for a run that has been told to stop
+STOP_SECONDS_MAX = 60.0  # for a run that is stopping
 
-# What tests are compared with: metric of summary.json -> (reference, tolerance). A run is good if it is no more than
+# The reference results: metric of summary.json -> (reference, tolerance). A run is good if it is no more than
 # the tolerance below. Results of one thread with batches of one row; a9a: of liblinear with C = 0.1; criteo: of PyTorch
 # with the same batches (bench/pytorch_quality).
 REFERENCES = {
@@ -36,7 +36,7 @@ REFERENCES = {
     "criteo-dlrm": {"eval_auc": (0.788, 0.003)},
     "criteo-dcn_v2": {"eval_auc": (0.793, 0.003)},
 }
-SYNCHRONOUS = ["criteo-dlrm", "criteo-dcn_v2"]  # of these the reference is one of bsp: it says nothing of late gradients
+SYNCHRONOUS = ["criteo-dlrm", "criteo-dcn_v2"]  # their reference is for bsp and does not apply to delayed gradients
 NAMES = {"eval_auc": "AUC", "eval_accuracy": "accuracy"}
 
 MODES = {
@@ -64,8 +64,8 @@ HEADER = """\
 | set | model | mode | test AUC | log-loss | accuracy | reference | tolerance | ok | s |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
-AUC_BESIDE = 0.001  # by which --beside may change it
-FAR = 3  # standard errors beyond what is allowed: a difference that is not chance, however few the seeds
+AUC_BESIDE = 0.001  # by which --beside may change the metric
+FAR = 3  # a difference of so many standard errors is significant for any number of seeds
 
 DESCRIPTION = """\
 Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
@@ -113,7 +113,7 @@ def parse_arguments(argv):
     )
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="with --beside: runs of each (%(default)s)")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="of one run (%(default)s)")
-    parser.set_defaults(quiet=True)  # the table alone goes to stdout
+    parser.set_defaults(quiet=True)  # only the table goes to stdout
     options = parser.parse_args(argv)
     known = list(REFERENCES)
     for name in options.examples:
@@ -130,7 +130,8 @@ def parse_arguments(argv):
 
 
 def data_settings(example, options):
-    """The --set of an example's data.dir by --data, if its set is there; a data.dir of --set counts for all."""
+    """The --set arguments that point an example's data.dir to --data, if its data set exists; a data.dir of --set has
+    precedence."""
     if not options.data:
         return []
     name = pathlib.Path(launch_options.read_toml(EXAMPLES / f"{example}.toml")["data"]["dir"]).name
@@ -139,7 +140,7 @@ def data_settings(example, options):
 
 
 def missing_data(example, options):
-    """The first data file that an example names and that is not there, or None."""
+    """The first missing data file of an example, or None."""
     path = EXAMPLES / f"{example}.toml"
     settings = [*data_settings(example, options), *options.overrides]
     data = launch_options.overridden(launch_options.read_toml(path), settings)["data"]
@@ -157,7 +158,7 @@ def command(example, mode, run_dir, options, more=()):
 
 
 def train(example, mode, folder, options, more=()):
-    """Runs one fleet to its end. Returns its summary, empty if it failed, and what it printed."""
+    """Runs one fleet. Returns its summary, empty if it failed, and its output."""
     run_dir = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "run"
     process = subprocess.Popen(
         command(example, mode, run_dir, options, more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -175,8 +176,8 @@ def train(example, mode, folder, options, more=()):
 
 
 def is_good(example, record):
-    """No metric lies below its reference by more than the tolerance."""
-    slack = 1e-9  # of the decimal fractions above
+    """Whether no metric is below its reference by more than the tolerance."""
+    slack = 1e-9  # allows for rounding of decimal fractions
     return all(
         (record.get(metric) or 0.0) >= reference - tolerance - slack
         for metric, (reference, tolerance) in REFERENCES[example].items()
@@ -233,14 +234,14 @@ def run_all(options):
 
 
 def allowed_beside(example):
-    """The metric of an example that --beside compares, and how far it may change."""
+    """The metric of an example that --beside compares, and its allowed change."""
     if "eval_auc" in REFERENCES[example]:
         return "eval_auc", AUC_BESIDE
     return "eval_accuracy", REFERENCES[example]["eval_accuracy"][1]
 
 
 def compare(example, mode, folder, options):
-    """Trains an example with and without options.beside: the verdict and a line of the table."""
+    """Trains an example with and without options.beside. Returns the verdict and a line of the table."""
     metric, allowed = allowed_beside(example)
     pairs = []
     for seed in range(1, options.seeds + 1):
@@ -258,14 +259,14 @@ def compare(example, mode, folder, options):
 
 
 def difference(pairs):
-    """The mean of (without, with) pairs' differences and its standard error, which one pair does not have: infinite."""
+    """The mean difference of (without, with) pairs and its standard error, which is infinite for one pair."""
     found = [with_it - without for without, with_it in pairs]
     error = statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.inf
     return statistics.mean(found), error
 
 
 def judge(pairs, allowed):
-    """Whether the mean difference is within what is allowed, up and down, and where nobody can tell, why."""
+    """Whether the mean difference is within the allowed range, or why this cannot be decided."""
     slack = 1e-9  # of decimal fractions
     mean, error = difference(pairs)
     if math.isinf(error):
@@ -278,7 +279,7 @@ def judge(pairs, allowed):
 
 
 def seeds_to_tell(error, seeds, allowed):
-    """With how many the standard error should be as small as what is allowed: it falls with the root of their number."""
+    """The number of seeds for which the standard error equals the allowed change; it falls with the square root."""
     return math.ceil(seeds * (error / allowed) ** 2 - 1e-9) if allowed else "no number of"
 
 
@@ -297,7 +298,7 @@ def beside_row(example, mode, pairs, verdict):
 
 
 def machine():
-    """"2 cores of AMD EPYC 7763"; of those that this process may use."""
+    """"2 cores of AMD EPYC 7763", with the number of cores that this process may use."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))

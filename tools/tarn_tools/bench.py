@@ -1,4 +1,4 @@
-"""tools/bench: runs the benchmarks of the data plane beside their limits and peers, in turns, and writes what came out."""
+"""tools/bench: runs the benchmarks of the data plane, their limits and their peers in turns, and writes the results."""
 
 import argparse
 import contextlib
@@ -21,12 +21,12 @@ BIN = ROOT / "build/release/bin"
 SCRIPTS = ROOT / "bench/data_plane"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
 PROGRAMS = ("push_pull", "data_plane_limits", "ps_lite_peer", "redis_peer", "rocksdb_peer", "tarn-scheduler", "tarn-server")
-# What these programs take.
+# arguments of these programs
 BATCH_MAX = {"data_plane_limits": 1_000_000, "ps_lite_peer": 1_000_000, "redis_peer": 500_000, "rocksdb_peer": 1_000_000}
-LINE_SHOWN = 200  # characters of a line that is no figure
+LINE_SHOWN = 200  # characters shown of a line that is not a figure
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
-# What each bench is for, and its programs with their arguments; "rows" marks those that take --rows.
+# The purpose of each bench, and its programs with their arguments; "rows" marks those that accept --rows.
 BENCHES = {
     "sparse": (
         "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, ps-lite, Redis, "
@@ -86,7 +86,7 @@ exit codes  0 done    1 a program or writing failed    2 bad usage    130 interr
 
 
 class Failed(Exception):
-    """Why the measurement came to nothing, in words."""
+    """The measurement failed; the message has the reason."""
 
 
 def positive(kind):
@@ -132,7 +132,7 @@ def parse_arguments(argv):
 
 
 def torch_python():
-    """A Python that has torch, or this one, which then says that it has not."""
+    """A Python that has torch, else this one, which then reports that torch is missing."""
     has_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
     return PEERS_PYTHON if not has_torch and PEERS_PYTHON.exists() else sys.executable
 
@@ -148,7 +148,7 @@ def commands(name, options):
 
 
 def busy_seconds():
-    """CPU seconds of the whole machine, and those that it lost to others on the same host, since it started."""
+    """CPU seconds of the whole machine since its start, and those stolen by other guests of the host."""
     _, user, nice, system, _, _, irq, softirq, steal, *_ = pathlib.Path("/proc/stat").read_text().split(maxsplit=11)
     return sum(map(int, (user, nice, system, irq, softirq, steal))) / os.sysconf("SC_CLK_TCK")
 
@@ -160,7 +160,7 @@ def own_seconds():
 
 
 class Others:
-    """What else kept the machine busy while a program ran, in cores."""
+    """Measures other load on the machine while a program runs, in cores."""
 
     def __init__(self):
         self._began, self._busy, self._own = time.monotonic(), busy_seconds(), own_seconds()
@@ -171,12 +171,12 @@ class Others:
 
 
 def program_of(command):
-    """What a command line runs: the first word, or the script behind a Python."""
+    """The program of a command line: the first word, or the script of a Python command."""
     return command[0] if command[1].startswith("-") else command[1]
 
 
 def figure_of(program, text):
-    """The figure on a line of a program."""
+    """Parses the figure on a line of a program's output."""
     try:
         line = json.loads(text)
     except ValueError:
@@ -187,7 +187,8 @@ def figure_of(program, text):
 
 
 def run(command, record):
-    """Runs a program, which dies with this one, and hands each of its figures over; Failed if it fails."""
+    """Runs a program, which is killed if this one ends, and passes each of its figures to `record`. Raises Failed if it
+    fails."""
     program, parent = program_of(command), os.getpid()
     print(f"bench: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
     with subprocess.Popen(
@@ -205,7 +206,7 @@ def run(command, record):
 
 @contextlib.contextmanager
 def writing_out():
-    """What the system says of the folder of --out, as Failed."""
+    """Raises errors of the directory of --out as Failed."""
     try:
         yield
     except OSError as error:
@@ -213,8 +214,8 @@ def writing_out():
 
 
 def measure(options):
-    """All figures as a list of dicts, also written to results.jsonl as they come; and how many cores others kept busy
-    during each program."""
+    """Returns all figures as a list of dicts, also written to results.jsonl as they arrive, and the cores used by other
+    load during each program."""
     figures, busy, results = [], [], options.out / "results.jsonl"
     with writing_out():
         options.out.mkdir(parents=True, exist_ok=True)
@@ -231,7 +232,7 @@ def measure(options):
                 figures.append(figure)
                 print(f"  {bench_table.in_words(line)}", flush=True)
 
-            # Every other time backwards: what changes slowly hits both ends alike.
+            # Every other repetition in reverse order, so that slow drift affects all programs alike.
             for command in lines if repetition % 2 == 0 else reversed(lines):
                 others = Others()
                 run(command, record)
@@ -250,7 +251,7 @@ def first_line(path, prefix):
 
 
 def commit():
-    """That of this checkout, or the one that a bundle was made of; "unknown" where nothing tells."""
+    """The commit of this checkout, or of the bundle; else "unknown"."""
     if (ROOT / "COMMIT").exists():
         return (ROOT / "COMMIT").read_text().strip()
     if not (ROOT / ".git").exists() or not shutil.which("git"):
@@ -262,7 +263,7 @@ def commit():
 
 
 def circumstances(argv):
-    """Where and how the figures came about: (what, value) pairs."""
+    """The conditions of the measurement, as (name, value) pairs."""
     memory_kb = int(first_line("/proc/meminfo", "MemTotal").split()[0])
     return [
         ("date", time.strftime("%Y-%m-%d %H:%M")),
@@ -284,7 +285,7 @@ def write_results(options, where, figures):
 
 
 def measure_and_write(argv, options):
-    """Failed or KeyboardInterrupt where it does not come to its end."""
+    """Raises Failed or KeyboardInterrupt if it does not complete."""
     where = circumstances(argv)
     figures, busy = measure(options)
     where.append(("other work meanwhile", f"{bench_table.spread(busy)} cores"))

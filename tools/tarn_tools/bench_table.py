@@ -1,12 +1,12 @@
-"""What tools/bench found, as a Markdown table and a picture: each figure of tarn beside its limits and peers."""
+"""Makes a Markdown table and a picture of the results of tools/bench: each figure of tarn with its limits and peers."""
 
 import statistics
 
 from tarn_tools import charts
 
-# Columns beside tarn: title -> the figures' names, the first that was measured. {T}: tcp or ipc; {HOST}: tcp, or ipc
-# between processes of one host; {OP}: the operation; {WIRE}: the operation whose messages have the same size; {SIZE}:
-# 1mb or 16mb; {VERB}: Redis' word for it.
+# Columns next to tarn: title -> names of figures, of which the first that was measured is shown. {T}: tcp or ipc;
+# {HOST}: tcp, or ipc between processes of one host; {OP}: the operation; {WIRE}: the operation whose messages have the
+# same size; {SIZE}: 1mb or 16mb; {VERB}: the command of Redis.
 COLUMNS = {
     "raw ZeroMQ": ["zmq.{T}.{WIRE}"],
     "plain sockets": ["socket.{T}.{WIRE}"],
@@ -24,14 +24,14 @@ COLUMNS = {
 SERVERS = "servers"  # the bench
 OURS = {"shm": "tarn, shared memory", "spin": "tarn, busy polling", "ipc": "tarn, ipc", "tcp": "tarn, tcp"}  # as drawn
 PEERS = ["ps-lite", "ps-lite, array", "Redis", "RocksDB", "torch, gloo", "torch, RPC"]
-# What an operation is drawn beside; limits that are many times faster would leave nothing to see of the others.
+# The bars next to an operation. Limits that are many times faster are left out, because they would hide the others.
 BESIDE = {"sparse": ["row store alone", *PEERS], "adagrad": ["row store alone"]}
 LIMITS = ["raw ZeroMQ", "plain sockets", *PEERS]
 OURS_CLASS, PEER_CLASS, LIMIT_CLASS = "c1", "c2", "c6"  # of charts.css
 
 
 def number(value, unit):
-    """12345678, "rows/s" -> "12.3M"; GB and times as they are."""
+    """12345678, "rows/s" -> "12.3M"; GB and times without a suffix."""
     return charts.short(value) if unit.endswith("/s") else f"{value:.3g}"
 
 
@@ -55,7 +55,7 @@ def by_name(figures):
 
 
 def beside(name, values):
-    """[(title, name)] of what stands beside a figure of tarn."""
+    """[(title, name)] of the figures next to a figure of tarn."""
     _, transport, operation = name.split(".")
     operation = operation.removesuffix("_planned")
     words = {
@@ -85,7 +85,7 @@ def median_and_spread(series, unit):
 
 
 def ratios(ours, other):
-    """Of the repetitions that have both."""
+    """The ratios for repetitions that have both figures."""
     return [ours[key] / other[key] for key in ours if other.get(key)]
 
 
@@ -95,7 +95,7 @@ def table(head, rows):
 
 
 def comparison(values, units, names):
-    """The table of some figures of tarn; columns that none of them has are left out."""
+    """The table of some figures of tarn, without empty columns."""
     cells = {name: dict(beside(name, values)) for name in names}
     titles = [title for title in COLUMNS if any(title in row for row in cells.values())]
     rows = []
@@ -109,7 +109,7 @@ def comparison(values, units, names):
 
 
 def of_servers(figures):
-    """The figures of the bench "servers", which has each name twice, and the others."""
+    """Separates the figures of the bench "servers", which has each name twice, from the others."""
     parts = [], []
     for figure in figures:
         parts[figure["bench"] != SERVERS].append(figure)
@@ -117,7 +117,7 @@ def of_servers(figures):
 
 
 def servers_comparison(figures):
-    """A row a figure: on one server, on two, and the ratio of the pairs; "" without figures."""
+    """One row per figure: on one server, on two, and the ratio of the pairs; "" without figures."""
     by_count = {count: by_name([f for f in figures if f.get("settings", {}).get("servers") == count]) for count in (1, 2)}
     one, units, _ = by_count[1]
     two = by_count[2][0]
@@ -155,7 +155,7 @@ def document(where, figures):
 
 
 def bars_of(operation, values, units):
-    """[(title, name, class)]: every transport of tarn, limits over tcp, and peers over what serves them best."""
+    """[(title, name, class)]: every transport of tarn, limits over tcp, and peers over their fastest transport."""
     found, others = [], {}
     for transport, title in OURS.items():
         if (name := f"tarn.{transport}.{operation}") in values:
@@ -169,12 +169,12 @@ def bars_of(operation, values, units):
             way = name.split(".")[1]
             found.append((f"{title}, {way}" if way in ("ipc", "unix") else title, name, PEER_CLASS))
         elif title in others:
-            found.append((title, others[title][-1], LIMIT_CLASS))  # of tcp, which comes last
+            found.append((title, others[title][-1], LIMIT_CLASS))  # tcp is last
     return found
 
 
 def panel(operation, bars, values, units):
-    """An operation, with a scale of its own."""
+    """The panel of an operation, with its own scale."""
     unit = units[bars[0][1]]
     better = ", less is better" if unit == "us" else ""
     medians = [(title, statistics.median(values[name].values()), classes) for title, name, classes in bars]
@@ -183,13 +183,13 @@ def panel(operation, bars, values, units):
 
 
 def operations(values):
-    """Those of tarn, each once, without those of plans made before."""
+    """The operations of tarn, each once, without those with existing plans."""
     names = [name.split(".")[2] for name in values if name.startswith("tarn.")]
     return list(dict.fromkeys(name for name in names if not name.endswith("_planned")))
 
 
 def picture(figures):
-    """An SVG: a panel for each operation, in which tarn stands beside limits and peers; without the bench "servers"."""
+    """An SVG with a panel per operation that compares tarn with limits and peers; without the bench "servers"."""
     values, units, _ = by_name(of_servers(figures)[1])
     drawn = [panel(operation, bars_of(operation, values, units), values, units) for operation in operations(values)]
     legend = [("tarn", OURS_CLASS), ("limits", LIMIT_CLASS), ("peers", PEER_CLASS)]

@@ -1,4 +1,4 @@
-"""tools/bundle: the programs, the shared libraries that they need, tools and examples in one archive."""
+"""tools/bundle: makes an archive of the programs, their shared libraries, tools and examples."""
 
 import argparse
 import os
@@ -16,24 +16,24 @@ from tarn_tools import bench, errors, launch_options
 ROOT = launch_options.ROOT
 NAME = "tarn"
 
-# What every x86-64 Linux has: the C library and the loader, which must fit each other and the kernel.
+# Libraries of every x86-64 Linux: the C library and the loader, which must match each other and the kernel.
 OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|resolv|anl|nss_\w+|mvec))\.so")
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
-# kernels/cuda/cublas_lt.cc; where there is no CUDA, none is. Whole: compilers keep parts of a text besides.
+# Loaded by name in kernels/cuda/cublas_lt.cc, if built with CUDA. Whole, because compilers also store parts.
 LOADED_BY_NAME = re.compile(rb"(libcublasLt\.so\.[0-9]+)\0")
-# The compiler's. The target's own are older or newer together with its C library, which ours may find too old.
+# Libraries of the compiler. The target's own versions match its C library, which may be too old for ours.
 OF_THE_COMPILER = {"libstdc++.so.6", "libgcc_s.so.1"}
 ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
-LIBRARY = "lib/libtarn.so"  # of programs in other languages (python/); beside the folder of ours
-# They show on the target that its GPU computes what it should: bench/gpu runs them under compute-sanitizer.
+LIBRARY = "lib/libtarn.so"  # for programs in other languages (python/); next to our own directory
+# They verify the computations of the target's GPU: bench/gpu runs them under compute-sanitizer.
 GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
 BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
            "scale_model", "tiered", "eviction_policies"}
-# What measuring on a GPU takes (bench/gpu), in a bundle that must hold code for it and be quick to send.
+# The programs to measure a GPU (bench/gpu), in a bundle that must have code for it and be small.
 OF_GPU = GPU_TESTS | {"gpu_bench", "model_step", "tarn-generate", "tarn-scheduler", "tarn-server", "tarn-worker"}
 GPU_MB_MAX = 50  # packed
-ARCHITECTURE = 90  # the H100's and H200's machine code, and PTX for what comes after
+ARCHITECTURE = 90  # machine code for H100 and H200, and PTX for later GPUs
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/launch", "tools/report",
          "tools/inspect", "tools/checkpoint", "tools/predict", "tools/accuracy", "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
@@ -83,10 +83,10 @@ def programs_in(folder, with_tests):
 
 
 def libraries_of(programs, slim):
-    """{file name: path} of the libraries that the loader would take for them. Raises LookupError for a missing one."""
+    """{file name: path} of the libraries that the loader would use for them. Raises LookupError for a missing one."""
     found = {}
     for program in programs:
-        # What earlier bundles or the caller's shell name must not hide what this build is linked with.
+        # Library paths of the environment must not replace the libraries that this build is linked with.
         environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
         told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, env=environment).stdout
         for line in told.splitlines():
@@ -102,12 +102,12 @@ def libraries_of(programs, slim):
 
 
 def loaded_by_name(programs):
-    """The names of the libraries that programs load by themselves when they use a GPU."""
+    """The names of the libraries that programs load at run time when they use a GPU."""
     return {name.decode() for program in programs for name in LOADED_BY_NAME.findall(program.read_bytes())}
 
 
 def code_for_gpus(data):
-    """The code for GPUs in a program: ("ptx" or "sm", architecture) pairs, from the headers of what nvcc embeds."""
+    """The GPU code in a program: ("ptx" or "sm", architecture) pairs, from the headers that nvcc embeds."""
     found, at = set(), 0
     while (at := data.find(struct.pack("<IH", 0xBA55ED50, 1), at)) >= 0:
         header_size, size = struct.unpack_from("<HQ", data, at + 6)
@@ -123,7 +123,7 @@ def code_for_gpus(data):
 
 
 def check_for_gpu(programs):
-    """Raises LookupError where a bundle of these could not measure on a GPU."""
+    """Raises LookupError if a bundle of these programs could not measure on a GPU."""
     names = {program.name for program in programs}
     if missing := sorted(OF_GPU - names):
         raise LookupError(f"--gpu: {', '.join(missing)} not there: built without CUDA? (tools/install cuda)")
@@ -139,14 +139,14 @@ def check_for_gpu(programs):
 
 
 def search_path(program):
-    """The folders of this machine in which the loader looks first for the program."""
+    """The directories that the loader searches first for the program."""
     told = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
     paths = re.findall(r"Library rpath: \[(.*)\]", told)
     return [pathlib.Path(p) for path in paths for p in path.split(":") if not p.startswith("$")]
 
 
 def cuda_libraries_of(programs):
-    """As libraries_of, of those that are loaded by name and what they need. Raises LookupError for a missing one."""
+    """Like libraries_of, for libraries loaded by name and their dependencies. Raises LookupError for a missing one."""
     found = {}
     for program in programs:
         for name in loaded_by_name([program]):
@@ -158,14 +158,14 @@ def cuda_libraries_of(programs):
 
 
 def glibc_needed(paths):
-    """The newest version of the C library that any of them asks for, as '2.34'."""
+    """The newest version of the C library that any of them requires, such as '2.34'."""
     told = subprocess.run(["readelf", "-V", *paths], capture_output=True, text=True, check=True).stdout
     versions = {tuple(map(int, v.split("."))) for v in re.findall(r"Name: GLIBC_([0-9.]+)", told)}
     return ".".join(map(str, max(versions)))
 
 
 def strip(path):
-    """Without the tables that only a debugger reads; a program that strip does not know stays as it is."""
+    """Removes debugging information; files that strip does not support are unchanged."""
     if shutil.which("strip"):
         subprocess.run(["strip", "--strip-unneeded", path], check=False, stderr=subprocess.DEVNULL)
 
@@ -179,7 +179,7 @@ def copy_tree(source, target):
 
 
 def fill(folder, programs, options):
-    """Lays the bundle out in `folder`; returns its programs and libraries."""
+    """Copies the files of the bundle to `folder`; returns its programs and libraries."""
     library = programs[0].parent.parent / LIBRARY
     own = {library.name: library} if library.exists() and not options.gpu else {}
     libraries = own | libraries_of([*programs, *own.values()], options.slim)

@@ -1,4 +1,4 @@
-"""What users call the tools: tools/NAME in a checkout or a bundle, `tarn NAME` where the Python package has them."""
+"""The names of the tools for users: tools/NAME in a checkout or a bundle, `tarn NAME` in the Python package."""
 
 import pathlib
 import re
@@ -9,10 +9,10 @@ OF_PACKAGE = re.compile(r"\btools/(accuracy|checkpoint|inspect|launch|predict|qu
 
 
 def here(text):
-    """The same text, in which tools/NAME is what the user calls it."""
+    """The text with tools/NAME replaced by the user's name of the tool."""
     return OF_PACKAGE.sub(r"tarn \1", text) if IN_PACKAGE else text
 
 
 def words(tool):
-    """How a command line of this tool begins."""
+    """The beginning of a command line of this tool."""
     return here(f"tools/{tool}").split()

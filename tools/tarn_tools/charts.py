@@ -1,5 +1,5 @@
-"""Small SVG charts: in a page (Drawing.figure), where charts.css colours them for light and dark, or several on a sheet
-that is a file of its own (sheet)."""
+"""Small SVG charts: in a page (Drawing.figure), with colours for light and dark from charts.css, or several in a
+separate file (sheet)."""
 
 import dataclasses
 import html
@@ -10,7 +10,7 @@ import re
 WIDTH, HEIGHT = 560, 250
 LEFT, RIGHT, TOP, BOTTOM = 72, 14, 12, 42
 POINTS_MAX = 400
-DOTS_MAX = 12  # of a line that shows all of its points
+DOTS_MAX = 12  # maximum points of a line that is drawn with a dot per point
 MARK_NAME_WIDTH, MARK_NAME_HEIGHT = 62, 14
 GAP, TITLE_HEIGHT, LEGEND_HEIGHT, LETTER_WIDTH = 20, 24, 18, 6.6  # on a sheet
 CSS = pathlib.Path(__file__).with_name("charts.css").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def colour(index):
 
 @dataclasses.dataclass
 class Drawing:
-    """A chart: its title, what is drawn (nothing where there is no data), a note, and [(name, class)] for a legend."""
+    """A chart: title, contents (empty without data), a note, and [(name, class)] for a legend."""
 
     title: str
     parts: list = dataclasses.field(default_factory=list)
@@ -43,7 +43,7 @@ class Drawing:
     names: list = dataclasses.field(default_factory=list)
 
     def figure(self):
-        """Part of a page."""
+        """The chart as part of a page."""
         body = EMPTY
         if self.parts:
             title = html.escape(self.title, quote=True)
@@ -76,7 +76,7 @@ def legend(names, x, y):
 
 
 def sheet_style():
-    """charts.css in its light colours and without variables, which some viewers of SVG files do not know."""
+    """charts.css with the light colours and without variables, which some SVG viewers do not support."""
     light = dict(re.findall(r"--(\w+): (#\w+)", CSS.split("@media")[0]))
     rules = "\n".join(line for line in CSS.splitlines() if line.startswith("svg "))
     return re.sub(r"var\(--(\w+)\)", lambda match: light[match.group(1)], rules)
@@ -128,7 +128,7 @@ def pieces(points):
 
 
 def thinned(points):
-    """Pieces of the line, with about POINTS_MAX points together: means of equal runs."""
+    """Reduces the pieces of a line to about POINTS_MAX points in total, by means of equal runs."""
     found = pieces(points)
     size = math.ceil(sum(len(piece) for piece in found) / POINTS_MAX)
     if size <= 1:
@@ -141,7 +141,7 @@ def thinned(points):
 
 
 def value_range(values, from_zero):
-    """Limits of an axis with a little air; a flat line gets room on both sides."""
+    """The limits of an axis with a margin; a flat line gets a margin on both sides."""
     low, high = min(values), max(values)
     if from_zero:
         return 0.0, (high * 1.06 or 1.0)
@@ -171,8 +171,8 @@ def frame(x_ticks, y_ticks, scale_x, scale_y, x_format, y_format, x_title):
 
 
 def draw_marks(marks, scale_x):
-    """Vertical lines, and as many of their names as have room."""
-    parts, room = [], 0.0  # room: from where on a name does not touch the one before
+    """Vertical lines, and as many of their names as fit."""
+    parts, room = [], 0.0  # room: minimum position at which a name does not overlap the previous one
     for x, name in marks:
         at = scale_x(x)
         if not LEFT <= at < WIDTH - RIGHT - 2:
@@ -185,7 +185,7 @@ def draw_marks(marks, scale_x):
 
 
 def draw_series(name, classes, lines, scale_x, scale_y, y_format):
-    """The pieces of a line; few points get a dot each, many the last one alone."""
+    """The pieces of a line. Few points have a dot each; of many, only the last."""
     parts = []
     for line in lines:
         path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in line)
@@ -200,11 +200,11 @@ def draw_series(name, classes, lines, scale_x, scale_y, y_format):
 
 
 def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, marks=(), note=None, x_ticks=None):
-    """series: [(name, [(x, y), ...]), ...], with None in the place of a point where a line is interrupted; a third item
-    is the line's class ("c2 dashed"), which is otherwise the series' own.
+    """series: [(name, [(x, y), ...]), ...], with None where a line is interrupted. An optional third item is the line's
+    class ("c2 dashed"); default: by index.
 
-    marks: [(x, name), ...] of vertical lines. x_ticks: where the x axis has numbers, from its beginning to its end; the
-    axis begins at 0 without them.
+    marks: [(x, name), ...] of vertical lines. x_ticks: positions of the labels of the x axis, from its beginning to its
+    end; without them the axis begins at 0.
     """
     given = [(one[0], one[2] if len(one) > 2 else colour(index), thinned(one[1])) for index, one in enumerate(series)]
     given = [one for one in given if one[2]]
@@ -262,7 +262,8 @@ def column_chart(title, columns, x_title, note=""):
 
 
 def bar_chart(title, bars, note="", row=30):
-    """Horizontal bars, one a row: [(name, value, words), ...]; the words stand behind the bar, whose class may follow."""
+    """Horizontal bars, one per row: [(name, value, words), ...]. The words are next to the bar; an optional fourth item
+    is its class."""
     if not bars:
         return Drawing(title)
     high = max(bar[1] for bar in bars) or 1.0

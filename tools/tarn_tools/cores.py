@@ -1,8 +1,8 @@
-"""How busy the processors of this machine are, as /proc/stat counts: all programs together."""
+"""The load of the processors of this machine by /proc/stat: of all programs together."""
 
 import os
 
-IDLE_FIELDS = (3, 4)  # of a line cpuN: idle, iowait
+IDLE_FIELDS = (3, 4)  # fields of a line cpuN: idle, iowait
 
 
 def times(text, usable):
@@ -12,14 +12,14 @@ def times(text, usable):
         name, *fields = line.split()
         if not name.startswith("cpu") or name == "cpu" or int(name[3:]) not in usable:
             continue
-        ticks = [int(field) for field in fields[:8]]  # what follows is counted in them already
+        ticks = [int(field) for field in fields[:8]]  # later fields are included in them
         total += sum(ticks)
         busy += sum(ticks) - sum(ticks[i] for i in IDLE_FIELDS)
     return busy, total
 
 
 class Cores:
-    """Watches the processors that this process may use, from `start` to `stop`."""
+    """Measures the processors that this process may use, from `start` to `stop`."""
 
     def __init__(self):
         self._usable = os.sched_getaffinity(0)

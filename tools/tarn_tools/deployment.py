@@ -1,4 +1,4 @@
-"""Where the processes of a fleet run: all on this machine, or on the hosts of tools/launch --hosts through ssh."""
+"""Places the processes of a fleet: all on this machine, or on the hosts of tools/launch --hosts through ssh."""
 
 import io
 import os
@@ -9,9 +9,9 @@ import tarfile
 
 from tarn_tools import fleet, hosts, launch_options, own_program, preflight, remote, summary
 
-KEYS_NAME = "fleet.keys"  # in the run's folder, where tarn-checkpoint looks for it
+KEYS_NAME = "fleet.keys"  # in the run directory, where tarn-checkpoint searches for it
 EVERY_INTERFACE = "tcp://0.0.0.0"
-CONNECTING_MAX = 4  # to one host at a time: an sshd refuses some of those beyond ten
+CONNECTING_MAX = 4  # connections to one host at a time: an sshd rejects some beyond ten
 FETCH_SECONDS_MAX = 60.0
 CLEAR_SECONDS_MAX = 10.0
 LOG_SECONDS_MAX = 5.0
@@ -19,16 +19,16 @@ DISCARD_PORT = 9
 
 
 class CannotDeploy(Exception):
-    """The fleet cannot be started so; says what to do, a line a host."""
+    """The fleet cannot be started; the message has a line per host with what to do."""
 
 
 class Deployment:
-    """Of one run. Without --hosts everything is started here: the programs connect through sockets in the run's folder that
-    only this user can reach, or with --keys or --insecure through ports of the loopback interface."""
+    """The deployment of one run. Without --hosts everything is started on this machine: the programs connect through
+    sockets in the run directory that only this user can reach, or with --keys or --insecure through loopback ports."""
 
     def __init__(self, options, bin_dir, run_dir):
         self._options, self._bin_dir, self._run_dir = options, bin_dir, run_dir
-        self._remote_run_dir = os.path.abspath(run_dir)  # the same path, if not the same folder
+        self._remote_run_dir = os.path.abspath(run_dir)  # the same path, maybe not the same directory
         self._places = hosts.places(options.hosts)
         self._away = [host for host in options.hosts if not host.here]
         self._ssh = remote.Ssh(options.ssh)
@@ -38,7 +38,7 @@ class Deployment:
         self._made_keys = None
 
     def where(self):
-        """Such as " on 3 hosts"; nothing if all is here."""
+        """Text such as " on 3 hosts"; empty if all processes are on this machine."""
         return f" on {summary.counted(len(self._options.hosts), 'host')}" if self else ""
 
     def __bool__(self):
@@ -48,7 +48,7 @@ class Deployment:
     # --- before ---
 
     def prepare(self, given_up):
-        """Asks all hosts whether they can take part, and makes keys where there are none. Raises CannotDeploy."""
+        """Checks all hosts, and makes keys if there are none. Raises CannotDeploy."""
         if not self:
             return
         try:
@@ -78,13 +78,13 @@ class Deployment:
             folders=folders,
             data=preflight.data_files(launch_options.section(job, "data"), base_dir),
             resumed=resumed,
-            # Of a job that cannot be read the scheduler says what is wrong.
+            # The scheduler reports the errors of a job that cannot be read.
             checkpoints=bool(launch_options.read_job(options))
             and launch_options.section(job, "storage").get("durability") != "none",
         )
 
     def _own_address(self):
-        """Of the interface that leads to the hosts: to the first that is not this machine."""
+        """The address of the interface that leads to the first host other than this machine."""
         found = ""
         for host in self._away:
             try:
@@ -101,7 +101,7 @@ class Deployment:
 
     def _make_keys(self):
         path = os.path.join(self._remote_run_dir, KEYS_NAME)
-        pathlib.Path(path).unlink(missing_ok=True)  # of a run that goes on, whose launcher was killed
+        pathlib.Path(path).unlink(missing_ok=True)  # of a run that continues and whose launcher was killed
         try:
             made = subprocess.run([self._bin_dir / launch_options.MAKES_KEYS, path], capture_output=True, text=True)
         except OSError as error:
@@ -113,12 +113,12 @@ class Deployment:
     # --- the processes ---
 
     def scheduler_arguments(self):
-        """Where it listens, and as whom the hosts know it."""
+        """Arguments for the scheduler's endpoint and its address for the hosts."""
         host, _, port = self._address.partition(":")
         return ["--bind", f"{EVERY_INTERFACE}:{port or '*'}", "--advertise", host] if self else []
 
     def node(self, role, rank, arguments, sizes=None):
-        """The process of that rank, not started yet. `sizes`: the [fleet] of the run's job.toml, once it is there."""
+        """The process of that rank, not started yet. `sizes`: the [fleet] of the run's job.toml, if it exists."""
         host = self._places.get((role, rank))
         arguments = [*arguments, *self._options_of(role)]
         if role == "server" and self:
@@ -160,13 +160,13 @@ class Deployment:
 
     @staticmethod
     def has_room_for(node, running):
-        """Whether its host can take one more connection now: those that are being made are few."""
+        """Whether its host can accept another connection now: only a few may be in progress."""
         return sum(other.connecting and other.host == node.host for other in running) < CONNECTING_MAX
 
     # --- after ---
 
     def fetch_log(self, node):
-        """Has the end of a process's log here, where it did not write it."""
+        """Fetches the end of a process's log from its host."""
         if node.host is None or not self._found[node.host].made:
             return
         command = ["tail", "-c", str(fleet.TAIL_BYTES), f"{self._remote_run_dir}/logs/{node.log.name}"]
@@ -175,7 +175,8 @@ class Deployment:
             node.log.write_bytes(output)
 
     def close(self, begun, given_up):
-        """Fetches what lies on hosts alone, removes it there, and the keys here. Returns what could not be fetched."""
+        """Fetches files that exist only on hosts, and removes them there and the keys here. Returns what could not be
+        fetched."""
         if self._made_keys:
             pathlib.Path(self._made_keys).unlink(missing_ok=True)
         apart = [name for name, found in self._found.items() if found.made]
@@ -190,7 +191,7 @@ class Deployment:
         return [name for name, (code, output) in results.items() if code == 0 and self._unpack(output)]
 
     def _unpack(self, packed):
-        """Whether it was whole. Nothing of it goes elsewhere than into the folder's logs/ and metrics.jsonl."""
+        """Unpacks only into logs/ and metrics.jsonl of the directory. Returns whether the archive was complete."""
         try:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 for member in archive:
@@ -206,7 +207,7 @@ class Deployment:
 
 
 def sizes_as_flags(role, sizes):
-    """For a program whose folder has no job.toml to read them from."""
+    """Flags for a program whose directory has no job.toml with these sizes."""
     sizes = sizes or {}
     flags = ["--io-threads", str((sizes.get("lanes", 1) + 1) // 2)]  # net/zmq/context.h
     return flags + (["--shards", str(sizes.get("shards", 1))] if role == "server" else [])

@@ -1,11 +1,11 @@
-"""The file of tools/launch --hosts: which machines a fleet runs on, and how much of it on each."""
+"""The file of tools/launch --hosts: the machines of a fleet, and the processes on each."""
 
 import dataclasses
 import re
 
 HERE = ("localhost", "local")  # processes of these lines are started without ssh
 COUNTS = ("servers", "workers")
-ADDRESS = re.compile(r"[A-Za-z0-9_.-]+")  # a name or an IPv4 address: nodes listen in that family
+ADDRESS = re.compile(r"[A-Za-z0-9_.-]+")  # a name or an IPv4 address, because nodes use IPv4
 
 
 class BadHosts(ValueError):
@@ -14,12 +14,12 @@ class BadHosts(ValueError):
 
 @dataclasses.dataclass
 class Host:
-    """One line: a name that ssh knows, and what runs there."""
+    """One line: a host name for ssh, and its processes."""
 
     name: str
     servers: int = 0
     workers: int = 0
-    address: str = ""  # under which workers reach its servers; empty: the interface that leads to the scheduler
+    address: str = ""  # address of its servers for workers; empty: that of the interface that leads to the scheduler
 
     @property
     def here(self):
@@ -27,7 +27,7 @@ class Host:
 
 
 def parse(text, path):
-    """The hosts of a file's text, in its order. Raises BadHosts."""
+    """Parses the text of a file; keeps its order. Raises BadHosts."""
     hosts = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -45,7 +45,7 @@ def parse(text, path):
 
 
 def read(path):
-    """The hosts of a file. Raises BadHosts and OSError."""
+    """Reads the hosts of a file. Raises BadHosts and OSError."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return parse(file.read(), path)
 
@@ -84,7 +84,7 @@ def counts(hosts):
 
 
 def places(hosts):
-    """{("server", 0): host, ...}: ranks follow one another on a host, and the hosts the order of the file."""
+    """{("server", 0): host, ...}: ranks are consecutive on a host, and hosts are in the order of the file."""
     found = {}
     for role in ("server", "worker"):
         holders = [host for host in hosts for _ in range(getattr(host, f"{role}s"))]

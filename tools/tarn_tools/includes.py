@@ -1,8 +1,8 @@
-"""Which folder's C++ sources may include which: everything points downward, so that nothing below knows what uses it.
+"""Checks that includes of C++ sources point only to lower layers.
 
   PYTHONPATH=tools python3 -m tarn_tools.includes [ROOT]
 
-Exit status 1 and a line for each include that points elsewhere.
+Prints a line for each invalid include; the exit status is then 1.
 """
 
 import pathlib
@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 
-# Bottom to top: a folder may include what stands above it in this list, and its own files. A name stands for the folder's
-# own files, not for the folders in it; one that ends in .h is a single file.
+# From bottom to top: a folder may include its own files and those of earlier entries. An entry is a folder without its
+# subfolders, or a single file if it ends in .h.
 LAYERS = (
     "schemas",
     "core",
@@ -41,7 +41,7 @@ LAYERS = (
     "scheduler/stopping",
     "scheduler",
     "worker/counters.h",
-    "worker/tarn.h",  # public: it may know nothing of the folders below
+    "worker/tarn.h",  # public: must not include later entries
     "worker/client",
     "worker/data",
     "worker/models",
@@ -53,12 +53,12 @@ LAYERS = (
     "examples",
     "tests",
 )
-# Headers of one folder or library that name each other although one is above; neither part is used alone.
+# Exceptions within one folder or library, whose parts are never used alone.
 TOGETHER = (
     {"core", "core/table"},
     {"net", "net/zmq"},
 )
-# What stands above and is of no concern all the same: programs of one kind know nothing of the others.
+# Forbidden in spite of the order: programs must not include each other.
 APART = (
     ("scheduler", "server"),
     ("worker", "server"),
@@ -88,7 +88,7 @@ def allowed(user, used):
 
 
 def complaints(path, text, exists):
-    """A line for each include of one file that points where it may not. `exists`: whether a path is in the repository."""
+    """A line for each invalid include of a file. `exists`: whether a path is in the repository."""
     user, found = layer(path), []
     if user is None:
         return [f"{path}: its folder is not in LAYERS of tools/tarn_tools/includes.py: say there what it stands on"]

@@ -1,4 +1,4 @@
-"""tools/launch: one job, one fleet, from start to table of results."""
+"""tools/launch: runs a fleet for one job, from the start to the table of results."""
 
 import json
 import shutil
@@ -11,24 +11,23 @@ from tarn_tools import fleet as fleets
 from tarn_tools import called, cores, deployment, errors, launch_options, own_program, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_DIVERGED, EXIT_KILLED = 0, 1, 2, 4, 130
-# Exit codes of the programs after which trying again does not help: bad usage, diverged.
+# Exit codes of the programs after which a restart is useless: bad usage, diverged.
 PROGRAM_FINAL = (2, EXIT_DIVERGED)
-ENDED_BADLY = ("failed", "diverged")  # statuses with a reason
+ENDED_BADLY = ("failed", "diverged")  # exit statuses with a reason
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has ended
-STOPPED_SECONDS_MAX = 5.0  # likewise, of a run that was stopped or whose programs are done: who had not joined by
-# then has not heard of it
-VERDICT_SECONDS_MAX = 5.0  # for the scheduler to say why the job ended, once a server has
+STOPPED_SECONDS_MAX = 5.0  # the same, for a stopped run, or one whose programs have ended: for late processes
+VERDICT_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server has ended
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
-LAST_WORDS_SECONDS = 5.0  # what a process printed within so long before its end is why
-SAME_LINE_CHARS = 60  # lines that end alike so far, or one like all of the other, and come so soon say the same
+LAST_WORDS_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
+SAME_LINE_CHARS = 60  # lines with such a common end, within this time, count as the same message
 SAME_LINE_SECONDS = 5.0
 
 
 class Failure(Exception):
-    """The run cannot go on. `code` is the launcher's exit code."""
+    """The run cannot continue. `code`: the launcher's exit code."""
 
     def __init__(self, reason, code=EXIT_FAILED):
         super().__init__(reason)
@@ -45,7 +44,7 @@ class Launch:
         self._journal = open(self._run_dir / "logs/launch.log", "a", buffering=1)
         self._signals = []
         self._stopping = self._killing = False
-        self._ended = []  # nodes whose ends are still to be handled
+        self._ended = []  # ended nodes that are not handled yet
         self._restarts_due = []  # (time, node)
         self._restarts_max = 0
         self._deployment = deployment.Deployment(options, bin_dir, self._run_dir)
@@ -53,7 +52,7 @@ class Launch:
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
         self._begun = False
-        self._complete = False  # everything has been started once
+        self._complete = False  # all processes have been started
         self._programs_done = False  # all of the user's own
         self._shown = []  # (node, line, when), the latest only
         self._shards = 1  # of a server
@@ -83,12 +82,12 @@ class Launch:
         for node in self._newly_ended(0):
             if node.code != 0:
                 self._show_death(node)
-        # What they say of being killed tells nobody anything.
+        # Their output about being killed is useless.
         self._killing = True
         self._fleet.kill()
 
     def _leave_hosts(self):
-        self._signals.clear()  # whoever is in a hurry says so once more
+        self._signals.clear()  # a second signal stops faster
         for place in self._deployment.close(self._begun, lambda: bool(self._signals)):
             self._fail(f"launch: logs could not be fetched and are left: {place}")
 
@@ -156,14 +155,14 @@ class Launch:
         return self._deployment.node(role, rank, ["--scheduler", address, "--rank", str(rank)], sizes)
 
     def _allowed_restarts(self, sizes):
-        """Of a dead worker. A program of the user's own begins anew only where the job says that it can."""
+        """The allowed restarts of a dead worker. A program of the user is restarted only if the job allows it."""
         if self._options.program:
             sizes = launch_options.section(launch_options.effective_job(self._options), "fleet")
             return sizes.get("worker_restarts", 0)
         return sizes.get("worker_restarts", 3)
 
     def _await_address(self):
-        """The scheduler's address once it listens; None if it ended cleanly before."""
+        """Waits until the scheduler listens and returns its address; None if it ended cleanly before."""
         deadline = time.monotonic() + ADDRESS_SECONDS_MAX
         while time.monotonic() < deadline:
             self._handle_ends(0.02)
@@ -182,7 +181,7 @@ class Launch:
     # --- running ---
 
     def _supervise(self):
-        """Until the whole fleet has ended."""
+        """Supervises the fleet until all processes have ended."""
         shutdown_deadline = None
         while self._fleet.running() or self._restarts_due:
             self._handle_ends(0.2)
@@ -204,7 +203,7 @@ class Launch:
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
 
     def _watch_cores(self):
-        """From the first sample to the end of the scheduler, where all of the fleet is on this machine."""
+        """Measures the cores from the first sample to the scheduler's end, if the whole fleet is on this machine."""
         if self._options.hosts:
             return
         if not self._scheduler.running:
@@ -213,7 +212,7 @@ class Launch:
             self._cores.start()
 
     def _newly_ended(self, seconds):
-        """Waits as Fleet.wait does; who ended in the same moment as one that ended the run is among them."""
+        """Waits like Fleet.wait. Includes processes that ended at the same time as one that ended the run."""
         ended, self._ended = self._ended + self._fleet.wait(seconds), []
         return ended
 
@@ -227,7 +226,7 @@ class Launch:
         self._note(f"{node.name}: {node.how_it_ended()}")
         if code == 0 or (self._stopping and node is self._scheduler and code == -signal.SIGINT):
             self._end_with_programs()
-            return  # SIGINT: it was asked to stop before it listened to signals
+            return  # SIGINT: it was stopped before it handled signals
         if node.role == "worker" and code not in (own_program.NOT_STARTED if self._is_own(node) else PROGRAM_FINAL):
             self._on_worker_death(node)
             return
@@ -240,7 +239,7 @@ class Launch:
         raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_DIVERGED if diverged else EXIT_FAILED)
 
     def _end_with_programs(self):
-        """A fleet of the user's own programs has no data to come to an end with: it is done when they are."""
+        """Ends a fleet of the user's programs, which has no data, when all programs have ended."""
         workers = self._fleet.of_role("worker")
         ended = self._complete and not self._restarts_due and not any(worker.running for worker in workers)
         if self._options.program and ended and self._scheduler.running and not (self._stopping or self._programs_done):
@@ -248,10 +247,10 @@ class Launch:
             self._scheduler.signal(signal.SIGINT)
 
     def _await_verdict(self):
-        """A server that ends by itself may only have heard why before the scheduler has written it down; a worker whose
-        training diverges ends when the scheduler has heard of it.
+        """Waits for the scheduler's reason: a server that ends by itself may know the reason before the scheduler has
+        written it, and a worker whose training diverges ends after a message to the scheduler.
 
-        Returns who else died meanwhile.
+        Returns the other processes that died meanwhile.
         """
         dead = []
         deadline = time.monotonic() + VERDICT_SECONDS_MAX
@@ -316,7 +315,7 @@ class Launch:
         self._display.fail(text)
 
     def _on_output(self, node, line):
-        """Shows what a process prints; what ends a job is said by all of its processes, and shown once."""
+        """Shows the output of a process. All processes print the reason of a job's end; it is shown once."""
         self._note(f"{node.name}: {line}")
         if node.is_greeting(line):
             return
@@ -334,14 +333,14 @@ class Launch:
         return node.role == "worker" and bool(self._options.program)
 
     def _on_program_output(self, node, line):
-        """All that a program prints is the user's, though not what it says of being stopped."""
+        """Shows the output of a user's program, except messages about being stopped."""
         with open(node.log, "a") as log:
             log.write(line + "\n")
         if not self._killing and not self._stopping:
             self._display.say(f"{node.name}: {line}")
 
     def _was_shown(self, node, line):
-        """Whether some process has just said the same; remembers the line if not. Short ones, another process."""
+        """Whether another process has just printed the same; stores the line if not."""
         now = time.monotonic()
         self._shown = [entry for entry in self._shown if now - entry[2] < SAME_LINE_SECONDS]
         for other, shown, _ in self._shown:
@@ -352,16 +351,16 @@ class Launch:
         return False
 
     def _last_words(self, node):
-        """What an ended process said of its end; what it said long before is of something else."""
+        """The last output of an ended process, if it is recent enough to explain its end."""
         return node.said if node.ended_at - node.said_at < LAST_WORDS_SECONDS else ""
 
     def _death(self, node):
-        """How it ended, why if it said so, and where its log lies."""
+        """Text: how a process ended, its reason if known, and the path of its log."""
         why = self._last_words(node).removeprefix(f"tarn-{node.role}: ")
         return f"{node.name} died: {node.how_it_ended()}{why and f' ({why})'}; log: {node.log_hint}"
 
     def _obeyed(self, node):
-        """Whether it ended because the job had failed, of which something else was the cause."""
+        """Whether a process ended because the job had failed for another reason."""
         reason = self._reason()
         if node.code <= 0 or not reason:
             return False
@@ -371,11 +370,11 @@ class Launch:
         return told and not reason.startswith(tuple(own))
 
     def _diverged(self, node):
-        """Whether it ended because the training has diverged: a result, not a death."""
+        """Whether a process ended because the training has diverged, which is a result and not a death."""
         return node.code == EXIT_DIVERGED and not self._is_own(node)
 
     def _reason(self):
-        """Why the scheduler says that the job failed; empty if it has not said."""
+        """The scheduler's reason of the job's failure; empty if unknown."""
         record = summary.read(self._run_dir / "summary.json")
         return record.get("reason") if record.get("status") in ENDED_BADLY else ""
 
@@ -391,7 +390,7 @@ class Launch:
     # --- the end ---
 
     def _settle_summary(self, code, reason, seconds):
-        """The summary and why the run failed; writes summary.json where the scheduler could not."""
+        """Returns the summary and the reason of a failure; writes summary.json if the scheduler could not."""
         path = self._run_dir / "summary.json"
         record = summary.read(path)
         self._cores.stop()
@@ -404,9 +403,9 @@ class Launch:
                 self._write_summary(record)
             return record, ""
         if record.get("status") in ENDED_BADLY and record.get("reason"):
-            return record, record["reason"]  # the scheduler knows what began it
+            return record, record["reason"]  # the scheduler knows the first cause
         if record.get("status") == "done":
-            return record, reason  # whoever died then had nothing left to do but to clean up
+            return record, reason  # processes that died later were only cleaning up
         job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_job(self._options)
         told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
         record = summary.complete(told, job, self._metrics.latest or {})
@@ -420,13 +419,14 @@ class Launch:
         return launch_options.go_on_command(self._options, start, overrides)
 
     def _of_programs(self, record, seconds):
-        """The summary of a scheduler that has seen no samples and was told to stop when all was done."""
+        """Completes the summary of a fleet of user's programs, whose scheduler counts no samples and was stopped at the
+        end."""
         unknown = dict.fromkeys(("model", "samples", "samples_per_second", "train_seconds"))
         done = {"status": "done", "reason": ""} if self._programs_done else {}
         return record | unknown | done | {"seconds": round(seconds, 3)}
 
     def _write_summary(self, record):
-        whole = self._run_dir / "summary.json.new"  # who is killed while writing leaves the old one
+        whole = self._run_dir / "summary.json.new"  # atomic: a kill during the write leaves the old file
         whole.write_text(json.dumps(record, indent=2) + "\n")
         whole.replace(self._run_dir / "summary.json")
 
@@ -435,21 +435,21 @@ class Launch:
             for line in reason.splitlines() if not self._begun else []:
                 progress.Outlet(sys.stderr).write(f"{called.here('tools/launch')}: {line}\n")
             self._journal.close()
-            self._folder.remove()  # nothing was trained, and what is wrong has been said
+            self._folder.remove()  # nothing was trained, and the error was reported
             return code
         record, reason = self._settle_summary(code, reason, seconds)
         status = "diverged" if record.get("status") == "diverged" else "failed"
         if status == "diverged":
-            code = EXIT_DIVERGED  # whoever was seen to end first
+            code = EXIT_DIVERGED  # the first process that ended
         if reason:
             self._note(f"{status}: {reason}")
         if code == EXIT_OK and not (self._run_dir / "scheduler.state").exists():
-            shutil.rmtree(self._run_dir / "log", ignore_errors=True)  # nothing goes on from the logs of a run that is over
+            shutil.rmtree(self._run_dir / "log", ignore_errors=True)  # no run continues from the logs of an ended run
         page = None
         try:
             trace.merge(self._run_dir)
             page = report.write(self._run_dir)
-        except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
+        except Exception as error:  # an error of the report must not fail the run
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
         self._display.fail(summary.table(record, self._run_dir, page, self._go_on_command))
         if reason:

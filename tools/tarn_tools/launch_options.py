@@ -1,4 +1,4 @@
-"""What tools/launch was asked to do: its command line, the folder of the run and the programs."""
+"""The options of tools/launch: its command line, the run directory and the programs."""
 
 import argparse
 import contextlib
@@ -19,10 +19,10 @@ PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 MAKES_KEYS = "tarn-keys"
 CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
 ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
-PATHS = (("data", "dir"), ("storage", "tier_dir"))  # those of --set count from the current folder
+PATHS = (("data", "dir"), ("storage", "tier_dir"))  # paths in --set are relative to the current directory
 PORT_MAX = 65535
-LOCK_NAME = "launch.lock"  # in a run's folder, held by flock
-LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
+LOCK_NAME = "launch.lock"  # in a run directory, locked by flock
+LOADER_FAILED = 127  # exit code of a program with missing or too old libraries
 
 HELP_EPILOG = """\
 a program of your own instead of tarn-worker, once for each worker of the job, behind two dashes:
@@ -116,8 +116,8 @@ def parse_arguments(argv):
 
 
 def check_data(parser, options, words):
-    """Ends with an error for a job with nothing to train on: nothing is started. The scheduler says what is wrong with a job
-    that cannot be read."""
+    """Exits with an error for a job without training data. The scheduler reports the errors of a job that cannot be
+    read."""
     readable = options.job is None or read_toml(options.job, None) is not None
     if options.program or not readable or section(effective_job(options), "data").get("train"):
         return
@@ -128,7 +128,7 @@ def check_data(parser, options, words):
 
 
 def check_overrides(parser, options, words):
-    """Ends with an error for a --set without an equals sign, and shows it with one where the value follows."""
+    """Exits with an error for a --set without an equals sign, with a suggestion if the value follows."""
     for override in options.overrides:
         if "=" in override:
             continue
@@ -138,7 +138,7 @@ def check_overrides(parser, options, words):
 
 
 def hint_of_dashes(options, words, unknown, dashes):
-    """What to write where a program seems to follow the job without the two dashes; else empty."""
+    """A suggestion if a program seems to follow the job without two dashes; else empty."""
     first = unknown[0]
     if options.job in words and not os.path.isfile(options.job):
         first = options.job  # of --resume RUN PROGRAM: no job file is named
@@ -198,7 +198,7 @@ def take_hosts(options):
 
 
 def go_on_command(options, run_dir, overrides=()):
-    """How to resume a run of these options. What follows one on several machines needs a folder that they share."""
+    """The command that resumes a run with these options. On several machines it requires a shared directory."""
     words = called.words("launch")
     ssh = options.ssh if options.ssh != "ssh" else None
     in_its_own = os.path.exists(os.path.join(run_dir, "scheduler.state"))
@@ -219,12 +219,12 @@ def manifest_of(options):
 
 
 def read_job(options):
-    """The job file, or what the checkpoint holds of it."""
+    """The text of the job file, or the job in the checkpoint."""
     return read_toml(options.job) if options.job is not None else manifest.job(manifest_of(options))
 
 
 def read_toml(path, unreadable={}):
-    """The file's contents; `unreadable` if it is no TOML: the scheduler says what is wrong with a job."""
+    """The file's contents; `unreadable` if it is not TOML, which the scheduler reports."""
     try:
         return tomllib.loads(pathlib.Path(path).read_text())
     except (OSError, ValueError):
@@ -232,13 +232,13 @@ def read_toml(path, unreadable={}):
 
 
 def section(job, name):
-    """That section of a job; empty if it is missing or no section."""
+    """A section of a job; empty if it is missing or not a section."""
     found = job.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def effective_job(options):
-    """The job with what --set says of keys of its sections; of a job that cannot be read, that alone."""
+    """The job with the overrides of --set; only the overrides if the job cannot be read."""
     return overridden(read_job(options), options.overrides)
 
 
@@ -254,7 +254,7 @@ def overridden(job, overrides):
 
 
 def toml_value(text):
-    """As the programs take the value of --set: what is no TOML is a string."""
+    """Parses a value of --set like the programs: text that is not TOML is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except ValueError:
@@ -268,16 +268,16 @@ def job_name(options):
 
 
 class RunDir:
-    """The folder of a run, which this launcher alone uses until its process ends: it holds LOCK_NAME in it by flock.
+    """The directory of a run, locked by this launcher until its process ends (LOCK_NAME, by flock).
 
-    `path` has logs/ and the lock in it and nothing else, once make_run_dir has returned it.
+    After make_run_dir, `path` has only logs/ and the lock.
     """
 
     def __init__(self, path, made, lock, keep=False):
         self.path, self._made, self._lock, self._keep = path, made, lock, keep
 
     def remove(self):
-        """Leaves nothing of the run; an empty folder that was there before is left empty, one that goes on as it is."""
+        """Removes the files of the run; keeps an existing directory, and everything of a run that continues."""
         if self._keep:
             return
         for entry in self.path.iterdir():
@@ -285,16 +285,17 @@ class RunDir:
                 shutil.rmtree(entry, ignore_errors=True)
             elif entry.name != LOCK_NAME:
                 entry.unlink(missing_ok=True)
-        (self.path / LOCK_NAME).unlink(missing_ok=True)  # last: until then no other launcher begins here
+        (self.path / LOCK_NAME).unlink(missing_ok=True)  # last, so that no other launcher begins here before
         if self._made:
-            with contextlib.suppress(OSError):  # another launcher has begun here since
+            with contextlib.suppress(OSError):  # another launcher has begun here since then
                 self.path.rmdir()
 
 
 def hold(path):
-    """Locks the folder for this launcher. Returns the open lock file; its end, or the process's, releases the lock.
+    """Locks the directory for this launcher. Returns the open lock file; closing it, or the end of the process,
+    releases the lock.
 
-    Raises OSError if another launcher holds it, and where the file system does not support flock.
+    Raises OSError if another launcher has the lock, or if the file system does not support flock.
     """
     name = path / LOCK_NAME
     while True:
@@ -312,11 +313,11 @@ def hold(path):
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), os.stat(name)):
                 return lock
-        lock.close()  # whoever held it has removed it
+        lock.close()  # the previous owner has removed the file
 
 
 def goes_on(options):
-    """Whether the run to be resumed has logs that end in a crash: its scheduler's state is there until it is over."""
+    """Whether the run to resume has logs and crashed: the scheduler's state exists until a run ends."""
     return bool(options.resume) and os.path.isfile(os.path.join(options.resume, "scheduler.state"))
 
 
@@ -329,7 +330,7 @@ def make_run_dir(options):
         if not goes_on(options):
             raise FileNotFoundError(f"{path}: the run has ended meanwhile; to begin another from its newest checkpoint, repeat this")
         (path / "logs").mkdir(exist_ok=True)
-        (path / "summary.json").unlink(missing_ok=True)  # of how it ended before
+        (path / "summary.json").unlink(missing_ok=True)  # from its previous end
         return RunDir(path, made=False, lock=lock, keep=True)
     if options.run_dir:
         return given_run_dir(pathlib.Path(options.run_dir))
@@ -353,7 +354,7 @@ def given_run_dir(path):
     require_empty(path)
     path.mkdir(parents=True, exist_ok=True)
     lock = hold(path)
-    require_empty(path)  # another launcher may have begun and ended here meanwhile
+    require_empty(path)  # another launcher may have run here meanwhile
     (path / "logs").mkdir()
     return RunDir(path, made, lock)
 
@@ -361,7 +362,7 @@ def given_run_dir(path):
 def require_empty(path):
     if path.exists() and any(entry.name != LOCK_NAME for entry in path.iterdir()):
         if (path / LOCK_NAME).exists():
-            hold(path).close()  # in the folder of a run that goes on that is what stands in the way
+            hold(path).close()  # for a run that continues this is the reason
         raise FileExistsError(
             f"--run-dir {path}: this folder is not empty. Name a new or an empty one, or leave --run-dir out for a new "
             f"one under runs/. To go on with the run that is in it: --resume {path}"
@@ -369,15 +370,15 @@ def require_empty(path):
 
 
 def programs(options):
-    """Those that the launcher itself runs."""
+    """The programs that the launcher runs."""
     away = any(not host.here for host in options.hosts)
     names = PROGRAMS[:-1] if options.program else PROGRAMS
     return (*names, MAKES_KEYS) if away and not options.keys and not options.insecure else names
 
 
 def find_programs(options, names=PROGRAMS, libraries=()):
-    """The folder of these programs: those of --bin-dir or of a bundle (tools/bundle) as they are, or
-    build/release/bin, brought up to date, and these targets of the build with it."""
+    """The directory of these programs: --bin-dir or that of a bundle (tools/bundle), or build/release/bin after a build
+    of these targets."""
     if options.bin_dir:
         folder = pathlib.Path(options.bin_dir)
         missing = [name for name in names if not os.access(folder / name, os.X_OK)]
@@ -393,7 +394,7 @@ def find_programs(options, names=PROGRAMS, libraries=()):
 
 
 def use_fallback_libraries(folder):
-    """Where the programs of a bundle do not find a C++ library that does, those that are started from here get the
+    """If the programs of a bundle do not find a suitable C++ library, makes processes started from here use the
     bundle's."""
     fallback = folder.parent / "lib/fallback"
     if not fallback.exists():
@@ -405,7 +406,7 @@ def use_fallback_libraries(folder):
 
 
 def build_programs(quiet, names):
-    """Shows the progress of the build, if there is any to show. Raises CalledProcessError with what was not shown."""
+    """Builds and shows the progress, if any. Raises CalledProcessError with the output that was not shown."""
     command = [ROOT / "tools/build", "release", *names]
     hidden = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as build:

@@ -1,4 +1,5 @@
-"""The job in a checkpoint's MANIFEST (core/codec/manifest.h), as far as the launcher needs it: the scheduler verifies it."""
+"""The job in a checkpoint's MANIFEST (core/codec/manifest.h), for the launcher. Does not verify the file; the scheduler
+does."""
 
 import struct
 import tomllib

@@ -1,4 +1,4 @@
-"""tools/launch JOB.toml -- PROGRAM: a program of the user's own in the place of tarn-worker."""
+"""tools/launch JOB.toml -- PROGRAM: runs a program of the user instead of tarn-worker."""
 
 import os
 import pathlib
@@ -10,23 +10,23 @@ NOT_STARTED = (2, 126, 127)  # exit codes: bad usage or no such script, not exec
 
 
 def command(program, folder, bin_dir, here, variables):
-    """The command line of one process: in that folder, with `variables` in its environment.
+    """The command line of a process that runs in that directory with `variables` in its environment.
 
-    `bin_dir` is that of tarn's programs on the machine in question, this one or another: the Python client lies near it.
+    `bin_dir`: the directory of tarn's programs on the machine of the process; the Python client is near it.
     """
     python, library = beside(pathlib.Path(bin_dir), here)
     before = os.environ.get("PYTHONPATH") if here else None
-    variables = {**variables, "PYTHONUNBUFFERED": 1}  # or what it prints comes late
-    if python.is_dir() or not here:  # an installed package is found without
+    variables = {**variables, "PYTHONUNBUFFERED": 1}  # otherwise its output is delayed
+    if python.is_dir() or not here:  # an installed package needs no path
         variables["PYTHONPATH"] = f"{python}:{before}" if before else python
-    if not (here and os.environ.get("TARN_LIBRARY")):  # what the user has exported counts
+    if not (here and os.environ.get("TARN_LIBRARY")):  # variables exported by the user have precedence
         variables["TARN_LIBRARY"] = library
     words = [f"{name}={value}" for name, value in variables.items()]
     return ["sh", "-c", IN_FOLDER, "tarn-launch", folder, "env", *words, *program]
 
 
 def beside(bin_dir, here):
-    """The folder of the Python client and libtarn.so, in a checkout or in a bundle."""
+    """The directory of the Python client and libtarn.so, in a checkout or in a bundle."""
     checkout = bin_dir.parts[-3:] == ("build", "release", "bin")
     python = (bin_dir.parents[2] if checkout else bin_dir.parent) / "python"
     if here and not python.is_dir():  # programs from elsewhere
@@ -35,7 +35,7 @@ def beside(bin_dir, here):
 
 
 def variables(options, address, rank, sizes, keys, run_dir):
-    """What a program needs to know to join; tarn.connect() takes all of it from there."""
+    """The environment variables from which tarn.connect() takes its arguments."""
     found = {
         "TARN_SCHEDULER": address,
         "TARN_RANK": rank,

@@ -1,4 +1,4 @@
-"""tools/predict: probabilities of the rows of a file, by an export of trained parameters."""
+"""tools/predict: predicts probabilities for the rows of a file, with an export of trained parameters."""
 
 import argparse
 import contextlib
@@ -67,13 +67,13 @@ def read_job(path):
 
 
 def labelled(lines, data):
-    """Lines without a label, with one in front."""
+    """Prepends a label to lines without one."""
     label = b"0\t" if data.get("format", "criteo") == "criteo" else b"0 "
     return (label + line for line in lines)
 
 
 def choice(options):
-    """Which checkpoint is meant, as arguments of tools/inspect export."""
+    """The arguments of tools/inspect export that select the checkpoint."""
     if options.checkpoint is not None:
         return ["--checkpoint", options.checkpoint]
     return ["--best"] if options.best else ["--newest"] if options.newest else []
@@ -81,7 +81,7 @@ def choice(options):
 
 @contextlib.contextmanager
 def export_of(options):
-    """The path of the export; one that was made of a checkpoint goes at the end."""
+    """The path of the export. An export made from a checkpoint is removed at the end."""
     if not os.path.isdir(options.export):
         if choice(options):
             raise ValueError(f"{options.export}: this is an export, expected a run's folder with {choice(options)[0]}")
@@ -130,7 +130,7 @@ def main(argv):
     try:
         predict(options, sys.stdout)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # because the interpreter flushes again
         return 1
     except ModuleNotFoundError as error:
         print(f"{called.here('tools/predict')}: {error}: it needs NumPy", file=sys.stderr)

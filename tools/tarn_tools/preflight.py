@@ -1,4 +1,4 @@
-"""What must hold on the hosts of a fleet before anything is started: all of them are asked at once."""
+"""Checks the hosts of a fleet, all at once, before anything is started."""
 
 import dataclasses
 import os
@@ -11,7 +11,7 @@ TOKEN_NAME = ".launch-token"  # in remote_check.sh too
 SECONDS_MAX = 60.0
 ANSWER = "tarn-launch: "
 SAID_LINES = 2
-PROBLEMS = {  # by what remote_check.sh says
+PROBLEMS = {  # by the output of remote_check.sh
     "absent": "no {}: workers read the data under the same path on every host (--set data.dir=DIR)",
     "do-not-load": "the programs in {} do not start there: libraries are missing, which an unpacked tools/bundle has",
     "occupied": "{} is there already, and is not the run's folder of this machine: name a new one, --run-dir DIR",
@@ -26,13 +26,13 @@ NOT_SHARED = (
 
 @dataclasses.dataclass
 class Needs:
-    """What a run asks of its hosts."""
+    """The requirements of a run for its hosts."""
 
     run_dir: str
-    folders: list  # where the programs may be, the first that has them counts
-    data: list = dataclasses.field(default_factory=list)  # what workers read
-    resumed: str = ""  # what servers read
-    checkpoints: bool = True  # whether servers write any, into the run's folder
+    folders: list  # possible directories of the programs; the first that has them is used
+    data: list = dataclasses.field(default_factory=list)  # files read by workers
+    resumed: str = ""  # files read by servers
+    checkpoints: bool = True  # whether servers write any to the run directory
 
     def files(self, host):
         return (self.data if host.workers else []) + ([self.resumed] if host.servers and self.resumed else [])
@@ -40,7 +40,7 @@ class Needs:
 
 @dataclasses.dataclass
 class Found:
-    """What a host has. `made`: the run's folder is its own, made for this run."""
+    """The result for a host. `made`: the run directory was created on it for this run."""
 
     programs: str = ""
     libraries: str = ""
@@ -49,19 +49,19 @@ class Found:
 
 
 def data_files(data, base_dir):
-    """What every worker reads, from the job's [data]; no more than can be known without knowing the format."""
+    """The files that every worker reads, from the job's [data], as far as known independently of the format."""
     folder, train = data.get("dir"), data.get("train")
     if not isinstance(train, str) or not train or folder == "" or not isinstance(folder, (str, type(None))):
         return []
     folder = os.path.normpath(os.path.join(base_dir, folder or "."))
-    if data.get("format") == "idx":  # each name stands for several files
+    if data.get("format") == "idx":  # each name is a prefix of several files
         return [folder]
     names = [data.get(name) for name in ("train", "valid", "test")]
     return [os.path.join(folder, name) for name in names if isinstance(name, str) and name]
 
 
 def check(ssh, hosts, needs, given_up):
-    """{host's name: Found}. `given_up()` says when nobody waits for the answers any more. Raises OSError."""
+    """{host's name: Found}. Stops waiting when `given_up()` is true. Raises OSError."""
     token = pathlib.Path(needs.run_dir) / TOKEN_NAME
     token.write_text(secrets.token_hex(16))
     try:

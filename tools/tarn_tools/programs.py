@@ -1,4 +1,4 @@
-"""Where the programs are that a bench runs."""
+"""Finds the programs of a bench."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ ROOT = launch_options.ROOT
 
 
 def folder(bench, names):
-    """The folder of these programs: a bundle's, which must have them, or build/release/bin, brought up to date. Ends
-    the bench with one line where there are none."""
+    """The directory of these programs: that of a bundle, or build/release/bin after a build. If they are missing, ends
+    the bench with one line."""
     if (ROOT / "tools/build").exists():
         if subprocess.run([ROOT / "tools/build", "release", *names], stdout=subprocess.DEVNULL, check=False).returncode:
             sys.exit(f"{bench}: the build failed; run tools/build")

@@ -8,7 +8,7 @@ import time
 
 LINE_SECONDS = 2.0
 BAR_CELLS = 8
-# Columns of the live line, and which of them go first where the terminal is narrow.
+# Columns of the live line, and the order in which they are dropped on a narrow terminal.
 LIVE_WIDTHS = {
     "bar": BAR_CELLS + 2,
     "share": 4,
@@ -32,7 +32,7 @@ class MetricsTail:
         self.latest = None
 
     def poll(self):
-        """Whether a new line of the scheduler has come."""
+        """Returns whether there is a new line of the scheduler."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._offset)
@@ -78,7 +78,7 @@ def bar(share):
 
 
 def progress_parts(record):
-    """{name: text} of what one scheduler record tells, in the order of a line; fields that it lacks are left out."""
+    """{name: text} for the fields of a scheduler record, in the order of a line; missing fields are left out."""
     parts = {}
     share, left = number(record, "progress"), number(record, "eta_seconds")
     if share is not None:
@@ -107,14 +107,14 @@ def progress_parts(record):
 
 
 def plain_line(record):
-    """Whole, for a file."""
+    """The whole line, for a file."""
     parts = progress_parts(record)
     parts.pop("bar", None)
     return "  ".join(parts.values())
 
 
 def live_line(record, columns):
-    """At most that many columns, with every field always at the same place; what matters least is not shown."""
+    """A line of at most that many columns. Fields have fixed positions; the least important ones are dropped."""
     shown = dict(LIVE_WIDTHS)
     for name in LIVE_LEAST:
         if sum(shown.values()) + 2 * (len(shown) - 1) > columns:
@@ -127,7 +127,7 @@ def live_line(record, columns):
 
 
 class Outlet:
-    """A stream whose reader may go away (| head): the run goes on, and its files tell the rest."""
+    """An output stream whose reader may close it (| head): the run then continues without output."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -139,7 +139,7 @@ class Outlet:
             self._stream.write(text)
             self._stream.flush()
         except BrokenPipeError:
-            # What is still buffered would be complained about when Python ends.
+            # Otherwise Python would report an error for buffered text at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             self._stream = None
 
@@ -155,12 +155,12 @@ class Display:
         self._last_line = 0.0
 
     def say(self, text):
-        """A message of the launcher, not shown under --quiet."""
+        """Shows a message, unless --quiet."""
         if not self._quiet:
             self.fail(text)
 
     def fail(self, text):
-        """A message that is always shown."""
+        """Shows a message, even with --quiet."""
         self._outlet.write(self._erased() + text + "\n" + self._shown)
 
     def progress(self, record):
@@ -170,7 +170,7 @@ class Display:
             self._outlet.write(erased + self._shown)
         elif not self._quiet and time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
-            if line := plain_line(record):  # while workers read their first data there is nothing to tell
+            if line := plain_line(record):  # no progress while workers read their first data
                 self._outlet.write(line + "\n")
 
     def finish(self):

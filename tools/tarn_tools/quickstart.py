@@ -1,4 +1,4 @@
-"""tools/quickstart, once the programs are there: makes a data set and trains the example on it."""
+"""tools/quickstart after the build: makes a data set and trains the example on it."""
 
 import argparse
 import os
@@ -36,7 +36,7 @@ def parse_arguments(argv):
 
 
 def make_data(bin_dir):
-    """Written beside its place and renamed, so that half a data set is never taken for a whole one."""
+    """Writes to a temporary path and renames it, so that an incomplete data set is never used."""
     if DATA.is_dir():
         print(f"    {DATA} is there already")
         return
@@ -48,7 +48,7 @@ def make_data(bin_dir):
 
 
 def data_setting():
-    """Where the job finds the data: beside its own folder in a checkout, below the current folder elsewhere."""
+    """The data directory of the job: next to its directory in a checkout, else below the current directory."""
     job_data = (JOB.parent / launch_options.read_toml(JOB)["data"]["dir"]).resolve()
     return [] if job_data == DATA.resolve() else ["--set", f"data.dir={DATA}"]
 

@@ -1,4 +1,5 @@
-"""Other machines, reached through ssh: a command on each at once, and processes of the fleet that end with us."""
+"""Other machines, reached through ssh: runs a command on each at once, and processes of the fleet that end with this
+process."""
 
 import pathlib
 import shlex
@@ -8,14 +9,14 @@ import time
 
 from tarn_tools import fleet
 
-SSH_FAILED = 255  # exit code of ssh itself: it did not get there, or the connection ended
-SIGNAL_BASE = 128  # exit codes of a shell above it are deaths by signals
+SSH_FAILED = 255  # exit code of ssh itself: it could not connect, or the connection ended
+SIGNAL_BASE = 128  # larger exit codes of a shell are deaths by signals
 GREETING = "tarn-launch: process "
 POLL_SECONDS = 0.02
 
 
 def script(name, *arguments):
-    """The command that runs a script of this folder on a host that has nothing of ours."""
+    """The command that runs a script of this directory on a host without tarn."""
     lines = pathlib.Path(__file__).with_name(name).read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))
     return ["exec", "sh", "-c", text, "tarn-launch", *arguments]
@@ -24,7 +25,7 @@ def script(name, *arguments):
 class Ssh:
     """The remote shell: a program and its options, to which the host and the command are added, as ssh takes them."""
 
-    # It never asks, does not wait for ever for who does not answer, and notices in 15 s that a host is gone.
+    # No prompts, a connect timeout, and detection of a lost host within 15 s.
     OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
 
     def __init__(self, command):
@@ -36,11 +37,11 @@ class Ssh:
         return [*self._words, *options, host, shlex.join(command)]
 
     def to_try(self, host):
-        """What a person types to see whether the host can be reached without a question."""
+        """The command for users to check whether the host can be reached without a prompt."""
         return shlex.join([*self._words, *(["-o", "BatchMode=yes"] if self._is_openssh else []), host, "true"])
 
     def hostname(self, host):
-        """What the name stands for in ssh's own configuration, which may be an alias."""
+        """The host name behind a name that may be an alias in ssh's configuration."""
         if self._is_openssh:
             told = subprocess.run([*self._words, "-G", host], stdin=subprocess.DEVNULL, capture_output=True, text=True)
             for line in told.stdout.splitlines():
@@ -51,7 +52,7 @@ class Ssh:
     def run_on_all(self, commands, timeout_seconds, given_up=lambda: False):
         """Runs {host: command} at once; {host: (exit code, output of both streams as bytes)}.
 
-        Whoever is not done in time, or when `given_up()` says so, is killed: its exit code is None.
+        Commands that do not end in time, or before `given_up()` is true, are killed; their exit code is None.
         """
         running = {}
         for host, command in commands.items():
@@ -81,12 +82,12 @@ class Ssh:
 
 
 class RemoteNode(fleet.Node):
-    """A process on another machine: what runs here is an ssh that holds the stdin of remote_run.sh there.
+    """A process on another machine, through a local ssh whose stdin is connected to remote_run.sh there.
 
-    `keys` are the bytes of the key file, or none. It ends when that stdin does, however that comes about.
+    `keys`: the bytes of the key file, or empty. The process ends when that stdin is closed, for any reason.
     """
 
-    GRACE_SECONDS = 2 * fleet.Node.GRACE_SECONDS  # as long again for the way there and back
+    GRACE_SECONDS = 2 * fleet.Node.GRACE_SECONDS  # twice the time, for the connection
 
     def __init__(self, role, rank, ssh, host, command, log, libraries="", keys=b""):
         super().__init__(role, rank, ssh.argv(host, script("remote_run.sh", libraries, *command)), log)
@@ -103,7 +104,7 @@ class RemoteNode(fleet.Node):
             process.stdin.write(self._keys + b"\nend\n")
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # its end will tell
+            pass  # its exit status will show the error
         return process
 
     def is_greeting(self, line):

@@ -1,4 +1,4 @@
-"""One trace.json of a run, for Perfetto (ui.perfetto.dev), out of what each worker left in logs/."""
+"""Makes one trace.json of a run, for Perfetto (ui.perfetto.dev), from the traces of the workers in logs/."""
 
 import json
 
@@ -6,8 +6,8 @@ import json
 def merge(run_dir):
     """Joins logs/trace-*.json into trace.json, with times from the first event on, and removes the parts.
 
-    `otherData` has by worker what each says of its sample (worker/train/trace.h). Returns the path; None if no worker
-    left a trace. Parts that cannot be read are left where they are.
+    `otherData` has for each worker the description of its sample (worker/train/trace.h). Returns the path; None if
+    there is no trace. Parts that cannot be read are not removed.
     """
     events, others, read = [], {}, []
     for part in sorted((run_dir / "logs").glob("trace-*.json")):
