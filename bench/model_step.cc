@@ -1,7 +1,7 @@
-// The training step of a model alone, on one thread: plan, gather, forward and backward, apply, over batches made up
-// beforehand. With --dump it leaves the batches and the initial parameters in a folder, so that another framework can
-// train the same steps (bench/compare_pytorch does). On a GPU matrix products are by the algorithms that workers use,
-// of the same file; the first steps measure those that it lacks.
+// The training step of a model alone, on one thread: plan, gather, forward and backward, apply, over batches generated
+// in advance. With --dump the batches and the initial parameters are written to a directory, so that another framework
+// can train the same steps (bench/compare_pytorch). On a GPU, matrix products use the algorithms file of workers; the
+// first steps measure missing algorithms.
 //
 //   model_step --model dlrm --rows 2048 --steps 100
 
@@ -135,8 +135,8 @@ class Bench {
     return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model), std::move(*stepper)));
   }
 
-  // Trains every batch once and appends the loss of each step: nothing for a batch that was passed over, whose
-  // gradients do not fit fp16. Errors as those of Stepper::Run.
+  // Trains every batch once and appends the loss of each step, or nullopt for a skipped batch, whose gradients overflow
+  // in fp16. Errors as in Stepper::Run.
   Status Run(std::span<const Batch> batches, std::vector<std::optional<double>>* losses) {
     for (const Batch& batch : batches) {
       auto loss = Step(batch);

@@ -1,6 +1,6 @@
-// What a row costs, in time and in memory: look-up-and-copy and optimizer steps of random rows through the row store,
-// beside the limit (a loop over an array of the same rows, whose places are known, in the same order and with the same
-// kernels) and beside std::unordered_map. One thread, figures of its CPU time; 10 million rows unless told otherwise.
+// Measures time and memory per row: look-up-and-copy and optimizer steps of random rows through the row store, compared
+// with the limit (a loop over an array of the same rows at known addresses, in the same order and with the same
+// kernels) and with std::unordered_map. Figures are CPU time of one thread; by default with 10 million rows.
 //
 //   row_store --rows 10000000 --dim 16
 #include <fmt/format.h>
@@ -153,7 +153,7 @@ class Bench {
     });
   }
 
-  // What both of the others do once they know where the rows lie.
+  // The work of both other implementations when the addresses of the rows are known.
   void Work(std::vector<float*>* values) {
     if (!setting_.apply) return kernels::GatherRows(spec_.dim, values->size(), values->data(), out_.data());
     slots_.resize(values->size());

@@ -1,6 +1,6 @@
 // A table larger than its memory budget: pulls and pushes (Adam) of one shard's row store on a Zipf trace, whose
-// batches are known a little ahead, as with Prefetch. For comparison: the hit rate of the optimum; plain RocksDB with
-// the same memory (block cache, MultiGet, WriteBatch) on the same trace; and the store without a budget when everything
+// batches are known in advance, as with Prefetch. For comparison: the hit rate of the optimum; plain RocksDB with the
+// same memory (block cache, MultiGet, WriteBatch) on the same trace; and the store without a budget when everything
 // fits. Only the second half of the trace is measured.
 //
 //   tiered --rows 20000000 --dir /somewhere/with/room
@@ -303,7 +303,7 @@ class PlainRocksDb {
   }
   void Push(std::vector<std::uint64_t>* keys, float* rows, const float* gradients, std::uint64_t clock) {
     const std::size_t words = RowWords(spec_);
-    Read(keys, rows);  // a push is a message of its own
+    Read(keys, rows);  // a push is a separate message
     std::vector<float*> values, slots;
     for (std::size_t i = 0; i < keys->size(); ++i) {
       values.push_back(rows + i * words);

@@ -25,7 +25,7 @@ namespace {
 
 void SetThreadName(const std::string& name) { pthread_setname_np(::pthread_self(), name.c_str()); }
 
-// Threads that run what is posted to their context. Finish what was posted before they are destroyed.
+// Threads that run the jobs posted to their context. The destructor waits for all posted jobs.
 struct Threads {
   explicit Threads(unsigned count) {
     for (unsigned i = 0; i < count; ++i) threads.emplace_back([this] { context.run(); });
@@ -33,7 +33,7 @@ struct Threads {
 
   asio::io_context context;
   std::vector<std::jthread> threads;
-  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(context);  // goes first
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(context);  // destroyed first
 };
 
 }  // namespace
@@ -59,8 +59,8 @@ struct DiskPool::Impl {
   std::string name;
   std::optional<Threads> shared;               // for Post
   std::mutex mutex;                            // guards the next two
-  std::vector<std::unique_ptr<Threads>> idle;  // one thread each, of strands that are gone
-  std::size_t made = 0;                        // threads, of strands that are there and that are gone
+  std::vector<std::unique_ptr<Threads>> idle;  // one thread each, of destroyed strands
+  std::size_t made = 0;                        // number of threads of existing and destroyed strands
 };
 
 DiskPool::DiskPool() : impl_(std::make_unique<Impl>()) {}

@@ -80,7 +80,7 @@ Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offse
   return {};
 }
 
-// Removes the temporary file after every error but the last.
+// After an error before the rename the destructor removes the temporary file.
 Status AtomicFile::Commit() {
   if (::fsync(file_.get()) != 0) return Failed(path_, "sync");
   if (!named_) {

@@ -41,8 +41,8 @@ struct WorkerTick {
 
 enum class WorkerState : std::uint8_t {
   kLive,     // in the cohort of every clock >= join
-  kFencing,  // declared dead: shards refuse it and report the highest tick that they hold
-  kEnded,    // verdict: in the cohort of clocks join <= t < end; what it pushed of clocks >= end is void
+  kFencing,  // declared dead: shards reject its messages and report its highest tick
+  kEnded,    // verdict: counts for clocks join <= t < end; its pushes of clocks >= end are void
 };
 
 struct WorkerEntry {

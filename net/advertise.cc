@@ -51,7 +51,7 @@ std::optional<in_addr> Ipv4Of(const addrinfo& info) {
   return in_addr{htonl(INADDR_LOOPBACK)};
 }
 
-// A name, or an address of either family, IPv6 in brackets. Nothing: it is known, but has no IPv4 address.
+// Resolves a name, or an address of either family, IPv6 in brackets. nullopt: it exists, but has no IPv4 address.
 Expected<std::optional<in_addr>> Resolve(const std::string& host) {
   const bool bracketed = host.starts_with('[') && host.ends_with(']');
   addrinfo hints{};

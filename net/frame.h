@@ -42,7 +42,7 @@ struct Prefix {
   std::uint8_t version = 0;        // limits::kProtocolVersion
   std::uint8_t kind = 0;           // a FrameKind
   std::uint16_t reserved = 0;      // 0
-  std::uint32_t header_bytes = 0;  // of the FlatBuffer; of a bundle: of all that is behind the prefix
+  std::uint32_t header_bytes = 0;  // size of the FlatBuffer; for a bundle, of everything after the prefix
   std::uint32_t keys_bytes = 0;    // of the keys, in this frame or the next; of a bundle: its messages
 };
 static_assert(sizeof(Prefix) == 16);
@@ -74,7 +74,7 @@ class Encoder {
   ~Encoder();
 
   // Makes the header of `message`, which must stay valid until the frames are made. Rejects a message that Decode would
-  // reject, with an error that names the field; texts for people (ErrorReply.message, Shutdown.reason, ...) are
+  // reject, with an error that names the field; texts for users (ErrorReply.message, Shutdown.reason, ...) are
   // truncated to limits::kTextBytesMax instead.
   Status Begin(const Message& message);
   // Size of the message as a packed frame; 0: too large for one.
@@ -128,7 +128,7 @@ Expected<BundledFrames> SplitBundle(const FrameView& frame);
 // The message in `frames`. Its payload is copied once, into aligned buffers, or transferred from the owner, if there is
 // one: `owner->Take(i)` is frame i. The bytes may be arbitrary. An error is kWrongJob (another protocol version,
 // whatever else the frames hold), kTooLarge (over a limit) or kMalformed, and its message names the field, the value
-// and what was expected. What is returned holds to:
+// and what was expected. A returned message satisfies:
 //   - every enum has a known value, every list and string is within core/limits.h;
 //   - keys: 8 x count bytes (kRaw), as many as delta-coded ones may have (kDelta), or none (kRange, and the range does
 //     not overflow; kHeld, and there is a number); section counts add up to count;

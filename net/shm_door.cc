@@ -15,14 +15,14 @@ namespace tarn::net {
 namespace {
 
 constexpr std::size_t kTicketBytes = 32;
-constexpr char kHere = 'm';  // comes with the memory
+constexpr char kHere = 'm';  // sent with the memory
 
 std::string RandomText() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
-// A name in the abstract namespace: of this host's network, gone with the process.
+// A name in the abstract namespace, which exists in this host's network namespace until the process ends.
 struct Address {
   explicit Address(const std::string& name) {
     address.sun_family = AF_UNIX;

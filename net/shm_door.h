@@ -93,7 +93,7 @@ class ShmGuest {
   // kUnavailable: the socket cannot be reached, or belongs to another user.
   static Expected<ShmGuest> Knock(const std::string& name, const std::string& ticket);
   int file() const { return socket_.get(); }
-  // None: not yet. An error: it will not come.
+  // nullopt: not yet. An error: the attempt has failed.
   std::optional<Expected<ShmLane>> Take();
 
  private:

@@ -10,7 +10,7 @@
 namespace tarn::net {
 namespace {
 
-// Read where they lie.
+// Messages up to this size are read in place.
 constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
 static_assert(kSmallBytes + 1024 <= ShmSegment::kRingBytesMin && limits::kBundleBytesMax <= kSmallBytes);
 constexpr int kWakesAtOnce = 16;
@@ -179,7 +179,7 @@ bool ShmLane::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_b
 bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes, ShmFrames* frames) {
   if (!ReadSmall(sizes, head_bytes, bytes, frames)) return false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    // Nobody writes to what was received.
+    // Received bytes are never written to.
     auto* lent = const_cast<std::byte*>(frames->views_[i].data);
     frames->buffers_[i] = Buffer::Lend(lent, sizes[i], borrowed_);
   }
@@ -187,7 +187,7 @@ bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes,
   return true;
 }
 
-// Copies what is there of the message under way. Whether it is whole now.
+// Copies the available part of the current message. Returns whether it is complete.
 bool ShmLane::ReadOn(ShmFrames* frames) {
   while (reading_.frame < reading_.count) {
     Buffer& buffer = reading_.buffers[reading_.frame];

@@ -109,7 +109,7 @@ class ShmLane {
   bool ReadOn(ShmFrames* frames);
   void Break(const char* what);
 
-  std::shared_ptr<ShmSegment> segment_;  // also what is lent keeps it: the lane may end first
+  std::shared_ptr<ShmSegment> segment_;  // shared with lent buffers, which may outlive the lane
   Descriptor socket_;
   RingWriter writer_;
   RingReader reader_;

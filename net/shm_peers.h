@@ -24,7 +24,7 @@ namespace tarn::net {
 
 struct ShmOptions {
   std::size_t ring_bytes = 0;         // of each direction (ShmSegment::Create)
-  std::size_t waiting_bytes_max = 0;  // behind it, per peer
+  std::size_t waiting_bytes_max = 0;  // waiting messages per peer
   bool lends = false;                 // large messages (ShmLane::SetLending)
 };
 
@@ -42,7 +42,7 @@ class ShmPeers {
   // Returns how many messages were lost.
   std::size_t Forget(Peer peer);
   void OnWord(Peer from, const ShmWord& word, TimeUs now);
-  // Whether memory is shared with somebody whose name is not known, and the name, for the log.
+  // Whether memory is shared with a peer that is not identified yet, and its name for the log.
   bool strangers() const { return strangers_; }
   void Meet(Peer peer, const Sender& sender);
 
@@ -96,7 +96,7 @@ class ShmPeers {
     return options_.lends && HasLent();
   }
 
-  std::size_t waiting_bytes() const;  // for peers that are there
+  std::size_t waiting_bytes() const;  // of current peers
   std::size_t lanes() const;
 
  private:

@@ -114,7 +114,7 @@ class RingReader {
   std::size_t capacity_;
   std::uint64_t read_ = 0;
   std::uint64_t given_ = 0;  // back; up to read_
-  std::uint64_t seen_ = 0;   // what the writer had written at the last look
+  std::uint64_t seen_ = 0;   // the writer's position at the last check
   bool broken_ = false;
 };
 

@@ -39,7 +39,7 @@ class ShmSegment {
 
   std::size_t ring_bytes() const { return ring_bytes_; }
   RingWriter Writer(ShmSide side) { return {Words(side), Bytes(side), ring_bytes_}; }
-  // Reader: reads what the other side writes.
+  // Reader: reads the ring that the other side writes.
   RingReader Reader(ShmSide side) { return {Words(Other(side)), Bytes(Other(side)), ring_bytes_}; }
 
   static constexpr std::size_t kRingBytesMin = std::size_t{64} << 10;

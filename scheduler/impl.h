@@ -79,7 +79,7 @@ class Scheduler::Impl {
   void Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);
 
-  // advance.cc: what comes next; each returns whether anything changed.
+  // advance.cc: the next actions; each function returns whether anything changed.
   void Advance(TimeUs now, Outbox* out);
   bool AdvanceFormation(TimeUs now);
   bool AdvanceVerdicts();

@@ -48,7 +48,7 @@ Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(
 
 Loop::~Loop() = default;
 
-// Cleans up the run's folder after an earlier start: removes unfinished files and old logs.
+// Cleans up the run directory after an earlier start: removes unfinished files and old logs.
 void Loop::TakeOver(SchedulerOptions* scheduler) {
   for (const std::string& path :
        {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
@@ -167,7 +167,8 @@ Status Loop::End() {
   do store_->Drain();  // a state that replaces another may follow it
   while (HearStore());
   Flush();
-  // A shard may have begun to write behind the scheduler's back; one that was not told to stop may do so still.
+  // A shard may have begun a part that the scheduler does not know of; one that received no Shutdown may still be
+  // writing.
   if (scheduler_->stopped()) store_->RemovePartial();
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);

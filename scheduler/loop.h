@@ -58,7 +58,7 @@ class Loop {
   void TakeOver(SchedulerOptions* scheduler);
   Status Begin();
   void Step();
-  bool HearStore();  // of what it has written; false: of nothing
+  bool HearStore();  // handles completed writes; false: there are none
   void HandleStops();
   void Flush();
   void WriteMetrics();

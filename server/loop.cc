@@ -44,14 +44,14 @@ namespace {
 constexpr std::size_t kMessagesPerTurn = 256;
 constexpr TimeUs kTurnUsMax = 100'000;  // between two looks at the log, the lease and the memory
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
-// How often the memory is looked at, and how often while a checkpoint is written, for which much comes and goes.
+// Period of memory checks, normally and during a checkpoint, when memory changes fast.
 constexpr TimeUs kMemoryPeriodUs = 100'000, kMemoryPeriodWritingUs = 20'000;
 // Rows in memory are few if they are one in so many.
 constexpr std::uint64_t kFewRows = 16;
 // Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
 constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1} << 20;
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
-// Behind a part of a checkpoint, when its writer has let go of what it took.
+// Delay of a heap trim after a part of a checkpoint, when its writer has freed its memory.
 constexpr TimeUs kTrimDelayUs = 2'000'000;
 constexpr std::size_t kNotesMax = 64;
 
@@ -60,8 +60,8 @@ TimeUs Now() {
       .count();
 }
 
-// Files that a shard's tier may have open: half of what the system allows this process is for its shards' tiers, the
-// rest for connections and logs. -1: as many as there are, which saves each read a look-up.
+// Maximum number of open files of a shard's tier: the tiers together get half of the process's limit, the rest is for
+// connections and logs. -1: unlimited, which makes reads faster.
 int TierFiles(std::uint32_t shards) {
   constexpr rlim_t kEnough = 65536;
   rlimit files;
@@ -74,13 +74,13 @@ double WallSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// What the shards of a server have together.
+// State shared by the shards of a server.
 struct Shared {
   net::ZmqContext* context;
   MemoryMeter* memory;
   HeapTrimmer* trimmer;
   DiskPool* disk;
-  MetricsWriter* metrics;   // null without a run folder
+  MetricsWriter* metrics;   // null without a run directory
   DiskPool::Strand* notes;  // of a disk that stalls: the log may be on the same
   StopSignal* stop;
 };
@@ -154,7 +154,7 @@ class ShardLoop {
     return {};
   }
 
-  // No other start of a server has it: what is bound takes the place of a socket of its name.
+  // Unique per start of a server, because binding replaces a socket with the same name.
   std::string LocalName() const {
     return fmt::format("shard-{}-{:08x}", shard_id_.value, static_cast<std::uint32_t>(options_.nonces[index_]));
   }
@@ -217,13 +217,13 @@ class ShardLoop {
     return CheckScheduler(now);
   }
 
-  // While this thread loads what the Welcome among these messages names.
+  // The beacon for the time in which this thread loads the state that a Welcome among these messages names.
   std::unique_ptr<LoadingBeacon> BeaconFor(const std::vector<net::Received>& batch) const {
     for (const net::Received& received : batch) {
       const auto* welcome = std::get_if<Welcome>(&received.message.body);
       if (welcome == nullptr || welcome->nonce != options_.nonces[index_]) continue;
       const auto job = ParseJob(welcome->job_text, "the scheduler's job", ".");
-      if (!job) return nullptr;  // the shard says why
+      if (!job) return nullptr;  // the shard reports the error
       return std::make_unique<LoadingBeacon>(
           LoadingBeacon::Options{.context = context_,
                                  .insecure = options_.insecure,
@@ -280,7 +280,7 @@ class ShardLoop {
         tier->resident_rows());
   }
 
-  // The shards of a server wait alike: the first speaks for all.
+  // All shards of a server wait for the same, so only the first logs it.
   void SayWait(TimeUs waited, double left_seconds) {
     if (waited < kWaitNotePeriodUs) next_wait_note_ = kWaitNotePeriodUs;
     if (index_ != 0 || waited < next_wait_note_) return;
@@ -366,10 +366,10 @@ class ShardLoop {
   DiskPool::Strand* notes_;
   StopSignal* stop_;
   net::ZmqTransport transport_;
-  StopSignal::Waker waker_;            // wakes the transport, so it goes first
+  StopSignal::Waker waker_;            // wakes the transport, so it is destroyed first
   RocksDbCheckpointStore store_;       // and so does it
   FileBlobStore blobs_;                // and so does it
-  std::unique_ptr<FileShardLog> log_;  // so does it; null without a run folder
+  std::unique_ptr<FileShardLog> log_;  // the same; null without a run directory
   std::optional<Shard> shard_;
   Listening listening_;                        // to the scheduler
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start

@@ -19,7 +19,7 @@ struct Faults {
   std::uint32_t reconnects = 0;  // events over the faulty time
   std::uint32_t partitions = 0;
   std::uint32_t pauses = 0;
-  std::uint32_t crashes = 0;  // of workers; each comes back
+  std::uint32_t crashes = 0;  // of workers; each is restarted
   std::uint32_t doubles = 0;  // a worker is started while its previous process still runs
   double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its part lost
   double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
@@ -27,23 +27,23 @@ struct Faults {
   double full_store = 0;                                     // per chunk of a cut
   double lose_base = 0;                                      // per part of an incremental checkpoint
   double slow_tier = 0;                                      // per thing done for rows on disk: takes seconds
-  bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is noticed
-  bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
-  bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
+  bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is detected
+  bool scheduler_sleeps = false;                             // once, longer than the lease (rule N5)
+  bool shard_sleeps = false;                                 // once, longer than the lease: the job ends
   std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
   double power = 0;                                          // chance of an outage to be one of the power
   double outage_awaits = 0;                                  // chance of one to wait for a moment that matters
-  double outage_again = 0;                                   // chance of another in what comes back
+  double outage_again = 0;                                   // probability of another outage during the restart
   std::uint32_t outages_at_jumps = 0;                        // more: when a worker is ahead by several clocks
-  double slow_recovery = 0;                                  // chance per outage: a shard reads long, a worker goes
+  double slow_recovery = 0;                                  // per outage: a shard reads slowly, a worker dies
   std::uint32_t time_jumps = 0;                              // of the clocks of shards: by seconds to hours
   double jump_at_cut = 0;                                    // chance of another, per checkpoint
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
   TimeUs stop_us = 0;                                        // time of a request for a clean stop; 0: none
   std::uint32_t failed_syncs = 0;                            // of logs: each of some shard; the job ends
-  std::uint32_t server_deaths = 0;                           // alone, all shards of one: the job ends
-  bool scheduler_dies = false;                               // once, alone: all nodes end two leases later
+  std::uint32_t server_deaths = 0;                           // deaths of single servers: the job ends
+  bool scheduler_dies = false;                               // once, only the scheduler: all nodes end two leases later
   double clock_drift = 0;                                    // how much faster or slower a node's clock may run
   double fail_state = 0, stall_state = 0;                    // per write of the scheduler: for two leases and more
   TimeUs until_us = 0;                                       // no new fault after this time
@@ -74,7 +74,7 @@ struct Scenario {
   bool through_frames = false;                             // every message is encoded and decoded on its way
   std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
   TimeUs cut_pause_us = 0;
-  std::size_t tier_bytes = 0;  // a shard's memory, beyond which its rows lie on disk; 0: no limit
+  std::size_t tier_bytes = 0;  // memory budget of a shard; further rows are on disk; 0: no limit
   std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
   std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
   std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet

@@ -28,7 +28,7 @@ TimeUs SimSchedulerStore::Duration(double slow) {
   return 1 + TimeUs(time_rng_.Below(std::uint64_t(most)));
 }
 
-// What failed may be there all the same: only the sync of its folder may have failed.
+// After a failure the file may exist nevertheless, because only the sync of its directory may have failed.
 void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) {
   using scheduler::StoreWritten;
   if (manifest_) oracle_->Fail(fmt::format("{}: a manifest is written while another is", directory));
@@ -51,7 +51,7 @@ void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& direct
   });
 }
 
-// Of a checkpoint that was given up the directory goes behind the write.
+// The directory of an abandoned checkpoint is removed after the write.
 void SimSchedulerStore::Put(const std::string& directory, const Manifest& manifest) {
   if (!disk_->removed.contains(directory)) disk_->manifests[directory] = manifest;
 }
@@ -105,7 +105,7 @@ bool SimSchedulerStore::IsThere(const std::string& directory, const Manifest& ma
   return true;
 }
 
-// What a chain holds all together is what the shards had at their cuts, to the bit.
+// All generations together must equal the rows of the shards at their cuts, bit by bit.
 void SimSchedulerStore::CheckRestored(const std::string& directory, const Manifest& manifest) {
   std::uint64_t expected = 0;
   for (const auto& [shard, hash] : disk_->cut_hashes[directory]) expected += hash;
@@ -173,7 +173,7 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   disk_->writing.insert(directory);
   id_ = head.id;
   directory_ = directory;
-  refused_ = false;  // a first slice comes unasked
+  refused_ = false;  // the first slice needs no request
   chunks_left_.reset();
   if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
   if (now_hash)
@@ -232,7 +232,7 @@ void SimShardStore::SyncPart(CheckpointPart part, const std::string& directory) 
 
 void SimShardStore::FailEarly() { Fail(Failed(), 1); }
 
-// Somebody has removed a file of the base, for good.
+// Simulates the permanent removal of a file of the base.
 void SimShardStore::LoseBase(const std::string& base) {
   disk_->lossy.insert(base);
   CheckpointPart part = Failed();
@@ -261,7 +261,7 @@ void SimShardStore::Abandon() {
   *wanted_ = false;
 }
 
-// The part is durable, has failed or is given up some time later.
+// Ends the part later: durable, failed or abandoned.
 void SimShardStore::End(bool abandoned) {
   const TimeUs delay = Duration();
   const bool fails = rng_.Chance(abandoned ? kFailsGivenUp : options_.fail);

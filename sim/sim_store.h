@@ -43,7 +43,7 @@ struct SimDisk {
   // Written and not durable: a kill leaves it, a loss of power may take it. Parts by shard, blobs by path.
   std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
   std::map<std::string, ShardId> unsynced_blobs;
-  std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
+  std::uint64_t failed = 0;  // injected failures of writes, without parts that were abandoned before the report
 };
 
 // The machine of this shard loses its power.
@@ -68,7 +68,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   };
   struct Hooks {
     std::function<TimeUs()> now;
-    // Calls `run` after the delay, unless the scheduler's process is gone by then.
+    // Calls `run` after the delay, unless the scheduler's process has ended by then.
     std::function<void(TimeUs, std::function<void()> run)> later;
     std::function<void(const scheduler::StoreWritten&)> written;  // a step of the scheduler
     // There is a checkpoint, whole.
@@ -121,13 +121,13 @@ class SimShardStore : public server::CheckpointStore {
     ShardId shard;
     double fail = 0;       // chance of a part to fail early, and with its last write
     double slow = 0;       // chance of a write to take seconds
-    double lose_base = 0;  // chance that a file of the base is gone
+    double lose_base = 0;  // probability that a file of the base is missing
     double full = 0;       // chance of a chunk to leave no room for a while
     std::uint64_t seed = 0;
   };
   // The interface to the shard's process.
   struct Hooks {
-    // Calls `run` after the delay, unless the process is gone by then.
+    // Calls `run` after the delay, unless the process has ended by then.
     std::function<void(TimeUs, std::function<void()> run)> later;
     std::function<void(CheckpointPart)> written;          // a step of the shard
     std::function<void()> wake;                           // a turn of the loop: there is room again
@@ -163,8 +163,8 @@ class SimShardStore : public server::CheckpointStore {
   Oracle* oracle_;
   Hooks hooks_;
   SplitMix rng_;
-  std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the part begun; null once it has failed
-  std::shared_ptr<bool> wanted_;                         // the part that failed early, until it is given up
+  std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the current part; null after a failure
+  std::shared_ptr<bool> wanted_;                         // the part that failed early, until it is abandoned
   CheckpointId id_;
   std::string directory_;
   std::optional<std::uint64_t> whole_hash_;

@@ -1,4 +1,4 @@
-// A simulated worker process: the client state machine and a small training loop with several batches under way.
+// A simulated worker process: the client state machine and a small training loop with several batches in progress.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
     std::unique_ptr<BatchPull> sparse_pull, dense_pull, sparse_again;
     int waiting = 0;             // pulls without an answer
     std::size_t mark = 0;        // oracle records when the pulls were issued
-    std::size_t mark_again = 0;  // and when the sparse one was issued once more; 0: it was not
+    std::size_t mark_again = 0;  // and when the sparse pull was repeated; 0: it was not
     bool read_once = false;      // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
   };

@@ -31,7 +31,8 @@ void ChooseLists(std::uint64_t seed, Scenario* s);
 void ChooseLanes(std::uint64_t seed, Scenario* s);
 // Worker caches and combined pushes.
 void ChooseCache(std::uint64_t seed, Scenario* s);
-// Epochs of so few splits that a worker may have none, and goes from one evaluation to the next within the bound.
+// Epochs with so few splits that a worker may have none, and has two consecutive evaluations within the staleness
+// bound.
 void ChooseShortEpochs(std::uint64_t seed, Scenario* s);
 
 }  // namespace tarn::sim

@@ -3,7 +3,7 @@
 //   #include "worker/tarn.h"
 //
 //   auto ps = tarn::Client::Connect({.scheduler = "runs/mine"});   // std::expected, as all that may fail
-//   auto users = ps->OpenTable("users");                           // dim, optimizer, ... from whoever created it
+// auto users = ps->OpenTable("users");                           // dim, optimizer, ... were set by its creator
 //   auto rows = ps->Pull(*users, keys);                            // a future: keys.size() x dim floats
 //   ps->Push(*users, keys, gradients);                             // acknowledged in the background
 //   ps->Tick();                                                    // this clock is done
@@ -53,10 +53,10 @@ class Session;
 }  // namespace worker
 
 struct ConnectOptions {
-  std::string scheduler;              // the run's folder, ipc://PATH, or tcp://HOST:PORT with keys
+  std::string scheduler;              // the run directory, ipc://PATH, or tcp://HOST:PORT with keys
   std::optional<std::uint32_t> rank;  // of this worker; none: the scheduler chooses
   double timeout_seconds = 60;        // for the fleet to be complete, and for OpenTable by name; may be infinite
-  double wait_note_seconds = 10;      // how often Connect logs what it waits for
+  double wait_note_seconds = 10;      // period in which Connect logs what it waits for
   std::string keys;                   // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;              // TCP without keys
   bool shm = true;                    // share memory with servers of this host
@@ -105,7 +105,7 @@ class RowsFuture {
   Expected<std::span<const float>> Wait(std::size_t which = 0) const;
   // Blocks for at most `seconds`, which may be infinite; after kTimeout the caller may wait again.
   Expected<std::span<const float>> WaitFor(double seconds, std::size_t which = 0) const;
-  // After a successful Wait: how many clocks the rows may be behind the clock for which they were pulled.
+  // After a successful Wait: by how many clocks the rows may be stale, relative to the clock of the pull.
   std::uint64_t staleness(std::size_t which = 0) const;
 
  private:
@@ -250,7 +250,7 @@ class Client {
   std::uint32_t rank() const;
   const std::string& job_text() const;  // the job, as resolved TOML
   ClientCounters counters() const;
-  std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i holds those i clocks behind
+  std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i counts those with staleness i
 
   // For loops that pull and push the same keys, or plan ahead in another thread.
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);

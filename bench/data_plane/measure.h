@@ -31,7 +31,7 @@ void Require(bool good, std::string_view what);
 using Setting = std::pair<std::string, std::variant<std::uint64_t, std::string>>;
 
 struct Figure {
-  std::string name;  // "tarn.tcp.sparse_pull": what was measured, over what, and which operation
+  std::string name;  // "tarn.tcp.sparse_pull": system, transport and operation
   double value = 0;
   std::string unit;
   std::vector<Setting> settings;                     // all that the value depends on
@@ -96,7 +96,7 @@ std::vector<double> Latencies(const Duration& duration, Operation operation) {
   }
 }
 
-// Prints the median as the figure's value, in microseconds, and p99 beside it.
+// Prints the median in microseconds as the figure's value, and also p99.
 void PrintLatencies(Figure figure, std::vector<double> microseconds);
 
 }  // namespace tarn::bench

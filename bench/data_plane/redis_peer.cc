@@ -1,5 +1,5 @@
-// Redis as a peer of push_pull's sparse operations: see --help and README.md. The client does as little as possible:
-// requests are encoded before the clock runs, and answers, whose length is known, are received and not taken apart.
+// Redis as a peer of push_pull's sparse operations: see --help and README.md. The client does minimal work: requests
+// are encoded before the measurement, and answers, whose length is known, are received without parsing.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -44,7 +44,7 @@ struct Options {
   Duration duration;
 };
 
-// A connected socket; the answers are known before they come.
+// A connected socket. The answers are known in advance.
 class Connection {
  public:
   explicit Connection(int fd) : fd_(fd) {}
@@ -146,7 +146,7 @@ Server Start(const std::string& program, const std::string& folder) {
   return server;
 }
 
-// Dies, with what the server said, if it does not come up.
+// Waits until the server accepts connections. Aborts with the server's output if it does not start.
 int WaitFor(Server* server, const std::function<int()>& connect) {
   std::string how;
   for (const double begin = Now(); Now() - begin < kStartSeconds;) {

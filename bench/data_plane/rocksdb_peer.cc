@@ -43,7 +43,7 @@ rocksdb::Slice SliceOf(const std::uint64_t& key) { return {reinterpret_cast<cons
 
 class Table {
  public:
-  // Everything stays in its caches: no log, no compression, each look-up finds its block.
+  // Everything is in caches: no log, no compression, and each look-up hits the block cache.
   Table(const Options& options, const std::string& folder) : options_(options) {
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = rocksdb::NewLRUCache(2 * options.rows * (RowBytes() + 64) + kBufferBytes);

@@ -29,7 +29,7 @@ class Limits {
 
 // Of this thread: memcpy, and kernels/gemm.h in fp32.
 std::unique_ptr<Limits> MakeHostLimits(const Timing& timing);
-// Of the GPU that this thread uses, with a stream of its own, by CUDA and cuBLASLt. In builds with CUDA.
+// Limits of the GPU of this thread, measured with CUDA and cuBLASLt on a separate stream. Only in builds with CUDA.
 std::unique_ptr<Limits> MakeGpuLimits(const Timing& timing);
 
 }  // namespace tarn::bench

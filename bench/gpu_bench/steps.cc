@@ -23,13 +23,13 @@ constexpr std::size_t kBatches = 4;  // that take turns
 struct HostBatch {
   Array keys, labels, dense;
 #if TARN_HAS_CUDA
-  std::unique_ptr<kernels::Graph> graph;  // of the model's work, once it is recorded
+  std::unique_ptr<kernels::Graph> graph;  // recorded work of the model
 #endif
 };
 
-// The GPU's work alone, from a batch's keys to its gradients, where all rows are in the cache: the batch goes there,
-// duplicates of its keys are removed, the rows are found and read, the model computes, and the gradients of rows and
-// layers lie summed in the place's memory. A worker reads, plans for its servers and pushes besides.
+// Only the GPU's work, from a batch's keys to its gradients, with all rows in the cache: copies the batch to the GPU,
+// removes duplicate keys, finds and reads the rows, computes the model, and sums the gradients of rows and layers in
+// GPU memory. A worker also reads data, plans for its servers and pushes.
 class Step {
  public:
   Step(const Run& run, ModelKind kind)

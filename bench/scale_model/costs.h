@@ -27,9 +27,9 @@ enum class Work : std::uint8_t {
   kTakeTickAck,
   kSettle,  // the end of a turn of its loop, after the turn's messages
   // server::Shard, a message and its rows.
-  kPark,    // a pull comes
+  kPark,    // a pull arrives
   kServe,   // its answer is made
-  kGather,  // a push comes, aggregated
+  kGather,  // an aggregated push arrives
   kApply,   // a push comes, applied at once
   kShardTick,
   kClose,  // a clock: messages: contributions, and their rows; third: different rows

@@ -55,7 +55,7 @@ class ShardWork final : public server::ShardObserver {
   double extra_ns_ = 0;
   Outbox* out_ = nullptr;
   bool counts_ = false;
-  bool observed_ = false;  // it closed a clock or served a pull, which is measured by itself
+  bool observed_ = false;  // it closed a clock or served a pull, which is measured separately
 };
 
 }  // namespace tarn::scale

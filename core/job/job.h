@@ -66,9 +66,9 @@ struct StorageSection {
   std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
   bool checkpoint_final = true;
   std::uint32_t checkpoints_kept = 3;  // the best epoch's is kept besides
-  std::uint32_t checkpoint_chain = 8;  // incremental ones behind a full one, at most; 0: all are full
-  std::uint64_t memory = 0;            // bytes a server; rows beyond lie on disk. 0: no limit
-  std::string tier_dir;                // where they lie; empty: in the run's folder
+  std::uint32_t checkpoint_chain = 8;  // maximum number of incremental ones after a full one; 0: all are full
+  std::uint64_t memory = 0;            // bytes per server; further rows are on disk. 0: no limit
+  std::string tier_dir;                // directory of these rows; empty: in the run directory
   friend bool operator==(const StorageSection&, const StorageSection&) = default;
 };
 
@@ -128,7 +128,7 @@ struct TrainSection {
   double clip_global_norm = 0;             // worker side, over all gradients of a batch; 0: off
   Precision precision = Precision::kFp32;  // of matrix products
   std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
-  bool key_caching = true;                 // shards hold lists of keys, which then travel once
+  bool key_caching = true;                 // shards store key lists, so that keys are sent once
   HotRowsSpec hot_rows;
   std::string device = "cpu";    // where workers compute: "cpu", "gpu" (by rank) or "gpu:N"
   std::uint32_t accumulate = 1;  // parts of a batch, computed one after the other
@@ -202,16 +202,16 @@ std::optional<int> GpuOf(const TrainSection& train);
 // The worker's cache settings for the table of this name.
 const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 
-// Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates. data.dir becomes
-// absolute: it is relative to the job file's folder, in an override to the current folder; so is storage.tier_dir in an
-// override. `notes`, unless null, gets a sentence for each key of the file that an override makes meaningless and that
-// is reset (such as a staleness bound when the override sets mode = "asp"), and for each override that some section
-// does not inherit. An override that no section would inherit is refused.
+// Reads the file, applies overrides ("section.key=value" with TOML values; a bare word is a string) and validates the
+// result. data.dir is made absolute: it is relative to the job file's directory, in an override to the current
+// directory. The same holds for storage.tier_dir in an override. `notes`, unless null, gets a sentence for each key of
+// the file that an override makes meaningless and resets (such as a staleness bound with mode = "asp"), and for each
+// override that some section does not inherit. An override that no section inherits is an error.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {},
                       std::vector<std::string>* notes = nullptr);
 
-// [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is
-// none.
+// [fleet] of the job that the scheduler has written to a run directory (RUN_DIR/job.toml); the defaults if it does not
+// exist.
 Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 
 // LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what its data.dir is relative to.

@@ -161,7 +161,7 @@ float OptionOf(const OptimizerSpec& spec, std::string_view name) {
 
 namespace {
 
-// Of a rule that is known.
+// Validates the options of a known rule.
 Status ValidateOptions(const UpdateRule& rule, const NamedOptions& options) {
   std::vector<std::string_view> known;
   for (const RuleOption& option : rule.options) known.push_back(option.name);

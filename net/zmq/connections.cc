@@ -105,7 +105,8 @@ std::uint64_t ConnectionWatch::EndEndless(std::uint64_t bytes_max) {
     connection.message = false;
     ++it;
     if (!endless) continue;
-    // ZeroMQ closes it at the end of its stream; with a reset, since a peer that waits for room would not hear of less.
+    // ZeroMQ closes the connection at the end of its stream. With a reset, because a peer that waits for room would not
+    // notice another end.
     const linger reset{.l_onoff = 1, .l_linger = 0};
     setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     shutdown(descriptor, SHUT_RDWR);

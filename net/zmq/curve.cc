@@ -182,7 +182,8 @@ class CurveGate::Impl {
 
 namespace {
 
-// Without a working gate ZeroMQ admits everybody who knows the public key: try with a key of nobody.
+// Without a working handler ZeroMQ admits every peer that knows the public key. So a connection with a random key must
+// fail.
 Status ProveShut(zmq::context_t* context, const CurveKeys& keys) {
   const auto failed = [](const Status& status) {
     return Fail(status.error().code, "cannot check that unknown keys are refused: " + status.error().message);

@@ -69,8 +69,8 @@ void Intake::Refuse(Peer from, const Error& error, std::span<const FrameView> fr
     ++malformed_;
   }
   LogWarning(*limiter, "refused {} bytes from peer {}: {}", BytesOf(frames), from.value, ToString(error));
-  // Nobody answers an answer: what comes over a link is one, or is from our own scheduler. Whoever speaks another
-  // version learns ours from the answer's prefix.
+  // Answers are not answered: messages over a link are answers, or come from our own scheduler. A peer with another
+  // version sees ours in the prefix of the answer.
   if (!IsAccepted(from)) return;
   Message reply;
   reply.body = ErrorReply{.code = error.code == ErrorCode::kWrongJob ? ErrorCode::kWrongJob : ErrorCode::kMalformed,

@@ -26,8 +26,8 @@
 namespace tarn::net {
 namespace {
 
-// For how long Receive may find messages without looking at files: so long a peer over sockets waits behind those of
-// memory, and a wake-up behind both.
+// For how long Receive may return messages without polling files. So long may a peer over sockets wait for peers over
+// shared memory, and a wake-up for both.
 constexpr TimeUs kUnpolledUs = 200;
 
 SocketOptions SocketOptionsOf(const ZmqTransportOptions& options) {
@@ -118,7 +118,7 @@ class ZmqTransport::Impl {
       if (out->size() > before && turn - polled_ < kUnpolledUs) break;
       polled_ = turn;
       const bool at_once = timeout_us == 0 || out->size() > before || max == 0;
-      // Files speak of sockets that were found empty, and refused messages too use up the budget.
+      // Files announce messages only for sockets that were found empty, and rejected messages also use the budget.
       const bool interrupted =
           !wait_.Wait(at_once || receiver_.MayHold() ? 0 : std::min(deadline, shm_.NextTime()) - turn);
       const bool woken = wake_.Take();
@@ -181,7 +181,7 @@ class ZmqTransport::Impl {
   WakeEvent wake_;
   EventWait wait_;
   TimeUs polled_ = 0;
-  std::uint64_t lost_messages_ = 0;  // that waited for a link or a lane of memory that is gone
+  std::uint64_t lost_messages_ = 0;  // messages that waited for a closed link or shared memory lane
 };
 
 ZmqTransport::ZmqTransport(ZmqContext* context, const ZmqTransportOptions& options)

@@ -13,7 +13,7 @@ enum class Phase : std::uint8_t {
   kTest,
   kBestCheckpoint,
   kFinalCheckpoint,  // or the hash of the final state
-  kLeaving,          // workers are told that there is no more work
+  kLeaving,          // workers get the reply that there is no more work
 };
 
 // The name in Progress.phase.

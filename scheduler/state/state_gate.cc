@@ -20,7 +20,8 @@ std::uint64_t SubjectOf(const Body& body) {
   return 0;
 }
 
-// A tool may learn of a checkpoint once the state names it: a restart from an older state would remove it.
+// A tool may receive a checkpoint's directory only when the state on disk names it, because a restart from an older
+// state would remove it.
 bool NamesACheckpoint(const Body& body) {
   const auto* answer = std::get_if<CheckpointRequest>(&body);
   return answer != nullptr && answer->code == ErrorCode::kOk && !answer->directory.empty();
@@ -88,7 +89,7 @@ bool StateGate::OnFailed(std::uint64_t number, TimeUs now) {
   writing_ = 0;
   ++failures_;
   not_before_ = now + kPauseUs;
-  waiting_.merge(leaving_);  // messages held since are newer and stay
+  waiting_.merge(leaving_);  // newer messages are kept
   leaving_.clear();
   return true;
 }

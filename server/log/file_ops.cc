@@ -150,7 +150,7 @@ class PosixFile final : public LogFile {
     return WriteStaged(offset, filled);
   }
 
-  // What is left when the device takes less or other pieces goes through the cache.
+  // Bytes that the device does not accept directly are written through the page cache.
   Status WriteStaged(std::uint64_t offset, std::size_t bytes) {
     std::size_t done = 0;
     while (done < bytes && done % kPage == 0) {

@@ -28,7 +28,7 @@ struct LogIdentity {
   friend bool operator==(const LogIdentity&, const LogIdentity&) = default;
 };
 
-// One record: what it is, and the raw arrays of a push. Buffers are shared, not copied.
+// One record: its head, and the raw arrays of a push. Buffers are shared, not copied.
 struct LogRecord {
   Buffer head, keys, values;
   std::size_t bytes() const { return head.size() + keys.size() + values.size(); }

@@ -27,10 +27,10 @@ class BlobDesk {
   // kUnavailable: no such checkpoint is being written here; kInvalidArgument: the piece does not fit the ones before.
   Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes);
 
-  // Handles a report of the store. A failed write is an error, unless the blob was given up.
+  // Handles a report of the store. A failed write is an error, unless the blob was abandoned.
   Expected<std::optional<Answer>> OnWritten(const BlobWritten& written);
 
-  // This checkpoint is being written now, or none: blobs of others are given up.
+  // Sets the current checkpoint, or none. Abandons blobs of others.
   void SetOrder(const CheckpointOrder& order);
   // Drops the incomplete blob of a worker that has left or died.
   void Drop(Incarnation worker);
@@ -51,7 +51,7 @@ class BlobDesk {
     std::uint64_t total = 0, received = 0;
     bool busy = false;      // a piece is being written
     bool given_up = false;  // waits for the store's report
-    CheckpointFile file;    // once it is whole
+    CheckpointFile file;    // set when the blob is complete
     bool whole() const { return !file.name.empty(); }
   };
   using Id = std::pair<CheckpointId, Incarnation>;

@@ -1,5 +1,5 @@
-// A shard's link to its scheduler: sends Join until Welcome comes, and keeps when the scheduler was last heard from and
-// when the next heartbeat is due (rules N1, N4, N5). Not thread-safe.
+// A shard's link to its scheduler: sends Join until it receives Welcome, and stores the time of the scheduler's last
+// message and of the next heartbeat (rules N1, N4, N5). Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -62,8 +62,8 @@ class Shard {
   // The reason for which the shard has stopped: an order of the scheduler, or a fatal storage error. A stopped shard
   // serves no requests.
   bool stopped() const;
-  // Stopped, and there is nothing left to say: the loop ends. A shard that stops by itself repeats why until the
-  // scheduler has answered with Shutdown, for a lease at most, or thrice in due time (rule S2).
+  // Whether the shard has stopped and its loop may end. A shard that stops by itself repeats the reason until the
+  // scheduler answers with Shutdown, but not longer than a lease and three regular sends (rule S2).
   bool ended() const;
   const Shutdown& stop_reason() const;
 
@@ -76,14 +76,14 @@ class Shard {
   TimeUs scheduler_heard() const;
   TimeUs lease_us() const;
   TimeUs busy_poll_us() const;  // the job's setting, for the loop; the state machine does not use it
-  bool joined() const;          // Welcome has come
+  bool joined() const;          // Welcome was received
   // The durable part of the log, and whether that is all of it (rule L1).
   LogSequence log_synced() const;
   bool log_is_durable() const;
   // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks. An error is the tier's, here and
   // below: a row on disk cannot be read.
   Expected<std::uint64_t> StateHash() const;
-  // Hash of what a log keeps of it: rows, slots, clocks, watermarks, gathered pushes. The same after a recovery.
+  // Hash of the state that a log restores: rows, slots, clocks, watermarks, gathered pushes. Equal after a recovery.
   Expected<std::uint64_t> DurableHash() const;
 
  private:

@@ -4,7 +4,7 @@
 //
 //   cut.Begin(rows, verdicts);
 //   cut.KeepFirst(...) / cut.Keep(..., out);     // early, or by the walk
-//   cut.HandOutRest(bytes, out);                 // once the walk is through, until !cut.open()
+// cut.HandOutRest(bytes, out);                 // after the walk, until !cut.open()
 //
 // Row numbers are those of the fragment. Not thread-safe.
 #pragma once
@@ -27,7 +27,7 @@ namespace tarn::server {
 
 class FragmentCut {
  public:
-  // `marks` says which rows changed since the base; all outlive the cut.
+  // `marks`: the rows changed since the base. All arguments outlive the cut.
   FragmentCut(const Table& table, PartitionId partition, const ChangeMarks& marks, StoreContext* context)
       : table_(table), partition_(partition), marks_(marks), context_(context) {}
 
@@ -64,11 +64,11 @@ class FragmentCut {
   void LeaveOut(std::uint64_t number);
   // Records a key as removed at the beginning of the cut.
   void NameRemoved(Key key);
-  // What expired by earlier rules has been handed out: the rules change.
+  // Must be called when the rules change, after the rows that expired by earlier rules were listed.
   void ForgetVerdicts() { verdicts_.Clear(); }
 
-  // After the walk: hands out its last chunk, and about `bytes` of the rows that were copied early. Returns the cost in
-  // bytes of copies. When everything is handed out, the cut is no longer open.
+  // After the walk: appends its last chunk, and about `bytes` of the rows that were copied early. Returns the cost in
+  // copied bytes. When nothing is left, the cut is no longer open.
   std::size_t HandOutRest(std::size_t bytes, std::vector<CutRows>* out);
   // Moves the rows copied early from memory to the tier's disk. The context keeps an error.
   void PutEarlyAside();

@@ -27,8 +27,8 @@ class RowIndex {
   static constexpr std::uint32_t kNone = kNoRow;
   static constexpr std::uint32_t kSegmentKeys = 4096;
 
-  // `salt` is the table's; the keys given agree in the top `partition_bits` bits of their positions. Segments of a page
-  // and more come from `pages`, if it is given; it outlives the index.
+  // `salt`: of the table. All keys agree in the top `partition_bits` bits of their positions. Segments of a page and
+  // more are allocated from `pages`, if not null, which outlives the index.
   RowIndex(std::uint64_t salt, std::uint32_t partition_bits, PagePool* pages = nullptr)
       : salt_(salt), partition_bits_(partition_bits), pages_(pages) {}
   ~RowIndex();
@@ -110,7 +110,7 @@ class RowIndex {
   std::uint64_t salt() const { return salt_; }
   std::uint32_t partition_bits() const { return partition_bits_; }
   std::size_t size() const { return size_; }
-  // Without what has come from the pages.
+  // Without memory of `pages`.
   std::size_t memory_bytes() const;
 
  private:
@@ -122,7 +122,7 @@ class RowIndex {
   struct Segment {
     Bucket* buckets = const_cast<Bucket*>(&kNothing);  // never written to
     std::uint32_t bucket_count = 1;
-    std::uint32_t size = 0;  // true in the first copy alone
+    std::uint32_t size = 0;  // valid only in the first copy
     std::uint32_t depth = 0;
 
     std::uint32_t Home(std::uint64_t hash) const {

@@ -111,7 +111,7 @@ class Store {
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                const std::byte* gradients, Clock clock, std::uint64_t push = 0);
 
-  // Rule A5: counts a gradient that is not finite and was left out before Apply, which counts by itself.
+  // Counts a gradient that is not finite and was dropped before Apply (rule A5). Apply counts those that it drops.
   void SkipNotFinite(TableId table, Key key);
   // The tables that have skipped some.
   std::vector<NotFiniteRows> not_finite() const;

@@ -13,11 +13,11 @@ namespace {
 
 // Pages of about this size, so that RocksDB's key, header and checksum still fit into a block of 4 KiB.
 constexpr std::size_t kPageBytes = 4032;
-// Records of a segment at least, that lists stay short.
+// Minimum number of records per segment, so that lists remain short.
 constexpr std::uint32_t kSegmentRecordsMinLog2 = 4;
 // Rows that collecting takes on at one go, in bytes: as a rule, and where there are too many holes.
 constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
-// Holes that are not worth collecting, in segments.
+// Holes of up to this many segments are not collected.
 constexpr std::size_t kHoleSegments = 4;
 // Blocks of ids in a segment, and rows in a block at least.
 constexpr std::uint32_t kSegmentBlocksLog2 = 5, kBlockRecordsMinLog2 = 4;
@@ -123,7 +123,7 @@ Expected<std::uint32_t> ColdLog::OpenSegment(Family& family, TableId table) {
   return family.open;
 }
 
-// A segment's memory grows to what a full one takes, and no further.
+// The memory of a segment grows up to the size of a full one.
 std::size_t ColdLog::NextCapacity(const Family& family, std::size_t held) {
   const std::size_t full = family.record_bytes() << family.capacity_log2;
   return std::min(full, std::max({2 * held, family.record_bytes(), kPageBytes}));
@@ -354,7 +354,7 @@ Status ColdLog::Deliver(PendingFetch fetch) {
   return {};
 }
 
-// Appends anew what is still alive of a segment that is collected.
+// Appends the live rows of a segment that is being collected again.
 Status ColdLog::MoveRows(const PendingFetch& fetch) {
   collecting_ = false;
   const std::size_t words = record_words(fetch.table);
@@ -367,7 +367,7 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
     const std::uint32_t* record = fetch.records.data() + i * words;
     const RowOwner owner{record[0], record[1]};
     const auto to = Append(fetch.table, owner, record + kOwnerWords);
-    if (!to) return {};  // no ids left: the holes stay
+    if (!to) return {};  // no ids left: the holes remain
     TARN_RETURN_IF_ERROR(listener_->OnMoved(fetch.table, owner, from, *to));
     Free(fetch.table, from);
     ++moved_;
@@ -375,8 +375,9 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
   return {};
 }
 
-// One slice of the emptiest segments at a time, as long as more of the disk is holes than rows, or a table's ids become
-// few. While the store does not keep up, rows that leave memory go first: what is collected waits in memory too.
+// Collects a slice of the emptiest segments at a time, while the disk has more holes than rows, or a table has few ids
+// left. Pauses while the store falls behind, because collected rows would wait in memory and evicted rows have
+// priority.
 void ColdLog::Collect() {
   if (collecting_ || !HasRoom()) return;
   const std::uint64_t holes = written_bytes_ - live_written_bytes_;
@@ -403,7 +404,8 @@ void ColdLog::Collect() {
   Begin(std::move(fetch));
 }
 
-// Of what it holds: one that was sealed early has no holes for that. 1: nothing to collect.
+// Share of live records in the records written: a segment that was sealed early has no holes because of that. 1:
+// nothing to collect.
 double ColdLog::Fullness(const Segment& segment) {
   if (segment.state != Segment::State::kWritten || segment.live == 0) return 1;
   return static_cast<double>(segment.live) / static_cast<double>(segment.count);

@@ -45,8 +45,8 @@ class ColdLogListener {
   // The oldest fetch has ended: records[i] is the record of ids[i] at the time of the fetch. Some ids may have been
   // freed since, but none is reused. An error ends the log's Poll.
   virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
-  // A row has another id from now on. `owner` is what the disk says; kCorrupt if no such row lies under `from`: its
-  // table, the row and the directory are named, and the log has failed.
+  // A row has moved to another id. `owner` comes from the disk; kCorrupt, with the table, the row and the directory, if
+  // the owner has no row with the id `from`. The log then fails.
   virtual Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) = 0;
 };
 
@@ -65,8 +65,8 @@ class ColdLog {
   ColdLog(const ColdLog&) = delete;
   ColdLog& operator=(const ColdLog&) = delete;
 
-  // A table whose rows have `words` words. Before anything else of it. `collected`: its holes are; else its rows keep
-  // their ids, and a segment goes when all of them have gone.
+  // Adds a table with rows of `words` words. Must be called before the table is used. `collected`: holes are collected;
+  // else rows keep their ids, and a segment is removed when all its rows are.
   void AddTable(TableId table, std::size_t words, bool collected = true);
 
   // Whether the store keeps up. Rows may be appended all the same, but memory grows.
@@ -81,26 +81,27 @@ class ColdLog {
 
   // Whole records of ids in ascending order. Blocks for those that are not in memory.
   Status Read(TableId table, std::span<const ColdId> ids, std::uint32_t* records);
-  // The same beside the shard's work; the listener hears of it in Poll. Fetches end in order.
+  // Reads asynchronously; Poll calls the listener. Fetches end in order.
   void Fetch(TableId table, std::vector<ColdId> ids);
 
-  // Takes in what the store has done, and goes on collecting. Calls the listener. The error is the store's and final.
+  // Receives results of the store and continues the collection. Calls the listener. Errors are those of the store, and
+  // permanent.
   Status Poll();
 
   std::size_t record_words(TableId table) const { return families_[table.value].words + kOwnerWords; }
   std::uint64_t rows() const { return rows_; }
-  // What it takes: segments not yet written, fetches, its own lists and the store's memory.
+  // Memory of unwritten segments, fetches, lists and the store.
   std::size_t memory_bytes() const;
   std::size_t fetch_bytes() const { return fetch_bytes_; }
   std::uint64_t segments() const { return segments_; }
-  std::uint64_t moved() const { return moved_; }  // rows appended anew
+  std::uint64_t moved() const { return moved_; }  // rows moved by the collection
 
  private:
   struct Segment {
     enum class State : std::uint8_t { kFree, kOpen, kWriting, kWritten, kRemoving } state = State::kFree;
     std::uint32_t first = 0, blocks = 0;  // its ids; `first` is its number, too
     std::uint32_t count = 0, live = 0;
-    std::uint32_t readers = 0;            // fetches under way that touch it
+    std::uint32_t readers = 0;            // fetches in progress that read it
     std::vector<std::uint64_t> alive;     // a bit a record
     std::shared_ptr<SegmentBytes> bytes;  // until written
   };

@@ -20,7 +20,7 @@
 
 namespace tarn::server {
 
-// A segment of one table. A number may be used again once its removal was reported.
+// A segment of one table. A number may be reused after its removal was reported.
 struct SegmentId {
   std::uint32_t table = 0;
   std::uint32_t number = 0;
@@ -69,12 +69,12 @@ class ColdStore {
   // The same in the background; ends with kFetched or kFailed. Fetches end in the order in which they were started.
   virtual void Fetch(std::vector<RecordAt> records, std::size_t record_bytes) = 0;
 
-  // What has ended since the last call, in order.
+  // The operations that ended since the last call, in order.
   virtual std::vector<ColdEvent> TakeEvents() = 0;
   // Blocks until a segment is written or an operation has failed; TakeEvents reports it.
   virtual void WaitForWrite() = 0;
 
-  // Where it lies, for errors: a directory.
+  // Its directory, for errors.
   virtual std::string where() const = 0;
 
   // Memory of the store itself: indices, caches, buffers; not the callers' bytes of segments.

@@ -50,7 +50,7 @@ inline constexpr MetricField<ResidencyCounters> kResidencyMetrics[] = {
 };
 static_assert(BindsAll(kResidencyMetrics));
 
-// A fetch under way; 0: none. They end in order.
+// A fetch in progress; 0: none. Fetches end in order.
 using FetchTicket = std::uint64_t;
 
 class Residency : private ColdLogListener {
@@ -76,7 +76,7 @@ class Residency : private ColdLogListener {
   Status Reserve(ResidentRows* rows, std::size_t slots);
   // Reads cold rows into free slots, of which there must be enough. Sorts `owners`, which may contain duplicates.
   Status BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
-  // Starts to read cold rows. The returned fetch ends when they are in memory, where they stay for a while.
+  // Starts to read cold rows. The returned fetch ends when they are in memory; they are then not evicted soon.
   FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);
   bool Ended(FetchTicket ticket) const { return ticket <= ended_; }
   // Whether a fetch and an eviction could start without waiting for others.
@@ -155,7 +155,7 @@ class Residency : private ColdLogListener {
   FetchTicket begun_ = 0, ended_ = 0;
   std::unordered_map<std::uint64_t, FetchTicket> in_flight_;  // rows
   enum class Purpose : std::uint8_t { kRows, kCut, kDropped };
-  std::deque<Purpose> purposes_;  // of fetches under way
+  std::deque<Purpose> purposes_;  // of fetches in progress
   std::deque<std::vector<std::uint32_t>> for_cut_;
   std::unordered_set<TableId> aside_;  // tables that have rows put aside in the log
 

@@ -34,7 +34,7 @@ constexpr int kOpenFilesMin = 64;
 // What RocksDB keeps in memory for a file, and for a page of it: measured with segments of 92 and of 1,000 pages.
 constexpr std::size_t kFileMemoryBytes = 6144, kPageMemoryBytes = 16;
 
-// Big-endian, so that a segment is one range and pages come in order.
+// Big-endian, so that a segment is one range with its pages in order.
 using PageKey = std::array<char, 12>;
 PageKey KeyOf(SegmentId segment, std::uint32_t page) {
   PageKey key;
@@ -85,7 +85,7 @@ ColdEvent Failed(const Error& error) {
 }  // namespace
 
 struct RocksDbColdStore::Files {
-  std::optional<FileLock> lock;  // goes last
+  std::optional<FileLock> lock;  // destroyed last
   std::unique_ptr<rocksdb::Env> env;
   rocksdb::Options options;
   std::unique_ptr<rocksdb::DB> db;
@@ -109,7 +109,7 @@ struct RocksDbColdStore::Files {
                    std::size_t record_bytes, std::byte* out);
 };
 
-// The marker shows that the folder belongs to a tier, and its lock that a process uses it.
+// The marker file shows that the directory belongs to a tier; its lock shows that a process uses it.
 Status RocksDbColdStore::Files::Hold(const std::string& directory) {
   std::error_code failure;
   fs::create_directories(directory, failure);

@@ -54,13 +54,13 @@ class Fleet final : private FleetControl {
   bool Excused(const Shutdown& reason) const;  // the failure of the job was inevitable
   void CheckResult(RunResult* result);
   void AddFigures(RunResult* result) const;
-  // Fills in what is read from the state at the end. An error is a shard's: its rows cannot be read.
+  // Fills in the results from the final state. An error means that rows of a shard cannot be read.
   Status ReadEnd(RunResult* result);
   Expected<std::uint64_t> StateHash() const;
   std::string Describe() const;
 
   struct Seen {
-    ViewVersion view, sent_view;  // of the scheduler at hand
+    ViewVersion view, sent_view;  // of the current scheduler
     CheckpointId order, whole;
     std::uint64_t fenced = 0;
     bool residuals = false;       // of any worker, or of one before in its blob

@@ -20,15 +20,15 @@ struct RunResult {
   std::uint64_t spared = 0;  // rows from workers' caches, and pushes that were combined with others
   std::uint64_t rows_from_disk = 0, waited_for_rows = 0;  // read back, and messages that waited for them
   std::uint64_t workers_died = 0;                         // as the scheduler saw it
-  bool job_failed = false;  // as it had to: a shard was silent for too long, or a store refused to write
+  bool job_failed = false;  // as required: a shard was silent for too long, or a store failed
   bool resumed = false;     // and continued from a checkpoint
   bool stopped = false;     // cleanly, before its end
-  bool drained = false;     // and every worker had finished what it had begun
-  bool bits_fixed = true;   // nobody died but in outages, and no residuals were lost in one
+  bool drained = false;     // and every worker had completed its work
+  bool bits_fixed = true;   // no deaths except in outages, and no residuals were lost
   std::uint64_t outages = 0, power_cuts = 0;
   std::uint64_t recoveries = 0;  // of shards, after which the state was compared
   std::uint64_t time_jumps = 0;
-  std::uint64_t deaths = 0;  // of servers and schedulers alone, and syncs that failed
+  std::uint64_t deaths = 0;  // deaths of single servers and schedulers, and failed syncs
   std::uint64_t stalls = 0;  // of the scheduler's disk, for longer than two leases
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }

@@ -127,7 +127,7 @@ void Client::Impl::FromShard(ShardId shard, const Message& message) {
   const auto* error = std::get_if<ErrorReply>(&body);
   if (error != nullptr && error->code == ErrorCode::kFenced &&
       (error->request.value == 0 || context.IsOurs(error->request))) {
-    // One that leaves is fenced in the end, and what it repeated before may come to a shard after that.
+    // A leaving worker is fenced at the end, and shards may receive its repeated messages after that.
     if (!control.leaving()) context.Stop(error->code, error->message);
   } else if (data.OnMessage(shard, message)) {
     return;

@@ -3,9 +3,9 @@
 // and reads no clock: the caller passes the time, and messages to send are appended to an outbox. docs/protocol.md
 // specifies the rules.
 //
-//   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message a shard and piece, into `out`
+// client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message per shard and piece, into `out`
 //   client.Hear(from, message, now);                                // calls sink.Rows, and sink.Done with the last
-//   client.Settle(now, &out);                                       // sends what the message has made possible
+// client.Settle(now, &out);                                       // sends the messages that are now possible
 //
 // worker/client/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
 // Internal to worker/. Not thread-safe: one thread at a time.
@@ -77,7 +77,7 @@ class Client {
   // shared until acknowledged.
   void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out);
   void CountPull(std::uint64_t staleness);
-  // Done once every shard has acknowledged.
+  // Done when every shard has acknowledged it.
   void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
   // Push, tick, pull of clock() + 1, which the shards hold back until the tick allows it.
   struct PushPullDone {
@@ -99,16 +99,16 @@ class Client {
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
   // The value is the table as the job runs it, with its id.
   void CreateTable(const TableSpec& spec, Completion<TableSpec>* done, TimeUs now, Outbox* out);
-  // Done once somebody has created it.
+  // Done when the table exists.
   void FindTable(const std::string& name, Completion<TableSpec>* done);
   // Only one barrier, and one request for leases, is sent at a time; the next follows its answer, because the scheduler
-  // keeps only the newest of each worker. A barrier is done once every live worker has entered it.
+  // keeps only the newest of each worker. A barrier is done when every live worker has entered it.
   void Barrier(Completion<>* done, TimeUs now, Outbox* out);
   void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out);  // sets `number`
   // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
   // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
-  // Leaves once nothing is pending. Done when the scheduler has answered.
+  // Leaves when no request is pending. Done when the scheduler has answered.
   void Leave(Completion<>* done, TimeUs now, Outbox* out);
   // Fails every pending request. The client cannot be used afterwards.
   void FailAll(const Error& error);
@@ -122,17 +122,17 @@ class Client {
   // is its address, for the message.
   Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
   TimeUs scheduler_heard() const;  // last; before that: the time of Start
-  TimeUs busy_poll_us() const;     // as the job says, once welcomed; for the transport, as is the next
+  TimeUs busy_poll_us() const;     // from the job, after Welcome; for the transport, like the next one
   std::uint32_t lanes() const;     // to each shard
   const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
-  const Welcome& welcome() const;  // job text, start clock, rank; valid once running
+  const Welcome& welcome() const;  // job text, start clock, rank; valid while running
   std::uint64_t job() const;       // its fingerprint; 0 before the welcome
-  Clock clock() const;             // ticks asked for so far (start clock + ...)
+  Clock clock() const;             // start clock + requested ticks
   Clock acked_clock() const;       // ticks that every shard has
 
   const ClientCounters& counters() const;
-  const std::vector<std::uint64_t>& staleness() const;  // histogram of all pulls: bucket i holds those i clocks behind
-  // Sent with the next heartbeats, beside the client's own counters.
+  const std::vector<std::uint64_t>& staleness() const;  // histogram of all pulls: bucket i = staleness i
+  // Sets metrics that are sent with heartbeats in addition to the client's own counters.
   void SetMetrics(MetricList metrics);
   bool idle() const;                  // nothing pending: pushes, pulls, ticks, requests
   std::size_t pending_bytes() const;  // of pushes, kept for resending or waiting for credit

@@ -100,7 +100,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, const Clie
   if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, *sent.plan, pushes_);
 }
 
-// Of a push in kTopK: what is sent of it now.
+// The part of a kTopK push that is sent now.
 Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock) {
   Residuals::Sent sent = residuals_.Compress(plan, spec, context_->view.routes.partition_bits, gradients, clock);
   const Residuals::Counters& kept = residuals_.counters();
@@ -110,7 +110,7 @@ Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, co
   return sent;
 }
 
-// Whether a push and the pull of the same rows behind it have messages of their own.
+// Whether a push and the following pull of the same rows are sent as separate messages.
 bool ClientData::GoesApart(const TableSpec& spec) {
   const bool of_other_rows = spec.push_codec == ValueCodec::kTopK && spec.kind == TableKind::kSparse;
   return of_other_rows || combiner_.Combines(spec) || cache_.Of(spec) != nullptr;
@@ -131,7 +131,7 @@ void ClientData::PushPull(const Plan& plan, const Buffer& gradients, Clock pulle
   StartPush(plan, gradients, {pushed, pulled_clock, done.pushed, pull});
 }
 
-// Rows of tables that are not known yet are not on any disk.
+// Rows of tables that do not exist yet are not on disk.
 void ClientData::Prefetch(const Plan& plan) {
   const auto table = context_->tables.find(plan.table);
   if (table == context_->tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
@@ -184,7 +184,7 @@ void ClientData::OnError(ShardId shard, const ErrorReply& error) {
   }
 }
 
-// A shard that cannot read a message does not know which request that was.
+// A shard that cannot read a message cannot name its request.
 void ClientData::OnNamelessError(ShardId shard, const ErrorReply& error) {
   if (pushes_.idle() && pulls_.idle()) return;
   RefusalTimer& timer = unread_[shard];

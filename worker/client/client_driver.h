@@ -120,7 +120,8 @@ class ClientDriver {
     const TimeUs begin = at_most == kForEver ? 0 : Now();
     std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) {
-      // The wake-up alone may be lost: another's may be taken for both, and the loop's thread lock again before us.
+      // A wake-up alone is not enough: it may be merged with another one, and the loop's thread may lock again before
+      // this one.
       wanted_ = true;
       Wake();
       turn.lock();
@@ -155,7 +156,7 @@ class ClientDriver {
   }
   void Crowd() {
     crowded_until_.store(Now() + kCrowdUs, std::memory_order_relaxed);
-    Wake();  // whoever takes a turn
+    Wake();  // wakes the thread that executes a turn
     Disturb();
   }
   void Wake() {
@@ -163,7 +164,7 @@ class ClientDriver {
     if (loop_ != nullptr) loop_->Wake();
   }
 
-  std::mutex turn_;    // held by whoever takes a turn
+  std::mutex turn_;    // held during a turn
   std::mutex waking_;  // held around Loop::Wake
   Loop* loop_;
   const TimeUs rest_us_;

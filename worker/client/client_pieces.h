@@ -1,7 +1,7 @@
 // Cuts the rows of a plan into pieces, one message each, and moves keys and values between a plan and a piece.
 //
-// A piece goes to one shard and has at most one part of each partition (rule E1); the parts of a partition follow
-// each other in the order of the plan over the pieces. Internal to worker/. Functions without state.
+// A piece is for one shard and has at most one part of each partition (rule E1). The parts of a partition are in the
+// order of the plan over all pieces. Internal to worker/. Functions without state.
 #pragma once
 
 #include <cstddef>
@@ -34,15 +34,16 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
 // The piece's rows of `rows` (fp32, the plan's order), encoded. Data that needs no conversion is shared, not copied.
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
 
-// The rows that a piece pushes, and in which codec: that of the table, unless whole rows in fp32 are smaller than their
-// largest values alone. Of a sparse table in kTopK the rows were chosen before (rule W5): they travel whole.
+// The rows that a piece pushes, and their codec: that of the table, unless whole rows in fp32 are smaller than the
+// encoding of their largest values. For a sparse table in kTopK the rows are already selected (rule W5) and are sent
+// whole.
 struct PushValues {
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;
 };
 PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece);
 
-// The values of `count` rows that EncodePush made, in a codec in which each row has bytes of its own.
+// Converts the values of `count` rows made by EncodePush to a codec in which each row is encoded separately.
 PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);
 
 // Extracts the sections `which` (ascending) of a message: keys and values.

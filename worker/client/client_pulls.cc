@@ -45,8 +45,8 @@ ClientPulls::ShardQueue& ClientPulls::QueueOf(ShardId shard) {
   return queues_[shard.value];
 }
 
-// Besides what fits, a pull always may go when none of its clock or an earlier one is under way: a shard may hold
-// back the others until something that waits for this one has happened.
+// A pull may be sent if its credit allows, and always if no pull of its clock or an earlier one is in flight: a shard
+// may delay the pulls in flight until an event that depends on this pull.
 bool ClientPulls::MaySend(const ShardQueue& queue, const PullMessage& message) const {
   return queue.credit.Fits(message.bytes) || queue.in_flight.empty() || queue.in_flight.begin()->first > message.clock;
 }
@@ -157,7 +157,7 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   return true;
 }
 
-// A transient refusal, or one that has lasted too long. kOverloaded is always retried, because a full shard becomes
+// Handles a rejection: transient, or lasting too long. kOverloaded is always retried, because a full shard becomes
 // free.
 void ClientPulls::Refused(RequestId id, PullMessage* message, const Error& error) {
   if (error.code == ErrorCode::kOverloaded || !context_->GivesUp(&message->refusal_timer))
@@ -211,7 +211,7 @@ void ClientPulls::OnTimer() {
 
 TimeUs ClientPulls::NextTimer() const { return timers_.empty() ? kNever : timers_.begin()->first; }
 
-// Queues a message anew, cut where its partitions have different owners now.
+// Queues a message again, divided if its partitions now have different owners.
 void ClientPulls::Requeue(RequestId id, PullMessage message) {
   std::map<ShardId, std::vector<std::uint32_t>> by_owner;
   for (std::uint32_t i = 0; i < message.keys.sections.size(); ++i)

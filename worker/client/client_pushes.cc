@@ -12,7 +12,7 @@ namespace tarn::worker {
 ClientPushes::ShardQueue& ClientPushes::QueueOf(ShardId shard) {
   while (queues_.size() <= shard.value) {
     queues_.emplace_back(context_->options.credit_bytes / 2);
-    queues_.back().first_attempt = context_->NewRequest();  // refusals from before a new route map are out of date
+    queues_.back().first_attempt = context_->NewRequest();  // rejections from before a new route map are outdated
   }
   return queues_[shard.value];
 }
@@ -40,7 +40,7 @@ void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gr
     message.clock = what.clock;
     message.pulled_clock = what.pulled_clock;
     message.keys = PieceKeys(plan.keys, piece, &message.frame);
-    // A list of chosen rows hardly comes again.
+    // A list of selected rows is rarely repeated.
     if (spec.push_codec != ValueCodec::kTopK || spec.kind == TableKind::kDense)
       message.keys.list = lists_->NumberOf(piece.shard, message.frame, context_->now);
     PushValues push = EncodePush(gradients, spec, piece);
@@ -113,7 +113,7 @@ void ClientPushes::OnAck(ShardId from, const PushAck& ack) {
       continue;
     }
     if (section.code == ErrorCode::kOverloaded)
-      QueueOf(from).refusal_timer.Progress();  // also if another section speaks
+      QueueOf(from).refusal_timer.Progress();  // even if another section was rejected
     if (section.code == ErrorCode::kOutOfOrder && section.expected.value != 0)
       AckThrough(section.partition, Sequence(section.expected.value - 1));
     if (refusal.code == ErrorCode::kOk || RefusalOf(section.code) != Refusal::kTransient)
@@ -179,13 +179,13 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
       return;
     case Refusal::kTransient: break;
   }
-  // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
+  // One rejection counts for all messages of its attempt, because messages sent after a lost one are rejected as well.
   if (attempt < queue->first_attempt || queue->in_flight.empty()) return;
   if (error.code == ErrorCode::kUnknownKeys && sent != queue->in_flight.end() && sent->second->by_name) {
     context_->counters.push_bytes += sent->second->frame.size();
     return Repeat(queue);  // with its keys now
   }
-  // kOverloaded is always retried, because a full shard becomes free; so are the out-of-order pushes behind it.
+  // kOverloaded is always retried, because a full shard becomes free; so are the following out-of-order pushes.
   if (error.code == ErrorCode::kOverloaded)
     queue->refusal_timer.Progress();
   else if (context_->GivesUp(&queue->refusal_timer))
@@ -197,7 +197,7 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
     pulls_->RetryAfter(sent->second->pull_message, pause);
 }
 
-// A gap in the sequences would stop the partition for good: the caller can only give up.
+// A gap in the sequences would block the partition permanently, so the client must stop.
 void ClientPushes::GiveUp(ShardId shard, const PushMessage& refused, const Error& error, TimeUs since) {
   const Error final{error.code,
                     context_->RefusalText(shard, "a push to " + context_->NameOf(refused.table), error.message, since)};

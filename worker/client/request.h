@@ -57,7 +57,7 @@ class Request {
   Status Read(std::unique_lock<std::mutex> lock);
 
   std::shared_ptr<ClientDriver> driver_;
-  std::shared_ptr<Request> self_;  // while it is under way
+  std::shared_ptr<Request> self_;  // set while it is in progress
   ByteBudget* budget_ = nullptr;
   std::size_t bytes_ = 0;
   bool awaited_ = false;
@@ -65,7 +65,7 @@ class Request {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> done_{false};
-  bool unread_ = false;  // done, awaited, and nobody has waited yet
+  bool unread_ = false;  // done and expected, but not waited for yet
   Error error_{ErrorCode::kOk, ""};
 };
 

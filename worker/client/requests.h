@@ -1,4 +1,4 @@
-// The requests of worker/tarn.h (request.h says what a request is). Internal to worker/.
+// The requests of worker/tarn.h, based on request.h. Internal to worker/.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ struct PlanOfRequest {
 // request or of the caller, in the caller's order or the plan's.
 class PullRequest final : public Request {
  public:
-  // What is pulled of one table.
+  // The part of a pull for one table.
   struct Table {
     PlanOfRequest plan;
     CallerOrder order;     // of an owned plan: the order of the returned rows
@@ -161,7 +161,7 @@ class ValueRequest : public Request, public Completion<Value> {
   }
   void Failed(const Error& error) override { Finish(error); }
 
-  Value value{};  // once it is done
+  Value value{};  // valid when it is done
 };
 template <typename Value, typename Starter>
 std::shared_ptr<ValueRequest<Value>> MakeValueRequest(Starter start) {

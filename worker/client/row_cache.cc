@@ -104,7 +104,7 @@ void RowCache::Keep(std::span<const Key> keys, const float* rows, Clock version,
       places[i] = PlaceFor(sets[i], keys[begin + i], version, least);
       if (places[i] != nullptr) __builtin_prefetch(places[i], 1);
     }
-    // In order, because two rows may get the same way; its key is that of the later one.
+    // In order, because two rows may be assigned to the same way; the way's key is then that of the later row.
     for (std::size_t i = 0; i < count; ++i)
       if (places[i] != nullptr) std::memcpy(places[i], rows + (begin + i) * dim_, dim_ * sizeof(float));
   }

@@ -66,8 +66,8 @@ class Runtime final : public ClientDriver::Loop {
   // From now on a thread of the runtime, or callers that wait for requests, execute the turns. Call it once. If a turn
   // then runs out of memory, the client ends (kIo); before, Act and Exchange throw std::bad_alloc.
   void StartThread();
-  // Any thread. Requests of one thread are started in the order of its calls. may_wait: for others that the caller
-  // submits soon, to travel with them.
+  // Any thread. Requests of one thread are started in the order of its calls. `may_wait`: the request may be delayed,
+  // to be sent together with requests that the caller submits soon.
   void Submit(std::shared_ptr<Request> request, bool may_wait = false);
 
  private:
@@ -83,7 +83,7 @@ class Runtime final : public ClientDriver::Loop {
   std::vector<net::Received> received_;
   ViewVersion connected_view_;
   TimeUs waited_us_ = 0;
-  bool exhausted_ = false;  // there was no memory: the client's state is undefined
+  bool exhausted_ = false;  // an allocation failed: the client's state is undefined
 
   std::mutex mutex_;
   std::vector<std::shared_ptr<Request>> posted_;  // to be started

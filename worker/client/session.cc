@@ -13,7 +13,7 @@ namespace tarn::worker {
 namespace {
 
 constexpr double kFarewellSeconds = 2;
-constexpr double kHeardSeconds = 5;  // a scheduler that is there answers each second
+constexpr double kHeardSeconds = 5;  // a live scheduler answers every second
 
 double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }
 TimeUs Microseconds(double seconds) { return static_cast<TimeUs>(std::clamp(seconds, 0.0, 1e9) * 1e6); }

@@ -6,7 +6,7 @@
 //   Batch batch;
 //   Status read = (*train)->Read(first_row, 256, &batch);
 //
-// Formats (core/job/job.h's DataFormat), each plain or gzip, told by the first bytes; CRLF is taken for LF:
+// Formats (core/job/job.h's DataFormat), each plain or gzip, detected by the first bytes; CRLF counts as LF:
 //
 //   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key a
 //           column (worker/data/keys.h), but none for an integer column whose rule is "none". With dense_integers,
@@ -35,7 +35,7 @@ namespace tarn::worker {
 struct DatasetOptions {
   std::uint64_t limit_rows = 0;                               // only the first rows of the file; 0: all
   std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;  // gzip beyond that is inflated into a nameless cache file
-  std::string cache_dir;                                      // its folder; empty: the system's for temporary files
+  std::string cache_dir;                                      // its directory; empty: the system's temporary directory
   // Called on the reading thread, one at a time, with the first ten malformed lines as "FILE:LINE: WHY".
   std::function<void(const std::string&)> report_malformed;
   std::stop_token stop;  // Open stops soon after a request (kCancelled)

@@ -39,7 +39,7 @@ struct File {
 // The mappings of this process, for the handler of SIGBUS, which may take no lock.
 struct Range {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
-  std::atomic<bool> cut{false};                  // bytes of it were gone when they were read
+  std::atomic<bool> cut{false};                  // bytes were missing when they were read
 };
 constexpr std::size_t kRanges = 256;  // of a job's files; those beyond are not guarded
 std::array<Range, kRanges> ranges;
@@ -155,7 +155,7 @@ std::string_view KindOf(int file) {
 
 }  // namespace
 
-// Of a file that stays open, to look at its size.
+// The mapping of a file, which remains open to check its size.
 struct FileBytes::Mapping {
   Mapping(void* memory, std::size_t size, int descriptor, std::string name)
       : begin(memory), bytes(size), file(descriptor), path(std::move(name)) {

@@ -42,7 +42,7 @@ inline bool ParseHex8(const char* text, std::uint32_t* out) {
   std::uint64_t word = 0;
   std::memcpy(&word, text, 8);
   std::uint64_t digits = (word & (kOnes * 0x0f)) + ((word >> 6) & kOnes) * 9;
-  // Spelling the digits again tells lower-case ones from every other byte.
+  // Encodes the digits again and compares, which rejects every other byte.
   const std::uint64_t letters = ((digits + kOnes * 6) >> 4) & kOnes;
   if (digits + kOnes * '0' + letters * ('a' - '0' - 10) != word || (digits & (kOnes * 0xf0)) != 0) return false;
   digits = __builtin_bswap64(digits);

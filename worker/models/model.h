@@ -51,7 +51,7 @@ struct StepInput {
 
 // A step's predictions for its rows, before any update, in memory of the compute device; valid until its reset.
 struct Predictions {
-  // Of two classes: the logits, and the sum of the logistic losses where the step knows it (Compute::LogisticLoss).
+  // For two classes: the logits, and the sum of the logistic losses if the step computes it (Compute::LogisticLoss).
   const float* logits = nullptr;
   std::optional<double> loss;
   // Of more: the cross-entropies, and 1 where the best class was right.

@@ -33,7 +33,7 @@ void* Workspace::GetBytes(std::size_t bytes) {
   return chunks_[chunk_].data + std::exchange(chunk_used_, chunk_used_ + bytes);
 }
 
-// As large as all before it, so that a step's memory comes in few pieces.
+// As large as all previous blocks together, so that a step uses few blocks.
 bool Workspace::AddChunk(std::size_t bytes) {
   Chunk chunk;
   chunk.bytes = kApart ? bytes : std::max({bytes, held_bytes(), kChunkBytesMin});

@@ -47,7 +47,8 @@ Status HotTable::Reserve(const Plan& plan, HotBatch* batch) {
   return batch->counts_.Reserve(place_, counts, "a batch's counts", Exchanged::kYes);
 }
 
-// A plan's own memory is another batch's once this one is over: what is pushed is taken out later than that.
+// Copies the keys if pushed rows must be removed from the cache: that is after this batch, when the plan's memory may
+// be reused.
 Status HotTable::BringKeys(const Plan& plan, HotBatch* batch) {
   if (IsThere(plan, *place_) && !SeesOwnPushes(spec_.consistency, options_.own_pushes)) {
     batch->keys_ = plan.placed->keys;
@@ -122,7 +123,7 @@ Status HotTable::Arrive(Buffer values, Clock version, HotBatch* batch) {
   return {};
 }
 
-// What has arrived goes to its places first: there may be no slot for some of it.
+// First copies the arrived rows to their indices, because some may get no slot.
 Expected<const float*> HotTable::Read(HotBatch* batch) {
   TARN_CHECK(batch->arrived_ && batch->number_ == std::max(next_read_, ended_),
              "batches read in the order in which they looked");

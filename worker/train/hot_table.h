@@ -46,7 +46,7 @@ class HotBatch {
   Plan missing_;
   std::vector<std::uint32_t> missing_at_;  // places in the plan
   bool arrived_ = false;
-  Clock version_;  // of what has arrived
+  Clock version_;  // of the arrived rows
   Buffer values_;  // the same, if `rows_` points there
   bool read_ = false;
   std::uint64_t staleness_ = 0;
@@ -70,7 +70,7 @@ class HotTable {
   static Expected<std::unique_ptr<HotTable>> Make(RowPlace* place, const TableSpec& spec,
                                                   const HotTableOptions& options);
 
-  // For use at clock `use`. The plan stays until End.
+  // Looks up the rows of a plan for use at clock `use`. The plan must be valid until End.
   Status Look(const Plan& plan, Clock use, HotBatch* batch);
   // values: rows of missing(), in its order; `version`: the least minimum clock among the replies.
   Status Arrive(Buffer values, Clock version, HotBatch* batch);

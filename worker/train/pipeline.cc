@@ -142,7 +142,7 @@ Error Pipeline::Divergence(const InFlight& batch) const {
       {.lease = &batch.prepared.lease, .clock = batch.rows.use, .uses = uses, .plans = batch.rows.plans, .rows = rows});
 }
 
-// Of two steps at a time the second one holds the loop up once it is through with the first one.
+// Of two concurrent steps the second one delays the loop only after the first has ended.
 void Pipeline::CountCompute(const InFlight& batch) {
   const auto begin = std::max(batch.started_at, step_over_at_), end = Trace::SteadyClock::now();
   context_.trace->Add(batch.train() ? "compute" : "evaluate", kComputeTrack, begin, end);

@@ -4,7 +4,7 @@
 //
 //   stage->Begin(plans, use, train, now, &out, &rows);   // until rows.ready(), the client brings them
 //   stage->Read(&rows, stream);                          // rows.values and rows.placed are complete
-//   stage->End(&rows, pushed);                           // once nobody computes with them
+// stage->End(&rows, pushed);                           // when no computation uses them
 //
 // One thread, which also executes the client's turns.
 #pragma once
@@ -82,7 +82,7 @@ class PullStage {
 
   std::uint64_t hot_looked_for() const;  // rows
   std::uint64_t hot_found() const;
-  // Seconds in which any pull was under way.
+  // Seconds with a pull in progress.
   double busy_seconds() const;
 
  private:

@@ -57,7 +57,7 @@ class RowPlace {
   // if needed, and the caller may reuse them at once; or uses them in place, and they must stay unchanged while they
   // are used. At most one call per room between two Waits. kIo: not enough memory; the message names `what`.
   virtual Expected<const void*> Bring(const void* host, std::size_t bytes, std::string_view what, PlacedRoom* room) = 0;
-  // Bytes [offset, offset + bytes) of the array are there in array->host() after Wait.
+  // Copies bytes [offset, offset + bytes) of the array to array->host(); complete after Wait.
   virtual void Fetch(PlacedArray* array, std::size_t offset, std::size_t bytes) = 0;
   // kernels::ScatterByIndex.
   virtual void Scatter(std::uint32_t dim, std::size_t n, const float* rows, const std::uint32_t* index, float* out) = 0;

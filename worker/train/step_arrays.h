@@ -57,7 +57,7 @@ class StepArrays {
   virtual bool Done() { return true; }
   struct Gradients {
     std::vector<Buffer> values;  // in the plans' order; none if not training
-    bool finite = true;          // where it is asked for
+    bool finite = true;          // set if requested
   };
   // Waits until the step is complete.
   virtual Expected<Gradients> Finish() = 0;
@@ -77,9 +77,9 @@ struct DeviceArraysOptions {
   std::function<void()> done;   // a step may be over; called by another thread; may be empty
 };
 
-// A set of arrays for each of the steps, to be used in turns. A batch goes there, and gradients come back, over pinned
-// memory on a stream of the set's own: while the step before computes, and while the one behind does. `compute` and its
-// stream outlive them. Errors are the GPU's. In builds with CUDA alone.
+// Makes a set of arrays per step, to be used in turns. Each set copies its batch and gradients through pinned memory on
+// its own stream, while other steps compute. `compute` and its stream outlive the sets. Errors are those of the GPU.
+// Only in builds with CUDA.
 Expected<std::vector<std::unique_ptr<StepArrays>>> MakeDeviceArrays(const Model& model, kernels::Stream* stream,
                                                                     Compute* compute, DeviceArraysOptions options);
 

@@ -139,7 +139,7 @@ bool Stepper::IsLong(std::size_t rows) const {
   return !seconds_a_row_ || *seconds_a_row_ * static_cast<double>(rows) > long_step_seconds_;
 }
 
-// Computes the step on a thread of its own, which calls done_ after the result is available. False: no thread could be
+// Computes the step on a separate thread, which calls done_ after the result is available. False: no thread could be
 // started.
 bool Stepper::ComputeBeside(Step* step) {
   std::promise<Status> promise;

@@ -25,7 +25,7 @@ namespace tarn::worker {
 
 struct StepperOptions {
   std::uint32_t rank = 0;       // of the worker: selects one of the machine's GPUs
-  std::string algorithms_file;  // what is known of matrix products on GPUs, from run to run; empty: nothing
+  std::string algorithms_file;  // file with the algorithms of matrix products on GPUs; empty: none
   std::function<void()> done;   // a step that was started may be over; called by another thread; may be empty
   // On the CPU a step that is expected to take longer than this runs on a separate thread; so does the first step,
   // whose time is unknown.
@@ -47,7 +47,7 @@ struct FinishedStep {
   };
   Counted counted;
   double cpu_seconds = 0;  // of whatever thread
-  bool beside = false;     // it was computed by a thread of its own
+  bool beside = false;     // it was computed by a separate thread
 };
 
 // The GPU of a worker among `visible` ones: "gpu:N" is GPU N, "gpu" is GPU rank % visible. nullopt: the CPU.
@@ -75,14 +75,14 @@ class Stepper {
  public:
   static constexpr std::size_t kStepsOnGpu = 2;
 
-  // Of the job it takes [train]. kUnavailable, kUnsupported: there is no such GPU; the message says why, and what to
-  // do.
+  // Uses [train] of the job. kUnavailable or kUnsupported: the GPU does not exist; the message has the reason, and what
+  // to do.
   static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const StepperOptions& options = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
-  // the same where the model computes, and values[t] is not used (row_place.h). All arguments must stay unchanged until
-  // Finish, which also completes `quality`. kIo: not enough GPU memory; the message names the purpose and a part of the
-  // batch that would fit. After an error the stepper cannot be used.
+  // the same data on the model's device, and values[t] is not used (row_place.h). All arguments must stay unchanged
+  // until Finish, which also completes `quality`. kIo: not enough GPU memory; the message names the purpose and a part
+  // of the batch that would fit. After an error the stepper cannot be used.
   Status Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values, bool train,
                QualityTally* quality, std::span<const float* const> placed = {});
   std::size_t steps_max() const { return arrays_.size(); }
@@ -90,7 +90,7 @@ class Stepper {
   std::size_t steps() const { return steps_.size(); }
   // Whether the oldest step is complete, so that Finish does not wait.
   bool Done() const;
-  // Of the oldest step, once it is over. kInternal: the GPU failed.
+  // The result of the oldest step, which must be complete. kInternal: the GPU failed.
   Expected<FinishedStep> Finish();
 
   // Start and Finish: the gradients.
@@ -98,7 +98,7 @@ class Stepper {
                                     std::span<const Buffer> values, bool train, QualityTally* quality,
                                     std::span<const float* const> placed = {});
 
-  // What it computes on; null: the CPU.
+  // The stream of the GPU; null: the CPU.
   kernels::Stream* stream() const { return stream_.get(); }
 
   // Peak memory for activations over the parts of the last finished batch.
@@ -145,7 +145,7 @@ class Stepper {
   std::unique_ptr<StepGraphs> graphs_;               // null: steps are not recorded
   std::size_t activation_bytes_ = 0;
   std::optional<double> seconds_a_row_;  // of the last step
-  std::deque<Step> steps_;               // the oldest first; goes first, and waits
+  std::deque<Step> steps_;               // oldest first; destroyed first, which waits for them
 };
 
 }  // namespace tarn::worker

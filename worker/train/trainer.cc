@@ -172,8 +172,8 @@ TimeUs Trainer::WaitUs() const {
 Status Trainer::TakeTurn() {
   if (Status recorded = RecordTicks(); !recorded) FailJob(recorded.error());
   if (!runtime_.Act()) {
-    if (!InFleet()) return {};                                                 // it was told to stop
-    TARN_RETURN_IF_ERROR(client().CheckScheduler(Now(), options_.scheduler));  // there is nobody to tell
+    if (!InFleet()) return {};                                                 // it was stopped
+    TARN_RETURN_IF_ERROR(client().CheckScheduler(Now(), options_.scheduler));  // there is no fleet to notify
     FailJob(runtime_.error());
   }
   const TimeUs wait = WaitUs();
@@ -243,7 +243,7 @@ void Trainer::ReportMetrics() {
   client().SetMetrics(std::move(metrics));
 }
 
-// On the HTTP server, once a second at most.
+// Publishes on the HTTP server, at most once a second.
 void Trainer::Publish(const MetricList& metrics) {
   const TimeUs now = Now();
   if (now < next_report_) return;
