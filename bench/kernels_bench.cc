@@ -4,7 +4,7 @@
 // batch of 2,048 samples, which may fit into caches, as in training, so their share of a memory copy can exceed 100%.
 //
 //   kernels_bench            a Markdown table
-// kernels_bench --json     one JSON object per line
+//   kernels_bench --json     one JSON object per line
 //   kernels_bench --blas libopenblas.so.0        products by OpenBLAS beside ours (tools/install bench has it)
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
 // The three kinds of errors of tarn (see CONTRIBUTING.md).
 //
-// 1. Programming errors: TARN_CHECK, also in release builds, never reachable from input bytes.
-// 2. Errors in input from a peer, a file or a flag: Expected<T>. The message names the object, the value and what was
-// expected.
-// 3. Errors of the environment (I/O error, disk full): the same type.
+//   1. Programming errors: TARN_CHECK, also in release builds, never reachable from input bytes.
+//   2. Errors in input from a peer, a file or a flag: Expected<T>. The message names the object, the value and what was
+//      expected.
+//   3. Errors of the environment (I/O error, disk full): the same type.
 //
 //   Expected<Job> LoadJob(const std::string& path);
 //   auto job = LoadJob(path);

@@ -4,8 +4,7 @@
 //   auto process = ProcessContext::Start({SIGINT, SIGTERM});   // in main, before any other thread starts
 //   (*process)->OnSignal([&](int) { loop.RequestStop(); });
 //   loop.Run();
-// (*process)->OnSignal([](int) {});                          // the loop is being destroyed: ignore signals from here
-// on
+//   (*process)->OnSignal([](int) {});                          // before the loop is destroyed: ignores later signals
 //
 // The signals are blocked in every other thread, so no system call of theirs is interrupted. Wraps Boost.Asio, which
 // stays out of this header.

@@ -2,7 +2,7 @@
 // share only the stop signal.
 //
 //   Server server(options);
-// Status status = server.Run();   // until the scheduler stops the run, a shard fails, or RequestStop
+//   Status status = server.Run();   // until the scheduler stops the run, a shard fails, or RequestStop
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 //   auto writer = ExportWriter::Create("model.tarn", info);
 //   writer->BeginTable(spec, salt, ValueCodec::kFp16);
 //   writer->Add(partition, key, values);  // partitions ascending, then keys
-// auto totals = writer->Finish();       // now the file exists
+//   auto totals = writer->Finish();       // now the file exists
 #pragma once
 
 #include <cstdint>

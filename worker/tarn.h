@@ -3,7 +3,7 @@
 //   #include "worker/tarn.h"
 //
 //   auto ps = tarn::Client::Connect({.scheduler = "runs/mine"});   // std::expected, as all that may fail
-// auto users = ps->OpenTable("users");                           // dim, optimizer, ... were set by its creator
+//   auto users = ps->OpenTable("users");                           // dim, optimizer, ... were set by its creator
 //   auto rows = ps->Pull(*users, keys);                            // a future: keys.size() x dim floats
 //   ps->Push(*users, keys, gradients);                             // acknowledged in the background
 //   ps->Tick();                                                    // this clock is done

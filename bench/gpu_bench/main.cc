@@ -2,8 +2,8 @@
 // with a fleet and PyTorch, and makes a table.
 //
 //   gpu_bench                        everything, about two minutes
-// gpu_bench --only limits products the limits of the machine, and matrix products
-// gpu_bench --device cpu --tiny    on this thread with tiny sizes, as a test
+//   gpu_bench --only limits products the limits of the machine, and matrix products
+//   gpu_bench --device cpu --tiny    on this thread with tiny sizes, as a test
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 // and of a network without faults. Deterministic. Simplifications:
 //
 //   - Payloads: rows have one value each; bytes on the wire and the work on them are counted for the table's real rows
-// (Workload). Pieces and credits are reduced in proportion.
-// - The scheduler and its messages take no time, because it is not on the data path.
-// - Nothing takes time before the measured clocks: joining, tables, the first views.
+//     (Workload). Pieces and credits are reduced in proportion.
+//   - The scheduler and its messages take no time, because it is not on the data path.
+//   - Nothing takes time before the measured clocks: joining, tables, the first views.
 //   - A worker gets views with its own entry only: it looks at no other. Only the first asks for the tables: at every
 //     message the scheduler looks at all who have asked, which is too much for thousands (10,000 x 7 tables).
 //   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of

@@ -4,7 +4,7 @@
 //
 //   cut.Begin(rows, verdicts);
 //   cut.KeepFirst(...) / cut.Keep(..., out);     // early, or by the walk
-// cut.HandOutRest(bytes, out);                 // after the walk, until !cut.open()
+//   cut.HandOutRest(bytes, out);                 // after the walk, until !cut.open()
 //
 // Row numbers are those of the fragment. Not thread-safe.
 #pragma once

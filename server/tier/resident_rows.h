@@ -4,7 +4,7 @@
 //
 //   if (float* row = rows.Row(place, number)) ...; else it is cold: rows.cold_id(place, number)
 //   rows.Add(place, number)       // a birth: uninitialised, in a free slot
-// rows.Install(...)             // the record of a cold row was read
+//   rows.Install(...)             // the record of a cold row was read
 //   rows.MarkChanged(...)         // before a row in memory is changed: its copy on disk, if any, is outdated
 //   rows.Evict(n)                 // n of the least used rows leave memory; unchanged ones without being written
 //

@@ -7,7 +7,7 @@
 //   npz->BeginArray("users.values", "<f4", 16);   // any number of rows of 16
 //   npz->Append(std::as_bytes(row));
 //   npz->EndArray();
-// npz->Finish();                                // now the file exists
+//   npz->Finish();                                // now the file exists
 #pragma once
 
 #include <cstddef>

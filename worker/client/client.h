@@ -3,9 +3,9 @@
 // and reads no clock: the caller passes the time, and messages to send are appended to an outbox. docs/protocol.md
 // specifies the rules.
 //
-// client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message per shard and piece, into `out`
+//   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message per shard and piece, into `out`
 //   client.Hear(from, message, now);                                // calls sink.Rows, and sink.Done with the last
-// client.Settle(now, &out);                                       // sends the messages that are now possible
+//   client.Settle(now, &out);                                       // sends the messages that are now possible
 //
 // worker/client/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
 // Internal to worker/. Not thread-safe: one thread at a time.

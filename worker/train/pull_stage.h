@@ -4,7 +4,7 @@
 //
 //   stage->Begin(plans, use, train, now, &out, &rows);   // until rows.ready(), the client brings them
 //   stage->Read(&rows, stream);                          // rows.values and rows.placed are complete
-// stage->End(&rows, pushed);                           // when no computation uses them
+//   stage->End(&rows, pushed);                           // when no computation uses them
 //
 // One thread, which also executes the client's turns.
 #pragma once

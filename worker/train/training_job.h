@@ -1,8 +1,8 @@
 // The training job of a worker: the job from the scheduler, its data sets, its model, and the model's tables.
 //
-// job.Begin(welcome.job_text, wake);          // opens the data on a separate thread
+//   job.Begin(welcome.job_text, wake);          // opens the data on a separate thread
 //   if (*job.TakeOpened()) job.MakeModel();     // then create the tables of job.uses(), with &job as the completion
-// job.tables_ready();                         // true when all exist
+//   job.tables_ready();                         // true when all exist
 //
 // One thread.
 #pragma once
