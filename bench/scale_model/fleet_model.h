@@ -5,13 +5,14 @@
 //     (Workload). Pieces and credits are reduced in proportion.
 //   - The scheduler and its messages take no time, because it is not on the data path.
 //   - Nothing takes time before the measured clocks: joining, tables, the first views.
-//   - A worker gets views with its own entry only: it looks at no other. Only the first asks for the tables: at every
-//     message the scheduler looks at all who have asked, which is too much for thousands (10,000 x 7 tables).
-//   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of
-//     its rows. The worker and its link pay for all of them, each server for its part. It is as slow as its slowest,
-//     and of dense tables it has the part of its fullest.
-//   - A worker's client hears the messages of a turn and settles behind them, as the real loop. A turn of a bundle's
-//     messages counts as many turns as the real fleet would at least need for them.
+//   - A worker gets views with only its own entry, because it uses no other. Only the first worker requests the tables:
+//     the scheduler checks all requests at every message, which is too slow for thousands (10,000 x 7 tables).
+//   - `bundle` servers may be simulated as one shard. A message to it represents one message to each server that has
+//   one
+//     of its rows: the worker and its link pay for all of them, each server for its part. A bundle is as slow as its
+//     slowest server, and its dense rows are those of the server with the most.
+//   - A worker's client receives the messages of a turn and then settles, like the real loop. A turn with messages of
+//     bundles counts as the minimum number of turns that the real fleet would need for them.
 //   - A machine is one node, unless `cores` says how many cores all nodes share.
 #pragma once
 
