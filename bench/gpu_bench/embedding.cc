@@ -61,7 +61,7 @@ class Embedding {
   }
 
  private:
-  // Every row is read and written after the others of its sample.
+  // Gathers the rows: copies the rows of a sample one after the other.
   void Forward() {
     const double row_bytes = double(sizes_.dim) * 4, moved = double(occurrences_) * row_bytes;
     const Array all = place_.Bring(Permutation(occurrences_), "an index");

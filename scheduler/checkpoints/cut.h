@@ -25,7 +25,7 @@ struct Cut {
   CheckpointOrder order;
   Manifest manifest;                // K2: set at the order; K1: completed at the end
   std::uint64_t samples_noted = 0;  // K2
-  bool at_boundary = false;         // no training at or since the order: it has the whole state
+  bool at_boundary = false;         // no training since the order: the cut has the whole state
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
   std::map<Incarnation, CheckpointFile> blobs;  // complete blobs of workers (rule K9)

@@ -45,9 +45,9 @@ class FileBytes {
   Status Inflate(int file, const std::string& path, const FileBytesOptions& options);
 
   std::string_view bytes_;
-  std::unique_ptr<std::string> owned_;  // or
+  std::unique_ptr<std::string> owned_;  // either this
   struct Mapping;
-  std::unique_ptr<Mapping> mapping_;
+  std::unique_ptr<Mapping> mapping_;  // or this
 };
 
 }  // namespace tarn::worker
