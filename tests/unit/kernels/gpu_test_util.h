@@ -1,6 +1,6 @@
-// What the tests of a GPU's operations share: a stream, or a skip that says why there is none, and arrays there and
-// back. The CPU counts subnormals as zero, as the GPU does. Where TARN_TEST_BLOCKS says so, kernels are launched with
-// at most so many blocks: then a small array takes them several trips.
+// Shared by the tests of GPU operations: a stream, or a skip with the reason if there is none, and copies of arrays to
+// and from the GPU. The CPU treats subnormals as zero, like the GPU. TARN_TEST_BLOCKS limits the blocks per launch, so
+// that small arrays need several iterations of a block.
 #pragma once
 
 #include <cstdlib>
@@ -60,7 +60,7 @@ class GpuFixture : public ::testing::Test {
   std::optional<cuda::FewBlocks> few_blocks_;
 };
 
-// Of a NaN only that it is one.
+// Expects equal bits; NaNs may differ in their bits.
 inline void ExpectSameNumbers(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i)

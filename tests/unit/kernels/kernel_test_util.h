@@ -1,5 +1,5 @@
-// What the kernel tests share: random and poisoned arrays, comparison by bits, and a run of the same code on every
-// instruction set that the kernels were built for and that this processor has, with subnormals and without.
+// Shared by the kernel tests: random and poisoned arrays, comparison of bits, and execution on every instruction set of
+// the kernels that this processor supports, with and without subnormals.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-// Every element within `tolerance` of the reference, relative to `scale` or the element, whichever is larger.
+// Expects every element within `tolerance` of the reference, relative to the larger of `scale` and the element.
 inline void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance,
                        double scale = 1.0) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -55,7 +55,7 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<doubl
   }
 }
 
-// Calls f() as callers outside training do, then as jobs train (kernels/subnormals.h).
+// Calls f() with subnormals, then without, as in training (kernels/subnormals.h).
 template <typename F>
 void InBothModes(F f) {
   {
@@ -67,7 +67,7 @@ void InBothModes(F f) {
   f();
 }
 
-// Calls f(name) once for each instruction set; the best one is in force again afterwards.
+// Calls f(name) once for each instruction set; restores the best one at the end.
 template <typename F>
 void ForEachTargetInThisMode(F f) {
   const std::int64_t available = hwy::SupportedTargets();
@@ -86,7 +86,7 @@ void ForEachTarget(F f) {
   InBothModes([&] { ForEachTargetInThisMode(f); });
 }
 
-// Runs `compute`, which returns floats, on every instruction set; in either mode all must give the bits of the first.
+// Runs `compute`, which returns floats, on every instruction set. In each mode all results must have the same bits.
 template <typename F>
 void ExpectSameBitsOnEveryTarget(F compute) {
   InBothModes([&] {

@@ -1,4 +1,4 @@
-// The sum of the terms of a row as kernels/segments.h tells it, without the positions and slots that kernels work with.
+// The sum of the terms of a row as specified by kernels/segments.h, without the positions and slots of kernels.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace tarn::kernels {
 
-// Every 64 neighbours summed in order.
+// Sums each run of 64 terms in order.
 inline std::vector<float> SumsOf64(const std::vector<float>& terms) {
   std::vector<float> sums;
   for (std::size_t i = 0; i < terms.size(); i += 64) {
@@ -18,7 +18,7 @@ inline std::vector<float> SumsOf64(const std::vector<float>& terms) {
   return sums;
 }
 
-// What `there` becomes.
+// The result of adding the terms to `there`.
 inline float AddInPieces(float there, std::vector<float> terms) {
   if (terms.size() > 64)
     while (terms.size() > 1) terms = SumsOf64(terms);

@@ -1,5 +1,5 @@
-// Copies from the host to a GPU and back that are done when they return. They go through pinned memory, as those of the
-// program do: so on an emulated GPU whoever copies from or to other memory is the program (tests/emulated/main.cc).
+// Synchronous copies between the host and a GPU, through pinned memory. So on an emulated GPU only the program could
+// copy other memory, which is an error (tests/emulated/main.cc).
 #pragma once
 
 #include <gtest/gtest.h>

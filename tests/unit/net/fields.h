@@ -1,5 +1,5 @@
-// The fields of the plain structs that messages are, for code that must not forget one: a field added to a schema
-// reaches RandomMessage and Equal without a change here.
+// Access to all fields of the structs of messages, for code that must cover each field: RandomMessage and Equal need no
+// change for a new field of a schema.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Anything {
   operator T() const;  // NOLINT: implicit on purpose, never defined
 };
 
-// How many fields an aggregate has: the most initializers that it takes.
+// The number of fields of an aggregate: the maximum number of its initializers.
 template <typename T, typename... Args>
 consteval std::size_t FieldCount() {
   if constexpr (requires { T{Args{}..., Anything{}}; }) {
@@ -33,9 +33,9 @@ auto Fields(T& v) {
   using U = std::remove_const_t<T>;
   if constexpr (std::is_same_v<U, SetRows>) {
     return std::tie(v[0], v[1], v[2]);
-  } else if constexpr (std::is_same_v<U, LeaseRequest>) {  // its array would be counted as three
+  } else if constexpr (std::is_same_v<U, LeaseRequest>) {  // its array would count as three fields
     return std::tie(v.number, v.want, v.done, v.rows);
-  } else if constexpr (std::is_same_v<U, OptimizerSpec>) {  // a name is made of several things
+  } else if constexpr (std::is_same_v<U, OptimizerSpec>) {  // a RuleName converts from several types
     return std::tie(v.kind, v.learning_rate, v.options, v.l2, v.clip_value, v.clip_norm, v.schedule);
   } else {
     constexpr std::size_t n = FieldCount<U>();

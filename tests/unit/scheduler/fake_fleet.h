@@ -1,5 +1,5 @@
-// Shards and workers as a test scripts them, around a real scheduler, in one thread and without a network. Nodes keep
-// to docs/protocol.md where they act by themselves; a test may also send any message in their name.
+// Scripted shards and workers with a real scheduler, in one thread and without a network. Nodes follow docs/protocol.md
+// when they act automatically; a test may also send any message in their name.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct FakeShard {
   std::uint64_t nonce = 0;
   Incarnation incarnation;
   View view;
-  bool silent = false;                              // sends nothing, takes nothing
-  bool deaf = false;                                // takes no new view
+  bool silent = false;                              // sends and receives nothing
+  bool deaf = false;                                // adopts no new view
   bool writes_parts = true;                         // answers checkpoint orders
-  std::string part_error;                           // of the parts it answers with
-  std::uint64_t full_bytes = 100, delta_bytes = 1;  // of the file of a part
-  CheckpointId lost_base;                           // a base that is not there
-  CheckpointId writing;                             // what its heartbeats say
+  std::string part_error;                           // error of its parts
+  std::uint64_t full_bytes = 100, delta_bytes = 1;  // size of a part's file
+  CheckpointId lost_base;                           // a missing base
+  CheckpointId writing;                             // reported in heartbeats
   std::map<Incarnation, Clock> ticks;
   std::map<Incarnation, DataPosition> positions;
-  std::map<Incarnation, TickPoint> earlier;  // the tick before, where a test needs it
+  std::map<Incarnation, TickPoint> earlier;  // the previous tick, if a test needs it
   Clock min_clock;
-  std::set<CheckpointId> cut;  // orders that it has cut
+  std::set<CheckpointId> cut;  // orders already cut
   std::optional<Shutdown> shutdown;
   std::string resume_directory;
   LogOrder log;
@@ -51,18 +51,18 @@ struct FakeWorker {
   Clock clock, start;
   std::uint64_t obeyed = 0;  // newest proposal
   std::uint64_t drained = 0;
-  bool drains = true;       // says that it has drained
+  bool drains = true;       // reports that it has drained
   Clock limit{UINT64_MAX};  // while the proposal is open
   DataPosition position;
   std::vector<LeaseGrant> leases;  // not finished, in order
   std::uint64_t trained = 0;       // rows of leases.front(), skip_rows among them
-  std::vector<LeaseDone> done;     // to be reported
+  std::vector<LeaseDone> done;     // not reported yet
   std::uint64_t number = 0;        // of the last request
   bool waits = false;              // for its reply
   std::optional<Clock> jump;       // to be obeyed once the leases are done
   bool finished = false;
   std::optional<CheckpointPart> part;  // sent until the view has no order
-  int shutdowns_lost = 0;              // on their way to it, of the next ones
+  int shutdowns_lost = 0;              // number of next Shutdowns that are lost
   std::optional<Shutdown> shutdown;
   std::vector<CreateTable> tables;
   std::vector<std::uint64_t> barriers;
@@ -70,7 +70,7 @@ struct FakeWorker {
 
 class FakeFleet {
  public:
-  // restore: what a store of another fleet had kept.
+  // `restore`: the state stored by another fleet.
   FakeFleet(const Job& job, const Manifest* resume = nullptr, const SchedulerState* restore = nullptr);
 
   FakeShard& AddShard(std::uint32_t shard);
@@ -87,24 +87,25 @@ class FakeFleet {
     scheduler.RequestCheckpoint(now, &out_);
     Deliver();
   }
-  // A tool sends this; what it was answered since the last call.
+  // Sends the request of a tool; returns the answers since the last call.
   std::vector<CheckpointRequest> AskForCheckpoint(std::uint64_t number);
   void RequestStop() {
     scheduler.RequestStop(now, &out_);
     Deliver();
   }
-  // Time passes: heartbeats of all that are not silent, timers of the scheduler.
+  // Advances time: heartbeats of nodes that are not silent, timers of the scheduler.
   void Pass(double seconds);
 
-  // One thing that an honest worker does: ask, train a batch, jump, leave. False if it can do nothing now.
+  // Executes one action of a correct worker: requests leases, trains a batch, jumps or leaves. False if none is
+  // possible.
   bool Work(FakeWorker& worker);
-  // One such thing of every worker; if none can do any, time passes.
+  // Executes one action of every worker; if none is possible, advances time.
   void Step();
-  // The same until the scheduler has stopped. False: it did not in `steps`.
+  // Repeats Step until the scheduler has stopped. False: it did not within `steps`.
   bool RunToEnd(int steps = 100000);
-  // The process of the worker dies; it sends nothing more.
+  // Kills the process of the worker.
   void Kill(FakeWorker& worker) { worker.silent = true; }
-  // It dies when the pushes of its next batch are acknowledged and its tick has reached so many shards.
+  // Kills the worker when the pushes of its next batch are acknowledged and its tick has reached this many shards.
   void KillInTick(FakeWorker& worker, std::size_t shards_reached);
   Clock HighestTick(const FakeWorker& worker) const;
 
@@ -116,8 +117,8 @@ class FakeFleet {
   TimeUs now = 1'000'000;
   std::vector<std::unique_ptr<FakeShard>> shards;
   std::vector<std::unique_ptr<FakeWorker>> workers;                // every process that ever started
-  std::uint64_t rows[3] = {0, 0, 0};                               // what workers see
-  std::map<std::pair<std::uint32_t, std::uint64_t>, int> trained;  // (epoch, row) -> times, that count in the end
+  std::uint64_t rows[3] = {0, 0, 0};                               // sizes of the data sets for workers
+  std::map<std::pair<std::uint32_t, std::uint64_t>, int> trained;  // (epoch, row) -> number of counting trainings
   std::vector<std::string> notes;
   std::function<void(const Outgoing&)> on_send;  // before it is delivered
   double valid_loss = 1;                         // log-loss that workers report of validation splits

@@ -1,4 +1,4 @@
-// What the tests of the transport's parts share: a bound Router, and links that lead to it.
+// Shared by the tests of the transport's parts: a bound Router, and links to it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ inline Frames FrameOf(std::string_view bytes) { return {Buffer::Copy(bytes.data(
 
 inline std::string TextOf(const FrameView& frame) { return {reinterpret_cast<const char*>(frame.data), frame.size}; }
 
-// Within the process a connection stands at once, and holds twice kHighWaterMark messages.
+// Within a process a connection is established at once, and holds twice kHighWaterMark messages.
 class SocketsTest : public ::testing::Test {
  protected:
   static constexpr int kHighWaterMark = 4;
@@ -41,7 +41,7 @@ class SocketsTest : public ::testing::Test {
     while (made.size() < lanes) made.push_back(NewLane());
     links_.Put(peer, kEndpoint, std::move(made));
   }
-  // The frames of each message that the router holds, behind the identity.
+  // The frames of each message at the router, without the identity.
   std::vector<std::vector<std::string>> TakeFromRouter() {
     std::vector<std::vector<std::string>> messages;
     for (Parts parts; router_.lane()->Receive(&parts);) {

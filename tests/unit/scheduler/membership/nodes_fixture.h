@@ -1,4 +1,4 @@
-// What tests of the parts of membership/ share: joins, heartbeats and an outbox to read answers from.
+// Shared by the tests of membership/: joins, heartbeats and an outbox with the answers.
 #pragma once
 
 #include <optional>
@@ -28,12 +28,12 @@ inline Heartbeat ShardBeat(ViewVersion view, Clock clock = Clock(0)) {
 
 // An outbox and a mailer into it.
 struct Letters {
-  // What was sent last, if it is of this kind.
+  // The last sent message, if it has this kind.
   template <class T>
   const T* Last() const {
     return out.empty() ? nullptr : std::get_if<T>(&out.back().message.body);
   }
-  // Forgets what was sent; returns how many messages it was.
+  // Clears the sent messages; returns their number.
   std::size_t Clear() { return std::exchange(out, {}).size(); }
 
   Outbox out;

@@ -1,5 +1,5 @@
-// Checkpoint directories of several generations as shards write them, and the state that they must hold: what the tests
-// of chains share. Three tables: sparse with Adam, sparse with 16-bit values and a life, dense.
+// Checkpoint directories with several generations, written like those of shards, and their expected state. Three
+// tables: sparse with Adam, sparse with 16-bit values and a life, dense.
 #pragma once
 
 #include <fmt/format.h>
@@ -129,7 +129,7 @@ class ChainFixture : public testing::Test {
     }
   }
 
-  // The part of shard `shard` of `shards`: all of its rows, or those that changed since the base.
+  // The part of shard `shard` of `shards`: all its rows, or those changed since the base.
   CheckpointPart WritePart(std::uint64_t id, std::uint64_t base, std::uint32_t shard, std::uint32_t shards,
                            SplitMix* random) {
     Snapshot head{.id = CheckpointId(id), .shard = ShardId(shard), .partition_bits = bits_, .max_clock = Clock(id)};
@@ -152,7 +152,7 @@ class ChainFixture : public testing::Test {
   void PutPartition(const TableSpec& table, PartitionId partition, bool changes, SplitMix* random,
                     std::vector<CutRows>* chunks, Snapshot* head) {
     const TableState& state = state_[table.id];
-    std::vector<std::pair<std::uint64_t, Key>> order;  // cuts hand rows out in no particular order
+    std::vector<std::pair<std::uint64_t, Key>> order;  // cuts have no particular order of rows
     for (const auto& [key, row] : state.rows)
       if (PartitionOfKey(table, key) == partition) {
         ++head->tables.back().state_rows;
@@ -177,7 +177,7 @@ class ChainFixture : public testing::Test {
     }
   }
 
-  // Cuts the whole checkpoint and forgets what had changed.
+  // Cuts a whole checkpoint and clears the changes.
   Status Cut(std::uint64_t id, std::uint64_t base, std::uint32_t shards, SplitMix* random) {
     Manifest manifest;
     Job job;
@@ -224,7 +224,7 @@ class ChainFixture : public testing::Test {
     return hash;
   }
 
-  // The state that the checkpoint holds.
+  // The expected state of the checkpoint.
   Expected<State> Read(std::uint64_t id) const {
     StateSink sink;
     if (auto status = ReadCheckpoint(Directory(id), sink); !status) return std::unexpected(status.error());
@@ -237,7 +237,7 @@ class ChainFixture : public testing::Test {
   std::uint64_t keys_ = 400;
   std::size_t run_bytes_ = limits::kCheckpointRunBytes;
   State state_;
-  std::map<TableId, std::set<Key>> changed_;  // since the newest
+  std::map<TableId, std::set<Key>> changed_;  // since the newest checkpoint
   std::map<std::uint64_t, Manifest> manifests_;
 };
 

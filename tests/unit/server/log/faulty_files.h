@@ -1,4 +1,4 @@
-// File operations of which the n-th fails, in one of several ways. For tests.
+// File operations of which the n-th fails in a selected way. For tests.
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@ namespace tarn::server {
 enum class FaultKind {
   kError,       // the operation does nothing and fails
   kShortWrite,  // a write writes half of its bytes and fails; others as above
-  kFull,        // from then on every operation that takes room fails
+  kFull,        // this and all later operations that need space fail
   kNoMemory,    // std::bad_alloc
-  kHalt,        // it and every later one do nothing and fail: the machine is gone
+  kHalt,        // this and all later operations do nothing and fail, like after a halt of the machine
 };
 
-// A test may set it while the log's thread looks at it.
+// A test may set it while the log's thread reads it.
 struct Fault {
   std::atomic<std::uint64_t> at = UINT64_MAX;  // which operation, counted from 0
   std::atomic<FaultKind> kind = FaultKind::kError;
@@ -42,7 +42,7 @@ inline std::unexpected<Error> Injected(const std::string& path, const char* what
   return Fail(ErrorCode::kIo, path + ": cannot " + what + ": injected");
 }
 
-// Whether the operation fails. takes_room: it may meet a full disk.
+// Whether the operation fails. `takes_room`: it needs disk space.
 inline bool Fires(Fault* fault, bool takes_room) {
   const std::uint64_t operation = fault->operations++;
   const bool later = operation > fault->at;

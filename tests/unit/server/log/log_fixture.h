@@ -1,4 +1,4 @@
-// A log over files in memory, driven by hand: what the tests of the log share.
+// A log over files in memory, driven by tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr LogIdentity kIdentity{0x1234, 0xabcd, ShardId(3)};
 constexpr LogWriterOptions kSmall{
     .allocate_bytes = 5 * kLogPage, .prepare_bytes = 2 * kLogPage, .prepare_ahead_bytes = 3 * kLogPage};
 
-// A record that says which it is: its length and its bytes follow from its number.
+// A record whose length and bytes are determined by its number.
 inline LogRecord RecordOf(std::uint64_t number) {
   SplitMix random(number);
   LogRecord record;
@@ -43,7 +43,7 @@ inline std::string TextOf(const LogRecord& record) {
   return text;
 }
 
-// Keeps what is read.
+// Stores the records read.
 struct Kept : LogSink {
   Status OnRecord(LogSequence sequence, bool is_head, LogRecord record) override {
     sequences.push_back(sequence);
@@ -62,7 +62,7 @@ struct Kept : LogSink {
   std::vector<std::string> records;
 };
 
-// Writes RecordOf(1), RecordOf(2), ... ; `durable` is what TakeSynced would have said.
+// Writes RecordOf(1), RecordOf(2), ... ; `durable`: the result that TakeSynced would have.
 class Driver {
  public:
   explicit Driver(FileOps* files) : files_(files) {}
@@ -115,7 +115,7 @@ class LogTest : public testing::Test {
   Expected<LogTail> Read(Kept* kept, CheckpointId from = {}, LogSequence at_least = {}) {
     return ReadLog(files_.get(), kDirectory, kIdentity, from, at_least, *kept);
   }
-  // The error of reading, which there must be.
+  // Expects an error of reading and returns it.
   Error ReadError(CheckpointId from = {}, LogSequence at_least = {}) {
     Kept kept;
     const auto tail = Read(&kept, from, at_least);

@@ -1,4 +1,4 @@
-// The parts of a shard by themselves, without the shard: rows in four partitions, two workers, and messages of theirs.
+// The parts of a shard without the shard: rows in four partitions, two workers and their messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class PartTest : public testing::Test {
     message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>(spec_.dim, gradient)));
     return message;
   }
-  // sequence: of the worker's own pushes that the answer must hold.
+  // `sequence`: of the worker's own pushes that the answer must include.
   Message PullOf(Incarnation worker, Key key, std::uint64_t clock, std::uint64_t request,
                  std::uint64_t sequence = 0) const {
     Message message =
@@ -73,7 +73,7 @@ class PartTest : public testing::Test {
   }
   const Cohort::Member& Member(Incarnation worker) const { return clocks_.cohort().members().at(worker); }
   void Tick(Incarnation worker, std::uint64_t clock) { clocks_.Tick(worker, tarn::Tick{Clock(clock), {}, {}}); }
-  // The bodies of one kind that were sent since the last call, which forgets the others.
+  // The bodies of one kind sent since the last call; drops the others.
   template <typename T>
   std::vector<T> Take() {
     std::vector<T> found;

@@ -1,5 +1,5 @@
-// A shard with hand-made messages: what the tests of the shard's rules share. The job has one worker rank or more, four
-// partitions, all of them the shard's, and the tables that a test asks for.
+// A shard with messages made by tests of its rules. The job has one or more worker ranks, four partitions, all owned by
+// the shard, and the tables that a test selects.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr std::uint64_t kJobSeed = 42;
 constexpr TableId kTable{1};
 constexpr Peer kWorkerPeer{kFirstAcceptedPeer + 1};
 
-// What the observer saw.
+// The recorded events of the observer.
 struct Events : ShardObserver {
   void OnPushApplied(Incarnation, PartitionId, Sequence sequence, Clock) override {
     applied.push_back(sequence);
@@ -34,7 +34,7 @@ struct Events : ShardObserver {
   void OnClockClosed(Clock clock) override { closed.push_back(clock); }
   std::vector<Sequence> applied, voided;
   std::vector<Clock> served, closed;
-  std::function<void()> before_rows;  // called after a push was checked, before its rows are touched
+  std::function<void()> before_rows;  // called after a push was checked, before its rows are accessed
 };
 
 inline TableSpec CountingTable(ConsistencyMode mode, ApplyMode apply, std::uint32_t staleness = 0) {
@@ -139,7 +139,7 @@ class ShardTest : public testing::Test {
     Deliver(FromWorker(rank, incarnation, tarn::Tick{Clock(clock), {LeaseId(lease), clock}}));
   }
 
-  // The messages of one kind among what was sent since the last call, which forgets the others.
+  // The messages of one kind sent since the last call; drops the others.
   template <typename T>
   std::vector<T> Take() {
     std::vector<T> found;

@@ -1,6 +1,6 @@
 // Random lives of one shard with a log, for tests: pushes, ticks, deaths, joins, new tables and checkpoints, and
-// recoveries after any of them, whose state must be the one that was. The tables, a memory budget and incremental
-// checkpoints are options, so that a test may put any of them together.
+// recoveries after any of them, which must restore the same state. The tables, a memory budget and incremental
+// checkpoints are options, which a test may combine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ inline TableSpec TableOf(std::uint32_t id) {
 
 // One shard, its log and its checkpoints.
 struct Node {
-  // memory_limit 0: no tier. `late`: what its store does beside the shard ends in EndWork, not at once.
+  // memory_limit 0: no tier. `late`: asynchronous operations of its store end in EndWork, not at once.
   Node(MemoryDisk disk_of_it, MemoryCheckpointFiles* files, std::size_t memory_limit = 0, bool late = false,
        Fault* fault = nullptr)
       : disk(std::move(disk_of_it)),
@@ -110,7 +110,7 @@ struct Node {
     log.Commit();
     shard->OnLogSynced(now, &out);
   }
-  // Ends what the tier's store has under way, and what the shard begins then. Whether there was any.
+  // Ends the operations of the tier's store, and those that the shard then begins. Returns whether there were any.
   bool EndWork() {
     bool any = false;
     for (; cold != nullptr && cold->under_way() != 0; any = true) {
@@ -141,13 +141,13 @@ inline View FirstView(std::vector<WorkerEntry> workers, const TableSpec& table =
 
 struct LifeOptions {
   std::uint64_t seed = 1;
-  std::vector<TableSpec> tables = {TableOf(1), TableOf(2), TableOf(3)};  // the first is there from the beginning
+  std::vector<TableSpec> tables = {TableOf(1), TableOf(2), TableOf(3)};  // the first exists from the beginning
   std::size_t memory_limit = 0;                                          // 0: all rows stay in memory
-  bool late = false;    // and come from disk beside the shard's work, not at once
-  bool chains = false;  // checkpoints of what changed since the last
+  bool late = false;    // and are read from disk asynchronously, not at once
+  bool chains = false;  // incremental checkpoints
 };
 
-// A life of a shard: random inputs, and the state behind each.
+// A life of a shard: random inputs, and the state after each.
 class Life {
  public:
   explicit Life(LifeOptions options)
@@ -157,7 +157,7 @@ class Life {
     view_ = FirstView({LiveWorker(0, 10), LiveWorker(1, 11)}, options_.tables[0]);
     for (std::uint64_t i : {10, 11}) workers_[i] = {};
     node_.Welcomed(view_, {.run = kRun}, "");
-    node_.Commit();  // before that nobody knows of a log
+    node_.Commit();  // before that the log has no durable record
     Note();
   }
 
@@ -195,7 +195,7 @@ class Life {
     Note();
   }
 
-  // Ends here and comes back. `cut`: the power goes, with what is not durable yet written or not.
+  // Ends the shard and recovers it. `cut`: loses the power, so that unsynced data is written or lost at random.
   void Recover(bool cut) {
     MemoryDisk disk = node_.disk.Copy();
     if (cut) {
@@ -206,7 +206,7 @@ class Life {
     const LogSequence durable = *node_.log.TakeSynced();
     Node again(std::move(disk), &files_, options_.memory_limit, options_.late);
     View view = view_;
-    view.version = ViewVersion(0);  // older than what the log has: changes nothing
+    view.version = ViewVersion(0);  // older than the view in the log, so it changes nothing
     again.Welcomed(view, {kRun, true, whole_, durable}, whole_.value == 0 ? "" : Directory(whole_));
     ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
     const LogSequence end = again.log.recovered();
@@ -260,11 +260,11 @@ class Life {
     message.values = std::move(values);
     node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out);
     for (int i = 0; i < 3; ++i)
-      node_.shard->OnTier(node_.now, &node_.out);  // rows on disk come, and what waited for them goes on
+      node_.shard->OnTier(node_.now, &node_.out);  // rows from disk arrive, and waiting messages continue
     node_.EndWork();
   }
 
-  // A push to several partitions; some of its sections may be repeated ones, which are not taken again.
+  // A push to several partitions; some of its sections may be repetitions, which are not applied again.
   void Push() {
     const std::uint64_t incarnation = AnyWorker();
     Worker& worker = workers_[incarnation];
@@ -291,7 +291,7 @@ class Life {
     for (std::size_t i = 0; i < values.size(); ++i)
       values.data()[i] = std::byte(i % 2 == 1 ? 0x3d : random_.Below(256));
     Deliver(incarnation, push, Buffer::CopyOf(std::span<const Key>(keys)), values);
-    // Refused for now (a cut is due): it comes again, with the same numbers.
+    // Rejected (a cut is due): repeated later with the same numbers.
     for (const PushAck& ack : node_.Take<PushAck>())
       for (const SectionAck& section : ack.sections)
         if (section.code == ErrorCode::kOverloaded) --worker.sequences[section.partition.value];
@@ -320,7 +320,7 @@ class Life {
       view_.checkpoint.base_directory = Directory(whole_);
     }
     NextView();
-    if (random_.Chance(0.1) || view_.checkpoint.directory.empty()) {  // given up
+    if (random_.Chance(0.1) || view_.checkpoint.directory.empty()) {  // abandoned
       view_.checkpoint = {};
       NextView();
     }

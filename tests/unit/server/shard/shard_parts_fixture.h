@@ -1,4 +1,4 @@
-// All parts of a shard, put together as the shard does, without the shard.
+// All parts of a shard, composed like in the shard.
 #pragma once
 
 #include <gtest/gtest.h>

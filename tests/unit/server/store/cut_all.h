@@ -1,4 +1,4 @@
-// A whole cut of a row store at once: what tests look at when they want all rows.
+// A whole cut of a row store at once, for tests that compare all rows.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace tarn::server {
 
-// Chunks of a cut put together: by table and partition.
+// Merges the chunks of a cut by table and partition.
 inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables) {
   for (CutRows& chunk : chunks) {
     for (TableRows& table : *tables) {
@@ -25,7 +25,7 @@ inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables)
   }
 }
 
-// Goes on with the cut. True: that was all, and the cut is over.
+// Continues the cut. True: it is complete.
 inline bool ContinueCut(Store* rows, std::size_t bytes, std::vector<CutRows>* chunks) {
   const Status status = rows->cut().Continue(bytes, chunks);
   EXPECT_TRUE(status) << status.error().message;

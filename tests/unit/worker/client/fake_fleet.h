@@ -1,4 +1,5 @@
-// A scripted scheduler and scripted shards around one worker::Client: a test says what is delivered, lost or refused.
+// A scripted scheduler and scripted shards around one worker::Client: a test decides which messages are delivered, lost
+// or rejected.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +29,19 @@ struct Applied {
   std::vector<float> values;
 };
 
-// Follows rules E2 and C3 for one worker; keeps what it applied.
+// Follows rules E2 and C3 for one worker; stores the applied sections.
 class FakeShard {
  public:
-  // The answers to one data message, now or (a pull whose clock or pushes are not there yet) later.
+  // The answers to one data message; a pull whose clock or pushes are missing is answered later.
   std::vector<Body> Handle(const Message& message, std::vector<Buffer>* values);
   // Parked pulls that may be answered now.
   std::vector<Body> Release(std::vector<Buffer>* values);
 
   std::map<PartitionId, Sequence> watermark;
-  std::map<std::uint64_t, std::vector<Key>> lists;  // that it holds
+  std::map<std::uint64_t, std::vector<Key>> lists;  // stored lists
   std::vector<Applied> applied;
   std::optional<Clock> minimum;       // pulls of later clocks are parked; none: all are answered
-  std::optional<Clock> told_minimum;  // what replies say, if not that
+  std::optional<Clock> told_minimum;  // minimum clock in replies, if different
   float shift = 0;                    // added to all values
   Clock ticked;
   std::map<TableId, TableSpec> tables;
@@ -51,13 +52,13 @@ class FakeShard {
     std::vector<Key> keys;
   };
   std::optional<PullReply> Answer(const Parked& parked, Buffer* values);
-  // The keys of a message, of a list that it names if it does; none if that is not there.
+  // The keys of a message, also if it names a list; nullopt if the list is missing.
   std::optional<std::vector<Key>> TakeKeys(const KeyList& list, const Buffer& frame);
   PushAck Apply(const Push& push, const Message& message, const std::vector<Key>& keys);
   std::vector<Parked> parked_;
 };
 
-// The value of a row's element that shards answer.
+// The value of a row's element in replies.
 float ValueOf(TableId table, Key key, std::uint32_t column);
 
 std::vector<Key> KeysOf(const KeyList& list, const Buffer& frame);
@@ -67,12 +68,12 @@ struct FleetOptions {
   std::uint32_t partition_bits = 3;
   Clock start;
   ClientOptions client;
-  std::vector<TableSpec> tables;  // ids are given here: 1, 2, ...
+  std::vector<TableSpec> tables;  // ids are assigned here: 1, 2, ...
   double lease_seconds = 3000;
-  double heartbeat_seconds = 1000;  // out of the way
+  double heartbeat_seconds = 1000;  // long, so that heartbeats do not interfere
 };
 
-// What the requests of a test came to, in the order in which they did. Requests have numbers, in order of issue.
+// The outcomes of the requests of a test, in order. Requests are numbered in order of issue.
 struct PullDone {
   RequestId request;
   Buffer values;  // in the plan's order
@@ -110,7 +111,7 @@ class FakeFleet {
   explicit FakeFleet(FleetOptions options);
   ~FakeFleet();
 
-  // Requests to the client, now; their ends are among the events.
+  // Requests to the client at the current time; their ends are among the events.
   RequestId Pull(const Plan& plan, Clock use, int priority = 0);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock);
   struct PushPullIds {
@@ -127,16 +128,16 @@ class FakeFleet {
   void RequestCheckpoint();
   void Leave();
 
-  // Starts the client and welcomes it.
+  // Starts the client and sends it a Welcome.
   void Run();
   void FromScheduler(Body body);
   void FromShard(std::uint32_t shard, Body body, Buffer values = {});
-  // Time passes; the client's timers go off on the way.
+  // Advances time and fires the client's timers.
   void Wait(TimeUs us);
-  // Takes what the client sent since the last call, for the scheduler or a shard.
+  // Takes the messages that the client sent since the last call to the scheduler or a shard.
   std::vector<Message> TakeSent(Peer to);
-  // Delivers everything to the shards and their answers back, until nothing is under way. `lose` may drop messages
-  // either way.
+  // Delivers all messages to the shards and their answers, until none is in flight. `lose` may drop messages in both
+  // directions.
   void Exchange();
 
   Plan MakePlan(TableId table, const std::vector<Key>& keys);
@@ -176,7 +177,7 @@ class FakeFleet {
 
   std::uint64_t requests_ = 0;
   std::vector<FleetEvent> events_;
-  // Of all requests: the client may call them as long as it lives.
+  // Of all requests, because the client may call them until its end.
   std::vector<std::shared_ptr<void>> recorders_;
 };
 
@@ -192,7 +193,7 @@ std::vector<Kind> BodiesOf(const std::vector<Message>& messages) {
   return out;
 }
 
-// Everything that shards applied, by table and key, summed: of each row its first value.
+// The sum of all applied pushes by table and key: the first value of each row.
 std::map<std::pair<TableId, Key>, float> AppliedSums(const FakeFleet& fleet);
 
 }  // namespace tarn::worker

@@ -23,18 +23,18 @@ namespace tarn {
 using worker::FakeShard;
 using worker::SparseTable;
 
-// What the test and the transport share.
+// State shared by the test and the transport.
 struct FakeWorld {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<net::Received> inbox;
   bool woken = false;
   bool welcome_all = true;
-  bool says_wait = false;  // to whom it does not welcome
-  bool deaf = false;       // shards lose what they are sent
-  bool no_memory = false;  // for what they answer
+  bool says_wait = false;  // answers Joins without a Welcome
+  bool deaf = false;       // shards lose received messages
+  bool no_memory = false;  // allocation of answers fails
   bool scheduler_dead = false;
-  std::vector<DataPosition> ticks;  // positions, as they came to shard 0
+  std::vector<DataPosition> ticks;  // positions, as received by shard 0
   std::size_t prefetched = 0;       // keys
   std::map<Peer, std::uint32_t> lanes;
   int connects = 0;
@@ -75,7 +75,7 @@ struct FakeWorld {
     changed.notify_all();
   }
 
-  // The minimum clock of shards advances: they answer the pulls that they have held back for it.
+  // Advances the minimum clock of shards, which then answer the pulls that wait for it.
   void Release(Clock minimum) {
     const std::lock_guard lock(mutex);
     for (std::uint32_t s = 0; s < shards.size(); ++s) {

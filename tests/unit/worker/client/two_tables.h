@@ -1,4 +1,4 @@
-// Two sparse tables, and keys for them: what tests of pushes and of held lists share.
+// Two sparse tables and their keys, for tests of pushes and of key lists.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ inline FleetOptions TwoTables() {
   return options;
 }
 
-// Different ones for each salt.
+// Different keys for each salt.
 inline std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
   std::vector<Key> keys(n);
   for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));

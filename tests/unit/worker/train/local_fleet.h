@@ -1,5 +1,5 @@
-// A scheduler and shards in this process, real state machines, behind the transport of one worker: what the worker
-// sends is carried out while it receives. Their time is no clock's: it moves on only when nothing else can happen.
+// A real scheduler and real shards in this process, behind the transport of one worker, whose messages are handled
+// while it receives. Time is simulated: it advances only when nothing else can happen.
 #pragma once
 
 #include <chrono>
@@ -28,21 +28,21 @@ class LocalFleet final : public net::Transport {
 
   scheduler::Scheduler& scheduler() { return *scheduler_; }
   const server::Shard& shard(std::size_t i) const { return *shards_[i]; }
-  // Every kind of message that the worker has sent, and how often.
+  // The number of messages of each kind that the worker has sent.
   const std::map<std::string, int>& sent() const { return sent_; }
-  std::uint32_t connected_lanes() const { return connected_lanes_; }  // asked for when the last node was connected to
-  // Shards cannot be connected to.
+  std::uint32_t connected_lanes() const { return connected_lanes_; }  // as of the last connection
+  // Makes connections to shards fail.
   void RefuseShards(Error why) { no_shards_ = std::move(why); }
-  // From now on the scheduler gets nothing and does nothing.
+  // Suspends the scheduler: it receives and does nothing.
   void KillScheduler() { scheduler_dead_ = true; }
-  // The scheduler is asked to stop when the worker has sent its first message of that kind, "Join" and so on.
+  // Stops the scheduler when the worker has sent its first message of that kind ("Join", ...).
   void StopAt(std::string kind) { stop_at_ = std::move(kind); }
-  // The worker waits so much longer for each message until it has sent its first one of that kind.
+  // Delays each message to the worker by this time, until it has sent its first message of that kind.
   void SlowUntil(std::string kind, std::chrono::milliseconds by) { slow_until_ = std::move(kind), slow_by_ = by; }
-  // The worker hears of what servers have taken so many calls of Receive later.
+  // Delays acknowledgements of servers by this many calls of Receive.
   void DelayAcks(int calls) { ack_delay_ = calls; }
   std::size_t delayed_acks() const { return delayed_.size(); }
-  // After the worker's end: until the scheduler and the shards have ended too. False: they do not.
+  // After the worker's end: runs until the scheduler and the shards have ended too. False: they do not end.
   bool Settle();
 
   Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
@@ -75,7 +75,7 @@ class LocalFleet final : public net::Transport {
   TimeUs now_ = 0;
   std::unique_ptr<Manifests> manifests_;
   server::MemoryCheckpointFiles files_;
-  std::vector<CheckpointPart> written_;  // by the shard that is in a step
+  std::vector<CheckpointPart> written_;  // by the shard in the current step
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   std::vector<std::unique_ptr<server::MemoryCheckpointStore>> stores_;
   std::vector<std::unique_ptr<server::Shard>> shards_;
@@ -90,7 +90,7 @@ class LocalFleet final : public net::Transport {
   bool scheduler_dead_ = false;
   std::optional<Error> no_shards_;
 
-  std::mutex mutex_;  // of woken_: Wake may come from another thread
+  std::mutex mutex_;  // guards woken_, because another thread may call Wake
   std::condition_variable changed_;
   bool woken_ = false;
 };

@@ -1,4 +1,4 @@
-// A job of one worker over a LocalFleet, with small data of its own: whose label is that of the first key of a row.
+// A job of one worker over a LocalFleet, with small data whose label is determined by the first key of a row.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct LocalJob {
   Job job;
   std::size_t device_plan_keys_min = worker::BatchPlannerOptions::kDeviceKeysMin;
 
-  // `contrary`: the validation set contradicts what is learnt, so that each epoch is worse than the one before.
+  // `contrary`: the validation set contradicts the training set, so that each epoch is worse than the previous one.
   explicit LocalJob(bool contrary) {
     dir.Write("train", Rows(kTrainRows, false));
     dir.Write("valid", Rows(kScoredRows, contrary));
@@ -62,7 +62,7 @@ struct LocalJob {
   }
 };
 
-// Of a whole run.
+// The result of a whole run.
 inline scheduler::Progress RunToTheEnd(const LocalJob& scene) {
   LocalFleet fleet(scene.job);
   worker::Trainer trainer(scene.Options(), &fleet);
