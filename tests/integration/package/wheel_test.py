@@ -57,6 +57,9 @@ class Wheel(unittest.TestCase):
     @classmethod
     def run_command(cls, *words):
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, cwd=cls.folder)
+        if done.returncode and "connection broken by" in done.stderr:  # pip's words: ctest shows the test as skipped
+            print(f"skipped: PyPI cannot be reached\n{done.stderr}")
+            raise SystemExit(77)
         if done.returncode:
             raise AssertionError(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
