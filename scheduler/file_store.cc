@@ -7,6 +7,7 @@
 
 #include "core/codec/manifest.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/limits.h"
 #include "core/log.h"
 
@@ -37,6 +38,24 @@ void FileStore::WriteManifest(CheckpointId id, const std::string& directory, con
   writes_.Post([this, id, directory, manifest] {
     Report({StoreWritten::What::kManifest, id.value, tarn::WriteManifest(directory, manifest)});
   });
+}
+
+void FileStore::WriteAddresses(std::uint64_t number, const std::vector<ProcessAddress>& addresses) {
+  writes_.Post([this, number, addresses] {
+    Json list = Json::array();
+    for (const ProcessAddress& each : addresses)
+      list.push_back({{"role", each.role}, {"rank", each.rank}, {"http", each.http}});
+    Report({StoreWritten::What::kAddresses, number,
+            WriteFileAtomic(run_dir_ + "/" + kAddressesName, JsonText(list, 2) + "\n")});
+  });
+}
+
+void FileStore::RemoveAddresses() {
+  const std::string path = run_dir_ + "/" + kAddressesName;
+  RemoveUnfinished(path);
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) LogWarning("{}: cannot be removed: {}", path, error.message());
 }
 
 void FileStore::Report(StoreWritten written) {

@@ -1,5 +1,5 @@
-// The SchedulerStore of a real run: files in its directory. One strand of a thread pool writes states and manifests,
-// another removes checkpoints, so that a slow disk never blocks the scheduler.
+// The SchedulerStore of a real run: files in its directory. One strand of a thread pool writes states, manifests and
+// the list of addresses, another removes checkpoints, so that a slow disk never blocks the scheduler.
 //
 //   FileStore store(&pool, run_dir, checkpoints, [&] { transport.Wake(); });
 //   for (const StoreWritten& written : store.TakeWritten()) scheduler.OnWritten(written, now, &out);
@@ -19,6 +19,8 @@
 
 namespace tarn::scheduler {
 
+inline constexpr const char* kAddressesName = "addresses.json";  // in the run directory
+
 class FileStore final : public SchedulerStore {
  public:
   // Removes only ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`. `wake` is called on another
@@ -30,6 +32,9 @@ class FileStore final : public SchedulerStore {
   void WriteState(std::uint64_t number, const SchedulerState& state) override;
   // Removes the state later, in Settle: a run that is killed before its summary is written can then continue.
   void RemoveState() override { over_ = true; }
+  void WriteAddresses(std::uint64_t number, const std::vector<ProcessAddress>& addresses) override;
+  // Removes the list of an earlier scheduler in this directory.
+  void RemoveAddresses();
   // The writes that ended since the last call.
   std::vector<StoreWritten> TakeWritten();
   // Waits until all writes have ended.

@@ -19,7 +19,7 @@ constexpr TimeUs kStopPatienceUs = 60'000'000;
 
 Scheduler::Impl::Impl(const SchedulerOptions& options, SchedulerStore* store)
     : setup_(options),
-      membership_(MembershipOptions(options, setup_)),
+      membership_(MembershipOptions(options, setup_), store),
       desk_(options.job, setup_.start_clock, &notes_),
       tables_(options.job),
       epochs_(EpochsOptions(options), {.leases = &desk_.leases(), .membership = &membership_, .notes = &notes_}),
@@ -172,20 +172,34 @@ void Scheduler::Impl::Stop(Shutdown reason, std::string phase, TimeUs now, Outbo
 }
 
 void Scheduler::Impl::OnWritten(const StoreWritten& written, TimeUs now, Outbox* out) {
+  using What = StoreWritten::What;
   turn_.now = now;
-  const bool is_state = written.what == StoreWritten::What::kState;
   // Messages that waited for this write are sent, whatever has changed since.
-  if (is_state && written.status && state_.OnWritten(written.number, out)) cuts_.removal().OnStateWritten();
+  if (written.what == What::kState && written.status && state_.OnWritten(written.number, out))
+    cuts_.removal().OnStateWritten();
   const std::size_t sent = out->size();
-  if (is_state && !written.status && state_.OnFailed(written.number, now)) {
-    cuts_.removal().OnStateFailed();
-    if (const auto error = state_.JudgeFailure(written.status.error(), stop_.begun()))
-      Fail(error->code, error->message, now, out);
+  switch (written.what) {
+    case What::kState:
+      if (!written.status) OnStateFailed(written, now, out);
+      break;
+    case What::kManifest:
+      if (stop_.begun()) break;
+      if (const auto end = cuts_.OnManifestWritten(written, epochs_.Moment(now), Mail(out))) OnCutEnd(*end, now, out);
+      break;
+    case What::kAddresses:
+      if (!written.status) notes_.Warn(written.status.error().message + ": the run goes on without this list");
+      membership_.OnAddressesWritten(written);
+      break;
   }
-  if (!is_state && !stop_.begun())
-    if (const auto end = cuts_.OnManifestWritten(written, epochs_.Moment(now), Mail(out))) OnCutEnd(*end, now, out);
   if (!stop_.begun()) Advance(now, out);
   Persist(sent, now, out);
+}
+
+void Scheduler::Impl::OnStateFailed(const StoreWritten& written, TimeUs now, Outbox* out) {
+  if (!state_.OnFailed(written.number, now)) return;
+  cuts_.removal().OnStateFailed();
+  if (const auto error = state_.JudgeFailure(written.status.error(), stop_.begun()))
+    Fail(error->code, error->message, now, out);
 }
 
 void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {

@@ -71,6 +71,7 @@ class Scheduler::Impl {
 
   // impl.cc
   void WatchFleet(TimeUs now, Outbox* out);
+  void OnStateFailed(const StoreWritten& written, TimeUs now, Outbox* out);
   bool AnythingDone() const;
   Status MayCut() const;
   // Stops the run with the reason `as`, after a checkpoint if there is anything to keep.

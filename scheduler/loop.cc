@@ -42,6 +42,7 @@ Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(
   scheduler.run = options_.run;
   scheduler.first_incarnation = options_.first_incarnation;
   scheduler.restore = options_.restore ? &*options_.restore : nullptr;
+  scheduler.http = options_.http;
   TakeOver(&scheduler);
   scheduler_ = std::make_unique<Scheduler>(std::move(scheduler), store_.get());
 }
@@ -55,6 +56,7 @@ void Loop::TakeOver(SchedulerOptions* scheduler) {
     RemoveUnfinished(path);
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);  // of one that was killed
+  store_->RemoveAddresses();
   store_->RemoveOldLogs();
   const auto found = ListCheckpoints(options_.run_dir);
   if (!found) return;

@@ -34,6 +34,7 @@ struct LoopOptions {
   std::uint64_t first_incarnation = 1;
   std::optional<SchedulerState> restore;
   std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
+  std::string http;                  // address of that server; empty: none
 };
 
 // The file with the address of the running scheduler, for tools. Removed at the end.

@@ -192,6 +192,7 @@ int RunLoop(Flags flags, ProcessContext* process) {
   const auto status_server = net::StatusServer::Start(process, flags.http);
   if (!status_server) return Complain(kExitFailure, status_server.error());
   flags.loop.feed = (*status_server)->AddFeed();
+  flags.loop.http = (*status_server)->url();
   net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   scheduler::Loop loop(std::move(flags.loop), &transport);
   std::signal(SIGPIPE, SIG_IGN);

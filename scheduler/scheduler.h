@@ -34,6 +34,7 @@ struct SchedulerOptions {
   // directories of complete ones, oldest first, which count toward checkpoints_kept.
   CheckpointId last_checkpoint;
   std::vector<std::string> kept_checkpoints;
+  std::string http;  // address of the scheduler's HTTP server, "http://HOST:PORT"; empty: none
 };
 
 class Scheduler {

@@ -103,6 +103,7 @@ Membership::Options MembershipOptions(const SchedulerOptions& options, const Set
   if (setup.has_log())
     out.log = {.run = options.run, .recover = options.restore != nullptr, .from = WholeOf(options).id};
   out.ends_together = IsExact(options.job);
+  out.http = options.http;
   if (options.resume == nullptr) return out;
   if (options.restore != nullptr) out.partition_bits = options.resume->partition_bits;  // those of the logs
   out.resume_directory = options.resume_directory;

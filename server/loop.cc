@@ -146,6 +146,7 @@ class ShardLoop {
                                 .nonce = options_.nonces[index_],
                                 .endpoint = *advertised,
                                 .shards_per_server = options_.shards,
+                                .http = options_.http,
                                 .log = log_.get(),
                                 .blobs = &blobs_,
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },

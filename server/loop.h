@@ -37,6 +37,7 @@ struct ServerOptions {
   bool shm = true;                                 // use shared memory with workers on this host
   int io_threads = 1;                              // ZeroMQ threads for all shards
   std::vector<std::shared_ptr<StatusFeed>> feeds;  // one per shard, or empty
+  std::string http;                                // address of the process's HTTP server; empty: none
 };
 
 class Server {

@@ -135,6 +135,7 @@ int main(int argc, char** argv) {
   const auto status_server = net::StatusServer::Start(process->get(), http);
   if (!status_server) return Fail(status_server.error().message);
   for (std::uint32_t i = 0; i < options.shards; ++i) options.feeds.push_back((*status_server)->AddFeed());
+  options.http = (*status_server)->url();
   server::Server server(options);
   (*process)->OnSignal([&server](int) { server.RequestStop(); });
   const Status status = CatchLimits([&] { return server.Run(); });

@@ -73,6 +73,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   if (rng.Chance(0.3)) s.requests = 1 + std::uint32_t(rng.Below(6));
   if (rng.Chance(0.3) && job.storage.checkpoint_clocks != 0) job.storage.checkpoint_clocks = 2 + rng.Below(6);
   s.faults.lose_base = rng.Chance(0.15) ? 0.3 * rng.Unit() : 0;
+  s.serves_http = SplitMix(Mix64(seed ^ 0x68747470)).Chance(0.25);
   ChooseLog(seed, &s);
   ChooseAhead(seed, &s);
   ChooseRace(seed, &s);

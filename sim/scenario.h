@@ -67,6 +67,7 @@ struct Scenario {
   std::uint32_t depth = 1;   // batches whose pulls are under way at once
   TimeUs compute_max_us = 5'000;
   bool any_rank = false;                                   // workers accept any free rank
+  bool serves_http = false;                                // every process has an HTTP address (rule N8)
   bool resume = false;                                     // resume from a checkpoint afterwards, in another fleet
   std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: as ever
   bool tells_at_once = false;                              // a worker reports a finished lease at once

@@ -19,13 +19,13 @@ constexpr double kFailsGivenUp = 0.6;
 
 }  // namespace
 
-TimeUs SimSchedulerStore::Duration(double slow) {
-  if (hooks_.now() < options_.until_us && time_rng_.Chance(options_.stall)) {
+TimeUs SimSchedulerStore::Duration(double slow, SplitMix* rng) {
+  if (hooks_.now() < options_.until_us && rng->Chance(options_.stall)) {
     ++stalls_;
-    return options_.stall_us + TimeUs(time_rng_.Below(std::uint64_t(options_.stall_us)));
+    return options_.stall_us + TimeUs(rng->Below(std::uint64_t(options_.stall_us)));
   }
-  const TimeUs most = time_rng_.Chance(slow) ? kSlowUs : options_.sync_max_us;
-  return 1 + TimeUs(time_rng_.Below(std::uint64_t(most)));
+  const TimeUs most = rng->Chance(slow) ? kSlowUs : options_.sync_max_us;
+  return 1 + TimeUs(rng->Below(std::uint64_t(most)));
 }
 
 // After a failure the file may exist nevertheless, because only the sync of its directory may have failed.
@@ -38,7 +38,7 @@ void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& direct
   else
     CheckRestored(directory, manifest);
   const bool fails = rng_.Chance(options_.fail_manifest);
-  hooks_.later(Duration(options_.slow_manifest), [this, id, fails] {
+  hooks_.later(Duration(options_.slow_manifest, &time_rng_), [this, id, fails] {
     const auto [where, what] = *std::exchange(manifest_, std::nullopt);
     StoreWritten end{StoreWritten::What::kManifest, id.value, {}};
     if (fails) {
@@ -63,7 +63,7 @@ void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::Schedu
   const bool fails = failures_ + 1 < scheduler::StateGate::kTriesMax && rng_.Chance(options_.fail_state);
   failures_ = fails ? failures_ + 1 : 0;
   if (fails) ++failed_states_;
-  hooks_.later(Duration(0), [this, number, fails] {
+  hooks_.later(Duration(0, &time_rng_), [this, number, fails] {
     SimFile& file = disk_->state;
     std::string bytes = *std::exchange(state_, std::nullopt);
     StoreWritten end{StoreWritten::What::kState, number, {}};
@@ -78,7 +78,21 @@ void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::Schedu
   });
 }
 
+void SimSchedulerStore::WriteAddresses(std::uint64_t number, const std::vector<scheduler::ProcessAddress>& addresses) {
+  using scheduler::StoreWritten;
+  if (addresses_) oracle_->Fail("a list of addresses is written while another is");
+  addresses_ = addresses.size();
+  const bool fails = address_rng_.Chance(options_.fail_addresses);
+  hooks_.later(Duration(options_.slow_manifest, &address_rng_), [this, number, fails] {
+    listed_ = *std::exchange(addresses_, std::nullopt);
+    StoreWritten end{StoreWritten::What::kAddresses, number, {}};
+    if (fails) end.status = Fail(ErrorCode::kIo, "addresses.json: No space left on device");
+    hooks_.written(end);
+  });
+}
+
 void SimSchedulerStore::EndProcess() {
+  addresses_.reset();
   if (auto state = std::exchange(state_, std::nullopt); state && rng_.Chance(0.5)) disk_->state.bytes = *state;
   if (auto manifest = std::exchange(manifest_, std::nullopt); manifest && rng_.Chance(0.5))
     Put(manifest->first, manifest->second);

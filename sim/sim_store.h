@@ -62,6 +62,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   struct Options {
     double fail_manifest = 0, slow_manifest = 0;  // chances per manifest
     double fail_state = 0;                        // per state; never so often that the run ends
+    double fail_addresses = 0;                    // per list
     double stall = 0;                             // of any of them: longer than two leases
     TimeUs sync_max_us = 0, stall_us = 0, until_us = 0;
     std::uint64_t seed = 0;
@@ -80,13 +81,20 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
         oracle_(oracle),
         hooks_(std::move(hooks)),
         rng_(Mix64(options.seed ^ 0x73746f)),
-        time_rng_(Mix64(options.seed ^ 0x737464)) {}
+        time_rng_(Mix64(options.seed ^ 0x737464)),
+        address_rng_(Mix64(options.seed ^ 0x737468)) {}
   void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
   void WriteState(std::uint64_t number, const scheduler::SchedulerState& state) override;
   void RemoveState() override { disk_->state = {}; }
+  void WriteAddresses(std::uint64_t number, const std::vector<scheduler::ProcessAddress>& addresses) override;
   // Another scheduler begins.
-  void Started() { stopping_ = false; }
+  void Started() {
+    stopping_ = false;
+    listed_ = 0;
+  }
+  // Number of processes in the newest list of addresses whose write has ended since Started; 0: none.
+  std::size_t listed() const { return listed_; }
   // The fleet was ordered to stop: abandoned parts may then be removed without a check.
   void Stopping() { stopping_ = true; }
   // The scheduler's process ends: its current write may or may not take effect. Then its machine loses power.
@@ -99,16 +107,18 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   bool IsThere(const std::string& directory, const Manifest& manifest) const;
   void CheckRestored(const std::string& directory, const Manifest& manifest);
   void Put(const std::string& directory, const Manifest& manifest);
-  TimeUs Duration(double slow);
+  TimeUs Duration(double slow, SplitMix* rng);
 
   Options options_;
   SimDisk* disk_;
   Oracle* oracle_;
   Hooks hooks_;
-  SplitMix rng_, time_rng_;
+  SplitMix rng_, time_rng_, address_rng_;
   std::optional<std::string> state_;                          // being written
   std::optional<std::pair<std::string, Manifest>> manifest_;  // likewise
-  int failures_ = 0;                                          // of states, one after the other
+  std::optional<std::size_t> addresses_;                      // likewise: how many
+  std::size_t listed_ = 0;
+  int failures_ = 0;  // of states, one after the other
   std::uint64_t stalls_ = 0;
   std::uint64_t failed_states_ = 0;
   bool stopping_ = false;

@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
   const auto status = net::StatusServer::Start(process->get(), http);
   if (!status) return Complain(status.error());
   options.feed = (*status)->AddFeed();
+  options.http = (*status)->url();
   const auto scheduler = net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds);
   if (!scheduler) return Complain(scheduler.error());
   options.scheduler = *scheduler;

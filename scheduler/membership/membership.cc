@@ -7,7 +7,7 @@
 
 namespace tarn::scheduler {
 
-Membership::Membership(Options options)
+Membership::Membership(Options options, SchedulerStore* store)
     : options_(std::move(options)),
       shards_({.count = options_.shards,
                .per_server = options_.shards_per_server,
@@ -25,7 +25,10 @@ Membership::Membership(Options options)
                .log = options_.log},
               &view_),
       fencing_(options_.shards, options_.ends_together),
-      incarnations_(options_.first_incarnation) {}
+      incarnations_(options_.first_incarnation),
+      addresses_(store) {
+  addresses_.Put(Role::kScheduler, 0, options_.http);
+}
 
 void Membership::Restore(const SchedulerState& state) {
   view_.Restore(state);
@@ -55,6 +58,11 @@ std::string Membership::OnJoin(Peer from, const Join& join, TimeUs now, const Ma
                             limits::kProtocolVersion));
     return fmt::format("refused a node of protocol version {}", join.protocol_version);
   }
+  if (!join.http.empty())
+    if (const Status status = CheckHttpAddress(join.http); !status) {
+      mail.Refuse(from, status.error().code, status.error().message);
+      return fmt::format("refused a node: {}", status.error().message);
+    }
   switch (join.role) {
     case Role::kShard: return OnShardJoin(from, join, now, mail);
     case Role::kWorker: return OnWorkerJoin(from, join, now, mail);
@@ -66,6 +74,7 @@ std::string Membership::OnJoin(Peer from, const Join& join, TimeUs now, const Ma
 std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail) {
   Shards::Joined joined = shards_.OnJoin(from, join, now, &incarnations_, mail);
   if (joined.welcome != nullptr) sender_.Welcome(*joined.welcome, mail);
+  if (joined.is_new) OnAddress(Role::kShard, join.rank / options_.shards_per_server, join);
   return std::move(joined.note);
 }
 
@@ -97,13 +106,25 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     if (state == State::kWaiting) workers_.Forget(old);
   }
   const WorkerNode& worker = workers_.Add(*rank, incarnations_.Take(), join.nonce, from, now);
+  OnAddress(Role::kWorker, rank->value, join);
   mail.AskToWait(from);
   return fmt::format("worker {} joined as incarnation {}", rank->value, worker.incarnation.value);
 }
 
+// Before the fleet is complete, Form writes the list.
+void Membership::OnAddress(Role role, std::uint32_t rank, const Join& join) {
+  addresses_.Put(role, rank, join.http);
+  if (formed()) addresses_.Write();
+}
+
+void Membership::OnAddressesWritten(const StoreWritten& written) {
+  addresses_.OnWritten(written);
+  if (formed()) addresses_.Write();  // changes during the write
+}
+
 bool Membership::Form(TimeUs now) {
   // One worker per rank waits.
-  if (formed() || !shards_.Complete() || workers_.waiting() < options_.workers) return false;
+  if (formed() || !shards_.Complete() || workers_.waiting() < options_.workers || !addresses_.Write()) return false;
   view_.Form(shards_.Form(now));
   workers_.Form(now);
   if (admit_together_) return true;

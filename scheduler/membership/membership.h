@@ -1,5 +1,5 @@
-// The members of the fleet: joins, incarnations, liveness, fencing, verdicts and the view (rules N1-N6, M1-M5).
-// Composes Shards, Workers, Fencing and CurrentView. Data and checkpoints are handled elsewhere.
+// The members of the fleet: joins, incarnations, liveness, fencing, verdicts and the view (rules N1-N6, N8, M1-M5).
+// Composes Shards, Workers, Fencing, CurrentView and Addresses. Data and checkpoints are handled elsewhere.
 //
 // A part of the scheduler's state machine.
 #pragma once
@@ -12,6 +12,7 @@
 
 #include "core/limits.h"
 #include "core/message.h"
+#include "scheduler/membership/addresses.h"
 #include "scheduler/membership/current_view.h"
 #include "scheduler/membership/fencing.h"
 #include "scheduler/membership/incarnations.h"
@@ -46,9 +47,11 @@ class Membership {
     std::size_t nonces_kept = kNoncesKept;
     std::size_t worker_entries_max = limits::kWorkerEntriesMax;  // per view; beyond this, joining workers wait
     LogOrder log;                                                // for shards; at_least is set per shard
+    std::string http;            // address of the scheduler's own HTTP server (rule N8); empty: none
     bool ends_together = false;  // a restart sets all workers back to one clock (rule G4)
   };
-  explicit Membership(Options options);
+  // store: writes the list of addresses; null: there is no list.
+  explicit Membership(Options options, SchedulerStore* store = nullptr);
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
@@ -63,8 +66,11 @@ class Membership {
   // Handles a Join (rule N1): answers with Welcome or Shutdown, now or later. Returns a note for the log, or an empty
   // string.
   std::string OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
-  // Makes the first view when all shards and workers have joined. True if this call made it.
+  // Makes the first view when all shards and workers have joined and their addresses are written (rule N8). True if
+  // this call made it.
   bool Form(TimeUs now);
+  // The store has ended a write of the list of addresses.
+  void OnAddressesWritten(const StoreWritten& written);
   bool formed() const { return shards_.formed(); }
 
   // The shard that sent a message; null unless it is in the fleet with this incarnation. `from`: the peer for answers;
@@ -116,6 +122,7 @@ class Membership {
  private:
   std::string OnShardJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
   std::string OnWorkerJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
+  void OnAddress(Role role, std::uint32_t rank, const Join& join);
   void MakeLive(Incarnation worker, Clock join);
   void End(const Fencing::End& end);
 
@@ -126,6 +133,7 @@ class Membership {
   ViewSender sender_;
   Fencing fencing_;
   Incarnations incarnations_;
+  Addresses addresses_;
   std::vector<Verdict> verdicts_;
   bool begun_ = false;           // was true before a restart
   bool admit_together_ = false;  // after a restart: admit all workers at one clock

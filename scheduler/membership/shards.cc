@@ -84,7 +84,7 @@ Shards::Joined Shards::OnJoin(Peer from, const Join& join, TimeUs now, Incarnati
   shard.endpoint = join.endpoint;
   shard.heard = now;
   shard.rival = 0;
-  return {fmt::format("shard {} joined: {}", join.rank, join.endpoint)};
+  return {.note = fmt::format("shard {} joined: {}", join.rank, join.endpoint), .is_new = true};
 }
 
 std::vector<std::string> Shards::Form(TimeUs now) {

@@ -34,6 +34,7 @@ class Shards {
   struct Joined {
     std::string note;                    // for the log; may be empty
     const ShardNode* welcome = nullptr;  // a known process has repeated its Join
+    bool is_new = false;                 // a process has joined as this shard
   };
   Joined OnJoin(Peer from, const Join& join, TimeUs now, Incarnations* incarnations, const Mailer& mail);
   bool Complete() const { return joined() == nodes_.size(); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/codec/manifest.h"
@@ -16,10 +17,18 @@ namespace tarn::scheduler {
 // The result of a write to a SchedulerStore: durable, or an error. After an error the data may be absent, incomplete or
 // complete.
 struct StoreWritten {
-  enum class What : std::uint8_t { kState, kManifest };
+  enum class What : std::uint8_t { kState, kManifest, kAddresses };
   What what = What::kState;
-  std::uint64_t number = 0;  // number of the state, or of the checkpoint
+  std::uint64_t number = 0;  // number of the state, of the checkpoint, or of the list of addresses
   Status status;
+};
+
+// The HTTP address of a process.
+struct ProcessAddress {
+  std::string_view role;   // "scheduler", "server" or "worker"
+  std::uint32_t rank = 0;  // of the server or worker; the scheduler's is 0
+  std::string http;        // "http://HOST:PORT"
+  friend bool operator==(const ProcessAddress&, const ProcessAddress&) = default;
 };
 
 // Calls do not block. The end of each write is reported once, through Scheduler::OnWritten. Writes and removals take
@@ -34,6 +43,8 @@ class SchedulerStore {
   // RemoveState removes it at the end.
   virtual void WriteState(std::uint64_t /*number*/, const SchedulerState&) {}
   virtual void RemoveState() {}
+  // Only for fleets in which a process serves HTTP: replaces the list of addresses (rule N8), one write at a time.
+  virtual void WriteAddresses(std::uint64_t /*number*/, const std::vector<ProcessAddress>&) {}
 };
 
 }  // namespace tarn::scheduler

@@ -15,7 +15,8 @@ void SchedulerLink::SendJoin() {
                                    .nonce = options_.nonce,
                                    .protocol_version = limits::kProtocolVersion,
                                    .endpoint = options_.endpoint,
-                                   .shards_per_server = options_.shards_per_server});
+                                   .shards_per_server = options_.shards_per_server,
+                                   .http = options_.http});
   OnBeat();
 }
 

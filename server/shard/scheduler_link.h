@@ -18,6 +18,7 @@ class SchedulerLink {
     std::uint64_t nonce = 0;
     std::string endpoint;
     std::uint32_t shards_per_server = 0;
+    std::string http;
   };
   // `step` outlives the link.
   SchedulerLink(Options options, ShardStep* step) : options_(std::move(options)), step_(step) {}

@@ -87,7 +87,7 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
       observer_(observer != nullptr ? observer : &nobody_),
       step_(options_.shard),
       stop_(&step_),
-      scheduler_({options_.nonce, options_.endpoint, options_.shards_per_server}, &step_),
+      scheduler_({options_.nonce, options_.endpoint, options_.shards_per_server, options_.http}, &step_),
       outbox_(options_.log, &step_),
       blobs_(options_.blobs),
       parts_(std::make_unique<ShardParts>(Base(), RouteMap{}, StoreOptions{}, nullptr)) {}

@@ -31,6 +31,7 @@ struct ShardOptions {
   std::uint64_t nonce = 0;              // random per process start (rule N1)
   std::string endpoint;                 // where clients reach this shard
   std::uint32_t shards_per_server = 0;  // of this process; must equal that of the job; 0: not checked (rule N1)
+  std::string http;                     // address of this process's HTTP server (rule N8); empty: none
   // Bytes of aggregated pushes that wait for their clock. Pushes beyond this are rejected with kOverloaded, except
   // those of the next clock to close, for which the others wait. That clock may use twice as much; a push beyond that
   // ends the job with kTooLarge.

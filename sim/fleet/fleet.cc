@@ -108,10 +108,20 @@ void Fleet::OnSent(const Message& message) {
   const auto* welcome = std::get_if<Welcome>(&message.body);
   const auto* update = std::get_if<ViewUpdate>(&message.body);
   if (welcome == nullptr && update == nullptr) return;
+  if (welcome != nullptr) CheckListed();
   const View& view = welcome != nullptr ? welcome->view : update->view;
   if (view.version <= seen_.sent_view) return;
   seen_.sent_view = view.version;
   context_.oracle.OnView(view);
+}
+
+// Rule N8: all processes are in the list before any node is welcomed.
+void Fleet::CheckListed() {
+  const Scenario& scenario = context_.scenario;
+  const std::size_t expected = scenario.serves_http ? 1 + scenario.job.fleet.servers + scenario.workers : 0;
+  if (store_.listed() != expected)
+    context_.oracle.Fail(fmt::format("a node was welcomed with {} processes in the list of addresses, expected {}",
+                                     store_.listed(), expected));
 }
 
 void Fleet::OnNewView(const View& view) {

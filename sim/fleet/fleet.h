@@ -45,6 +45,7 @@ class Fleet final : private FleetControl {
   void AfterStep(ProcessId id, Process& process);
   void AfterWorkerStep(ProcessId id, Process& process);
   void OnSent(const Message& message);
+  void CheckListed();
   void OnNewView(const View& view);
   void Restart(ProcessId id, std::uint32_t rank);
   void ConnectToShards(ProcessId id, const Process& process);

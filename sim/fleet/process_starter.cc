@@ -12,6 +12,7 @@ namespace {
 constexpr TimeUs kResendUs = 200'000;
 // Maximum duration of operations of a shard's disk, normally and in rare cases.
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
+constexpr double kFailAddresses = 0.2;
 
 }  // namespace
 
@@ -37,6 +38,7 @@ SimSchedulerStore MakeSchedulerStore(FleetContext& context) {
   return {{.fail_manifest = f.fail_manifest,
            .slow_manifest = f.slow_store,
            .fail_state = f.fail_state,
+           .fail_addresses = kFailAddresses,
            .stall = f.stall_state,
            .sync_max_us = f.sync_max_us,
            .stall_us = 2 * context.lease_us(),
@@ -59,6 +61,10 @@ std::function<void(TimeUs, std::function<void()>)> ProcessStarter::Later(Process
   };
 }
 
+std::string ProcessStarter::HttpOf(ProcessId id) const {
+  return context_.scenario.serves_http ? fmt::format("http://sim:{}", 1 + id % 65535) : "";
+}
+
 bool ProcessStarter::LoadState(scheduler::SchedulerOptions* options) {
   const std::string& state = context_.disk.state.bytes;
   if (state.empty()) return false;
@@ -75,6 +81,7 @@ bool ProcessStarter::StartScheduler() {
   options.job_text = ToToml(context_.scenario.job);
   options.checkpoints_directory = *resume_ ? "resumed" : "checkpoints";
   options.run = context_.scenario.draw | 1;
+  options.http = HttpOf(id);
   const bool continues = LoadState(&options);
   if (continues) {
     options.restore = &restored_;
@@ -153,6 +160,7 @@ server::ShardOptions ProcessStarter::ShardOptionsOf(ProcessId id, std::uint32_t 
   if (scenario.waiting_bytes_max != 0) options.waiting_bytes_max = scenario.waiting_bytes_max;
   options.nonce = context_.dice.main.Next() | 1;
   options.endpoint = fmt::format("sim://shard-{}", index);
+  options.http = HttpOf(id);
   // Small slices, so that cuts take many steps with messages between them.
   options.cut_slice_bytes = scenario.cut_slice_bytes;
   options.cut_pause_us = scenario.cut_pause_us;
@@ -222,7 +230,9 @@ ProcessId ProcessStarter::StartWorker(std::uint32_t rank) {
       });
     });
   };
-  p.worker = std::make_unique<SimWorker>(context_.scenario, ClientOptionsOf(rank), &context_.oracle, compute);
+  worker::ClientOptions options = ClientOptionsOf(rank);
+  options.http = HttpOf(id);
+  p.worker = std::make_unique<SimWorker>(context_.scenario, std::move(options), &context_.oracle, compute);
   context_.control.Step(
       id, [this](Process& process, Outbox* out) { process.worker->Start(context_.clocks.NowOf(process), out); });
   return id;

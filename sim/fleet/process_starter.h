@@ -31,6 +31,7 @@ class ProcessStarter {
   std::uint64_t died_in_outages() const { return died_in_outages_; }
 
  private:
+  std::string HttpOf(ProcessId id) const;
   bool LoadState(scheduler::SchedulerOptions* options);
   server::ShardOptions ShardOptionsOf(ProcessId id, std::uint32_t index) const;
   worker::ClientOptions ClientOptionsOf(std::uint32_t rank) const;

@@ -16,7 +16,7 @@ namespace tarn::worker {
 
 class Client::Impl {
  public:
-  explicit Impl(ClientOptions options) : context(options) {}
+  explicit Impl(ClientOptions options) : context(std::move(options)) {}
 
   // Every entry that sends is a step: afterwards whatever has become possible is sent.
   template <typename Action>
@@ -138,7 +138,7 @@ void Client::Impl::FromShard(ShardId shard, const Message& message) {
   }
 }
 
-Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Client::~Client() = default;
 
 void Client::Start(TimeUs now, Outbox* out) {

@@ -31,6 +31,7 @@ inline constexpr int kLeasesUntilLost = 2;
 struct ClientOptions {
   std::uint32_t rank = kAnyRank;
   std::uint64_t nonce = 0;
+  std::string http;                                 // address of this process's HTTP server (rule N8); empty: none
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
   std::size_t piece_bytes = limits::kPieceBytes;
   std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state

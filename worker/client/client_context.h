@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/job/job.h"
@@ -28,7 +29,7 @@ enum class Refusal : std::uint8_t {
 Refusal RefusalOf(ErrorCode code);
 
 struct ClientContext {
-  explicit ClientContext(ClientOptions client_options) : options(client_options) {}
+  explicit ClientContext(ClientOptions client_options) : options(std::move(client_options)) {}
 
   ClientOptions options;
   ClientState state = ClientState::kJoining;

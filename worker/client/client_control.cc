@@ -38,7 +38,11 @@ bool ClientControl::Answered(const Matches& matches) {
 }
 
 void ClientControl::Join() {
-  Repeat(tarn::Join{Role::kWorker, context_->options.rank, context_->options.nonce, limits::kProtocolVersion, ""});
+  Repeat(tarn::Join{.role = Role::kWorker,
+                    .rank = context_->options.rank,
+                    .nonce = context_->options.nonce,
+                    .protocol_version = limits::kProtocolVersion,
+                    .http = context_->options.http});
 }
 
 bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {

@@ -23,7 +23,8 @@ constexpr TimeUs kFailurePeriodUs = 1'000'000;
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
-    : options_(std::move(options)), runtime_({.rank = options_.rank, .nonce = options_.nonce}, transport) {}
+    : options_(std::move(options)),
+      runtime_({.rank = options_.rank, .nonce = options_.nonce, .http = options_.http}, transport) {}
 
 TrainerEnd Trainer::Run() {
   Status going;

@@ -33,6 +33,7 @@ struct TrainerOptions {
   std::string record;                // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;      // timeout of the Welcome
   std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
+  std::string http;                  // address of that server; empty: none
   PipelineOptions pipeline;
 };
 

@@ -172,6 +172,8 @@ TEST(Limits, HoldAtTheLimitAndRefuseOnePast) {
   EXPECT_EQ(EncodeError(Join{.endpoint = names(limits::kEndpointBytesMax)}), "");
   EXPECT_EQ(EncodeError(Join{.endpoint = names(limits::kEndpointBytesMax + 1)}),
             "too-large: Join.endpoint: 257 bytes, expected at most 256");
+  EXPECT_EQ(EncodeError(Join{.http = names(limits::kEndpointBytesMax)}), "");
+  EXPECT_NE(EncodeError(Join{.http = names(limits::kEndpointBytesMax + 1)}), "");
   EXPECT_EQ(EncodeError(Welcome{.job_text = names(limits::kJobBytesMax)}), "");
   EXPECT_NE(EncodeError(Welcome{.job_text = names(limits::kJobBytesMax + 1)}), "");
   EXPECT_EQ(EncodeError(Heartbeat{.counters = std::vector<Counter>(limits::kCountersMax)}), "");

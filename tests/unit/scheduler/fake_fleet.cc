@@ -67,7 +67,8 @@ FakeShard& FakeFleet::AddShard(std::uint32_t index) {
                    .rank = index,
                    .nonce = added.nonce,
                    .protocol_version = limits::kProtocolVersion,
-                   .endpoint = "tcp://shard"});
+                   .endpoint = "tcp://shard",
+                   .http = http ? http(Role::kShard, index) : ""});
   return added;
 }
 
@@ -82,7 +83,8 @@ FakeWorker& FakeFleet::AddWorker(std::uint32_t rank) {
                    .rank = rank,
                    .nonce = added.nonce,
                    .protocol_version = limits::kProtocolVersion,
-                   .endpoint = {}});
+                   .endpoint = {},
+                   .http = http ? http(Role::kWorker, rank) : ""});
   return added;
 }
 

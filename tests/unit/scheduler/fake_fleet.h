@@ -120,9 +120,10 @@ class FakeFleet {
   std::uint64_t rows[3] = {0, 0, 0};                               // sizes of the data sets for workers
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> trained;  // (epoch, row) -> number of counting trainings
   std::vector<std::string> notes;
-  std::function<void(const Outgoing&)> on_send;  // before it is delivered
-  double valid_loss = 1;                         // log-loss that workers report of validation splits
-  double other_loss = 0.5;                       // and of all others
+  std::function<void(const Outgoing&)> on_send;               // before it is delivered
+  std::function<std::string(Role, std::uint32_t rank)> http;  // of processes that join from now on; null: none
+  double valid_loss = 1;                                      // log-loss that workers report of validation splits
+  double other_loss = 0.5;                                    // and of all others
 
  private:
   struct Batch {

@@ -5,8 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+
+#include "core/file.h"
 
 namespace tarn::scheduler {
 namespace {
@@ -60,6 +63,24 @@ TEST_F(FileStoreTest, LogsOfARunThatIsOverGo) {
   store_->RemoveOldLogs();
   EXPECT_FALSE(fs::exists(run_ / "log"));
   EXPECT_FALSE(fs::exists(run_ / kOverName));
+}
+
+TEST_F(FileStoreTest, AddressesAreAListOfObjectsAndReplaceAnEarlierOne) {
+  Put(kAddressesName);
+  store_->WriteAddresses(3, {{"scheduler", 0, "http://127.0.0.1:80"}, {"worker", 2, "http://[::1]:81"}});
+  store_->Drain();
+  const auto text = ReadFile((run_ / kAddressesName).string(), 1000);
+  ASSERT_TRUE(text);
+  EXPECT_EQ(nlohmann::json::parse(*text),
+            nlohmann::json::parse(R"([{"role": "scheduler", "rank": 0, "http": "http://127.0.0.1:80"},
+                                      {"role": "worker", "rank": 2, "http": "http://[::1]:81"}])"));
+  const auto written = store_->TakeWritten();
+  EXPECT_EQ(written.back().what, StoreWritten::What::kAddresses);
+  EXPECT_EQ(written.back().number, 3u);
+  EXPECT_TRUE(written.back().status);
+  store_->RemoveAddresses();
+  EXPECT_FALSE(fs::exists(run_ / kAddressesName));
+  store_->RemoveAddresses();
 }
 
 TEST_F(FileStoreTest, CheckpointsThatAreNotWholeGo) {

@@ -33,6 +33,11 @@ class MemoryStore : public SchedulerStore {
     Write({StoreWritten::What::kState, number, std::move(status)}, [this, state_now] { state = state_now; });
   }
   void RemoveState() override { state.reset(); }
+  void WriteAddresses(std::uint64_t number, const std::vector<ProcessAddress>& now) override {
+    Status status;
+    if (fail) status = Fail(ErrorCode::kIo, "run/addresses.json: No space left on device");
+    Write({StoreWritten::What::kAddresses, number, std::move(status)}, [this, now] { addresses = now; });
+  }
   // What has ended.
   std::vector<StoreWritten> TakeWritten() {
     std::vector<StoreWritten> out;
@@ -45,6 +50,7 @@ class MemoryStore : public SchedulerStore {
     return out;
   }
   std::optional<SchedulerState> state;
+  std::vector<ProcessAddress> addresses;
   bool fail_state = false;
   std::size_t generations_max = SIZE_MAX;  // of a manifest
   std::map<std::string, Manifest> manifests;

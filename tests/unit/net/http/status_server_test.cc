@@ -78,7 +78,7 @@ TEST_F(StatusServerTest, ShowsTheNewestMetricsAndTheProcesss) {
 }
 
 TEST_F(StatusServerTest, PromtoolFindsNothingToSay) {
-  if (std::system("command -v promtool >/dev/null") != 0) GTEST_SKIP() << "no promtool here (package prometheus)";
+  if (std::system("command -v promtool >/dev/null") != 0) GTEST_SKIP() << "no promtool here (tools/install prometheus)";
   server_->AddFeed()->Put(Report(true, 7));
   const auto path = std::filesystem::temp_directory_path() / ("tarn-metrics-" + std::to_string(::getpid()));
   std::ofstream(path) << Get("/metrics").body;

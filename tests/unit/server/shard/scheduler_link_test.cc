@@ -18,7 +18,8 @@ class SchedulerLinkTest : public testing::Test {
   }
   Outbox out_;
   ShardStep step_{ShardId(2)};
-  SchedulerLink link_{{.nonce = 77, .endpoint = "tcp://here", .shards_per_server = 4}, &step_};
+  SchedulerLink link_{{.nonce = 77, .endpoint = "tcp://here", .shards_per_server = 4, .http = "http://here:80"},
+                      &step_};
 };
 
 TEST_F(SchedulerLinkTest, JoinsAgainUntilItIsWelcome) {
@@ -29,6 +30,7 @@ TEST_F(SchedulerLinkTest, JoinsAgainUntilItIsWelcome) {
   EXPECT_EQ(join.nonce, 77u);
   EXPECT_EQ(join.endpoint, "tcp://here");
   EXPECT_EQ(join.shards_per_server, 4u);
+  EXPECT_EQ(join.http, "http://here:80");
   const TimeUs again = link_.next_beat();
   EXPECT_GT(again, 1'000);
   At(again);

@@ -12,6 +12,7 @@ namespace {
 FleetOptions Options() {
   FleetOptions options;
   options.client.nonce = 4711;
+  options.client.http = "http://127.0.0.1:80";
   options.tables = {SparseTable("users", 4)};
   return options;
 }
@@ -22,7 +23,10 @@ TEST(ClientControl, JoinsAgainAndAgainUntilWelcome) {
   fleet.Wait(10'000'000);
   const auto joins = BodiesOf<Join>(fleet.TakeSent(kSchedulerPeer));
   EXPECT_EQ(joins.size(), 11u);
-  for (const Join& join : joins) EXPECT_EQ(join.nonce, 4711u);
+  for (const Join& join : joins) {
+    EXPECT_EQ(join.nonce, 4711u);
+    EXPECT_EQ(join.http, "http://127.0.0.1:80");
+  }
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
   EXPECT_LT(fleet.client.scheduler_heard(), fleet.now);
