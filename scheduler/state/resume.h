@@ -12,7 +12,7 @@
 namespace tarn::scheduler {
 
 // The directory of the checkpoint at `path`: `path` itself if it contains a MANIFEST, else the newest complete
-// checkpoint of the run in it. If there is none because of durability "none", the error says so.
+// checkpoint of the run in it. If there is none because of durability "none", the error gives that reason.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
 // Checks the logs in the directory of a run, if any: the state that is needed to continue from them must exist, unless

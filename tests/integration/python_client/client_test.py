@@ -476,7 +476,7 @@ class FleetsTest(unittest.TestCase):
                 tarn.connect()
 
     def test_too_few_open_files_are_named(self):
-        """ZeroMQ ends the process where it has no file for itself, and waits for ever where it has none to connect."""
+        """Without a check ZeroMQ ends the process if it has no file for itself, and never connects if it has none for that."""
         program = ("import resource, sys, tarn\nlimit = int(sys.argv[2])\n"
                    "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, max(limit, int(sys.argv[3]))))\n"
                    "with tarn.connect(sys.argv[1], timeout=20) as ps:\n    print('joined')\n")

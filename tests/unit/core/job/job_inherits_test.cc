@@ -65,7 +65,7 @@ TEST(JobInherits, EveryKeyOfTheOptimizer) {
   }
 }
 
-// What [optimizer] gives for another rule than its own counts for whoever takes that rule later.
+// Options in [optimizer] of another rule apply to tables that choose that rule.
 TEST(JobInherits, OptionsOfOtherRules) {
   const std::string text = "[optimizer]\nkind = \"sgd\"\nmomentum = 0.25\n";
   const std::vector<std::string> other = {"optimizer.embedding.kind=nesterov"};

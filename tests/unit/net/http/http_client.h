@@ -25,7 +25,7 @@ struct HttpAnswer {
 class HttpClient {
  public:
   HttpClient() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const timeval patience{.tv_sec = 60, .tv_usec = 0};  // instead of for ever
+    const timeval patience{.tv_sec = 60, .tv_usec = 0};  // a server that never answers fails the test
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   }
   explicit HttpClient(std::uint16_t port) : HttpClient() { Connect(port); }

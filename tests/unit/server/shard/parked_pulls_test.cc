@@ -47,7 +47,8 @@ TEST(ParkedPullsTest, HoldBytesUpToTheLimit) {
   EXPECT_TRUE(parked.TakeOpened(Clock(9), kAll).empty());
 }
 
-// It is refused as overloaded and repeated for ever, if nobody takes it when there is room for nothing larger.
+// A pull larger than the room must still be parked when none is waiting; otherwise the client would repeat it without
+// end.
 TEST(ParkedPullsTest, TakeAnyOnePull) {
   ParkedPulls parked(100, 10'000);
   EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 20'000)));

@@ -377,6 +377,24 @@ class RemovedKeysTest : public testing::Test {
 class ManyRemovedKeysTest : public RemovedKeysTest {
  protected:
   ManyRemovedKeysTest() : RemovedKeysTest(limits::kRemovedKeysMax) {}
+
+  struct RemovedKeys {
+    std::size_t all = 0;   // in all slices
+    std::size_t most = 0;  // in one slice
+  };
+  // Continues the cut to its end.
+  RemovedKeys RemovedInSlices(std::size_t slice_bytes) {
+    RemovedKeys removed;
+    for (bool done = false; !done;) {
+      std::vector<CutRows> chunks;
+      done = ContinueCut(&rows_, slice_bytes, &chunks);
+      std::size_t now = 0;
+      for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
+      removed.most = std::max(removed.most, now);
+      removed.all += now;
+    }
+    return removed;
+  }
 };
 
 TEST_F(RemovedKeysTest, AreNamedUpToTheirLimitAndUnknownBeyond) {
@@ -433,17 +451,9 @@ TEST_F(ManyRemovedKeysTest, AreHandedOutInSlices) {
   (void)CutAll(&rows_);
   ComeAndGo(kKeys);
   (void)rows_.cut().Begin({.scope = CutScope::kChanged, .base_is_previous_cut = true});
-  std::size_t removed = 0, most = 0;
-  for (bool done = false; !done;) {
-    std::vector<CutRows> chunks;
-    done = ContinueCut(&rows_, kSliceBytes, &chunks);
-    std::size_t now = 0;
-    for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
-    most = std::max(most, now);
-    removed += now;
-  }
-  EXPECT_EQ(removed, kKeys);
-  EXPECT_LE(most, 2 * kSliceBytes / sizeof(Key));
+  const RemovedKeys removed = RemovedInSlices(kSliceBytes);
+  EXPECT_EQ(removed.all, kKeys);
+  EXPECT_LE(removed.most, 2 * kSliceBytes / sizeof(Key));
 }
 
 TEST_F(ManyRemovedKeysTest, OfCutsThatWereLostAreHandedOutInSlicesToo) {
@@ -455,17 +465,9 @@ TEST_F(ManyRemovedKeysTest, OfCutsThatWereLostAreHandedOutInSlicesToo) {
   }
   ComeAndGo(kKeys);
   (void)rows_.cut().Begin({.scope = CutScope::kChanged});
-  std::size_t removed = 0, most = 0;
-  for (bool done = false; !done;) {
-    std::vector<CutRows> chunks;
-    done = ContinueCut(&rows_, kSliceBytes, &chunks);
-    std::size_t now = 0;
-    for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
-    most = std::max(most, now);
-    removed += now;
-  }
-  EXPECT_EQ(removed, 4 * kKeys);
-  EXPECT_LE(most, 2 * kSliceBytes / sizeof(Key));
+  const RemovedKeys removed = RemovedInSlices(kSliceBytes);
+  EXPECT_EQ(removed.all, 4 * kKeys);
+  EXPECT_LE(removed.most, 2 * kSliceBytes / sizeof(Key));
 }
 
 TEST_F(ManyRemovedKeysTest, AreNamedOnceByTheCutThatTheyCameBackIn) {

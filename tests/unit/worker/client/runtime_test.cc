@@ -117,7 +117,7 @@ TEST_F(RuntimeTest, RequestsOfOtherThreadsAreStartedInOrderAndEnd) {
   EXPECT_EQ(clock->value, Clock(2));
 }
 
-// The client calls the other tables' sinks until then, whoever has dropped the request.
+// Until then the client calls the other tables' sinks, also if the caller has dropped the request.
 TEST_F(RuntimeTest, APullOfSeveralTablesEndsWithItsLastTable) {
   for (FakeShard& shard : world_.shards) shard.minimum = Clock(0);
   Join();
