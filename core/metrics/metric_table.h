@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace tarn {
@@ -21,7 +22,7 @@ enum class MetricKind : std::uint8_t { kCounter, kGauge, kHistogram };
 
 // Where a metric is shown.
 enum class MetricShown : std::uint8_t {
-  kEverywhere,  // in metrics.jsonl and on /metrics of whoever reports it
+  kEverywhere,  // in metrics.jsonl and on /metrics of each process that reports it
   kSummed,      // there; and the scheduler shows the sum of all processes' values, in summary.json too
   kFile,        // in metrics.jsonl alone
   kHttp,        // on /metrics alone
@@ -162,21 +163,28 @@ inline constexpr MetricSpec kTable[] = {
     {"start_time_seconds", kGauge, kOfProcess, "Start time of the process, in seconds since 1970", kHttp},
 };
 
-void NoSuchMetric();  // not constexpr, and not defined: whoever names one that is not in the table does not compile
+void NoSuchMetric();  // not constexpr and not defined: a name that is not in the table does not compile
 
 }  // namespace metrics
 
-// The one that all of `of` report; null: there is none.
-constexpr const MetricSpec* FindMetric(unsigned of, std::string_view name) {
-  for (const MetricSpec& spec : metrics::kTable)
-    if ((spec.of & of) == of && spec.name == name) return &spec;
-  return nullptr;
+// The place in the table of the metric that all of `of` report; its length: there is none.
+constexpr std::size_t MetricIndex(unsigned of, std::string_view name) {
+  std::size_t i = 0;
+  while (i < std::size(metrics::kTable) && ((metrics::kTable[i].of & of) != of || metrics::kTable[i].name != name)) ++i;
+  return i;
 }
 
+// The metric, or null.
+constexpr const MetricSpec* FindMetric(unsigned of, std::string_view name) {
+  const std::size_t i = MetricIndex(of, name);
+  return i < std::size(metrics::kTable) ? &metrics::kTable[i] : nullptr;
+}
+
+// Compares indexes: GCC's UBSan makes no constant expression of a comparison of addresses with null.
 consteval const MetricSpec* MetricOf(unsigned of, std::string_view name) {
-  const MetricSpec* spec = FindMetric(of, name);
-  if (spec == nullptr) metrics::NoSuchMetric();
-  return spec;
+  const std::size_t i = MetricIndex(of, name);
+  if (i == std::size(metrics::kTable)) metrics::NoSuchMetric();
+  return &metrics::kTable[i];
 }
 consteval const MetricSpec* SchedulerMetric(std::string_view name) { return MetricOf(kOfScheduler, name); }
 consteval const MetricSpec* ShardMetric(std::string_view name) { return MetricOf(kOfShard, name); }

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(ShardMetric("pulls") != WorkerMetric("pulls"));
 static_assert(FindMetric(kOfShard, "batches") == nullptr, "of another role");
-static_assert(FindMetric(kOfAll, "ready") != nullptr);
+static_assert(MetricIndex(kOfAll, "ready") == 0);
 static_assert(FindMetric(kOfAll, "sent_bytes") == nullptr, "not of all");
 
 // The scheduler also reports what is summed.
