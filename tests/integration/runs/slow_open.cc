@@ -1,5 +1,6 @@
 // A library for LD_PRELOAD: the first file that its process opens to be read only, and that fits TARN_TEST_SLOW_OPEN
-// (an extended pattern of fnmatch(3) for the path), takes TARN_TEST_SLOW_SECONDS to be opened.
+// (an extended pattern of fnmatch(3) for the path), takes TARN_TEST_SLOW_SECONDS to be opened. The file TARN_TEST_SLOW_MARK
+// is made when that begins.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -19,6 +20,7 @@ void MayWait(const char* path, int flags) {
   const char* seconds = std::getenv("TARN_TEST_SLOW_SECONDS");
   if (pattern == nullptr || seconds == nullptr || (flags & O_ACCMODE) != O_RDONLY) return;
   if (fnmatch(pattern, path, FNM_EXTMATCH) != 0 || waited.test_and_set()) return;
+  if (const char* mark = std::getenv("TARN_TEST_SLOW_MARK"); mark != nullptr) close(creat(mark, 0600));
   usleep(static_cast<useconds_t>(std::atof(seconds) * 1e6));
 }
 
