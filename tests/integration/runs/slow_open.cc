@@ -1,6 +1,6 @@
 // A library for LD_PRELOAD: the first file that its process opens to be read only, and that fits TARN_TEST_SLOW_OPEN
-// (an extended pattern of fnmatch(3) for the path), takes TARN_TEST_SLOW_SECONDS to be opened. The file TARN_TEST_SLOW_MARK
-// is made when that begins.
+// (an extended pattern of fnmatch(3) for the path), takes TARN_TEST_SLOW_SECONDS to be opened. The file
+// TARN_TEST_SLOW_MARK is made when that begins.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
