@@ -33,7 +33,7 @@ Expected<std::uint64_t> ParseByteSize(std::string_view text) {
     if (number <= std::uint64_t{std::numeric_limits<std::int64_t>::max()} / unit.bytes) return number * unit.bytes;
   }
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("no amount of bytes {}: expected a whole number and KiB, MiB, GiB or TiB, such as '8GiB'",
+              fmt::format("{} is not a size in bytes: expected a whole number and KiB, MiB, GiB or TiB, such as '8GiB'",
                           Quoted(text)));
 }
 

@@ -1,4 +1,5 @@
-// Every bound of the system, in one place. What can grow has a limit here and a test at it and one past it.
+// Every limit of the system, in one place. Everything that can grow has a limit here, and a test at the limit and one
+// past it.
 #pragma once
 
 #include <cstddef>
@@ -11,43 +12,44 @@ inline constexpr std::size_t kFramesMax = 3;                            // heade
 inline constexpr std::size_t kFrameBytesMax = std::size_t{64} << 20;    // one frame, also ZMQ_MAXMSGSIZE
 inline constexpr std::size_t kMessageBytesMax = std::size_t{80} << 20;  // all frames of one message
 inline constexpr std::size_t kHeaderBytesMax = std::size_t{8} << 20;    // the FlatBuffer alone
-inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to here a message is one frame
-inline constexpr std::size_t kBundleMessagesMax = 64;                   // small ones that travel together
-inline constexpr std::size_t kBundleBytesMax = 16 << 10;  // of their frame: high-water marks count bundles
-inline constexpr std::size_t kPieceBytes = 512 << 10;     // large transfers are cut into such pieces
-inline constexpr std::uint32_t kProtocolVersion = 2;      // until the first release: of one build
-inline constexpr int kSocketHighWaterMark = 1024;         // messages; credits keep us far below
-inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // behind the mark, per peer
+inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to this size a message is one frame
+inline constexpr std::size_t kBundleMessagesMax = 64;                   // small messages in one frame
+inline constexpr std::size_t kBundleBytesMax = 16 << 10;  // of such a frame; high-water marks count frames
+inline constexpr std::size_t kPieceBytes = 512 << 10;     // large transfers are split into pieces of this size
+inline constexpr std::uint32_t kProtocolVersion = 2;      // until the first release, nodes must be of the same build
+inline constexpr int kSocketHighWaterMark = 1024;         // messages; credits keep queues far below
+inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // beyond the high-water mark, per peer
 inline constexpr std::size_t kShmRingBytes = std::size_t{2} << 20;      // shared with a peer, each direction
 inline constexpr std::size_t kShmLanesMax = 64;  // peers of a node that share memory with it; others use the network
-inline constexpr std::size_t kShmTicketsMax = 1024;            // given to peers that have not come with them yet
-inline constexpr std::size_t kShmGuestsMax = 256;              // connections that have shown no ticket yet
+inline constexpr std::size_t kShmTicketsMax = 1024;            // issued and not used yet
+inline constexpr std::size_t kShmUnidentifiedMax = 256;        // connections that have not sent their ticket yet
 inline constexpr std::size_t kAcceptedPeersMax = 65536;        // connections that a node remembers
 inline constexpr std::uint32_t kHeaderDepthMax = 8;            // nesting of a header's tables
-inline constexpr std::uint32_t kHeaderTablesMax = 4608;        // tables of a header: the longest lists below
-inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;  // also of a range, which takes no bytes
-inline constexpr std::uint32_t kTextBytesMax = 4096;           // a message or reason for people; longer is cut
+inline constexpr std::uint32_t kHeaderTablesMax = 4608;        // tables of a header; the longest lists below fit
+inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;  // also for a range, whose keys take no bytes
+inline constexpr std::uint32_t kTextBytesMax = 4096;  // a message or reason for users; longer ones are truncated
 inline constexpr std::uint32_t kEndpointBytesMax = 256;
 inline constexpr std::uint32_t kPathBytesMax = 4096;
 inline constexpr std::uint32_t kCountersMax = 1024;            // of a heartbeat
-inline constexpr std::uint32_t kFencedTicksMax = 65536;        // of a heartbeat; further ones are left out
+inline constexpr std::uint32_t kFencedTicksMax = 65536;        // of a heartbeat; further ones are omitted
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;   // of a heartbeat's histogram
 inline constexpr std::uint32_t kQualityBucketsMax = 1u << 16;  // of a lease's quality
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;     // of one shard's part
-inline constexpr std::uint32_t kCheckpointChainMax = 1000;     // incremental checkpoints behind a full one
+inline constexpr std::uint32_t kCheckpointChainMax = 1000;     // incremental checkpoints after a full one
 inline constexpr std::uint64_t kCheckpointIdMax = std::uint64_t{1} << 62;
-inline constexpr std::size_t kManifestFilesMax = std::size_t{1} << 20;    // before there are more, one is full
+inline constexpr std::size_t kManifestFilesMax = std::size_t{1} << 20;  // before this is exceeded, a checkpoint is full
 inline constexpr std::size_t kManifestTablesMax = std::size_t{4} << 20;   // FlatBuffer tables: files, epochs, ...
 inline constexpr std::size_t kManifestBytesMax = std::size_t{512} << 20;  // of the file
-inline constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;       // of the scheduler's: a manifest and more
-// A checkpoint is due, whatever the job says of periods, when a shard's log has grown to this: what is behind a whole
-// checkpoint is dropped from the logs, and a recovery has no more to replay.
+inline constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;  // of the scheduler's state: a manifest and more
+// A checkpoint is due when a shard's log has this size, whatever periods the job sets. Logs are truncated at a complete
+// checkpoint, so this bounds what a recovery replays.
 inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{8} << 30;
-inline constexpr std::size_t kCheckpointRequestsMax = 64;  // of tools, that wait; as many answers are remembered
+inline constexpr std::size_t kCheckpointRequestsMax = 64;  // waiting requests of tools; as many answers are remembered
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;
-inline constexpr std::uint64_t kDensePartitionBytesMax = std::uint64_t{64} << 30;  // values and slots, born whole
+inline constexpr std::uint64_t kDensePartitionBytesMax = std::uint64_t{64}
+                                                         << 30;  // values and slots, allocated as a whole
 inline constexpr std::uint32_t kTablesMax = 1024;
 inline constexpr std::uint32_t kPartitionBitsMax = 12;
 inline constexpr std::uint32_t kPartitionsMax = 1u << kPartitionBitsMax;
@@ -55,24 +57,24 @@ inline constexpr std::uint32_t kNameBytesMax = 128;
 inline constexpr std::uint32_t kRuleNameBytesMax = 64;     // of an update rule, and of an option
 inline constexpr std::uint32_t kRuleOptionsMax = 16;       // of an update rule
 inline constexpr std::uint32_t kAdmitCountMax = 1u << 20;  // pushes before a key gets a row
-inline constexpr std::uint64_t kLifeClocksMax = 1u << 30;  // of an age, in clocks or seconds
-inline constexpr std::uint64_t kCandidatesMax = 4u << 20;  // keys counted without a row, per table, over all partitions
-inline constexpr std::uint64_t kCandidatesPartitionMax = 65536;  // and of one partition: they are sorted at one go
-inline constexpr std::uint64_t kRemovedKeysMax = 16u << 20;      // remembered for the next checkpoint, as above
+inline constexpr std::uint64_t kLifeClocksMax = 1u << 30;  // maximum age, in clocks or seconds
+inline constexpr std::uint64_t kCandidatesMax = 4u << 20;  // keys counted without a row: per table, over all partitions
+inline constexpr std::uint64_t kCandidatesPartitionMax = 65536;  // per partition, where they are sorted in one step
+inline constexpr std::uint64_t kRemovedKeysMax = 16u << 20;      // remembered for the next checkpoint, likewise
 
 // Fleet.
 inline constexpr std::uint32_t kWorkersMax = 16384;
 inline constexpr std::uint32_t kShardsMax = 4096;
-inline constexpr std::uint32_t kWorkerEntriesMax = 65536;  // of a view: incarnations live or ending
+inline constexpr std::uint32_t kWorkerEntriesMax = 65536;  // of a view: live and ending incarnations
 
 inline constexpr std::uint32_t kStalenessMax = 1u << 20;  // clocks
 inline constexpr std::uint32_t kPushEveryMax = 1024;      // clocks
 
-inline constexpr std::size_t kWorkerCacheBytesMin = 1 << 10;  // of a worker, for rows of one table
+inline constexpr std::size_t kWorkerCacheBytesMin = 1 << 10;  // memory of a worker for rows of one table
 
 // Job file.
 inline constexpr std::size_t kJobBytesMax = 256 << 10;
-inline constexpr std::size_t kJobDotsMax = 4096;  // '.' in the text: bounds how deep its tables can nest
+inline constexpr std::size_t kJobDotsMax = 4096;  // '.' in the text: bounds the nesting of tables
 inline constexpr std::uint32_t kBatchRowsMax = 1u << 20;
 inline constexpr std::uint32_t kEpochsMax = 1'000'000;
 inline constexpr std::uint32_t kPrefetchMax = 64;  // batches
@@ -83,52 +85,54 @@ inline constexpr std::uint32_t kClassesMax = 4096;
 inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in flight per shard, requests and replies
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
-inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;      // of pulls without an answer, per client
+inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;      // of unanswered pulls, per client
 
 inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
 
-inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // that a client names to one shard
-inline constexpr std::uint32_t kHeldKeysMin = 32;                       // of a list that is worth a number
+inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // stored key lists of a client, per shard
+inline constexpr std::uint32_t kHeldKeysMin = 32;                       // shorter lists are not stored
 
 // Shard.
-inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;  // lists of keys, of all clients
+inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;  // key lists of all clients
 inline constexpr std::size_t kHeldListsPeerBytesMax =
-    3 * kHeldKeysBytesMax;  // of one: more than it names in short ones
+    3 * kHeldKeysBytesMax;  // key lists of one client: more than it stores as short lists
 inline constexpr std::size_t kParkedPullsMax = 65536;
-// Answers that wait one by one until the log is durable; further ones are merged by worker and partition.
+// Separate answers that wait until the log is durable; further ones are merged by worker and partition.
 inline constexpr std::size_t kHeldAnswersMax = 65536;
-inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // aggregated pushes waiting for their clock
-inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network
-inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of them to one client: credits keep below
-inline constexpr std::size_t kSweepSliceRows = 4096;                       // looked at for expired ones at one go
-inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint at one go
-inline constexpr std::size_t kCheckpointRunBytes = std::size_t{64} << 20;  // of a partition that its writer holds
+inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;  // aggregated pushes waiting for their clock
+inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;   // pull replies not yet taken by the network
+inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128}
+                                                  << 20;  // of these to one client; credits keep them below
+inline constexpr std::size_t kSweepSliceRows = 4096;      // rows checked for expiry in one step
+inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint in one step
+inline constexpr std::size_t kCheckpointRunBytes = std::size_t{64} << 20;  // rows of a partition buffered by its writer
 inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
-                                                  << 20;    // not yet written; copied early: all rows (K3)
+                                                  << 20;    // waiting to be written, without rows copied early (K3)
 inline constexpr std::uint32_t kTicksKeptMax = 64;          // of one worker beyond the minimum clock
 inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
 
-inline constexpr std::size_t kServerMemoryMin = std::size_t{64} << 20;   // a budget, if there is one
-inline constexpr std::size_t kWaitingMessagesMax = 4096;                 // of a shard, for cold rows
+inline constexpr std::size_t kServerMemoryMin = std::size_t{64} << 20;   // minimum of storage.memory, if set
+inline constexpr std::size_t kWaitingMessagesMax = 4096;                 // messages of a shard that wait for cold rows
 inline constexpr std::size_t kWaitingBytesMax = std::size_t{256} << 20;  // of them
 
 // Worker state.
-inline constexpr std::uint64_t kResidualBytesMin = 1 << 10;  // of one table, where a push sends the largest alone
+inline constexpr std::uint64_t kResidualBytesMin = 1 << 10;  // of one table with top-k pushes
 inline constexpr std::uint64_t kResidualBytesDefault = std::uint64_t{64} << 20;
 inline constexpr std::uint64_t kResidualBytesMax = std::uint64_t{64} << 30;
-inline constexpr std::size_t kBlobChunkBytes = 256 << 10;                // of a blob, about; at least a row
+inline constexpr std::size_t kBlobChunkBytes = 256 << 10;                // approximate; at least one row
 inline constexpr std::size_t kBlobPieceBytesMax = std::size_t{1} << 20;  // of one message
 inline constexpr std::uint64_t kBlobBytesMax = std::uint64_t{1} << 40;   // of one worker
 inline constexpr std::uint32_t kBlobsMax = kWorkersMax;                  // of a checkpoint
 
 // Control.
 inline constexpr std::uint32_t kLeasesPerWorkerMax = 64;
-inline constexpr std::size_t kHeldMessagesMax = 1u << 16;  // of the scheduler, that wait for its state to be on disk
+inline constexpr std::size_t kHeldMessagesMax =
+    1u << 16;  // messages of the scheduler that wait until its state is durable
 
 // HTTP server of a process.
 inline constexpr std::uint32_t kHttpHeaderBytesMax = 8 << 10;  // of a request, request line included
 inline constexpr std::size_t kHttpConnectionsMax = 64;         // at one time
-inline constexpr std::int64_t kHttpRequestUs = 10'000'000;     // for a request to arrive, and for its answer to leave
+inline constexpr std::int64_t kHttpRequestUs = 10'000'000;     // to receive a request, and again to send its answer
 
 // Data.
 inline constexpr std::size_t kLineBytesMax = std::size_t{1} << 20;

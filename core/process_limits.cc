@@ -64,9 +64,9 @@ Error LimitError(std::string_view reason) {
   add("-u", RLIMIT_NPROC, 1);
   add("-d", RLIMIT_DATA, 1024);
   return {ErrorCode::kIo,
-          fmt::format("{}; the limits of this process are: {}; raise the one that is too low, or use fewer shards, "
+          fmt::format("{}; limits of this process: {}; raise the one that is too low, or use fewer shards, "
                       "lanes or less storage.memory",
-                      reason, limits.empty() ? "none, so the machine or its container has no more" : limits)};
+                      reason, limits.empty() ? "none, so the limit is that of the machine or its container" : limits)};
 }
 
 }  // namespace tarn

@@ -1,5 +1,5 @@
-// fp32 to and from the formats that values travel in. The 16-bit ones: rounding is to nearest, ties to even; what is
-// too large for fp16 becomes infinity, subnormals are kept, a NaN stays a (quiet) NaN. The same bits on every x86-64.
+// fp32 to and from the formats that values travel in. The 16-bit formats round to nearest, ties to even. Values too
+// large for fp16 become infinity, subnormals are kept, and a NaN stays a (quiet) NaN. The same bits on every x86-64.
 // Arrays of bytes need no alignment: they may point into a frame. Nothing overlaps. Any thread.
 #pragma once
 
@@ -28,12 +28,12 @@ void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
 void FloatToFp16(std::size_t n, const float* in, std::uint16_t* out);
 void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
 
-// The place of the first number that fp16 has no room for, a finite one that would become infinity; n if there is none.
+// Index of the first finite value that would become infinity in fp16; n if there is none.
 std::size_t FirstBeyondFp16(std::size_t n, const float* in);
-// What Bf16ToFloat makes of FloatToBf16, at one go.
+// Bf16ToFloat of FloatToBf16, in one pass.
 void RoundToBf16(std::size_t n, const float* in, float* out);
 
-// On a GPU. A NaN stays one, with a fraction of the GPU's own.
+// On a GPU. A NaN stays a NaN; its fraction bits are the GPU's.
 void FloatToBf16(Stream& stream, std::size_t n, const float* in, std::uint16_t* out);
 void Bf16ToFloat(Stream& stream, std::size_t n, const std::uint16_t* in, float* out);
 void FloatToFp16(Stream& stream, std::size_t n, const float* in, std::uint16_t* out);

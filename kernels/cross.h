@@ -1,6 +1,6 @@
 // The cross layer of DCN v2 (Wang et al., WWW 2021, arXiv:2008.13535): x_{l+1} = x_0 * y + x_l, element by element,
-// where y = W x_l + b is a fully connected layer (kernels/gemm.h), or two of them, y = U (V x_l) + b, for a W of low
-// rank. Both extents of x and y are samples x width; here they are flat arrays of n floats, and n may be 0.
+// where y = W x_l + b is a fully connected layer (kernels/gemm.h), or two of them, y = U (V x_l) + b, if W has low
+// rank. x and y are samples x width; here they are flat arrays of n = samples * width floats. n may be 0.
 //
 //   LinearForward(shape, x, w, bias, /*relu=*/false, y);
 //   CrossForward(n, x0, y, x, out);
@@ -18,7 +18,7 @@ namespace tarn::kernels {
 
 class Stream;  // kernels/stream.h
 
-// out[i] = x0[i] * y[i] + x[i], rounded twice.
+// out[i] = x0[i] * y[i] + x[i]; product and sum are rounded separately.
 void CrossForward(std::size_t n, const float* x0, const float* y, const float* x, float* out);
 
 // grad_y[i] = grad_out[i] * x0[i], overwritten; grad_x0[i] += grad_out[i] * y[i], since every layer uses x0.

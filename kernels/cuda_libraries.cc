@@ -20,7 +20,7 @@ std::string FromEnvironment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// PREFIX of every PREFIX/bin/python3 that a shell would look at: of one that nobody has activated too.
+// PREFIX of every PREFIX/bin/python3 on $PATH, including virtual environments that are not activated.
 std::vector<std::string> PythonsOnPath() {
   constexpr std::string_view kBin = "/bin";
   std::vector<std::string> prefixes;
@@ -32,7 +32,7 @@ std::vector<std::string> PythonsOnPath() {
   return prefixes;
 }
 
-// The last by name first.
+// Files that match, in descending order of their names.
 std::vector<std::string> FilesLike(const std::string& pattern) {
   glob_t found = {};
   std::vector<std::string> files;
@@ -41,7 +41,7 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return {files.rbegin(), files.rend()};
 }
 
-// Why the loader did not find or load a library of that name; empty if there is none where it looks.
+// Why the loader could not load a library of that name; empty if it found none.
 std::string WhyTheLoaderFailed(const std::string& name) {
   const std::string why = dlerror();
   return why.starts_with(name + ": cannot open shared object file: No such file") ? "" : why;
@@ -69,7 +69,7 @@ Expected<void*> LoadCudaLibrary(const std::string& name, const std::vector<std::
                                 const std::function<std::string(void*)>& lacks) {
   std::vector<std::string> places, refused;
   for (const std::string& folder : folders) {
-    places.push_back(folder.empty() ? "where the loader looks" : folder);
+    places.push_back(folder.empty() ? "the loader's search path" : folder);
     for (const std::string& file : folder.empty() ? std::vector{name} : FilesLike(folder + "/" + name)) {
       void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
       std::string why;

@@ -29,7 +29,7 @@ class GemmAlgorithms;  // kernels/gemm_algorithms.h
 
 enum class Element : std::uint8_t { kFp32, kBf16, kFp16 };
 
-// As MatrixIn and c, c_stride of Gemm: `stride` elements from one row to the next. Aligned as its elements at least.
+// Like MatrixIn, and c with c_stride, of Gemm: rows are `stride` elements apart. Aligned at least as its elements.
 struct DeviceMatrixIn {
   const void* data = nullptr;
   Element element = Element::kFp32;
@@ -55,14 +55,15 @@ enum class Epilogue : std::uint8_t {
   kBiasGradient,      // C; writes to bias (m) the sums of the rows of op(A), which must be a transposed matrix
 };
 
-// A mask has a bit for every element of an m x n matrix, bit j % 32 of word j / 32 of its row: set above 0, not below,
-// at 0 as cuBLASLt's kernel does it. Rows are a multiple of 128 bits, and their first one is aligned to 16 bytes.
+// A mask has a bit for every element of an m x n matrix, bit j % 32 of word j / 32 of its row: set if the element is
+// above 0, clear if below; at 0 cuBLASLt's kernel decides. Rows have a multiple of 128 bits, and the mask is aligned to
+// 16 bytes.
 constexpr std::size_t ReluMaskStride(std::size_t n) { return (n + 127) / 128 * 4; }  // in words
 constexpr std::size_t ReluMaskWords(std::size_t m, std::size_t n) { return m * ReluMaskStride(n); }
 
-// C = alpha * op(A) * op(B) + beta * C, summed in fp32, then the epilogue. A and B have the same elements: those of the
-// precision, which are multiplied as they are, or fp32, which are rounded to it first. C has the elements of A and B or
-// fp32. Only without an epilogue may alpha not be 1 or beta not be 0.
+// C = alpha * op(A) * op(B) + beta * C, summed in fp32, then the epilogue. A and B have the same element type: either
+// that of the precision, or fp32, which is first rounded to the precision. C has the element type of A and B, or fp32.
+// With an epilogue, alpha must be 1 and beta 0.
 struct Product {
   GemmShape shape;
   Precision precision = Precision::kFp32;
@@ -70,26 +71,26 @@ struct Product {
   DeviceMatrix c;
   float alpha = 1.0f, beta = 0.0f;
   Epilogue epilogue = Epilogue::kNone;
-  void* bias = nullptr;           // read or written, as the epilogue says
+  void* bias = nullptr;           // read or written, depending on the epilogue
   std::uint32_t* mask = nullptr;  // likewise
 };
 void Multiply(Stream& stream, const Product& product);
 
-// The fully connected layer with ReLU: y as of LinearForward in kernels/gemm.h, and the mask that its backward pass
-// needs. T is float, or for kBf16 and kFp16 std::uint16_t: their patterns. `bias` may be null.
+// The fully connected layer with ReLU: y as in LinearForward of kernels/gemm.h, and the mask for its backward pass. T
+// is float, or for kBf16 and kFp16 std::uint16_t, their bit patterns. `bias` may be null.
 void LinearForward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* bias,
                    float* y, std::uint32_t* mask);
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const std::uint16_t* bias, std::uint16_t* y, std::uint32_t* mask);
-// The same layer without the ReLU, or with one that needs no backward pass.
+// The same layer without ReLU, or with a ReLU that needs no backward pass.
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const std::uint16_t* bias, bool relu, std::uint16_t* y);
 // The same, but the fp32 sums are not rounded: for the last layer of a network.
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const float* bias, bool relu, float* y);
 
-// A matrix of rows x columns floats, in_stride from one row to the next, as the left upper part of the packed
-// padded_rows x padded_columns of `out`, zeros elsewhere; in 16 bits rounded to the precision.
+// Copies a matrix of rows x columns floats, whose rows are in_stride apart, to the upper left of the packed padded_rows
+// x padded_columns matrix `out`, and zeros to the rest. 16-bit elements are rounded to the precision.
 void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
                std::size_t in_stride, float* out, std::size_t padded_rows, std::size_t padded_columns);
 void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
@@ -107,10 +108,11 @@ struct LinearGradients {
   const T* w = nullptr;
   const T* dy = nullptr;
   float* dw = nullptr;     // out x in
-  float* dbias = nullptr;  // out; null: not asked for
-  T* dx = nullptr;         // rows x in; null: not asked for
-  // Of the ReLU that made x: dx becomes the gradient before it, which is the dy of the layer below. May be null.
-  // x_bias_gradient (in), null or beside a mask and dx: the sums of dx's columns, the dbias of the layer below, in T.
+  float* dbias = nullptr;  // out; null: not computed
+  T* dx = nullptr;         // rows x in; null: not computed
+  // The mask of the ReLU that computed x: dx then is the gradient before that ReLU, the dy of the layer below. May be
+  // null. x_bias_gradient (in): the sums of dx's columns in T, the dbias of the layer below. Null, or given together
+  // with a mask and dx.
   const std::uint32_t* x_mask = nullptr;
   T* x_bias_gradient = nullptr;
 };

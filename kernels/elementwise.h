@@ -24,7 +24,7 @@ void Scale(std::size_t n, float factor, float* out);
 // out[i] = max(out[i], 0). A NaN becomes 0, as in cuBLASLt's fused layers, so that CPU and GPU agree.
 void Relu(std::size_t n, float* out);
 
-// dy[i] = 0 where y[i] is 0; y is what Relu gave.
+// dy[i] = 0 where y[i] is 0; y is the result of Relu.
 void ReluBackward(std::size_t n, const float* y, float* dy);
 
 // Sum of in[i].
@@ -56,10 +56,9 @@ void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 
 // Clipping on a GPU, without a transfer to the host. `parts` are kNormParts doubles of device memory, zeroed beforehand
 // (Fill of twice as many floats).
-//   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone.
-//   ClipScale: for a gradient whose squared norm the parts' sum is, in multiples of unit^2, the factor that takes off
-//   the unit and brings the norm to at most norm_max (0: off). Leaves that sum in parts[0].
-//   Scale: out[i] *= *factor.
+//   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone. ClipScale: for a
+//   gradient in multiples of `unit`, whose squared norm is the sum of the parts, computes the factor that divides by
+//   the unit and limits the norm to norm_max (0: no limit). Stores the sum in parts[0]. Scale: out[i] *= *factor.
 inline constexpr std::size_t kNormParts = 512;
 void AddSquaredNorm(Stream& stream, std::size_t n, const float* in, double* parts);
 void ClipScale(Stream& stream, double* parts, float unit, float norm_max, float* factor);

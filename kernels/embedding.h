@@ -1,13 +1,13 @@
-// From unique rows to what the samples of a batch see of them, and the gradients back.
+// Embedding look-ups: from unique rows to the inputs of a batch's samples, and the gradients back.
 //
-// A batch names its rows by occurrence: rows is n_unique x dim, inverse[o] < n_unique is the row of occurrence o.
+// `rows` is n_unique x dim; inverse[o] < n_unique is the row of occurrence o.
 //   Bag:     sample s has the occurrences offsets[s] ... offsets[s + 1), offsets[0] may be > 0 (a slice of a batch);
-//            it sees the sum of their rows, each times its weight.
-//   Concat:  every sample has `fields` occurrences, s * fields ... + fields; it sees their rows side by side.
+//            its input is the sum of their rows, each times its weight.
+//   Concat: every sample has `fields` occurrences, from s * fields on; its input is their rows side by side.
 //
-// Sums run in the order of the occurrences; the same bits on every x86-64. *Backward adds to grad_rows
-// (n_unique x dim), so that several uses of a table sum up: the caller zeroes it first (Fill). `weights`, one an
-// occurrence, may be null for ones. Nothing overlaps. Any thread.
+// Sums run in the order of the occurrences; the same bits on every x86-64. *Backward adds to grad_rows (n_unique x
+// dim), so that several uses of a table sum up: the caller zeroes it first (Fill). `weights` has one value per
+// occurrence; null: all 1. Nothing overlaps. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint
 void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                              std::size_t out_stride, const std::uint32_t* inverse, float* grad_rows);
 
-// The constant feature: all samples see row `*row` of `rows`, which are floats.
-// out[s] += rows[*row]; grad_rows[*row] += the sum of grad_out, in double, rounded once.
+// The constant feature: row `*row` of `rows`, which are single floats, is added to every sample. out[s] += rows[*row];
+// grad_rows[*row] += the sum of grad_out, in double, rounded once.
 void BiasForward(std::size_t samples, const float* rows, const std::uint32_t* row, float* out);
 void BiasBackward(std::size_t samples, const float* grad_out, const std::uint32_t* row, float* grad_rows);
 
@@ -50,9 +50,9 @@ void EmbeddingBagForward(Stream& stream, std::size_t samples, std::uint32_t dim,
 void EmbeddingConcatForward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
                             const float* rows, const std::uint32_t* inverse, float* out, std::size_t out_stride);
 
-// Backward on a GPU: `segments` in place of `inverse`, grouped of inverse[offsets[0]] ... inverse[offsets[samples] - 1]
-// or of inverse[0] ... inverse[samples * fields - 1], with rows of at most the width that they have room for. Sums run
-// in the order that kernels/segments.h tells: the CPU's bits for rows that are named up to 64 times.
+// Backward on a GPU: `segments` replaces `inverse`; they group inverse[offsets[0]] ... inverse[offsets[samples] - 1],
+// or inverse[0] ... inverse[samples * fields - 1]. Rows are at most as wide as the segments allow. Sums run in the
+// order that kernels/segments.h defines: the CPU's bits for rows with at most 64 occurrences.
 void EmbeddingBagBackward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* grad_out,
                           const std::uint32_t* offsets, const float* weights, Segments& segments, float* grad_rows);
 void EmbeddingConcatBackward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,

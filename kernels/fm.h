@@ -19,15 +19,15 @@ class Stream;    // kernels/stream.h
 void FmForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                const std::uint32_t* offsets, const float* weights, float* out, float* sums);
 
-// grad_rows[inverse[o]] += grad_out[s] * x_o * (sums[s] - x_o v_o). Adds: the caller zeroes grad_rows (rows of
-// the same number as `rows`) or lets it hold the gradients of other uses of the table.
+// grad_rows[inverse[o]] += grad_out[s] * x_o * (sums[s] - x_o v_o). grad_rows is shaped as `rows`. The caller zeroes it
+// first, or keeps in it the gradients of other uses of the table.
 void FmBackward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                 const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
                 float* grad_rows);
 
-// On a GPU. Backward: `segments` in place of `inverse`, grouped of inverse[offsets[0]] ... inverse[offsets[samples] -
-// 1], with room for rows of `dim`; null where occurrence o has row o. Sums run in the order that kernels/segments.h
-// tells: the CPU's bits for rows that are named up to 64 times.
+// On a GPU. Backward: `segments` replaces `inverse`; they group inverse[offsets[0]] ... inverse[offsets[samples] - 1]
+// and allow rows of `dim`; null: occurrence o has row o. Sums run in the order that kernels/segments.h defines: the
+// CPU's bits for rows with at most 64 occurrences.
 void FmForward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                const std::uint32_t* offsets, const float* weights, float* out, float* sums);
 void FmBackward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* offsets,

@@ -4,9 +4,9 @@
 //   LinearForward(shape, x, w, bias, /*relu=*/true, y);                    // y = relu(x w^T + bias)
 //   LinearBackward(shape, x, w, y, /*relu=*/true, dy, dx, dw, dbias);
 //
-// One call runs on one thread (workers and lanes are the parallelism), so a result never depends on a number of
-// threads; it does depend on the processor's family, by which the library chooses its kernels. Any thread may call.
-// Inputs and outputs must not overlap. Any extent may be 0.
+// One call runs on one thread (parallelism comes from several workers and threads), so a result never depends on the
+// number of threads. It does depend on the processor's family, for which the library chooses its kernels. Any thread
+// may call. Inputs and outputs must not overlap. Any extent may be 0.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct MatrixIn {
   Transpose transpose = Transpose::kNo;
 };
 
-// C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is only written: it may hold anything before.
+// C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is only written and may be uninitialized.
 void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c, std::size_t c_stride);
 
 // C = op(A) * op(B) of A and B rounded to bf16 (to nearest, ties to even), summed in fp32. C is only written.

@@ -35,7 +35,7 @@ constexpr Named<Epilogue> kEpilogues[] = {{Epilogue::kNone, "none"},
                                           {Epilogue::kReluBiasGradient, "relu-bias-gradient"},
                                           {Epilogue::kBiasGradient, "bias-gradient"}};
 
-// Takes the fields of a line one by one; bad() once one was not there or not what it should be.
+// Reads the fields of a line one by one. bad(): a field was missing or invalid.
 class Fields {
  public:
   explicit Fields(std::string_view line) : rest_(line) {}
@@ -123,17 +123,16 @@ Expected<std::vector<std::string_view>> Lines(std::string_view text, const std::
   const std::string_view title = text.substr(0, text.find('\n'));
   if (!title.starts_with(kTitle))
     return Fail(ErrorCode::kMalformed,
-                fmt::format("{}: not a file of matrix product algorithms: it begins with {}, not "
+                fmt::format("{}: not a file of matrix product algorithms: begins with {}, expected "
                             "with '{}{}'",
                             path, Quoted(title), kTitle, kVersion));
   if (title.substr(kTitle.size()) != kVersion)
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: version {} of the format of matrix product algorithms, expected {}", path,
-                            Quoted(title.substr(kTitle.size())), kVersion));
+    return Fail(ErrorCode::kUnsupported, fmt::format("{}: format version {} of matrix product algorithms, expected {}",
+                                                     path, Quoted(title.substr(kTitle.size())), kVersion));
   const std::size_t sum = text.rfind(kSum);
   if (sum == std::string_view::npos || text.substr(sum) != fmt::format("{}{:08x}\n", kSum, Crc32c(text.substr(0, sum))))
     return Fail(ErrorCode::kCorrupt,
-                fmt::format("{}: damaged: the sum in its last line is not that of the lines before", path));
+                fmt::format("{}: damaged: the checksum in the last line does not match the lines before it", path));
   std::vector<std::string_view> lines;
   for (std::size_t begin = title.size() + 1; begin < sum;) {
     const std::size_t end = text.find('\n', begin);
@@ -186,7 +185,7 @@ Status GemmAlgorithms::Load(const std::string& path) {
 }
 
 Status GemmAlgorithms::Save(const std::string& path) {
-  std::error_code ignored;  // the lock says what is wrong
+  std::error_code ignored;  // the lock's error is more precise
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   const auto lock = FileLock::Take(path + ".lock", "another process is writing it", kPatience);
   if (!lock) return std::unexpected(lock.error());
@@ -200,8 +199,8 @@ Status GemmAlgorithms::Save(const std::string& path) {
   for (const auto& [key, choice] : contents->ours) text += Line(key, choice);
   text += fmt::format("{}{:08x}\n", kSum, Crc32c(text));
   if (text.size() > kFileBytesMax)
-    return Fail(ErrorCode::kTooLarge,
-                fmt::format("{}: {} bytes of matrix product algorithms, {} at most", path, text.size(), kFileBytesMax));
+    return Fail(ErrorCode::kTooLarge, fmt::format("{}: {} bytes of matrix product algorithms, expected at most {}",
+                                                  path, text.size(), kFileBytesMax));
   TARN_RETURN_IF_ERROR(WriteFileAtomic(path, text));
   changed_ = false;
   return {};

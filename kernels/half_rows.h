@@ -1,5 +1,5 @@
-// Reads rows stored in 16 bits, and writes them. All functions touch n rows of `dim` values once, allocate nothing and
-// may be called from any thread. Nothing overlaps. The same bits on every x86-64 in one mode of subnormals
+// Reads and writes rows stored in 16 bits. All functions access n rows of `dim` values once, allocate nothing and may
+// be called from any thread. Nothing overlaps. The same bits on every x86-64 in one mode of subnormals
 // (kernels/subnormals.h).
 #pragma once
 

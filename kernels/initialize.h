@@ -1,5 +1,5 @@
-// Initial values of rows: a pure function of (spec, salt of the table, key, index in the row), so that a row
-// starts with the same bits wherever, whenever and on however many servers it is born.
+// Initial values of rows: a pure function of (spec, salt of the table, key, index in the row), so that a row starts
+// with the same bits on every server, at any time, for any number of servers.
 //
 //   std::vector<float> row(spec.dim);
 //   InitializeRow(spec.initializer, TableSalt(job.seed, spec.name), key, row);
@@ -21,7 +21,7 @@ namespace tarn::kernels {
 // the same bits on every x86-64.
 void InitializeRow(const InitializerSpec& spec, std::uint64_t table_salt, Key key, std::span<float> row);
 
-// The same for the rows of many keys, written one behind the other (keys x dim): of narrow rows several times as fast.
+// The same for many keys; `out` is keys x dim. Several times as fast for narrow rows.
 void InitializeRows(const InitializerSpec& spec, std::uint64_t table_salt, std::span<const Key> keys, std::size_t dim,
                     float* out);
 

@@ -1,5 +1,5 @@
-// DLRM's dot interaction (Naumov et al., 2019, arXiv:1906.00091): the pairwise dot products of a sample's vectors,
-// behind its first vector (the bottom MLP's output).
+// DLRM's dot interaction (Naumov et al., 2019, arXiv:1906.00091): a sample's first vector (the bottom MLP's output),
+// followed by the pairwise dot products of its vectors.
 //
 // in: samples x vectors x dim, vector 0 first. out: samples x InteractionWidth(vectors, dim):
 //   [vector 0 (dim floats) | <1,0> | <2,0> <2,1> | <3,0> <3,1> <3,2> | ...]

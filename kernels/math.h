@@ -23,7 +23,7 @@ TARN_HOST_DEVICE constexpr double Power(double base, std::uint64_t n) {
   return result;
 }
 
-// e^x, relative error below 1e-15, for x in [-708, 709]; what lies outside is moved to the nearer end. NaN: NaN.
+// e^x, relative error below 1e-15, for x in [-708, 709]; x outside is clamped. NaN: NaN.
 TARN_HOST_DEVICE inline double Exp(double x) {
   constexpr double kLog2E = 0x1.71547652b82fep+0;
   constexpr double kRound = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
@@ -83,7 +83,7 @@ TARN_HOST_DEVICE inline double Log(double x) {
   return x == x ? log_x : x;
 }
 
-// The base-2 logarithm of a finite number above 0, to about 1e-12: of a power of two exactly.
+// The base-2 logarithm of a finite number above 0, with an error of about 1e-12; exact for powers of two.
 TARN_HOST_DEVICE inline double Log2(double x) {
   constexpr double kTwoOverLn2 = 2.885390081777926814720;
   const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, x);

@@ -54,7 +54,7 @@ inline constexpr double kPpndF[8] = {1.0,
                                      2.04426310338993978564e-15};
 
 // The z with Phi(z) = u, u in (0, 1), in three pieces by the distance q = u - 1/2 from the middle. The first two have
-// no branches; outside of their range they give some number.
+// no branches; outside their range their result is undefined.
 inline bool IsCentral(double q) { return std::abs(q) <= 0.425; }
 
 inline double CentralQuantile(double q) { return q * Ratio(kPpndA, kPpndB, 0.180625 - q * q); }

@@ -1,17 +1,17 @@
-// Update rules at work: how a row's values and slots take one gradient. What each rule computes stands in its file,
-// kernels/rules/NAME.cc; what a rule is, in core/table/update_rule.h. Rules run on the shards, where the state is.
+// Applies update rules: how a gradient changes a row's values and slots. kernels/rules/NAME.cc defines each rule;
+// core/table/update_rule.h defines what a rule is. Rules run on the shards, which store the state.
 //
 //   const Optimizer optimizer(spec);                              // once a table
 //   std::vector<float> slots(optimizer.slot_floats(dim));
 //   optimizer.InitSlots(dim, slots.data());
 //   optimizer.Apply({.clock = clock, .rate = LearningRate(spec, clock)}, rows);   // n rows, in order
 //
-// Every function is pure (no state of its own) and may be called from any thread on disjoint rows. The bits of
-// the result are the same on every x86-64, for every batch size and order of distinct rows: only IEEE + - * /
-// and sqrt, no contraction, reductions of one fixed shape (kernels/elementwise.h). Among threads of one mode of
-// subnormals, that is: those of shards count them as zero (kernels/subnormals.h).
+// Every function is pure (no state of its own) and may be called from any thread on disjoint rows. The bits of the
+// result are the same on every x86-64, for every batch size and order of distinct rows: only IEEE + - * / and sqrt, no
+// contraction, reductions of one fixed shape (kernels/elementwise.h). This holds among threads that treat subnormals
+// alike; shards treat them as zero (kernels/subnormals.h).
 //
-// With w the values, g the gradient, one row takes one step like this, before what its rule does with g:
+// With w the values and g the gradient, g is first changed as follows; then the rule uses it:
 //   g += l2 * w                                     if l2 > 0
 //   g  = min(max(g, -clip_value), clip_value)       if clip_value > 0
 //   g *= clip_norm / |g|                            if clip_norm > 0 and |g| > clip_norm (2-norm of the row)
@@ -31,14 +31,13 @@ namespace tarn::kernels {
 class Stream;  // kernels/stream.h
 
 // The rate at `clock`. With c = clock and W = warmup_clocks:
-//   c < W: rate * (c + 1) / W, so that the first step already moves; then, with d = c - W,
-//   constant: rate;  step: rate * factor^(d / period);
-//   cosine: rate * (factor + (1 - factor) * (1 + cos(pi min(d / period, 1))) / 2).
+//   c < W: rate * (c + 1) / W, so that the first step is not 0; then, with d = c - W, constant: rate; step: rate *
+//   factor^(d / period); cosine: rate * (factor + (1 - factor) * (1 + cos(pi min(d / period, 1))) / 2).
 // A period of 0 means constant. Computed in double, rounded once.
 float LearningRate(const OptimizerSpec& spec, Clock clock);
 
 // n rows and their gradients: row i has values[i] (dim floats), slots[i] (slot_floats(dim) floats; `slots` may be null
-// for a rule without slots) and the gradient gradients[i * dim ... + dim), which is not changed. A row that is named
+// for a rule without slots) and the gradient gradients[i * dim ... + dim), which is not changed. A row that occurs
 // twice takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
 struct RowsToStep {
   std::uint32_t dim = 0;
@@ -46,11 +45,11 @@ struct RowsToStep {
   float* const* values = nullptr;
   float* const* slots = nullptr;
   const float* gradients = nullptr;
-  const float* pulled = nullptr;          // n x dim, of rules with needs_pulled
-  std::span<float> partition_state = {};  // of rules with partition_floats
+  const float* pulled = nullptr;          // n x dim, for rules with needs_pulled
+  std::span<float> partition_state = {};  // for rules with partition_floats
 };
 
-// A table's rule with its options at hand.
+// A table's rule with its options.
 class Optimizer {
  public:
   // `spec` is valid (core/table/table_spec.h).
@@ -58,7 +57,7 @@ class Optimizer {
 
   const UpdateRule& rule() const { return *rule_; }
   std::uint32_t slot_floats(std::uint32_t dim) const { return SlotFloats(*rule_, dim); }
-  // The state of a row that has taken no step, all of it written.
+  // Writes the complete state of a row that has taken no step.
   void InitSlots(std::uint32_t dim, float* slots) const;
   // One step of each row, in order.
   void Apply(const RuleContext& context, const RowsToStep& rows) const;
@@ -69,14 +68,15 @@ class Optimizer {
   float l2_, clip_value_, clip_norm_;
 };
 
-// For tests and benchmarks: the same of a spec, with no more of a context than its clock.
+// For tests and benchmarks: the same from a spec, with a context that has only the clock.
 void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
 void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
                     float* const* slots, const float* gradients);
 
-// Whether a GPU has this rule.
+// Whether this rule is implemented on a GPU.
 bool HasCudaRule(const OptimizerSpec& spec);
-// On a GPU that has it. `values`, `slots` and what they point to are device memory; no row may be named twice.
+// On a GPU; requires HasCudaRule. `values`, `slots` and the rows they point to are device memory; no row may occur
+// twice.
 void ApplyOptimizer(Stream& stream, const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
                     float* const* values, float* const* slots, const float* gradients);
 

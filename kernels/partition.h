@@ -1,4 +1,4 @@
-// Grouping the items of a batch by a small number that each has: its partition, its shard, its group.
+// Groups the items of a batch by a small number, such as the partition or the shard of each item.
 //
 //   GroupByPartition(partition_of, 64, permutation.data(), offsets.data());
 //   for (uint32_t i = offsets[p]; i < offsets[p + 1]; ++i) use(items[permutation[i]]);   // items of p, in order

@@ -1,5 +1,5 @@
-// The positions of a sparse table's keys on the 64-bit line (core/position.h), and the way back: the mixer is
-// invertible. Keys that are sorted by position stand partition by partition, whatever the number of partitions.
+// The positions of a sparse table's keys on the 64-bit line (core/position.h), and back: the mixer is invertible. Keys
+// sorted by position are grouped by partition for any number of partitions.
 //
 //   PositionsOf(n, keys, salt, positions);   // Positioner of a sparse table with this salt
 //   KeysAt(n, positions, salt, keys);

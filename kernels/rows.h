@@ -1,6 +1,6 @@
-// Moving rows: between pointers into a store and packed arrays (n x dim, row-major), and between packed arrays
-// by index. All functions touch `n * dim` floats once, prefetch the rows that come next, allocate nothing and
-// may be called from any thread. Inputs and outputs must not overlap. n and dim may be 0.
+// Moves rows between pointers into a store and packed arrays (n x dim, row-major), and between packed arrays by index.
+// All functions access `n * dim` floats once, prefetch the following rows, allocate nothing and may be called from any
+// thread. Inputs and outputs must not overlap. n and dim may be 0.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
 // point into a frame.
 void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out);
 
-// *rows[i] += in[i], in order: a row that is named twice gets both.
+// *rows[i] += in[i], in order; a row that occurs twice gets both.
 void AddRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);
 
 // out[i] = in[index[i]]: expands unique rows to the order of their occurrences, or permutes.
@@ -34,13 +34,13 @@ void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std:
                    std::size_t n_unique, float* out);
 
 // Matrices of `rows` x `columns` floats within wider ones: `stride` floats from one row to the next, at least
-// `columns`. out[r][c] = in[r][c], and out[r][c] += in[r][c]. What lies between the rows stays as it is.
+// `columns`. out[r][c] = in[r][c], and out[r][c] += in[r][c]. Values between the rows are unchanged.
 void CopyColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
                  std::size_t out_stride);
 void AddColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
                 std::size_t out_stride);
 
-// On a GPU. ScatterByIndex: of an index that is named twice one of the rows stays, either.
+// On a GPU. ScatterByIndex: if an index occurs twice, either row may be the result.
 void GatherByIndex(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
                    float* out);
 void ScatterByIndex(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,

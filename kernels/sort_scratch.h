@@ -10,8 +10,8 @@ namespace tarn::kernels {
 
 class Stream;  // kernels/stream.h
 
-// Has no meaning between calls: one serves all operations of a stream, which come one after the other. Nothing is
-// allocated after Make. Belongs to one thread at a time; the stream outlives it.
+// Holds nothing between calls: all operations of a stream can share one, because they run one after the other. Nothing
+// is allocated after Make. One thread at a time; the stream outlives it.
 class SortScratch {
  public:
   // For up to items_max items, below 2^31: about 32 bytes each. kIo: not enough memory.

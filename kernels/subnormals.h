@@ -1,7 +1,7 @@
 // Treats subnormal numbers (below 2^-126 for float, 2^-1022 for double) as zero, as operands and as results. When a
 // model predicts its samples with near certainty, many gradients are subnormal, and a processor takes about a hundred
 // cycles for each: a DLRM then trains at a quarter of its speed. The CUDA kernels are compiled to do the same for
-// floats, so they have the CPU's bits while such an object exists.
+// floats, so they give the CPU's bits while such an object exists.
 #pragma once
 
 #include <xmmintrin.h>

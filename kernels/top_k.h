@@ -1,5 +1,5 @@
 // Selects the k largest of n floats by magnitude, for sparse gradients. Exact and without sorting: the threshold is
-// found by counting the bits of the magnitudes, from the top. Any thread, each with a scratch of its own.
+// found by counting the bits of the magnitudes, from the top. Any thread, each with a separate scratch.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class TopKScratch {
 
 // index[0..k): positions of the k largest magnitudes, ascending; values[i] = in[index[i]]. Ties are resolved in favour
 // of the lower position. A NaN counts as larger than everything, infinity as next. k <= n < 2^31; both may be 0. The
-// result depends on nothing but the input.
+// result depends only on the input.
 void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values, TopKScratch& scratch);
 
 // norms[i]: the Euclidean norm of row i of n x dim floats, by which rows are selected: a sum in double

@@ -1,7 +1,7 @@
-// Removing duplicate keys of a batch, and knowing for every occurrence which unique key it was.
+// Removes duplicate keys of a batch and maps every occurrence to its unique key.
 //
-//   UniqueScratch scratch;                                   // kept over batches: nothing is allocated once warm
-//   size_t n = UniqueKeys(keys, unique.data(), inverse.data(), scratch);   // unique[inverse[i]] == keys[i]
+//   UniqueScratch scratch; // kept across batches: allocates nothing once it is large enough size_t n =
+//   UniqueKeys(keys, unique.data(), inverse.data(), scratch); // unique[inverse[i]] == keys[i]
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ class Segments;     // kernels/segments.h
 class SortScratch;  // kernels/sort_scratch.h
 class Stream;       // kernels/stream.h
 
-// Working memory of UniqueKeys. Has no meaning between calls (but for the size of the last result, which is a
-// hint); one thread at a time. It stays as large as the largest batch needed: at most 16 bytes a unique key.
+// Working memory of UniqueKeys. Holds nothing between calls except the size of the last result, as a hint. One thread
+// at a time. Never shrinks: at most 16 bytes per unique key of the largest batch.
 class UniqueScratch {
  private:
   friend std::size_t UniqueKeys(std::span<const Key>, Key*, std::uint32_t*, UniqueScratch&);
@@ -26,15 +26,14 @@ class UniqueScratch {
   std::size_t last_unique_ = 0;
 };
 
-// Writes the distinct keys in the order of their first occurrence to `unique`, and for every i the index of
-// keys[i] in it to inverse[i]; returns how many there are. `unique` and `inverse` have room for keys.size(), which
-// is below 2^31. `unique` may be the array of `keys` itself. Linear time.
+// Writes the distinct keys in the order of their first occurrence to `unique`, and for every i the index of keys[i] in
+// it to inverse[i]; returns their number. `unique` and `inverse` have room for keys.size(), which is below 2^31.
+// `unique` may be the array of `keys` itself. Linear time.
 std::size_t UniqueKeys(std::span<const Key> keys, Key* unique, std::uint32_t* inverse, UniqueScratch& scratch);
 
-// On a GPU, by sorting: the distinct keys come in ascending order, and how many there are to *n_unique, in device
-// memory too. The occurrences of the keys are grouped by their row in `unique` along the way: `segments` are what
-// GroupByRow would make of `inverse`. n is within the scratch and within the segments' occurrences and rows. `unique`
-// may be the array of `keys` here too.
+// On a GPU, by sorting: `unique` is in ascending order, and *n_unique, also in device memory, is set to their number.
+// Also groups the occurrences by their row in `unique`: sets `segments` as GroupByRow would for `inverse`. n is at most
+// the scratch's items and the segments' occurrences and rows. `unique` may be the array of `keys` here too.
 void UniqueKeys(Stream& stream, std::size_t n, const Key* keys, Key* unique, std::uint32_t* inverse,
                 std::uint32_t* n_unique, SortScratch& scratch, Segments& segments);
 

@@ -3,8 +3,8 @@
 
 namespace tarn::kernels {
 
-// Those that CUDA shows (CUDA_VISIBLE_DEVICES chooses), numbered from 0; 0 without a driver that serves this build, and
-// in a build without CUDA. Stream::Make says why.
+// The number of GPUs visible to CUDA (see CUDA_VISIBLE_DEVICES), numbered from 0. 0 without a driver that supports this
+// build, and in a build without CUDA; the error of Stream::Make has the reason.
 int VisibleGpus();
 
 }  // namespace tarn::kernels

@@ -48,7 +48,7 @@ struct Prefix {
 static_assert(sizeof(Prefix) == 16);
 
 inline constexpr std::uint32_t kMagic = 0x4e524154;                                      // "TARN"
-enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2, kShm = 3, kBundle = 4 };  // kShm: net/shm_door.h
+enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2, kShm = 3, kBundle = 4 };  // kShm: net/shm_handshake.h
 
 // Bytes that are not owned, at any alignment.
 struct FrameView {

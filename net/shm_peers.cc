@@ -12,27 +12,27 @@
 namespace tarn::net {
 namespace {
 
-constexpr TimeUs kAskPeriodUs = 1'000'000, kAskPeriodUsMax = 64'000'000;
-constexpr TimeUs kSayPeriodUs = 10'000;  // until ZeroMQ takes a word
-// How long a lane waits for the word that nothing is on its way by ZeroMQ any more.
-constexpr TimeUs kThroughUs = 10'000'000;
-constexpr TimeUs kListenPeriodUs = 1'000'000;  // without a file left
+constexpr TimeUs kRequestPeriodUs = 1'000'000, kRequestPeriodUsMax = 64'000'000;
+constexpr TimeUs kSendRetryUs = 10'000;  // when ZeroMQ accepts no handshake message
+// A channel waits so long for Switch, after which no message arrives by ZeroMQ.
+constexpr TimeUs kSwitchTimeoutUs = 10'000'000;
+constexpr TimeUs kListenPeriodUs = 1'000'000;  // between attempts to accept while no descriptor is free
 
 }  // namespace
 
 void ShmPeers::Open() {
-  if (door_) return;
-  auto door = ShmDoor::Open(options_.ring_bytes);
-  if (door)
-    door_.emplace(std::move(*door));
+  if (listener_) return;
+  auto listener = ShmListener::Open(options_.ring_bytes);
+  if (listener)
+    listener_.emplace(std::move(*listener));
   else
-    LogInfo("{}; going on without", door.error().message);
+    LogInfo("{}; continuing over the network", listener.error().message);
 }
 
-void ShmPeers::Ask(Peer peer) {
+void ShmPeers::Request(Peer peer) {
   if (boot_id_.empty()) return;
   peers_.erase(peer);
-  peers_[peer].asks = true;
+  peers_[peer].requests = true;
   next_time_ = 0;
 }
 
@@ -52,206 +52,211 @@ std::string ShmPeers::NameOf(Peer peer, const State& state) {
   return fmt::format("{} {}", state.sender->role == Role::kWorker ? "worker" : "client", state.sender->rank);
 }
 
-void ShmPeers::Meet(Peer peer, const Sender& sender) {
+void ShmPeers::Identify(Peer peer, const Sender& sender) {
   const auto found = peers_.find(peer);
   if (found == peers_.end() || found->second.sender) return;
   found->second.sender = sender;
-  if (found->second.lane) SayLane(peer, found->second);
-  LookForStrangers();
+  if (found->second.channel) LogChannel(peer, found->second);
+  UpdateUnidentified();
 }
 
-void ShmPeers::LookForStrangers() {
-  strangers_ = std::any_of(peers_.begin(), peers_.end(),
-                           [](const auto& p) { return p.second.lane && IsStranger(p.first, p.second); });
+void ShmPeers::UpdateUnidentified() {
+  has_unidentified_ = std::any_of(peers_.begin(), peers_.end(),
+                                  [](const auto& p) { return p.second.channel && IsUnidentified(p.first, p.second); });
 }
 
-bool ShmPeers::IsStranger(Peer peer, const State& state) { return peer.value >= kFirstAcceptedPeer && !state.sender; }
-
-void ShmPeers::SayLane(Peer peer, const State& state) {
-  LogInfo("shared memory with {}, two rings of {} KiB", NameOf(peer, state), state.lane->ring_bytes() >> 10);
+bool ShmPeers::IsUnidentified(Peer peer, const State& state) {
+  return peer.value >= kFirstAcceptedPeer && !state.sender;
 }
 
-// The lane, with what waits in it. Returns how many messages that were.
+void ShmPeers::LogChannel(Peer peer, const State& state) {
+  LogInfo("shared memory with {}, two rings of {} KiB", NameOf(peer, state), state.channel->ring_bytes() >> 10);
+}
+
+// Drops the channel with its waiting messages, and returns their number.
 std::size_t ShmPeers::End(State* state) {
-  const std::size_t lost = state->lane ? state->lane->waiting_messages() : 0;
-  state->lane.reset();
-  state->guest.reset();
-  state->look = state->must_say = state->reads = state->writes = state->heard = false;
+  const std::size_t lost = state->channel ? state->channel->waiting_messages() : 0;
+  state->channel.reset();
+  state->connector.reset();
+  state->readable = state->must_switch = state->reads = state->writes = state->peer_switched = false;
   return lost;
 }
 
-// Only who has connected asks.
-void ShmPeers::AskLater(Peer peer, State* state, TimeUs now) {
+// Only the side that connected requests shared memory.
+void ShmPeers::RequestLater(Peer peer, State* state, TimeUs now) {
   if (peer.value >= kFirstAcceptedPeer) return;
-  state->asks = true;
-  state->pause = std::clamp(2 * state->pause, kAskPeriodUs, kAskPeriodUsMax);
-  state->next_ask = now + state->pause;
-  Schedule(state->next_ask);
+  state->requests = true;
+  state->pause = std::clamp(2 * state->pause, kRequestPeriodUs, kRequestPeriodUsMax);
+  state->next_request = now + state->pause;
+  Schedule(state->next_request);
 }
 
-void ShmPeers::OnWord(Peer from, const ShmWord& word, TimeUs now) {
-  if (word.kind == ShmWord::Kind::kAsk) return OnAsk(from, word.socket);
+void ShmPeers::OnHandshake(Peer from, const ShmHandshake& handshake, TimeUs now) {
+  if (handshake.kind == ShmHandshake::Kind::kRequest) return OnRequest(from, handshake.socket);
   const auto found = peers_.find(from);
   if (found == peers_.end()) return;
   State& state = found->second;
-  if (word.kind == ShmWord::Kind::kThrough) {
-    state.heard = state.lane.has_value();
+  if (handshake.kind == ShmHandshake::Kind::kSwitch) {
+    state.peer_switched = state.channel.has_value();
     next_time_ = 0;
-  } else if (state.asks) {
-    state.asks = false;
-    if (word.kind == ShmWord::Kind::kOffer) OnOffer(from, word);
-    if (!state.guest) AskLater(from, &state, now);
+  } else if (state.requests) {
+    state.requests = false;
+    if (handshake.kind == ShmHandshake::Kind::kOffer) OnOffer(from, handshake);
+    if (!state.connector) RequestLater(from, &state, now);
   }
 }
 
-void ShmPeers::OnAsk(Peer from, const std::string& boot_id) {
-  ShmWord answer;
-  if (door_ && !boot_id.empty() && boot_id == boot_id_ && lanes() < limits::kShmLanesMax)
-    answer = {.kind = ShmWord::Kind::kOffer, .socket = door_->name(), .ticket = door_->TicketFor(from)};
-  say_(from, answer);  // who does not get it asks again
+void ShmPeers::OnRequest(Peer from, const std::string& boot_id) {
+  ShmHandshake answer;
+  if (listener_ && !boot_id.empty() && boot_id == boot_id_ && channels() < limits::kShmLanesMax)
+    answer = {.kind = ShmHandshake::Kind::kOffer, .socket = listener_->name(), .ticket = listener_->TicketFor(from)};
+  send_(from, answer);  // if it is lost, the peer repeats its request
 }
 
-void ShmPeers::OnOffer(Peer from, const ShmWord& word) {
-  auto guest = ShmGuest::Knock(word.socket, word.ticket);
-  if (guest)
-    peers_[from].guest.emplace(std::move(*guest));
+void ShmPeers::OnOffer(Peer from, const ShmHandshake& handshake) {
+  auto connector = ShmConnector::Connect(handshake.socket, handshake.ticket);
+  if (connector)
+    peers_[from].connector.emplace(std::move(*connector));
   else
-    LogInfo("shared memory: the socket of {} {}; going on over the network", NameOf(from, peers_[from]),
-            guest.error().message);
+    LogInfo("shared memory: the socket of {} {}; continuing over the network", NameOf(from, peers_[from]),
+            connector.error().message);
 }
 
-void ShmPeers::TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now) {
+void ShmPeers::AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now) {
   End(state);
-  state->asks = false;
-  state->lane.emplace(std::move(lane));
-  if (options_.lends) state->lane->SetLending();
-  if (IsStranger(peer, *state))
-    strangers_ = true;
+  state->requests = false;
+  state->channel.emplace(std::move(channel));
+  if (options_.lends) state->channel->SetLending();
+  if (IsUnidentified(peer, *state))
+    has_unidentified_ = true;
   else
-    SayLane(peer, *state);
-  state->through_by = now + kThroughUs;
-  Schedule(state->through_by);
+    LogChannel(peer, *state);
+  state->switch_deadline = now + kSwitchTimeoutUs;
+  Schedule(state->switch_deadline);
 }
 
-void ShmPeers::TakeGuest(Peer peer, State* state, TimeUs now) {
-  auto lane = state->guest->Take();
-  if (!lane) return;
-  if (*lane) {
-    TakeLane(peer, state, std::move(**lane), now);
-    state->must_say = true;
+void ShmPeers::PollConnector(Peer peer, State* state, TimeUs now) {
+  auto channel = state->connector->Take();
+  if (!channel) return;
+  if (*channel) {
+    AddChannel(peer, state, std::move(**channel), now);
+    state->must_switch = true;
     return;
   }
-  LogInfo("shared memory: {} {}; going on over the network", NameOf(peer, *state), lane->error().message);
-  state->guest.reset();
-  AskLater(peer, state, now);
+  LogInfo("shared memory: {} {}; continuing over the network", NameOf(peer, *state), channel->error().message);
+  state->connector.reset();
+  RequestLater(peer, state, now);
 }
 
-std::size_t ShmPeers::TendAll(TimeUs now) {
+std::size_t ShmPeers::StepAll(TimeUs now) {
   next_time_ = INT64_MAX;
   waiting_ = false;
   std::size_t lost = 0;
-  if (std::exchange(door_waits_, false)) {
-    // More may have been asked in than there is room for.
-    door_->Take(limits::kShmLanesMax - std::min(limits::kShmLanesMax, lanes()), [&](Peer peer, ShmLane lane) {
-      if (peers_.contains(peer)) lost += End(&peers_[peer]);
-      TakeLane(peer, &peers_[peer], std::move(lane), now);
-    });
+  if (std::exchange(arrivals_, false)) {
+    // More peers may have got an offer than there is room for.
+    listener_->Take(limits::kShmLanesMax - std::min(limits::kShmLanesMax, channels()),
+                    [&](Peer peer, ShmChannel channel) {
+                      if (peers_.contains(peer)) lost += End(&peers_[peer]);
+                      AddChannel(peer, &peers_[peer], std::move(channel), now);
+                    });
   }
-  if (door_ && !door_->listens()) {
+  if (listener_ && !listener_->listens()) {
     if (now >= listen_at_) {
-      door_->Listen();
+      listener_->Listen();
       listen_at_ = now + kListenPeriodUs;
     }
     Schedule(listen_at_);
   }
   for (auto& [peer, state] : peers_) {
-    TendOne(peer, &state, now);
-    const bool over = state.lane && (state.lane->ended() || (!state.heard && now >= state.through_by));
+    StepOne(peer, &state, now);
+    const bool over =
+        state.channel && (state.channel->ended() || (!state.peer_switched && now >= state.switch_deadline));
     if (!over) continue;
     LogInfo("shared memory with {} has ended", NameOf(peer, state));
     lost += End(&state);
-    AskLater(peer, &state, now);
+    RequestLater(peer, &state, now);
   }
-  std::erase_if(peers_, [](const auto& p) { return !p.second.asks && !p.second.guest && !p.second.lane; });
-  LookForStrangers();
+  std::erase_if(peers_, [](const auto& p) { return !p.second.requests && !p.second.connector && !p.second.channel; });
+  UpdateUnidentified();
   return lost;
 }
 
-void ShmPeers::TendOne(Peer peer, State* state, TimeUs now) {
-  if (state->asks) {
-    if (now >= state->next_ask)
-      state->next_ask = now + (say_(peer, {.kind = ShmWord::Kind::kAsk, .socket = boot_id_, .ticket = {}})
-                                   ? std::max(state->pause, kAskPeriodUs)
-                                   : kSayPeriodUs);
-    return Schedule(state->next_ask);
+void ShmPeers::StepOne(Peer peer, State* state, TimeUs now) {
+  if (state->requests) {
+    if (now >= state->next_request)
+      state->next_request = now + (send_(peer, {.kind = ShmHandshake::Kind::kRequest, .socket = boot_id_, .ticket = {}})
+                                       ? std::max(state->pause, kRequestPeriodUs)
+                                       : kSendRetryUs);
+    return Schedule(state->next_request);
   }
-  const bool look = std::exchange(state->look, false);
-  if (state->guest && look) TakeGuest(peer, state, now);
-  if (!state->lane) return;
-  if (look) state->lane->TakeWakes();
-  if (!state->reads && (state->heard || state->lane->gone())) {
+  const bool readable = std::exchange(state->readable, false);
+  if (state->connector && readable) PollConnector(peer, state, now);
+  if (!state->channel) return;
+  if (readable) state->channel->TakeWakes();
+  if (!state->reads && (state->peer_switched || state->channel->gone())) {
     state->reads = true;
     state->pause = 0;
-    state->must_say |= !state->writes && !state->lane->gone();
+    state->must_switch |= !state->writes && !state->channel->gone();
   }
-  if (!state->heard) Schedule(state->through_by);
-  if (state->must_say) {
-    state->writes = say_(peer, {.kind = ShmWord::Kind::kThrough, .socket = {}, .ticket = {}});
-    state->must_say = !state->writes;
-    if (state->must_say) Schedule(now + kSayPeriodUs);
+  if (!state->peer_switched) Schedule(state->switch_deadline);
+  if (state->must_switch) {
+    state->writes = send_(peer, {.kind = ShmHandshake::Kind::kSwitch, .socket = {}, .ticket = {}});
+    state->must_switch = !state->writes;
+    if (state->must_switch) Schedule(now + kSendRetryUs);
   }
-  if (state->writes) state->lane->Flush();
-  waiting_ |= state->lane->waiting_bytes() != 0;
+  if (state->writes) state->channel->Flush();
+  waiting_ |= state->channel->waiting_bytes() != 0;
 }
 
 void ShmPeers::AddFiles(std::vector<pollfd>* files) const {
-  if (door_) door_->AddFiles(files);
+  if (listener_) listener_->AddFiles(files);
   for (const auto& [peer, state] : peers_) {
-    if (state.guest) files->push_back({state.guest->file(), POLLIN, 0});
-    if (state.lane) files->push_back({state.lane->file(), POLLIN, 0});
+    if (state.connector) files->push_back({state.connector->file(), POLLIN, 0});
+    if (state.channel) files->push_back({state.channel->file(), POLLIN, 0});
   }
 }
 
 void ShmPeers::TakeFiles(const pollfd* files) {
-  if (door_)
-    for (std::size_t left = door_->files(); left > 0; --left) door_waits_ |= (files++)->revents != 0;
+  if (listener_)
+    for (std::size_t left = listener_->files(); left > 0; --left) arrivals_ |= (files++)->revents != 0;
   for (auto& [peer, state] : peers_) {
-    if (state.guest) state.look |= (files++)->revents != 0;
-    if (state.lane) state.look |= (files++)->revents != 0;
-    if (state.look) next_time_ = 0;
+    if (state.connector) state.readable |= (files++)->revents != 0;
+    if (state.channel) state.readable |= (files++)->revents != 0;
+    if (state.readable) next_time_ = 0;
   }
-  if (door_waits_) next_time_ = 0;
+  if (arrivals_) next_time_ = 0;
 }
 
 bool ShmPeers::Sleep() {
-  return std::all_of(peers_.begin(), peers_.end(), [](auto& p) { return !p.second.reads || p.second.lane->Sleep(); });
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](auto& p) { return !p.second.reads || p.second.channel->Sleep(); });
 }
 
 void ShmPeers::Awake() {
   for (auto& [peer, state] : peers_)
-    if (state.reads) state.lane->Awake();
+    if (state.reads) state.channel->Awake();
 }
 
 bool ShmPeers::Changed() const {
   return std::any_of(peers_.begin(), peers_.end(),
-                     [](const auto& p) { return p.second.reads && p.second.lane->Changed(); });
+                     [](const auto& p) { return p.second.reads && p.second.channel->Changed(); });
 }
 
 bool ShmPeers::HasLent() const {
   return std::any_of(peers_.begin(), peers_.end(),
-                     [](const auto& p) { return p.second.lane && p.second.lane->has_lent(); });
+                     [](const auto& p) { return p.second.channel && p.second.channel->has_lent(); });
 }
 
 std::size_t ShmPeers::waiting_bytes() const {
   std::size_t bytes = 0;
   for (const auto& [peer, state] : peers_)
-    if (state.lane && !state.lane->gone()) bytes += state.lane->waiting_bytes();
+    if (state.channel && !state.channel->gone()) bytes += state.channel->waiting_bytes();
   return bytes;
 }
 
-std::size_t ShmPeers::lanes() const {
+std::size_t ShmPeers::channels() const {
   return static_cast<std::size_t>(
-      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.lane.has_value(); }));
+      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.channel.has_value(); }));
 }
 
 }  // namespace tarn::net

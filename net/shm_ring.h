@@ -7,8 +7,8 @@
 //
 // Sleep and wake: before a reader sleeps it calls Sleep, and the writer's next Publish returns that it must be woken.
 // Before a writer waits for room it calls WaitForRoom, and the reader's next GiveBack returns it. The owner performs
-// the wake-up (net/shm_lane.h). Spurious wake-ups are possible; missed ones are not, because each side writes its own
-// word and then reads the other's, in sequentially consistent order.
+// the wake-up (net/shm_channel.h). Spurious wake-ups are possible; missed ones are not, because each side writes its
+// own word and then reads the other's, in sequentially consistent order.
 //
 // Threads: one thread may own the writer and another, in this process or another one, the reader.
 #pragma once

@@ -27,7 +27,7 @@ bool IsPlainName(const std::string& name) {
 Status CheckFile(const std::string& directory, const CheckpointFile& file) {
   const std::string path = directory + "/" + file.name;
   if (!IsPlainName(file.name))
-    return Fail(ErrorCode::kCorrupt, fmt::format("{}/{}: it names the file '{}'", directory, kManifestName, file.name));
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}/{}: invalid file name '{}'", directory, kManifestName, file.name));
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
   if (error)
@@ -108,17 +108,17 @@ Expected<Manifest> ReadManifest(const std::string& directory) {
   if (!bytes) {
     if (bytes.error().code != ErrorCode::kNotFound) return std::unexpected(bytes.error());
     return Fail(ErrorCode::kNotFound,
-                fmt::format("{}: not there: a directory without it is not a whole checkpoint", path));
+                fmt::format("{}: not found: a directory without it is not a complete checkpoint", path));
   }
   auto manifest = DecodeManifest(*bytes, path);
   if (!manifest) return manifest;
   const auto id = CheckpointIdOf(directory);
   if (id && *id != manifest->id)
-    return Fail(ErrorCode::kCorrupt, fmt::format("{}: it is of checkpoint {}, expected {} as its directory is called",
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: belongs to checkpoint {}, expected {} as in the directory's name",
                                                  path, manifest->id.value, id->value));
   if (manifest->generations.empty() || manifest->generations.back().id != manifest->id)
     return Fail(ErrorCode::kCorrupt,
-                fmt::format("{}: its chain does not end with checkpoint {}", path, manifest->id.value));
+                fmt::format("{}: its last generation is not checkpoint {}", path, manifest->id.value));
   TARN_RETURN_IF_ERROR(CheckFiles(directory, *manifest));
   return manifest;
 }
@@ -145,7 +145,7 @@ Expected<std::string> FindNewestCheckpoint(const std::string& run_dir) {
   if (!all) return std::unexpected(all.error());
   for (auto it = all->rbegin(); it != all->rend(); ++it)
     if (it->has_manifest) return it->path;
-  return Fail(ErrorCode::kNotFound, fmt::format("{}/checkpoints: no whole checkpoint in it", run_dir));
+  return Fail(ErrorCode::kNotFound, fmt::format("{}/checkpoints: no complete checkpoint", run_dir));
 }
 
 }  // namespace tarn

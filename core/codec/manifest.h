@@ -1,5 +1,5 @@
-// MANIFEST: the file that makes a directory a checkpoint (rules K3-K5). It is written last, at once and whole; a
-// directory without it is not a checkpoint.
+// MANIFEST: the file that makes a directory a checkpoint (rules K3-K5). It is written last and atomically; a directory
+// without it is not a checkpoint.
 //
 // The file: a body, a FlatBuffer (schemas/manifest.fbs), in the envelope of core/codec/sealed.h with the magic
 // "TARNCKPT".
@@ -19,11 +19,11 @@
 
 namespace tarn {
 
-// Version 1 had one list of files; it is read as one generation. From version 3 on the sum covers the version too.
+// Version 1 had one list of files; it is read as one generation. From version 3 on the checksum covers the version too.
 inline constexpr std::uint32_t kManifestVersion = 3;
 inline constexpr const char* kManifestName = "MANIFEST";
 
-// Where the training stands in its data.
+// The position of training in its data.
 struct DataState {
   std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; all 0: not known yet
   std::uint64_t split_rows = 0;       // of the train set
@@ -33,7 +33,7 @@ struct DataState {
   Quality quality;                     // progressive, of leases of this epoch that are done
 };
 
-// The figures of a Quality, without its buckets.
+// The results of a Quality, without its buckets.
 struct Scores {
   std::uint64_t rows = 0;
   double log_loss = 0;
@@ -43,7 +43,7 @@ struct Scores {
   friend bool operator==(const Scores&, const Scores&) = default;
 };
 
-// An epoch as people count: code and files of a run count from 0, what is written for readers from 1.
+// The number of an epoch for users: code and files of a run count from 0, logs and reports from 1.
 constexpr std::uint32_t EpochNumber(std::uint32_t epoch) { return epoch + 1; }
 
 struct EpochResult {
@@ -54,8 +54,9 @@ struct EpochResult {
   friend bool operator==(const EpochResult&, const EpochResult&) = default;
 };
 
-// What one checkpoint wrote. The first of a manifest's generations holds all rows of its cut; each later one the rows
-// that changed since the one before it, and the keys that went. Of a key that several hold, the latest counts.
+// The files written by one checkpoint. The first generation of a manifest holds all rows of its cut. Each later one (an
+// increment) holds the rows changed since the previous one, and the removed keys. If several hold a key, the latest
+// counts.
 struct Generation {
   CheckpointId id;  // of the checkpoint that wrote it
   Clock clock;      // of its cut
@@ -65,8 +66,8 @@ struct Generation {
   std::uint64_t bytes() const;          // of its files
 };
 
-// What a worker had of its own at the cut (core/codec/worker_blob.h): goes to the same rank of a fleet that goes on
-// from here.
+// The state of a worker at the cut (core/codec/worker_blob.h). A fleet that resumes from here gives it to the worker of
+// the same rank.
 struct WorkerBlob {
   WorkerRank rank;
   Incarnation incarnation;
@@ -80,14 +81,14 @@ struct Manifest {
   std::uint32_t partition_bits = 0;
   std::vector<TableSpec> tables;            // in order of id
   std::vector<Generation> generations;      // oldest first; names of files are relative to the directory
-  std::optional<std::uint64_t> state_hash;  // of all rows, where it is known
-  Incarnation next_incarnation;             // above all that were given out
+  std::optional<std::uint64_t> state_hash;  // of all rows, if known
+  Incarnation next_incarnation;             // above all that were issued
   Clock resume_clock;
   DataState data;
   std::vector<EpochResult> epochs;     // finished ones, with their scores
   std::uint64_t samples = 0;           // trained rows that the checkpoint covers
   std::uint64_t batches_repeated = 0;  // up to the cut
-  std::uint64_t batches_behind = 0;    // K2: trained after the positions were noted, and repeated by a resume
+  std::uint64_t batches_behind = 0;    // trained after the positions were recorded; a resume repeats them (K2)
   std::uint64_t workers_died = 0;
   double seconds = 0, train_seconds = 0;
   std::string best_checkpoint;    // directory; empty: none yet
@@ -95,37 +96,37 @@ struct Manifest {
   std::vector<WorkerBlob> blobs;  // in order of rank, one of each at most; of this checkpoint alone
 };
 
-// Replaces directory/MANIFEST so that a reader sees the old one or the new one, and makes it and the directory's
-// names durable; before that, every file that it names must be there with its size (kNotFound, kCorrupt). kTooLarge:
-// more than may be read again (limits::kManifestFilesMax, kManifestBytesMax). kIo, naming the path.
+// Replaces directory/MANIFEST atomically, and makes it and the directory's names durable. Before that, checks that
+// every file it names exists with its size (kNotFound, kCorrupt). kTooLarge: above limits::kManifestFilesMax or
+// kManifestBytesMax, so it could not be read again. kIo, naming the path.
 Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
-// Reads and verifies it: its checksum, its version, its fields, that it is of this checkpoint if the directory is
-// called ckpt-<number>, and that every file it names is there with its size. The error names the file and what was
-// expected: kNotFound, kCorrupt, kUnsupported, kIo.
+// Reads and verifies it: checksum, version and fields; that its id is <number> if the directory is named ckpt-<number>;
+// and that every file it names exists with its size. The error names the file and what was expected: kNotFound,
+// kCorrupt, kUnsupported, kIo.
 Expected<Manifest> ReadManifest(const std::string& directory);
 
-// The bytes of the file and back, without touching files; `origin` names it in errors.
+// Converts to and from the bytes of the file, without file access. `origin` names the file in errors.
 std::string EncodeManifest(const Manifest& manifest);
 Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin);
 
-// A number for the files of a checkpoint, of their names, sizes and checksums: with the same number the same rows.
+// A hash of the names, sizes and checksums of a checkpoint's files: equal hashes mean equal rows.
 std::uint64_t FilesHash(const Manifest& manifest);
 
-// The number of a directory that is called ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); none:
-// it is called otherwise.
+// The number of a directory named ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); none for
+// another name.
 std::optional<CheckpointId> CheckpointIdOf(const std::string& directory);
 
 struct CheckpointDirectory {
   CheckpointId id;
   std::string path;
-  bool has_manifest = false;  // false: begun and never finished, or being written
+  bool has_manifest = false;  // false: incomplete, or being written
 };
 
 // The directories ckpt-<number> below RUN_DIR/checkpoints, in order of number. kNotFound if that cannot be read.
 Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& run_dir);
 
-// The newest of them that holds a MANIFEST. kNotFound if none does.
+// The newest of these that has a MANIFEST. kNotFound if none has one.
 Expected<std::string> FindNewestCheckpoint(const std::string& run_dir);
 
 }  // namespace tarn

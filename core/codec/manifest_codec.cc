@@ -162,7 +162,7 @@ class Reader {
   Generation ReadGeneration(const fb::Generation& m) {
     Generation out{CheckpointId(m.id()), Clock(m.clock()), ReadFiles(m.files()), {}, m.state_hash()};
     if (m.tables() == nullptr) return out;
-    // The verifier asks for 4 bytes only.
+    // The verifier checks only alignment to 4 bytes.
     if (m.tables()->size() > 0 &&
         reinterpret_cast<std::uintptr_t>(m.tables()->Data()) % alignof(wire::CheckpointTable) != 0) {
       bad_ = "generations.tables (not aligned)";
@@ -180,7 +180,7 @@ class Reader {
     bad_ = fmt::format("{} (in format version {})", version == 1 ? "generations" : "files", version);
   }
 
-  // In order, and no file or rank twice.
+  // In ascending order, without duplicate files or ranks.
   void CheckGenerations(const Manifest& m) {
     std::set<std::string> names;
     for (std::size_t i = 0; i < m.generations.size(); ++i) {
@@ -257,10 +257,10 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
   if (!unsealed) return std::unexpected(unsealed.error());
   const auto body = unsealed->body();
   flatbuffers::Verifier verifier(body.data(), body.size(), kDepthMax, limits::kManifestTablesMax);
-  if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body does not verify");
+  if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body is not a valid FlatBuffer");
   Reader reader;
   Manifest manifest = reader.Read(*fb::GetManifest(body.data()), unsealed->version);
-  if (!reader.bad().empty()) return Corrupt(origin, fmt::format("field {} makes no sense", reader.bad()));
+  if (!reader.bad().empty()) return Corrupt(origin, fmt::format("field {} is invalid", reader.bad()));
   return manifest;
 }
 

@@ -10,7 +10,7 @@
 namespace tarn {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they are");
+static_assert(std::endian::native == std::endian::little, "integers are stored little-endian");
 
 constexpr std::size_t kMagicBytes = 8, kVersionAt = 8, kSumAt = 12, kSizeAt = 16, kBodyAt = 24;
 
@@ -64,7 +64,7 @@ Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, co
   };
   if (bytes.size() < kBodyAt) return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kBodyAt));
   if (!bytes.starts_with(format.magic))
-    return corrupt(fmt::format("not {}: expected it to begin with \"{}\"", format.what, format.magic));
+    return corrupt(fmt::format("not {}: expected \"{}\" at the beginning", format.what, format.magic));
   Unsealed unsealed{.version = At<std::uint32_t>(bytes, kVersionAt), .words = {}, .size = 0};
   if (unsealed.version < format.oldest || unsealed.version > format.newest)
     return Fail(ErrorCode::kUnsupported,

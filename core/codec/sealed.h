@@ -17,7 +17,7 @@ struct SealedFormat {
   std::string_view magic;                // 8 bytes
   std::string_view what;                 // for errors: "a checkpoint's manifest"
   std::uint32_t oldest = 1, newest = 1;  // versions that are read; the newest is written
-  std::uint32_t whole_sum_from = 1;      // version from which on the sum covers magic and version too
+  std::uint32_t whole_sum_from = 1;      // from this version on, the checksum covers magic and version too
 };
 
 std::string Seal(const SealedFormat& format, std::string_view body);

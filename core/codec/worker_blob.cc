@@ -71,7 +71,7 @@ Expected<BlobChunk> ReadChunk(std::string_view bytes, const std::string& origin)
   if (!unsealed) return std::unexpected(unsealed.error());
   const auto body = unsealed->body();
   flatbuffers::Verifier verifier(body.data(), body.size());
-  if (!fb::VerifyChunkBuffer(verifier)) return Corrupt(origin, "its body does not verify");
+  if (!fb::VerifyChunkBuffer(verifier)) return Corrupt(origin, "its body is not a valid FlatBuffer");
   const fb::Chunk& m = *fb::GetChunk(body.data());
   auto rows = ReadRows(m.rows(), origin);
   if (!rows) return std::unexpected(rows.error());
@@ -112,7 +112,7 @@ Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,
     TARN_RETURN_IF_ERROR(take(*std::move(chunk)));
     if (!last) continue;
     if (left.empty()) return {};
-    return Corrupt(origin.name, fmt::format("{} bytes behind the last chunk", left.size()));
+    return Corrupt(origin.name, fmt::format("{} bytes after the last chunk", left.size()));
   }
 }
 

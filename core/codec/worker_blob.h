@@ -18,7 +18,7 @@
 
 namespace tarn {
 
-inline constexpr std::uint32_t kBlobVersion = 2;  // from it on the sum covers the version too
+inline constexpr std::uint32_t kBlobVersion = 2;  // from this version on, the checksum covers the version too
 
 // Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) are not sent
 // yet for keys[i], whose last gradient was at clocks[i].

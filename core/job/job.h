@@ -33,11 +33,11 @@ struct FleetSection {
   std::uint32_t shards = 1;  // shards a server
   std::uint32_t workers = 1;
   std::uint32_t partition_bits = 6;  // 2^6 = 64 partitions
-  double lease_seconds = 30;         // a node unheard for so long is dead
+  double lease_seconds = 30;         // a node that is silent for so long is declared dead
   double heartbeat_seconds = 1;
   std::uint32_t worker_restarts = 3;  // per worker, by tools/launch
-  std::uint32_t busy_poll_us = 0;     // how long servers and workers look for messages before they sleep
-  std::uint32_t lanes = 1;            // connections of a worker to each shard, where they share no memory
+  std::uint32_t busy_poll_us = 0;     // how long servers and workers poll for messages before they sleep
+  std::uint32_t lanes = 1;            // connections from a worker to each shard, unless they share memory
   friend bool operator==(const FleetSection&, const FleetSection&) = default;
 };
 
@@ -48,12 +48,12 @@ using ConsistencySection = ConsistencySpec;
 // bound requires, as for other workers.
 enum class OwnPushes : std::uint8_t { kSeen, kBounded };
 
-// The rest of [consistency], and of a [tables.NAME] section: how a worker saves messages (docs/protocol.md, "The
-// worker's cache"). Servers do not use it.
+// The rest of [consistency], and of a [tables.NAME] section: the worker's cache and combined pushes (docs/protocol.md,
+// "The worker's cache"). Servers do not use it.
 struct WorkerCacheSpec {
-  std::uint64_t bytes = 0;  // of memory for rows of the table that were pulled; 0: none are kept
+  std::uint64_t bytes = 0;  // memory for pulled rows of the table; 0: no cache
   OwnPushes own_pushes = OwnPushes::kSeen;
-  std::uint32_t push_every = 1;  // clocks whose pushes are summed and travel as one
+  std::uint32_t push_every = 1;  // clocks whose pushes are summed and sent as one
   friend bool operator==(const WorkerCacheSpec&, const WorkerCacheSpec&) = default;
 };
 
@@ -65,9 +65,9 @@ struct StorageSection {
   double checkpoint_seconds = 600;      // 0: no periodic ones by time
   std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
   bool checkpoint_final = true;
-  std::uint32_t checkpoints_kept = 3;  // the best epoch's is kept besides
+  std::uint32_t checkpoints_kept = 3;  // in addition to that of the best epoch
   std::uint32_t checkpoint_chain = 8;  // maximum number of incremental ones after a full one; 0: all are full
-  std::uint64_t memory = 0;            // bytes per server; further rows are on disk. 0: no limit
+  std::uint64_t memory = 0;            // bytes per server; rows beyond it are on disk. 0: no limit
   std::string tier_dir;                // directory of these rows; empty: in the run directory
   friend bool operator==(const StorageSection&, const StorageSection&) = default;
 };
@@ -113,9 +113,9 @@ struct ModelSection {
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
 
-// Of [train]: rows of sparse tables that a worker keeps where it computes (docs/protocol.md, rule H9).
+// Part of [train]: the cache of sparse rows in the memory of the compute device (docs/protocol.md, rule H9).
 struct HotRowsSpec {
-  std::uint64_t rows = 0;  // of each table; 0: none are kept
+  std::uint64_t rows = 0;  // rows per table; 0: no cache
   HotScore score = HotScore::kLfu;
   friend bool operator==(const HotRowsSpec&, const HotRowsSpec&) = default;
 };
@@ -127,8 +127,8 @@ struct TrainSection {
   std::uint32_t patience = 0;              // epochs without a better validation log-loss before stopping; 0: never stop
   double clip_global_norm = 0;             // worker side, over all gradients of a batch; 0: off
   Precision precision = Precision::kFp32;  // of matrix products
-  std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
-  bool key_caching = true;                 // shards store key lists, so that keys are sent once
+  std::uint32_t prefetch = 2;  // batches read and planned ahead; pulls run ahead as far as the staleness bound allows
+  bool key_caching = true;     // shards store key lists, so that repeated keys are sent once
   HotRowsSpec hot_rows;
   std::string device = "cpu";    // where workers compute: "cpu", "gpu" (by rank) or "gpu:N"
   std::uint32_t accumulate = 1;  // parts of a batch, computed one after the other

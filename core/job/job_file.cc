@@ -86,11 +86,12 @@ Status CheckPushEvery(const SectionReader& in, const TableRules& rules) {
     return in.Refusal({"push_every", key}, fmt::format("push_every = {}: {}", clocks, why));
   };
   if (!MayCombine(rules.consistency))
-    return refuse("mode", fmt::format("with mode = \"{}\" and apply = \"{}\" each clock's pushes are waited for or "
-                                      "applied by themselves; expected \"ssp\" or \"asp\", and \"immediate\"",
+    return refuse("mode", fmt::format("not with mode = \"{}\" and apply = \"{}\", where each clock is pushed "
+                                      "separately; expected \"ssp\" or \"asp\", and \"immediate\"",
                                       Name(rules.consistency.mode), Name(rules.consistency.apply)));
   if (rules.worker_cache.own_pushes == OwnPushes::kSeen)
-    return refuse("own_pushes", "no pull sees pushes that still lie in the worker; expected own_pushes = \"bounded\"");
+    return refuse("own_pushes",
+                  "pulls do not include pushes that the worker has not sent yet; expected own_pushes = \"bounded\"");
   if (const std::uint64_t bound = ClocksThatMayWait(rules.consistency); clocks > bound + 1)
     return refuse(
         "staleness",
@@ -102,12 +103,12 @@ Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
   const std::uint64_t bytes = rules.worker_cache.bytes;
   if (bytes != 0 && rules.consistency.mode == ConsistencyMode::kAsp)
     return in.Refusal({"worker_cache", "mode"},
-                      fmt::format("worker_cache = {} with mode = \"asp\": nothing says when a kept row is too old; "
-                                  "expected \"ssp\", whose staleness does",
+                      fmt::format("worker_cache = {} with mode = \"asp\": asp has no bound on the age of a cached row; "
+                                  "expected mode = \"ssp\"",
                                   ToByteSize(bytes)));
   if (bytes != 0 && bytes < limits::kWorkerCacheBytesMin)
-    return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (nothing is kept) or at least {}",
-                                                    ToByteSize(bytes), ToByteSize(limits::kWorkerCacheBytesMin)));
+    return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (no cache) or at least {}", ToByteSize(bytes),
+                                                    ToByteSize(limits::kWorkerCacheBytesMin)));
   return CheckPushEvery(in, rules);
 }
 
@@ -125,7 +126,7 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   const auto resets = [&](std::string_view key, const auto& value, const auto& instead) {
     if (!rules.mode_is_new || !in.Has(key) || in.IsOverride(key) || value == instead) return false;
     notes->push_back(
-        in.Note(key, fmt::format("mode = \"{}\" does not know it; it is {} in this run", Name(out.mode), instead)));
+        in.Note(key, fmt::format("mode = \"{}\" does not support it; it is {} in this run", Name(out.mode), instead)));
     return true;
   };
   const ConsistencySpec follows = InheritedConsistency(above, out.mode);
@@ -209,8 +210,9 @@ Status ReadTrain(SectionReader& in, TrainSection& out) {
   VisitTrainMeans(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   if (out.accumulate > out.batch_rows)
-    return in.Refusal({"accumulate", "batch_rows"},
-                      fmt::format("{} parts of {} rows: expected a row each at least", out.accumulate, out.batch_rows));
+    return in.Refusal(
+        {"accumulate", "batch_rows"},
+        fmt::format("{} parts of {} rows: expected at least one row per part", out.accumulate, out.batch_rows));
   return {};
 }
 
@@ -236,7 +238,7 @@ Status ReadTopK(SectionReader& in, TableOverride& out) {
   if (out.pull_codec == ValueCodec::kTopK)
     return in.Refusal({"pull_codec"}, "\"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
   if (out.has_top_k && out.push_codec != ValueCodec::kTopK)
-    return in.Refusal({"push_topk", "residual_memory"}, "means nothing without push_codec = \"topk\"");
+    return in.Refusal({"push_topk", "residual_memory"}, "has no effect without push_codec = \"topk\"; remove it");
   if (Status fits = Validate(out.top_k); !fits)
     return in.Refusal({"residual_memory", "push_topk"}, fits.error().message);
   return {};
@@ -293,7 +295,7 @@ void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
     if (!in.IsOverride(key)) continue;
     for (const auto& [name, own] : job.tables)
       if (job.said.Has("tables." + name, key))
-        notes->push_back(in.Note(key, fmt::format("without effect on [tables.{}], which gives it", name)));
+        notes->push_back(in.Note(key, fmt::format("without effect on [tables.{}], which sets it", name)));
   }
 }
 
@@ -310,8 +312,8 @@ Status CheckCombining(const SectionReader& in, const Job& job) {
   }
   if (clocks <= bound + 1) return {};
   return in.Refusal({"push_every", "mode"},
-                    fmt::format("push_every = {}: a worker's clock stands still meanwhile, but {} lets it be behind "
-                                "by {} clocks; expected at most {}",
+                    fmt::format("push_every = {}: pushes would arrive later than {} allows, which lets a worker be "
+                                "{} clocks behind; expected at most {}",
                                 clocks, strictest, bound, bound + 1));
 }
 
@@ -322,12 +324,12 @@ Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, 
   if (job.worker_cache.bytes != 0)
     return in.Refusal({"hot_rows"},
                       fmt::format("hot_rows = {} with consistency.worker_cache = {}: rows of sparse tables would be "
-                                  "kept twice; expected one of the two (for dense tables worker_cache can stand in "
+                                  "cached twice; expected one of the two (for dense tables, set worker_cache in "
                                   "their [tables.NAME])",
                                   rows, ToByteSize(job.worker_cache.bytes)));
   if (job.model.kind == ModelKind::kMlp)
     return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with model.kind = \"mlp\": it has no sparse table, and "
-                                                "no others keep rows there; expected 0",
+                                                "only sparse tables have hot rows; expected 0",
                                                 rows));
   const auto has_bound = [](const auto& table) {
     const bool sparse = table.first == "linear" || table.first == "embedding";  // tables of the built-in models
@@ -335,14 +337,15 @@ Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, 
   };
   const bool unbounded = job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound);
   if (unbounded && rules.mode_is_new && !in.IsOverride("hot_rows")) {
-    notes->push_back(in.Note("hot_rows", "mode = \"asp\" does not know it; it is 0 in this run"));
+    notes->push_back(in.Note("hot_rows", "mode = \"asp\" does not support it; it is 0 in this run"));
     job.train.hot_rows.rows = 0;
     return {};
   }
   if (unbounded)
-    return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with mode = \"asp\": nothing says when a kept row is "
-                                                "too old; expected \"ssp\", whose staleness does",
-                                                rows));
+    return in.Refusal({"hot_rows"},
+                      fmt::format("hot_rows = {} with mode = \"asp\": asp has no bound on the age of a cached "
+                                  "row; expected mode = \"ssp\"",
+                                  rows));
   return {};
 }
 

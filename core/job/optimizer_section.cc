@@ -73,11 +73,11 @@ Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
     if (own.empty()) continue;
     const std::string who = fmt::format("{}", fmt::join(own, ", "));
     if (own.size() == 3)
-      return in.Refusal({key}, fmt::format("it would change nothing: {} give it themselves; override theirs, such as "
+      return in.Refusal({key}, fmt::format("without effect: {} set it themselves; override theirs, such as "
                                            "optimizer.dense.{}",
                                            who, key));
     notes->push_back(
-        in.Note(key, fmt::format("without effect on {}, which give{} it", who, own.size() == 1 ? "s" : "")));
+        in.Note(key, fmt::format("without effect on {}, which set{} it", who, own.size() == 1 ? "s" : "")));
   }
   return {};
 }

@@ -7,7 +7,7 @@
 namespace tarn {
 namespace {
 
-constexpr char kLabelMark = '.';                  // between a metric's name and the value of its label, in heartbeats
+constexpr char kLabelMark = '.';                  // separates name and label value in heartbeats
 constexpr double kWholeMax = 9007199254740992.0;  // 2^53
 
 }  // namespace

@@ -37,8 +37,9 @@ Status MetricsFile::Append(std::string_view line) {
     written = ::write(fd_, bytes.data(), bytes.size());
   } while (written < 0 && errno == EINTR);
   if (written < 0) return std::unexpected(SystemError(path_, "write", errno));
-  // A second write could land inside another process's line.
-  if (std::size_t(written) != bytes.size()) return Fail(ErrorCode::kIo, path_ + ": line cut short: disk full?");
+  // Does not write the rest: another process could have written in between.
+  if (std::size_t(written) != bytes.size())
+    return Fail(ErrorCode::kIo, path_ + ": only part of a line was written; is the disk full?");
   return {};
 }
 

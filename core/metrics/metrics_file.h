@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a second and role.
+// metrics.jsonl: one line, a JSON object, per second and process.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ namespace tarn {
 // A file of JSON lines to which several processes may append at once: every line is one write.
 class MetricsFile {
  public:
-  // Appends to the file, makes it if it is not there. kIo, naming the path.
+  // Opens the file for appending; creates it if it does not exist. kIo, naming the path.
   static Expected<MetricsFile> Open(const std::string& path);
 
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&& other) noexcept;
   ~MetricsFile();
 
-  // Writes the line and its end. kIo.
+  // Writes the line and a newline. kIo.
   Status Append(std::string_view line);
 
  private:
@@ -33,8 +33,8 @@ class MetricsFile {
   std::string path_;
 };
 
-// The same for callers that must not wait for a disk: a strand of a pool writes the lines. A line that cannot be
-// written is logged and lost. While kWaitingMax calls wait for the disk, further ones are dropped. Any thread.
+// The same for callers that must not block on disk I/O: a strand of a pool writes the lines. A failed write is logged
+// and its line lost. While kWaitingMax calls wait for the disk, further ones are dropped. Any thread.
 class MetricsWriter {
  public:
   static constexpr std::size_t kWaitingMax = 64;

@@ -1,5 +1,5 @@
-// What the loop of a state machine publishes of it: an immutable value that it puts into a feed once a second at most,
-// and from which the HTTP server of the process answers (net/http/status_server.h).
+// The published state of a state machine: an immutable value that its loop puts into a feed at most once a second. The
+// HTTP server of the process answers from it (net/http/status_server.h).
 #pragma once
 
 #include <memory>

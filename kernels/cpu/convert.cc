@@ -73,7 +73,7 @@ void FromFp16(std::size_t n, const std::uint16_t* HWY_RESTRICT in, float* HWY_RE
   }
 }
 
-// Finite, and 65520 at least: halfway to what would be the next number.
+// Finite, and at least 65520: halfway to the number that would follow the largest one.
 HWY_INLINE bool IsBeyondFp16(float value) {
   constexpr std::uint32_t kFirst = 0x477ff000u, kInfinity = 0x7f800000u;
   return (std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) - kFirst < kInfinity - kFirst;
@@ -110,7 +110,7 @@ std::size_t FirstBeyondFp16(std::size_t n, const float* in) { return HWY_DYNAMIC
 void RoundToBf16(std::size_t n, const float* in, float* out) { HWY_DYNAMIC_DISPATCH(RoundBf16)(n, in, out); }
 
 namespace {
-constexpr std::size_t kTile = 1024;  // values that pass through aligned memory at a time
+constexpr std::size_t kTile = 1024;  // values copied through aligned memory at a time
 }
 
 void EncodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
@@ -124,7 +124,7 @@ void DecodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::b
 }
 
 void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* out) {
-  TARN_CHECK(IsPlain(codec), "int8 has a scale a row");
+  TARN_CHECK(IsPlain(codec), "int8 has a scale per row");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));
@@ -142,7 +142,7 @@ void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* o
 }
 
 void DecodeValues(ValueCodec codec, std::size_t n, const std::byte* in, float* out) {
-  TARN_CHECK(IsPlain(codec), "int8 has a scale a row");
+  TARN_CHECK(IsPlain(codec), "int8 has a scale per row");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));

@@ -22,8 +22,8 @@ struct Vectors {
   float Weight(std::size_t o) const { return weights == nullptr ? 1.0f : weights[o]; }
 };
 
-// Adds the vector x v to the sum, and its product with the sum so far to `pairs`: the pairs are summed as they are,
-// where the difference of squares of the lemma would cancel digits.
+// Adds the vector x v to the sum, and its product with the sum so far to `pairs`. The pairs are summed directly,
+// because the lemma's difference of squares would cancel digits.
 template <typename Width>
 HWY_INLINE void AddVector(Width dim, float x, const float* HWY_RESTRICT v, float* HWY_RESTRICT sum,
                           float* HWY_RESTRICT pairs) {

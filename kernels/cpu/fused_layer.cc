@@ -27,14 +27,14 @@ struct Layer {
   memory x, w, packed, bias, y;
 };
 
-// Of one thread: the engine, and the layers seen so far.
+// One thread's engine, and the layers seen so far.
 class Library {
  public:
   bool Forward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
     const Key key{shape.rows, shape.in, shape.out, bias != nullptr, relu};
     std::optional<Layer>& layer = layers_.Find(key, [&] { return Make(shape, bias != nullptr, relu); });
     if (!layer) return false;
-    layer->x.set_data_handle(const_cast<float*>(x));  // the library only reads what it takes as a source
+    layer->x.set_data_handle(const_cast<float*>(x));  // the library only reads its source arguments
     layer->w.set_data_handle(const_cast<float*>(w));
     layer->bias.set_data_handle(const_cast<float*>(bias));
     layer->y.set_data_handle(y);
@@ -73,7 +73,7 @@ class Library {
     }
   }
 
-  // For the packed weights of any layer, until the next one.
+  // Memory for the packed weights of a layer, valid until the next call.
   void* Room(std::size_t bytes) {
     if (room_.get_desc().get_size() < bytes)
       room_ = memory({{static_cast<memory::dim>(bytes)}, memory::data_type::u8, memory::format_tag::a}, engine_);

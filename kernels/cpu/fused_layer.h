@@ -1,4 +1,4 @@
-// The fully connected layer forward as one product of oneDNN's, for kernels/gemm.h's LinearForward, and for tests.
+// The forward pass of a fully connected layer as one oneDNN product, for LinearForward of kernels/gemm.h and for tests.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,14 @@
 
 namespace tarn::kernels {
 
-// Packing the weights takes what it takes: with fewer rows, or next to no columns, the product and then a pass for bias
-// and ReLU is faster (kernels_bench; 415 x 512: 512 rows take as long either way, 2,048 take 6% less, 8,192 15%).
+// Packing the weights takes time that does not depend on the rows. With fewer rows, or very few columns, a product and
+// a separate pass for bias and ReLU is faster (kernels_bench; 415 x 512: 512 rows take as long either way, 2,048 rows
+// take 6% less, 8,192 rows 15% less).
 inline constexpr std::size_t kFusedRowsMin = 512, kFusedOutMin = 8;
 
-// y = x w^T + bias, then max(y, 0) if relu, in fp32: the weights are packed into the order in which the product reads
-// them, bias and ReLU are applied before y leaves the registers. False, and y untouched, if oneDNN has no such product
-// here. No extent is 0; `bias` may be null.
+// y = x w^T + bias, then max(y, 0) if relu, in fp32. The weights are packed in the order in which the product reads
+// them, and bias and ReLU are applied in registers. Returns false, with y unchanged, if oneDNN does not support this
+// product on this processor. No extent is 0; `bias` may be null.
 bool FusedForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y);
 
 }  // namespace tarn::kernels

@@ -37,7 +37,7 @@ void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float bet
 
 namespace {
 
-// C = op(A) * op(B) as the layer's precision asks.
+// C = op(A) * op(B) in the layer's precision.
 void Product(Precision precision, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
   if (precision == Precision::kBf16) return GemmBf16(shape, a, b, c, c_stride);
   Gemm(shape, 1.0f, a, b, 0.0f, c, c_stride);

@@ -27,7 +27,7 @@ T* Grow(std::vector<T>* memory_of_thread, std::size_t n) {
 
 memory::dim Dim(std::size_t n) { return static_cast<memory::dim>(n); }
 
-// rows x columns in memory, as op() of a product sees it.
+// rows x columns in memory, after op().
 memory::desc Describe(std::size_t rows, std::size_t columns, std::size_t stride, Transpose transpose,
                       memory::data_type type) {
   const memory::dims strides =
@@ -35,7 +35,7 @@ memory::desc Describe(std::size_t rows, std::size_t columns, std::size_t stride,
   return {{Dim(rows), Dim(columns)}, type, strides};
 }
 
-// Of one thread: the engine, the products made so far, and the factors as bf16.
+// One thread's engine, the products made so far, and the factors as bf16.
 class Library {
  public:
   // Null if this processor is not supported.

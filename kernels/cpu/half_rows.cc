@@ -32,7 +32,7 @@ HWY_INLINE std::uint16_t ToFp16(float value, std::uint32_t random) {
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   std::uint32_t normal = (magnitude - 0x38000000u + (random & 0x1fffu)) >> 13;
   normal = Pick(normal > 0x7bffu, 0x7bffu, normal);
-  // What is no subnormal is cut to one, so that the conversion is defined; it is not used.
+  // Values that are not subnormal are clamped, so that the conversion is defined; the result is not used for them.
   const std::uint32_t small = Pick(magnitude < 0x38800000u, magnitude, 0u);
   const float scaled = std::bit_cast<float>(small) * 0x1p24f;
   const std::int32_t whole = static_cast<std::int32_t>(scaled);

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kNoSlot == hot::kNone);
 
-constexpr std::size_t kAhead = 8;  // keys whose digests, and slots whose rows, are fetched before their turn
+constexpr std::size_t kAhead = 8;  // how many keys ahead digests, and how many slots ahead rows, are prefetched
 
 class HostHotRows final : public HotRows {
  public:
@@ -112,7 +112,7 @@ class HostHotRows final : public HotRows {
     __builtin_prefetch(digests + hot::kWays / 2);
   }
 
-  // Where `key` is kept, or kNoSlot.
+  // The slot of `key`, or kNoSlot.
   std::uint32_t SlotOf(Key key) const {
     const std::uint64_t hash = hot::HashOf(key);
     const std::uint8_t* digests = table_.digests + std::size_t{hot::BucketOf(hash, table_.buckets)} * hot::kWays;
@@ -126,7 +126,7 @@ class HostHotRows final : public HotRows {
     return kNoSlot;
   }
 
-  // The slot of the bucket that is taken next, or kNoSlot.
+  // The slot of the bucket to be used next, or kNoSlot.
   std::uint32_t Victim(std::uint32_t bucket, Clock least) const {
     std::uint64_t lowest = hot::kPinned;
     std::uint32_t victim = kNoSlot;
@@ -138,11 +138,11 @@ class HostHotRows final : public HotRows {
     return victim;
   }
 
-  // A pinned slot for a row of `key` that is still to come, or kNoSlot.
+  // A pinned slot for a future row of `key`, or kNoSlot.
   std::uint32_t Place(Key key, Clock least) {
     const std::uint64_t hash = hot::HashOf(key);
     const std::uint32_t older = SlotOf(key);
-    const bool again = older != kNoSlot && table_.slots[older].pins == 0;  // its slot is free to take the new row
+    const bool again = older != kNoSlot && table_.slots[older].pins == 0;  // its slot can hold the new row
     const std::uint32_t score = older == kNoSlot ? hot::FirstScore(table_.counts, now_)
                                                  : hot::NextScore(table_.counts, table_.slots[older].score, now_);
     if (older != kNoSlot && !again) table_.digests[older] = hot::kNoDigest;
@@ -155,7 +155,7 @@ class HostHotRows final : public HotRows {
 
   hot::Table table_;
   std::uint32_t batch_keys_max_;
-  std::uint32_t now_ = 0;          // Finds so far
+  std::uint32_t now_ = 0;          // number of Finds so far
   std::unique_ptr<float[]> rows_;  // allocated first, because it fails first if memory is short
   std::vector<std::uint8_t> digests_;
   std::vector<hot::Slot> slots_;

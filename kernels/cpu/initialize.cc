@@ -16,10 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
-// Values at a time, of one row or of several: so many that their tails, a seventh of them, fill vectors whose long
-// chains of operations overlap.
+// Values processed at a time, of one row or several: enough that those in the tails, a seventh of them, fill vectors
+// whose long dependent operations overlap.
 constexpr std::size_t kChunk = 256;
-constexpr std::size_t kLanes = 8;  // loops run over whole groups of these; what is beyond the values is left
+constexpr std::size_t kLanes = 8;  // loops run over whole groups of this size; surplus results are ignored
 
 // Word i of SplitMix(state) is Mix64(state + (i + 1) * kStep).
 constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ULL;
@@ -29,7 +29,7 @@ constexpr std::size_t Padded(std::size_t n) { return (n + kLanes - 1) / kLanes *
 
 // Words of SplitMix(state) as the middles of 2^52 equal parts of (0, 1): never 0 or 1, and 1 - u is exact.
 void Units(std::size_t n, std::uint64_t state, double* HWY_RESTRICT u) {
-  constexpr std::uint64_t kTwo52 = 0x4330000000000000ULL;  // the bits of 2^52: a number below it may be put in
+  constexpr std::uint64_t kTwo52 = 0x4330000000000000ULL;  // the bits of 2^52; a number below 2^52 may be or-ed in
   for (std::size_t i = 0; i < Padded(n); ++i) {
     const std::uint64_t word = Mix64(state + (i + 1) * kStep);
     u[i] = (std::bit_cast<double>((word >> 12) | kTwo52) - 0x1.0p52 + 0.5) * 0x1.0p-52;
@@ -44,10 +44,11 @@ void TailQuantiles(std::size_t n, const double* HWY_RESTRICT u, double* HWY_REST
   for (std::size_t i = 0; i < Padded(n); ++i) z[i] = math::TailQuantile(u[i]);
 }
 
-// Whether the distance has to be looked at: e^-25 is about 1.4e-11.
+// Whether the distance matters: e^-25 is about 1.4e-11.
 bool MayBeFar(double u) { return u < 1e-10 || u > 1.0 - 1e-10; }
 
-// Up to kChunk values of the uniform `u`: the centre for all of them, then the tails for those that lie there.
+// Up to kChunk values from the uniform `u`: first the central formula for all, then the tail formulas for those in the
+// tails.
 void NormalChunk(std::size_t n, const double* u, double mean, double deviation, float* out) {
   alignas(64) double z[kChunk], tail_u[kChunk + 1], tail_z[kChunk];
   std::size_t tail_at[kChunk + 1];

@@ -15,9 +15,10 @@
 #ifndef TARN_KERNELS_INTERACTION_LANES
 #define TARN_KERNELS_INTERACTION_LANES
 namespace tarn::kernels {
-// No instruction set has more lanes; the rows of the working arrays are padded to it.
+// No instruction set has more lanes. The rows of the working arrays are padded to a multiple of it.
 inline constexpr std::size_t kLanesMax = 16;
-inline constexpr std::size_t kTileRows = 4;  // of a product: 8 sums of two blocks of lanes hide an addition's latency
+inline constexpr std::size_t kTileRows =
+    4;  // tile of a product: 8 sums of two blocks of lanes hide the latency of an addition
 inline constexpr std::size_t Padded(std::size_t n) { return (n + kLanesMax - 1) / kLanesMax * kLanesMax; }
 }  // namespace tarn::kernels
 #endif
@@ -39,8 +40,9 @@ struct Out {
   std::size_t stride;
 };
 
-// A tile of a product: kRows of its rows over kBlocks of lanes, whose sums stay in registers while b's rows pass by.
-// Products and sums are rounded apart: a fused multiply-add would not give the same bits where there is none.
+// A tile of a product: kRows of its rows by kBlocks blocks of lanes. The sums stay in registers while the rows of b are
+// read. Products and sums are rounded separately, because processors without fused multiply-add must give the same
+// bits.
 template <std::size_t kRows, std::size_t kBlocks>
 HWY_INLINE void Tile(std::size_t n, In a, In b, Out out) {
   const Lanes lanes;
@@ -99,9 +101,9 @@ HWY_INLINE void Transposed(std::size_t vectors, std::size_t dim, const float* in
     for (std::size_t d = 0; d < dim; ++d) out[d * stride + i] = in[d];
 }
 
-// Dot products of vector i with the vectors before it: a row of a product with the transposed sample, so that the
-// lanes are pairs and no lane is summed with another. Of a tile's rows all are as long as the last. `transposed` is dim
-// x Padded(vectors), `dots` kTileRows x Padded(vectors).
+// Dot products of vector i with the vectors before it: a row of the product with the transposed sample. A lane is a
+// pair, so lanes are never summed with each other. All rows of a tile are as long as its last. `transposed` is dim x
+// Padded(vectors), `dots` kTileRows x Padded(vectors).
 void Forward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out,
              float* transposed, float* dots) {
   const std::size_t stride = Padded(vectors);
@@ -118,7 +120,7 @@ void Forward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, cons
 }
 
 // The gradient of vector i is row i of the symmetric matrix of the pairs' gradients (zero on the diagonal) times the
-// sample's vectors. `pairs` is vectors x vectors. Where dim is no multiple of kLanesMax, `padded` and `product` are
+// sample's vectors. `pairs` is vectors x vectors. If dim is not a multiple of kLanesMax, `padded` and `product` are
 // vectors x Padded(dim).
 void Backward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, const float* grad_out,
               float* grad_in, float* pairs, float* padded, float* product) {

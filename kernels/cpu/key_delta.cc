@@ -13,7 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
-// The end of the block that is written at `out`. What a difference writes beyond its bytes the next one overwrites.
+// Writes a block at `out` and returns its end. Each difference is stored as a whole word; the next one overwrites its
+// surplus bytes.
 std::byte* EncodeBlock(std::size_t n, const Key* HWY_RESTRICT keys, std::byte* HWY_RESTRICT out) {
   Key least = keys[0], most = keys[0];
   for (std::size_t i = 1; i < n; ++i) {
@@ -31,7 +32,7 @@ std::byte* EncodeBlock(std::size_t n, const Key* HWY_RESTRICT keys, std::byte* H
   return out;
 }
 
-// Whether all keys fit in 64 bits. kKeySlack bytes may be read behind the block.
+// Returns whether all keys fit in 64 bits. May read kKeySlack bytes beyond the block.
 bool DecodeBlock(std::size_t n, std::size_t width, const std::byte* HWY_RESTRICT in, Key* HWY_RESTRICT out) {
   Key least;
   std::memcpy(&least, in, sizeof(Key));
@@ -58,7 +59,7 @@ HWY_EXPORT(EncodeBlock);
 HWY_EXPORT(DecodeBlock);
 
 std::size_t EncodeKeys(std::span<const Key> keys, std::byte* out) {
-  constexpr std::size_t kTriedKeys = 4 * kKeyBlock;  // after which a list may be given up
+  constexpr std::size_t kTriedKeys = 4 * kKeyBlock;  // after which a list may be abandoned
   const auto worth = [](std::size_t n, std::size_t bytes) { return bytes <= n * sizeof(Key) / 4 * 3; };
   std::byte* to = out;
   for (std::size_t i = 0; i < keys.size(); i += kKeyBlock) {

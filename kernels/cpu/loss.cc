@@ -19,8 +19,8 @@ HWY_INLINE double SigmoidOf(double x, double exp_minus_abs) {
   return numerator / (1.0 + exp_minus_abs);
 }
 
-// The terms max(x, 0) - x label + log(1 + e) of a tile, e = exp(-|x|). Its logarithms are one for each partial sum: of
-// a product of factors in [1, 2], few enough to fit a double.
+// The terms max(x, 0) - x label + log(1 + e) of a tile, e = exp(-|x|). Each partial sum takes one logarithm, of a
+// product of factors in [1, 2] that are few enough to fit a double.
 template <bool kWithGradient>
 double LogisticLossLoop(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels, float scale,
                         float* HWY_RESTRICT grad) {
@@ -60,8 +60,8 @@ double LogisticLossAndGradient(std::size_t n, const float* logits, const float* 
   return LogisticLossLoop<true>(n, logits, labels, scale, grad);
 }
 
-// Softmax works on tiles of whole rows, whose values are one array: rows of few classes fill vectors together. A row of
-// more values than a tile holds is one of its own, whose exponentials are made anew where they are used.
+// Softmax works on tiles of whole rows, stored in one array, so that rows of few classes share vectors. A row with more
+// values than a tile holds is a separate tile, and its exponentials are recomputed where they are used.
 constexpr std::size_t kTileValues = 1024;
 constexpr std::size_t kTileRows = 128;
 constexpr std::size_t kGroup = 8;  // values that Spread writes at a time
@@ -71,7 +71,7 @@ std::size_t RowsOfTile(std::uint32_t classes) {
   return rows < 1 ? 1 : rows < kTileRows ? rows : kTileRows;
 }
 
-// The place of the first of the largest. A NaN in front stays the largest, others never are.
+// Index of the first of the largest values. A NaN at the start stays the largest; other NaNs never are.
 HWY_INLINE std::uint32_t FirstLargest(std::uint32_t n, const float* x) {
   constexpr std::uint32_t kLanes = 16;
   float largest = x[0];
@@ -100,7 +100,7 @@ HWY_INLINE std::uint32_t FirstLargest(std::uint32_t n, const float* x) {
   return best;
 }
 
-// out[r * classes + c] = of_row[r], in whole groups: the last one may end up to kGroup - 1 numbers behind the rows.
+// out[r * classes + c] = of_row[r], in whole groups: up to kGroup - 1 numbers may be written beyond the rows.
 HWY_INLINE void Spread(std::size_t rows, std::uint32_t classes, const double* HWY_RESTRICT of_row,
                        double* HWY_RESTRICT out) {
   for (std::size_t r = 0; r < rows; ++r, out += classes)
@@ -117,9 +117,9 @@ void SoftmaxGradient(std::size_t n, const float* HWY_RESTRICT logits, double shi
   for (std::size_t i = 0; i < n; ++i) grad[i] = float(math::Exp(double(logits[i]) - shift) * factor);
 }
 
-// A tile on its way.
+// A tile in progress.
 struct TileOfRows {
-  // Of each row the largest logit, how much less the label's is, and the sum of e^(logit - shift).
+  // Per row: the largest logit, how much smaller the label's logit is, and the sum of e^(logit - shift).
   double shifts[kTileRows], of_label[kTileRows], sums[kTileRows];
   double e[kTileValues];  // these powers, if the tile fits
   double spread[kTileValues + kGroup];
@@ -129,7 +129,7 @@ void LookAtRows(std::size_t rows, std::uint32_t classes, const float* logits, co
                 TileOfRows* tile, std::uint32_t* correct) {
   for (std::size_t r = 0; r < rows; ++r) {
     const float* row = logits + r * classes;
-    TARN_CHECK(labels[r] < classes, "readers know the classes");
+    TARN_CHECK(labels[r] < classes, "labels are below the number of classes");
     const std::uint32_t best = FirstLargest(classes, row);
     correct[r] = best == labels[r];
     tile->shifts[r] = double(row[best]);
@@ -168,7 +168,7 @@ void GradientOfRows(std::size_t rows, std::uint32_t classes, const float* logits
   for (std::size_t r = 0; r < rows; ++r) grad[r * classes + labels[r]] = float(at_label[r]);
 }
 
-// Of each row its loss and whether the label is the best class; the gradient unless it is null.
+// Computes each row's loss, whether the label is the best class, and the gradient unless it is null.
 void SoftmaxTile(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels, float scale,
                  float* grad, double* HWY_RESTRICT losses, std::uint32_t* correct) {
   TileOfRows tile;

@@ -1,7 +1,7 @@
 // Keeps oneDNN to the calling thread.
 #pragma once
 
-// Of OpenMP, whose header not every compiler brings along; the library's runtime is linked anyway.
+// OpenMP functions, declared here because not every compiler includes the header; oneDNN links the runtime anyway.
 extern "C" {
 int omp_get_max_threads(void);
 void omp_set_num_threads(int);
@@ -9,8 +9,8 @@ void omp_set_num_threads(int);
 
 namespace tarn::kernels {
 
-// oneDNN takes as many threads as OpenMP would give the caller. The setting is the calling thread's own, and is put
-// back: others in the process (Python's libraries) use it too.
+// oneDNN uses as many threads as OpenMP would give the caller. The setting applies to the calling thread and is
+// restored, because other libraries in the process (Python's) use it too.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) {

@@ -16,7 +16,7 @@ float LearningRate(const OptimizerSpec& spec, Clock clock) {
   const std::uint64_t period = schedule.period_clocks;
   if (schedule.kind == ScheduleKind::kConstant || period == 0) return spec.learning_rate;
   if (schedule.kind == ScheduleKind::kStep) return float(rate * math::Power(factor, past / period));
-  if (past >= period) return float(rate * factor);  // exactly: a floor of 0 means that nothing moves any more
+  if (past >= period) return float(rate * factor);  // exactly the floor: a floor of 0 stops all updates
   const double share = double(past) / double(period);
   return float(rate * (factor + (1.0 - factor) * (1.0 + math::CosPi(share)) / 2.0));
 }
@@ -38,8 +38,8 @@ void Optimizer::InitSlots(std::uint32_t dim, float* slots) const {
 
 void Optimizer::Apply(const RuleContext& context, const RowsToStep& rows) const {
   TARN_CHECK(rows.dim >= 1 && rows.dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
-  TARN_CHECK(!rule_->needs_pulled || rows.pulled != nullptr, "the rule needs the rows as they were pulled");
-  TARN_CHECK(rows.partition_state.size() >= rule_->partition_floats, "the rule needs its state");
+  TARN_CHECK(!rule_->needs_pulled || rows.pulled != nullptr, "the rule needs the pulled rows");
+  TARN_CHECK(rows.partition_state.size() >= rule_->partition_floats, "the rule needs its state of the partition");
   if (rule_->divides_by_rate && context.rate == 0.0f) return;
   rule_->apply({.options = {options_.data(), rule_->options.size()},
                 .context = context,

@@ -33,8 +33,8 @@ void EncodeRow(std::uint32_t dim, const float* HWY_RESTRICT row, std::int8_t* HW
   }
 }
 
-// NaN for a row with a value that is not finite, 0 for a row so small that 127 / largest would be infinite. A value
-// that is rounded up must not decode to infinity.
+// The scale: NaN for a row with a value that is not finite, 0 for a row so small that 127 / largest would be infinite.
+// A value that is rounded up must not decode to infinity.
 float ScaleOf(std::uint32_t largest) {
   constexpr std::uint32_t kInfinity = 0x7f800000u;
   if (largest >= kInfinity) return std::bit_cast<float>(0x7fc00000u);

@@ -1,5 +1,4 @@
-// What the loops over rows share: fetching rows before they are needed, and loops over a width that the compiler
-// knows for the widths that are common.
+// Shared by the loops over rows: prefetching, and loops whose width is a compile-time constant for common widths.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +7,17 @@
 
 namespace tarn::kernels {
 
-inline constexpr std::size_t kRowsAhead = 8;  // enough to cover a miss of the last cache at 10-20 ns a row
+inline constexpr std::size_t kRowsAhead = 8;  // covers a miss of the last-level cache at 10 to 20 ns per row
 
-// Asks for the first cache lines of a row; the hardware follows the rest by itself.
+// Prefetches the first cache lines of a row; the hardware prefetches the rest.
 inline void PrefetchRow(const float* row, std::size_t dim) {
   constexpr std::size_t kLineFloats = 16;
   constexpr std::size_t kFloatsMax = 8 * kLineFloats;
   for (std::size_t j = 0; j < dim && j < kFloatsMax; j += kLineFloats) __builtin_prefetch(row + j, 1);
 }
 
-// Calls f(width) with `dim` as a compile-time constant where it is a common one: a call of memcpy or a loop's
-// set-up costs more than a short row.
+// Calls f(width), with `dim` as a compile-time constant if it is a common width: for a short row, calling memcpy or
+// setting up a loop costs more than the row.
 template <typename F>
 [[gnu::always_inline]] inline void WithWidth(std::uint32_t dim, F f) {
   switch (dim) {

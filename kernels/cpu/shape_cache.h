@@ -1,5 +1,5 @@
-// What oneDNN makes anew for each shape, a fraction of a millisecond, is kept for as many shapes of a thread. Batches
-// and layers give few; should they not, the one that has not been used for the longest time is dropped.
+// A least-recently-used cache of oneDNN's objects, by shape. Making one takes a fraction of a millisecond; batches and
+// layers have few shapes.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ inline constexpr std::size_t kShapesMax = 256;
 template <typename Key, typename Product>
 class ShapeCache {
  public:
-  // The product of `key`; what `make()` gives if there is none yet. Valid until the next call.
+  // The cached object of `key`, or the result of make() if there is none. Valid until the next call.
   template <typename Make>
   Product& Find(const Key& key, const Make& make) {
     auto found = products_.find(key);

@@ -10,7 +10,7 @@ namespace tarn::kernels {
 namespace {
 
 constexpr std::uint32_t kSevenBits = 0x7f;
-constexpr std::uint32_t kMore = 0x80;  // another byte of the number follows
+constexpr std::uint32_t kMore = 0x80;  // set if another byte of the number follows
 
 bool IsZero(float x) { return std::bit_cast<std::uint32_t>(x) << 1 == 0; }
 
@@ -35,7 +35,7 @@ void ForEachValue(std::size_t n, const float* in, Visit visit) {
 
 Status Malformed(std::string what) { return Fail(ErrorCode::kMalformed, "largest values: " + std::move(what)); }
 
-// The next gap. False: the bytes end before it does, or it has more than 32 bits.
+// Reads the next gap. False: it is cut off, or has more than 32 bits.
 bool TakeGap(std::span<const std::byte>* in, std::uint32_t* gap) {
   std::uint64_t value = 0;
   for (unsigned shift = 0; shift < 35; shift += 7) {

@@ -10,9 +10,9 @@ namespace tarn::kernels {
 namespace {
 
 constexpr std::size_t kTableMin = 64;
-constexpr std::size_t kGroup = 16;  // keys whose cells are fetched before the first of them is probed
+constexpr std::size_t kGroup = 16;  // how many keys ahead cells are prefetched
 
-// Enters the n unique keys that there are into the empty table.
+// Inserts the n unique keys found so far into the empty table.
 void Rebuild(std::span<std::uint32_t> table, const Key* unique, std::size_t n) {
   const std::size_t mask = table.size() - 1;
   for (std::size_t u = 0; u < n; ++u) {
@@ -22,7 +22,7 @@ void Rebuild(std::span<std::uint32_t> table, const Key* unique, std::size_t n) {
   }
 }
 
-// The cell of `key`: the one that holds it or the empty one where it belongs.
+// The cell of `key`: the one that holds it, or the empty one where it belongs.
 std::size_t Probe(std::span<const std::uint32_t> table, const Key* unique, Key key, std::uint64_t hash) {
   const std::size_t mask = table.size() - 1;
   std::size_t cell = hash & mask;

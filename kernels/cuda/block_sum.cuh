@@ -1,11 +1,12 @@
-// The sum of what the threads of a block have, in one shape.
+// Sums one value per thread of a block, in a fixed order.
 #pragma once
 
 #include "kernels/cuda/grid.cuh"
 
 namespace tarn::kernels::cuda {
 
-// Halves are added to halves. Called by all of a block of kThreads threads, once for a type; all get it.
+// Adds the upper half to the lower half, repeatedly. Called by all kThreads threads of a block, once per type; all get
+// the sum.
 template <unsigned kThreads = kBlock, typename T>
 __device__ T SumOfBlock(T value) {
   __shared__ T values[kThreads];

@@ -1,22 +1,22 @@
-// How many blocks of threads a kernel is launched with at most, if it has work for so many. C++17, for nvcc.
+// The maximum number of blocks of a launch. C++17, for nvcc.
 #pragma once
 
 #include <cstddef>
 
 namespace tarn::kernels::cuda {
 
-// Waves of a large GPU: so many that a last one which is not full costs little; the loops stride over the rest.
+// Several waves of a large GPU, so that a partly filled last wave costs little. Loops stride over the remaining work.
 inline constexpr std::size_t kBlocksMax = 132 * 64;
 
 namespace internal {
 inline thread_local std::size_t blocks_max = kBlocksMax;
 }
 
-// Of this thread's launches.
+// The maximum for this thread's launches.
 inline std::size_t BlocksMax() { return internal::blocks_max; }
 
-// For tests: as long as it is there, this thread launches so few that small arrays take more than one trip through the
-// loops.
+// For tests: while it exists, this thread launches few blocks, so that the loops iterate more than once on small
+// arrays.
 class FewBlocks {
  public:
   explicit FewBlocks(std::size_t max) : before_(internal::blocks_max) { internal::blocks_max = max; }

@@ -1,5 +1,5 @@
-// The 16-bit formats and int8 rows: the numbers of kernels/convert.h and kernels/quantize.h. NaNs stay NaNs, with a
-// fraction of the GPU's own.
+// The 16-bit formats and int8 rows, with the results of kernels/convert.h and kernels/quantize.h. A NaN stays a NaN;
+// its fraction bits are the GPU's.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -14,7 +14,7 @@ struct alignas(16) EightHalves {
   std::uint16_t v[8];
 };
 
-// out[i] = half(in[i]), eight a thread where both arrays are on 16 bytes.
+// out[i] = half(in[i]), eight per thread if both arrays are aligned to 16 bytes.
 template <typename F>
 cudaError_t Narrow(cudaStream_t stream, std::size_t n, const float* in, std::uint16_t* out, F half) {
   const std::size_t eights = IsAligned16(in) && IsAligned16(out) ? n / 8 : 0, done = 8 * eights;
@@ -70,7 +70,7 @@ cudaError_t Fp16ToFloat(cudaStream_t stream, std::size_t n, const std::uint16_t*
   return Widen(stream, n, in, out, [] __device__(std::uint16_t v) { return __half2float(__ushort_as_half(v)); });
 }
 
-// A row's scale need not be aligned: its bytes are moved one by one, by four lanes.
+// A row's scale may be unaligned, so four lanes copy its bytes one by one.
 cudaError_t EncodeInt8Rows(cudaStream_t stream, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
   return ForEachRow(stream, n, [=] __device__(std::size_t row, unsigned lane) {
     constexpr std::uint32_t kInfinity = 0x7f800000u;

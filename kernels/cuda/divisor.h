@@ -1,5 +1,5 @@
-// Division by a number that is known beforehand, as a multiplication and a shift: a GPU has no instruction for it, and
-// takes about twenty others. (Granlund, Montgomery: Division by invariant integers using multiplication, PLDI 1994.)
+// Division by an invariant number as a multiplication and a shift: a GPU has no division instruction and needs about
+// twenty others. (Granlund, Montgomery: Division by invariant integers using multiplication, PLDI 1994.)
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Flat arrays: four floats at a time where the arrays allow it. Every element is computed by itself with the operations
-// and the roundings of the CPU's code, so the bits are the same.
+// Flat arrays, four floats at a time if alignment allows. Each element is computed with the operations and roundings of
+// the CPU's code, so the bits are the same.
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
@@ -11,7 +11,7 @@ namespace {
 
 __global__ void EmptyKernel() {}
 
-// f.At<4>(i), then f.At<1>(i): of elements i ... i + 4, by fours if `aligned`, and of element i.
+// Calls f.At<4>(i) for elements i ... i + 3 if `aligned`, and f.At<1>(i) for the remaining elements.
 template <typename F>
 cudaError_t ForFours(cudaStream_t stream, std::size_t n, bool aligned, F f) {
   const std::size_t done = aligned ? n / 4 * 4 : 0;
@@ -108,8 +108,8 @@ struct CrossBackwardAt {
   }
 };
 
-// As many blocks as there are parts, whatever n is, and the same order whether or not `in` is on 16 bytes: a thread
-// sums fours, and those that are left over one by one.
+// One block per part for any n, and the same order for any alignment of `in`: a thread sums groups of four, then the
+// remaining elements one by one.
 template <bool kAligned>
 __global__ void __launch_bounds__(kBlock) SquaredNormKernel(std::size_t n, const float* in, double* parts) {
   double sum = 0;

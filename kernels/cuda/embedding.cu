@@ -34,7 +34,7 @@ struct ConcatTerm {
   }
 };
 
-// One block: what it sums is too little to pay for a second kernel. Each thread has kSumAtOnce loads under way.
+// One block, because the sum is too small to justify a second kernel. Each thread has kSumAtOnce loads in flight.
 constexpr unsigned kSumThreads = 1024;
 constexpr unsigned kSumAtOnce = 8;
 

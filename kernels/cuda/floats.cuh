@@ -1,4 +1,4 @@
-// Neighbouring floats that a thread moves at once.
+// Neighbouring floats that a thread loads and stores together.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ struct Floats {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) v[k] += other.v[k];
   }
-  // Without a branch: what `other` comes from is loaded before.
+  // Without a branch: `other` is loaded before.
   __device__ void AddIf(bool condition, const Floats& other) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
@@ -40,7 +40,7 @@ __device__ inline Floats<kWidth> Load(const float* from) {
     return {{*from}};
 }
 
-// Of what the kernel does not write.
+// For memory that the kernel does not write.
 template <int kWidth>
 __device__ inline Floats<kWidth> LoadConstant(const float* from) {
   if constexpr (kWidth == 4)
@@ -57,8 +57,7 @@ __device__ inline void Store(float* to, const Floats<kWidth>& floats) {
     *to = floats.v[0];
 }
 
-// The same of the device's memory alone. The compiler takes some of the above apart, four floats one by one, and these
-// not.
+// The same for device memory only. The compiler splits some of the above into single floats, but not these.
 template <int kWidth>
 __device__ inline Floats<kWidth> LoadGlobal(const float* from) {
   if constexpr (kWidth == 4)
@@ -75,7 +74,7 @@ __device__ inline void StoreGlobal(float* to, const Floats<kWidth>& floats) {
     *to = floats.v[0];
 }
 
-// The threads of a warp that take a row of `dim` floats: as many as its width asks for, a power of two.
+// The number of threads of a warp that share a row of `dim` floats: depends on the width, a power of two.
 inline unsigned ThreadsOfRow(std::uint32_t dim, unsigned width) {
   unsigned threads = 1;
   while (threads < 32 && threads * width < dim) threads *= 2;

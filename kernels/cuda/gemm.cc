@@ -13,8 +13,8 @@
 namespace tarn::kernels {
 namespace {
 
-// cuBLASLt's handle and workspace, made where they are not there: many a stream multiplies nothing. False, and the
-// error noted, if that does not go.
+// Makes cuBLASLt's handle and workspace if they do not exist: many streams multiply nothing. Returns false after an
+// error, which is noted.
 bool Begin(Stream::Native& native) {
   constexpr const char* kWhat = "beginning matrix products";
   if (native.workspace != nullptr) return true;
@@ -28,21 +28,22 @@ bool Begin(Stream::Native& native) {
   return false;
 }
 
-// What factors are held in.
+// The element type of the factors.
 Element ElementOf(Precision precision) {
   if (precision == Precision::kBf16) return Element::kBf16;
   return precision == Precision::kFp16 ? Element::kFp16 : Element::kFp32;
 }
 
 void Check(const Product& p) {
-  TARN_CHECK(p.a.element == p.b.element, "cuBLASLt multiplies what is alike");
+  TARN_CHECK(p.a.element == p.b.element, "both factors have the same element type");
   TARN_CHECK(p.a.element == Element::kFp32 || p.a.element == ElementOf(p.precision), "16 bits of another precision");
   TARN_CHECK(p.c.element == Element::kFp32 || p.c.element == ElementOf(p.precision), "16 bits of another precision");
-  TARN_CHECK(p.epilogue == Epilogue::kNone || (p.alpha == 1.0f && p.beta == 0.0f), "an epilogue is of the product");
+  TARN_CHECK(p.epilogue == Epilogue::kNone || (p.alpha == 1.0f && p.beta == 0.0f),
+             "alpha is 1 and beta is 0 with an epilogue");
   TARN_CHECK(p.epilogue != Epilogue::kBiasGradient || p.a.transpose == Transpose::kYes, "its columns are summed");
 }
 
-// A matrix as it lies in memory, and where its rounded copy goes: rows that are multiples of 16 bytes.
+// A matrix in memory order, and its rounded copy, whose rows are multiples of 16 bytes.
 struct Rounding {
   Rounding(std::size_t m, std::size_t n, const DeviceMatrixIn& matrix)
       : rows(matrix.transpose == Transpose::kYes ? n : m),
@@ -52,7 +53,8 @@ struct Rounding {
   std::size_t rows, columns, stride, bytes;
 };
 
-// The stream's memory for rounded factors, at least so large; null if there is not so much, which is noted.
+// The stream's memory for rounded factors, of at least that size; null, with the error noted, if it cannot be
+// allocated.
 std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t bytes) {
   constexpr const char* kWhat = "rounding the factors of a matrix product";
   GemmState& state = *native.gemm;
@@ -79,7 +81,7 @@ void Round(Stream::Native& native, Element element, const Rounding& rounding, st
   *matrix = {out, element, rounding.stride, matrix->transpose};
 }
 
-// Factors that are wider than the precision become what it multiplies. Whether that could be done.
+// Rounds factors that are wider than the precision. Returns whether that succeeded.
 bool RoundFactors(Stream::Native& native, Product* p) {
   const Element element = ElementOf(p->precision);
   if (p->a.element == element) return true;
@@ -91,7 +93,7 @@ bool RoundFactors(Stream::Native& native, Product* p) {
   return true;
 }
 
-// Where nothing is multiplied.
+// The result if there is nothing to multiply.
 void MultiplyEmpty(Stream::Native& native, const Product& p) {
   native.Note(cuda::ScaleMatrix(native.stream, p.shape.m, p.shape.n, p.beta, p.c), "a matrix product");
   native.Note(RunEpilogue(native, p), "the epilogue of a matrix product");
@@ -120,7 +122,7 @@ namespace {
 
 DeviceMatrixIn In(const MatrixIn& m) { return {m.data, Element::kFp32, m.stride, m.transpose}; }
 
-// The products of a layer whose activations are `element`s.
+// The products of a layer with activations of type `element`.
 Product ForwardProduct(const LinearShape& shape, Element element, const void* x, const void* w, const void* bias,
                        void* y) {
   return {.shape = {.m = shape.rows, .n = shape.out, .k = shape.in},
@@ -128,7 +130,7 @@ Product ForwardProduct(const LinearShape& shape, Element element, const void* x,
           .a = {x, element, shape.in},
           .b = {w, element, shape.in, Transpose::kYes},
           .c = {y, element, shape.out},
-          .bias = const_cast<void*>(bias)};  // these epilogues only read it
+          .bias = const_cast<void*>(bias)};  // these epilogues only read the mask
 }
 
 void Forward(Stream& stream, Product product, bool relu, std::uint32_t* mask) {
@@ -147,7 +149,7 @@ void Forward(Stream& stream, Product product, bool relu, std::uint32_t* mask) {
 template <typename T>
 void BackwardWeights(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
   const auto [rows, in, out, precision] = shape;
-  // The bias's gradient is of dy as it is, not as it is rounded for the product.
+  // The bias gradient sums dy itself, not dy as rounded for the product.
   const bool apart = arrays.dbias != nullptr && element != ElementOf(precision);
   const bool together = arrays.dbias != nullptr && !apart;
   Multiply(stream, {.shape = {.m = out, .n = in, .k = rows},
@@ -164,11 +166,12 @@ void BackwardWeights(Stream& stream, const LinearShape& shape, Element element, 
               "a bias gradient");
 }
 
-// dx = dy w, before the ReLU that made x if its mask is there.
+// dx = dy w; if there is a mask, the gradient before the ReLU that computed x.
 template <typename T>
 void BackwardInputs(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
   const auto [rows, in, out, precision] = shape;
-  TARN_CHECK(arrays.x_bias_gradient == nullptr || arrays.x_mask != nullptr || rows == 0, "it is behind the mask");
+  TARN_CHECK(arrays.x_bias_gradient == nullptr || arrays.x_mask != nullptr || rows == 0,
+             "x_bias_gradient needs a mask");
   Epilogue epilogue = arrays.x_mask == nullptr ? Epilogue::kNone : Epilogue::kReluGradient;
   if (arrays.x_bias_gradient != nullptr) epilogue = Epilogue::kReluBiasGradient;
   Multiply(stream, {.shape = {.m = rows, .n = in, .k = out},
@@ -178,17 +181,17 @@ void BackwardInputs(Stream& stream, const LinearShape& shape, Element element, c
                     .c = {arrays.dx, element, in},
                     .epilogue = epilogue,
                     .bias = arrays.x_bias_gradient,
-                    .mask = const_cast<std::uint32_t*>(arrays.x_mask)});  // these epilogues only read it
+                    .mask = const_cast<std::uint32_t*>(arrays.x_mask)});  // these epilogues only read the mask
 }
 
 template <typename T>
 void Backward(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
   BackwardWeights(stream, shape, element, arrays);
-  // Of no rows dx may be null, and its sums are still 0.
+  // Without rows dx may be null, and its sums are 0.
   if (arrays.dx != nullptr || arrays.x_bias_gradient != nullptr) BackwardInputs(stream, shape, element, arrays);
 }
 
-// Of activations of 16 bits.
+// For 16-bit activations.
 Element HalfOf(Precision precision) {
   const Element element = ElementOf(precision);
   TARN_CHECK(element != Element::kFp32, "16 bits are bf16 or fp16");

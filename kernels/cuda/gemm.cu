@@ -1,4 +1,4 @@
-// The passes around matrix products. Numbers are computed in fp32, whatever they are held in.
+// The passes around matrix products. Computes in fp32, whatever the element type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -15,7 +15,7 @@ __device__ inline void Store(float* p, float v) { *p = v; }
 __device__ inline void Store(__nv_bfloat16* p, float v) { *p = __float2bfloat16_rn(v); }
 __device__ inline void Store(__half* p, float v) { *p = __float2half_rn(v); }
 
-// f(a null pointer of the element's type).
+// Calls f with a null pointer to the element type.
 template <typename F>
 cudaError_t ForElement(Element element, F f) {
   switch (element) {
@@ -38,7 +38,7 @@ cudaError_t RoundTo(cudaStream_t stream, std::size_t rows, std::size_t columns, 
 template <typename T>
 cudaError_t PadTo(cudaStream_t stream, std::size_t rows, std::size_t columns, const float* in, std::size_t in_stride,
                   T* out, std::size_t padded_rows, std::size_t padded_columns) {
-  if (padded_columns == 1)  // a vector: threads stand side by side along it
+  if (padded_columns == 1)  // of a vector; neighbouring threads handle neighbouring elements
     return ForEach(stream, padded_rows,
                    [=] __device__(std::size_t row) { Store(out + row, row < rows ? in[row * in_stride] : 0.0f); });
   return ForEachRow(stream, padded_rows, [=] __device__(std::size_t row, unsigned lane) {
@@ -67,7 +67,7 @@ cudaError_t ScaleOf(cudaStream_t stream, std::size_t rows, std::size_t columns, 
   });
 }
 
-// A warp a row, 32 columns at a time: a word of the mask.
+// One warp per row, 32 columns at a time: one word of the mask.
 template <typename T>
 cudaError_t AddBiasTo(cudaStream_t stream, std::size_t rows, std::size_t columns, T* c, std::size_t stride,
                       const T* bias, bool relu, std::uint32_t* mask) {
@@ -101,7 +101,7 @@ cudaError_t ApplyMaskTo(cudaStream_t stream, std::size_t rows, std::size_t colum
 }
 
 constexpr unsigned kTile = 32;                // columns of a block
-constexpr unsigned kStrips = kBlock / kTile;  // rows that it sums side by side
+constexpr unsigned kStrips = kBlock / kTile;  // rows that a block sums in parallel
 
 // Block (x, y): the sums of 32 columns over slice y of the rows.
 template <typename T>

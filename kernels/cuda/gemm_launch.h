@@ -1,5 +1,5 @@
-// What a matrix product on a GPU needs beside cuBLASLt, as kernels/cuda/launch.h. Matrices are row-major, strides in
-// elements.
+// Launches for matrix products besides cuBLASLt's, with the conventions of kernels/cuda/launch.h. Matrices are
+// row-major, strides are in elements.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,11 +26,11 @@ cudaError_t UnpadMatrix(cudaStream_t stream, std::size_t rows, std::size_t colum
 cudaError_t ScaleMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, float factor,
                         const DeviceMatrix& c);
 
-// c += bias, if there is one; then, if relu, max(c, 0); then, if there is a mask, which elements are above 0.
+// c += bias, if there is one; then, if relu, max(c, 0); then writes the mask, if there is one.
 cudaError_t AddBias(cudaStream_t stream, std::size_t rows, std::size_t columns, const DeviceMatrix& c, const void* bias,
                     bool relu, std::uint32_t* mask);
 
-// c is 0 where the mask is.
+// c = 0 where the mask's bit is 0.
 cudaError_t ApplyMask(cudaStream_t stream, std::size_t rows, std::size_t columns, const DeviceMatrix& c,
                       const std::uint32_t* mask);
 

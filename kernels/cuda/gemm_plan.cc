@@ -64,9 +64,9 @@ std::uint32_t AlignmentOf(const void* p) {
                                     << std::countr_zero(reinterpret_cast<std::uintptr_t>(p) | kAlignmentMax));
 }
 
-// Cases in which cuBLASLt's epilogues are known not to work, although it reports support: gradients whose sums have a
-// single product, bias gradients of a single row (nvmath-python's tests leave both out), a bias that is not aligned as
-// vectors are.
+// Cases in which cuBLASLt's epilogues are known to fail although it reports support: gradients whose sums have a single
+// product, bias gradients of a single row (nvmath-python's tests exclude both), and a bias that is not aligned to whole
+// vectors.
 bool CanFuse(const Product& p) {
   if (p.epilogue == Epilogue::kNone) return false;
   if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kEpilogueAlignment) return false;
@@ -157,8 +157,8 @@ cublasStatus_t MakeOperation(const Product& p, bool fused, GemmPlan* plan) {
   return attributes.status();
 }
 
-// All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: a bias and a mask get
-// one that is aligned as the plan may rely on, and no more.
+// A plan without its algorithm. cuBLASLt's heuristic considers the alignment of pointers, so bias and mask get
+// placeholder pointers with exactly the alignment that the plan may rely on.
 cublasStatus_t Describe(const Stream::Native& native, const Product& p, bool fused, GemmPlan* plan) {
   const auto [m, n, k] = p.shape;
   const std::byte* const aligned = static_cast<const std::byte*>(native.workspace) + kEpilogueAlignment;
@@ -182,7 +182,7 @@ cublasStatus_t MakePreference(const Product& p, LtPreference* out) {
       status = cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{Stream::Native::kWorkspaceBytes});
-  // Parts of a sum are added in fp32: in C itself only where C is.
+  // Partial sums are added in fp32; in C itself only if C is fp32.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE} |
           (p.c.element == Element::kFp32 ? std::uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE} : 0u));
@@ -236,7 +236,7 @@ class TrialMemory {
     if (WritesMask(p.epilogue)) product_.mask = reinterpret_cast<std::uint32_t*>(at + c + bias);
   }
   ~TrialMemory() {
-    if (memory_ != nullptr) native_.Note(native_.Release(memory_), "giving back a trial's memory");
+    if (memory_ != nullptr) native_.Note(native_.Release(memory_), "freeing a trial's memory");
   }
   TrialMemory(const TrialMemory&) = delete;
   TrialMemory& operator=(const TrialMemory&) = delete;
@@ -280,7 +280,7 @@ class StopWatch {
   ~StopWatch() {
     for (const cudaEvent_t event : events_)
       if (event != nullptr) cudaEventDestroy(event);
-    cudaGetLastError();  // of what did not go
+    cudaGetLastError();  // of the failed run
   }
   StopWatch(const StopWatch&) = delete;
   StopWatch& operator=(const StopWatch&) = delete;
@@ -292,7 +292,7 @@ class StopWatch {
   template <typename F>
   float Measure(F f) {
     const float us = ok_ ? Try(f) : kNever;
-    if (us == kNever) cudaGetLastError();  // of what did not go
+    if (us == kNever) cudaGetLastError();  // of the failed run
     return us;
   }
 
@@ -313,7 +313,7 @@ class StopWatch {
            static_cast<float>(runs);
   }
 
-  // Of so many tries behind one that is not timed.
+  // Timed runs, after one that is not timed.
   template <typename F>
   float Best(int tries, F f) {
     bool well = f() && cudaEventRecord(events_[0], stream_) == cudaSuccess;
@@ -416,7 +416,7 @@ class Planner {
 
   Stream::Native& native_;
   const Product& product_;
-  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last question
+  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last query
 };
 
 // For a product that is new to the stream: the algorithm measured before, else cuBLASLt's estimate.

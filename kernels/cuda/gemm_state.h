@@ -1,4 +1,4 @@
-// What a stream keeps of its matrix products, and how one is planned. Internal to kernels/cuda.
+// A stream's plans of matrix products. Internal to kernels/cuda.
 #pragma once
 
 #include <cublasLt.h>
@@ -26,10 +26,10 @@ struct Destroyer {
 using LtOperation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, Destroyer<cublasLtMatmulDescDestroy>>;
 using LtLayout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, Destroyer<cublasLtMatrixLayoutDestroy>>;
 
-// When a plan's algorithm is to be measured: what comes once only, as the last batch of a file does, is not worth it.
+// When a plan's algorithm is measured. A product that occurs once, such as the last batch of a file, is not.
 enum class Search : std::uint8_t {
-  kOver,              // it has been, or nobody asks for it
-  kWhenItComesAgain,  // or is about to be recorded
+  kOver,              // it was measured, or measuring is off
+  kWhenItComesAgain,  // at the second occurrence, or before it is recorded
   kNow,
 };
 
@@ -39,10 +39,11 @@ struct GemmPlan {
   LtLayout a, b, c;
   cublasLtMatmulAlgo_t algorithm = {};
   bool fused = false;  // the epilogue
-  // Of what cuBLASLt expects, and not measured; then `others` are what it expects to be slower, the fastest last.
+  // The algorithm is cuBLASLt's estimate, not measured; `others` are those that it expects to be slower, the fastest
+  // last.
   bool expected = false;
   std::vector<cublasLtMatmulAlgo_t> others;
-  // Where the second factor was when the product came first, and the version of the stream's memory then.
+  // Address of the second factor at the product's first occurrence, and the version of the stream's memory then.
   struct Met {
     const void* b = nullptr;
     std::uint64_t memory_version = 0;
@@ -59,25 +60,25 @@ struct GemmState {
   GemmState(const GemmState&) = delete;
   GemmState& operator=(const GemmState&) = delete;
 
-  static constexpr std::size_t kPlansMax = 1024;  // then all are made again
+  static constexpr std::size_t kPlansMax = 1024;  // beyond it, all plans are dropped
 
   Stream::Native& stream;
   std::map<GemmKey, GemmPlan> plans;
   GemmAlgorithms* algorithms = nullptr;
-  void* factors = nullptr;  // rounded to 16 bits, of the product that runs
+  void* factors = nullptr;  // rounded to 16 bits, of the current product
   std::size_t factor_bytes = 0;
 };
 
-// The plan of a product of which no extent is 0, made if it is not there; `b` is where its second factor was before it
-// was rounded. Null, and the error noted, if cuBLASLt has none, or if it would have to be made or measured while work
-// is recorded. It is good until the next call.
+// The plan of a product, made if it does not exist. No extent is 0; `b` is the second factor before rounding. Null,
+// with the error noted, if cuBLASLt has no algorithm, or if the plan would have to be made or measured while work is
+// recorded. Valid until the next call.
 GemmPlan* PlanOf(Stream::Native& native, const Product& product, const void* b);
 
-// The product as planned, with its epilogue. A plan that cuBLASLt refuses to run is replaced by the next that it
-// expects to run; where there is none, it is dropped and the error noted.
+// Runs the product as planned, with its epilogue. If cuBLASLt rejects the plan, its next algorithm is tried; if there
+// is none, the plan is dropped and the error noted.
 void RunPlan(Stream::Native& native, GemmPlan* plan, const Product& product);
 
-// The epilogue as passes of their own over C, which holds the product.
+// The epilogue as separate passes over C, which holds the product.
 cudaError_t RunEpilogue(const Stream::Native& native, const Product& product);
 
 }  // namespace tarn::kernels

@@ -21,7 +21,7 @@ std::unexpected<Error> Unsupported(const Stream::Native& stream, std::string_vie
               fmt::format("GPU {}: cannot {} a graph: {}", stream.device, what, cudaGetErrorString(error)));
 }
 
-// What of the recorded work stood in the way, if any; the stream forgets it.
+// The operation that could not be recorded, or null; resets it in the stream.
 Status TakeObstacle(Stream::Native& stream) {
   const char* refused = std::exchange(stream.refused, nullptr);
   const char* failed = std::exchange(stream.failed, nullptr);
@@ -34,7 +34,7 @@ Status TakeObstacle(Stream::Native& stream) {
 }
 
 Expected<Recording> RecordWork(Stream::Native& stream, const std::function<void()>& work) {
-  // Of this thread alone: others may allocate meanwhile.
+  // Records only this thread's work: other threads may allocate meanwhile.
   if (const cudaError_t error = cudaStreamBeginCapture(stream.stream, cudaStreamCaptureModeThreadLocal);
       error != cudaSuccess)
     return Unsupported(stream, "begin", error);
@@ -71,7 +71,7 @@ Status Graph::Record(const std::function<void()>& work) {
   cudaGraphExecUpdateResultInfo changed = {};
   if (native_->executable != nullptr &&
       cudaGraphExecUpdate(native_->executable.get(), recording->get(), &changed) != cudaSuccess) {
-    cudaGetLastError();  // other operations, or others between them: it takes a new one
+    cudaGetLastError();  // operations or their dependencies have changed: a new executable is needed
     native_->executable.reset();
   }
   if (native_->executable == nullptr) {
@@ -85,7 +85,7 @@ Status Graph::Record(const std::function<void()>& work) {
 }
 
 void Graph::Launch() {
-  TARN_CHECK(native_->recorded, "only what is recorded can be launched");
+  TARN_CHECK(native_->recorded, "a graph is recorded before it is launched");
   Stream::Native& stream = stream_.native();
   Stream::Native::use.graphs.fetch_add(1, std::memory_order_relaxed);
   stream.Note(cudaGraphLaunch(native_->executable.get(), stream.stream), "a recorded step");

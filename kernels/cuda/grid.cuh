@@ -1,5 +1,4 @@
-// How kernels are laid over the GPU: threads that stride over items, and warps that stride over rows. C++17, as all
-// that nvcc compiles here.
+// The grids of kernels: threads that stride over items, and warps that stride over rows. C++17, for nvcc.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,7 +28,7 @@ __global__ void ForEachKernel(std::size_t n, F f) {
   for (std::size_t i = FirstThread(); i < n; i += Threads()) f(i);
 }
 
-// f(i) for i in [0, n), one thread each.
+// Calls f(i) for i in [0, n), each on one thread.
 template <typename F>
 cudaError_t ForEach(cudaStream_t stream, std::size_t n, F f) {
   if (n == 0) return cudaSuccess;
@@ -42,7 +41,7 @@ __global__ void ForEachRowKernel(std::size_t rows, F f) {
   for (std::size_t row = FirstWarp(); row < rows; row += Warps()) f(row, Lane());
 }
 
-// f(row, lane) for every row, by the 32 threads of one warp.
+// Calls f(row, lane) for every row, on the 32 threads of a warp.
 template <typename F>
 cudaError_t ForEachRow(cudaStream_t stream, std::size_t rows, F f) {
   if (rows == 0) return cudaSuccess;
@@ -50,7 +49,7 @@ cudaError_t ForEachRow(cudaStream_t stream, std::size_t rows, F f) {
   return cudaGetLastError();
 }
 
-// Whether 16 bytes at a time can be moved.
+// Whether 16 bytes can be loaded at a time.
 inline bool IsAligned16(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 }  // namespace tarn::kernels::cuda

@@ -12,7 +12,7 @@ namespace {
 
 class DeviceHotRows final : public HotRows {
  public:
-  // kIo: which of its arrays was too much, as DeviceBuffer says it.
+  // kIo: an array could not be allocated; the message is DeviceBuffer's.
   static Expected<std::unique_ptr<HotRows>> Make(Stream& stream, const HotRowsOptions& options) {
     auto cache = std::unique_ptr<DeviceHotRows>(new DeviceHotRows(stream, options));
     TARN_RETURN_IF_ERROR(cache->Allocate());
@@ -76,7 +76,7 @@ class DeviceHotRows final : public HotRows {
     scratch_.cub = cub;
     Zero(digests_, "HotRows: clear digests");
     Zero(slots_, "HotRows: clear slots");
-    // It is loaded in place of what has no slot, before anybody has written it perhaps.
+    // It is loaded instead of rows without a slot, possibly before it is first written.
     Note(cudaMemsetAsync(table_.rows, 0, table_.dim * sizeof(float), queue()), "HotRows: clear a row");
     return stream_.Wait();
   }
@@ -90,7 +90,7 @@ class DeviceHotRows final : public HotRows {
     return {};
   }
 
-  // All of the cache's memory but what its arrays already have is free now: they are given back with it.
+  // The memory that is free now plus that of the arrays allocated so far, which are freed with the cache.
   std::string WhatFits() const {
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
@@ -107,7 +107,7 @@ class DeviceHotRows final : public HotRows {
   Stream& stream_;
   hot::Table table_;
   cuda::HotScratch scratch_;
-  std::uint32_t now_ = 0;  // Finds so far
+  std::uint32_t now_ = 0;  // number of Finds so far
   DeviceBuffer rows_, slots_, digests_, batch_, cub_;
 };
 

@@ -1,5 +1,5 @@
-// The hot-row cache. Keys are looked for by eight lanes each, and one warp does all insertions of a bucket, four slots
-// a lane, in the order of the batch, so that slots do not depend on who comes first.
+// The hot-row cache. Eight lanes look up each key. One warp does all insertions of a bucket, four slots per lane, in
+// the order of the batch, so that the slots do not depend on timing.
 #include <thrust/iterator/counting_iterator.h>
 
 #include <cub/device/device_radix_sort.cuh>
@@ -16,12 +16,12 @@ constexpr unsigned kPerLane = hot::kWays / kWarp;
 static_assert(kPerLane == 4, "a lane reads its digests as one word");
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// The bytes of `four` that are the digest: byte q is bit q.
+// Which bytes of `four` equal the digest: bit q stands for byte q.
 __device__ inline unsigned BytesOf(std::uint32_t four, std::uint8_t digest) {
   return (__vcmpeq4(four, digest * 0x01010101u) & 0x01010101u) * 0x01020408u >> 24;
 }
 
-// What a lane knows of a key that is looked for.
+// What a lane knows about a key that is looked up.
 struct Wanted {
   std::uint64_t key;
   std::uint32_t bucket;
@@ -34,14 +34,15 @@ struct Wanted {
   }
 };
 
-// Eight lanes look at a key's bucket, 16 digests each: four keys of a warp's 32 at a look, and kLooks looks under way.
-// A lane reads all that is known of a slot at once where its digest is right; one in two keys has one wrong slot.
+// Eight lanes search a key's bucket, 16 digests each, so a warp searches four of its 32 keys at a time; kLooks searches
+// are in flight. Where a digest matches, the lane reads the slot's whole state at once. Every second key has one false
+// match.
 constexpr unsigned kLooks = 2;
 constexpr unsigned kLanesOfKey = 8;
 constexpr unsigned kKeysOfLook = kWarp / kLanesOfKey;
 
-// Of the slots from `first` on that are set in `same`, the one that has the key; `seen` is what is known of the lowest
-// of them, and then of the one found. kNone if there is none.
+// Of the slots from `first` on whose bits are set in `same`, the one with the key; kNone if there is none. `seen` is
+// the state of the lowest of them, and on return of the one found.
 __device__ inline std::uint32_t SlotAmong(const hot::Table& table, std::uint64_t key, std::uint32_t first,
                                           unsigned same, hot::Slot* seen) {
   while (same != 0) {
@@ -53,8 +54,8 @@ __device__ inline std::uint32_t SlotAmong(const hot::Table& table, std::uint64_t
   return hot::kNone;
 }
 
-// f.Found(i, slot, what is known of it), on one lane, for each key that has a slot; f.NotFound(i), on one lane, where
-// there is none or Found says no.
+// Calls f.Found(i, slot, its state) on one lane for each key that has a slot, and f.NotFound(i) on one lane if there is
+// no slot or Found returns false.
 template <typename F>
 __global__ void __launch_bounds__(kBlock)
     ForEachKeyKernel(hot::Table table, std::size_t n, const std::uint64_t* keys, F f) {
@@ -146,7 +147,7 @@ struct HasNoSlot {
   __device__ bool operator()(std::uint32_t i) const { return slots[i] == hot::kNone; }
 };
 
-// A bucket as the warp that inserts into it sees it: four slots a lane.
+// A bucket in the registers of the warp that inserts into it: four slots per lane.
 struct LaneSlots {
   std::uint32_t first;    // slot
   std::uint32_t digests;  // of the four
@@ -165,7 +166,7 @@ __device__ LaneSlots LoadLane(const hot::Table& table, std::uint32_t bucket, uns
   return l;
 }
 
-// The slot of the bucket that is taken next, the same on all lanes; kNone if all are pinned.
+// The slot of the bucket to be used next, the same on all lanes; kNone if all are pinned.
 __device__ std::uint32_t Victim(const LaneSlots& l, std::uint32_t bucket, unsigned lane) {
   std::uint64_t lowest = hot::kPinned;  // rank, then slot of the bucket: ranks have 34 bits
 #pragma unroll
@@ -190,7 +191,7 @@ __device__ inline unsigned WayOf(const hot::Table& table, const LaneSlots& l, st
   return WayOf(table, l.digests, hot::DigestOf(hot::HashOf(key)), l.first, key);
 }
 
-// A pinned slot for a row of `key` that is still to come, or kNone; the same on all lanes.
+// A pinned slot for a future row of `key`, or kNone; the same on all lanes.
 __device__ std::uint32_t Place(const hot::Table& table, LaneSlots* l, std::uint32_t bucket, std::uint64_t key,
                                std::uint64_t least, std::uint32_t now, unsigned lane) {
   const unsigned mine = WayOf(table, *l, key);
@@ -198,7 +199,7 @@ __device__ std::uint32_t Place(const hot::Table& table, LaneSlots* l, std::uint3
   std::uint32_t score = hot::FirstScore(table.counts, now);
   if (mine != kPerLane) score = hot::NextScore(table.counts, table.slots[l->first + mine].score, now);
   if (older != 0) score = __shfl_sync(kAllLanes, score, __ffs(older) - 1);
-  bool again = false;  // the slot that has the key is free to take the new row
+  bool again = false;  // the slot that has the key can hold the new row
   if (mine != kPerLane) {
 #pragma unroll
     for (unsigned q = 0; q < kPerLane; ++q)
@@ -228,7 +229,7 @@ __global__ void InsertKernel(hot::Table table, HotScratch scratch, std::size_t n
   const unsigned lane = Lane();
   for (std::size_t begin = FirstWarp(); begin < n; begin += Warps()) {
     const std::uint32_t bucket = scratch.sorted_buckets[begin];
-    if (bucket == table.buckets) return;  // from here on all have a slot
+    if (bucket == table.buckets) return;  // all following ones have a slot
     if (begin > 0 && scratch.sorted_buckets[begin - 1] == bucket) continue;
     LaneSlots l = LoadLane(table, bucket, lane, least);
     for (const bool older : {true, false}) {
@@ -238,7 +239,7 @@ __global__ void InsertKernel(hot::Table table, HotScratch scratch, std::size_t n
         const std::uint32_t slot = Place(table, &l, bucket, keys[i], least, now, lane);
         if (lane == 0) slots[i] = slot;
       }
-      __syncwarp();  // who comes second sees the slots of the first
+      __syncwarp();  // the second insertion must see the slots of the first
     }
   }
 }
@@ -356,7 +357,7 @@ cudaError_t HotUnpin(cudaStream_t stream, const hot::Table& table, std::size_t n
   return ForEach(stream, n, [=] __device__(std::size_t i) {
     if (slots[i] == hot::kNone) return;
     std::uint32_t& pins = table.slots[slots[i]].pins;
-    if (pins == 0) __trap();  // else nobody could ever take the slot again
+    if (pins == 0) __trap();  // otherwise the slot could never be reused
     --pins;
   });
 }

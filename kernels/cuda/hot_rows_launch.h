@@ -1,4 +1,5 @@
-// The launches behind kernels/hot_rows.h on a GPU, as kernels/cuda/launch.h; the table's pointers are device memory.
+// Launches for kernels/hot_rows.h on a GPU, with the conventions of kernels/cuda/launch.h; the table's pointers are
+// device memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,18 +11,18 @@
 
 namespace tarn::kernels::cuda {
 
-// What the calls of a cache need beside the table: 32-bit words for a batch of keys_max keys, and CUB's own memory.
+// Working memory of a cache's calls: 32-bit words for a batch of keys_max keys, and CUB's memory.
 struct HotScratch {
   std::uint32_t keys_max = 0;
-  std::uint32_t* buckets = nullptr;  // of the keys without a slot, twice: as they come, and sorted
+  std::uint32_t* buckets = nullptr;  // of the keys without a slot: in order, and sorted
   std::uint32_t* sorted_buckets = nullptr;
-  std::uint32_t* positions = nullptr;  // of those keys in the batch, likewise
+  std::uint32_t* positions = nullptr;  // of those keys in the batch: in order, and sorted
   std::uint32_t* sorted_positions = nullptr;
   void* cub = nullptr;
   std::size_t cub_bytes = 0;
 };
 
-// Bytes that CUB needs for batches of keys_max keys on a table of so many buckets.
+// Bytes that CUB needs for batches of keys_max keys on a table with that many buckets.
 cudaError_t HotCubBytes(std::uint32_t keys_max, std::uint32_t buckets, std::size_t* bytes);
 
 cudaError_t HotFind(cudaStream_t stream, const hot::Table& table, const HotScratch& scratch, std::size_t n,

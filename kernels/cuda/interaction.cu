@@ -1,6 +1,6 @@
-// DLRM's dot interaction: a block of threads takes a sample. Where its vectors fit into shared memory, a thread
-// computes many results side by side, so that what it loads from there serves several of them. Every sum runs in the
-// CPU's order (forward: of the dimensions, backward: of the vectors), products and sums rounded apart.
+// DLRM's dot interaction: a block of threads computes a sample. If its vectors fit into shared memory, a thread
+// computes many results together, so that each loaded value serves several of them. Every sum runs in the CPU's order
+// (forward: of the dimensions, backward: of the vectors); products and sums are rounded separately.
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
@@ -17,7 +17,7 @@ __device__ inline std::uint32_t LargerOf(std::uint32_t p) {
   return i;
 }
 
-// Any shape: a thread a result, from where the vectors are.
+// Any shape: one thread per result, directly from global memory.
 __global__ void __launch_bounds__(kBlock)
     ForwardKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out) {
   const std::uint32_t pairs = vectors * (vectors - 1) / 2;
@@ -55,8 +55,9 @@ __global__ void __launch_bounds__(kBlock) BackwardKernel(std::size_t samples, st
   }
 }
 
-// How a sample's vectors lie in shared memory: `stride` floats each, of which the first `padded`, a multiple of 4, may
-// be read: zeros behind the vector's end. A sum takes none of them: it may be -0, where a negative one is next to zero.
+// Layout of a sample's vectors in shared memory: `stride` floats each, of which the first `padded`, a multiple of 4,
+// may be read; the values after a vector's end are zero. They are excluded from sums, because adding +0 would change a
+// sum of -0.
 struct Held {
   std::uint32_t padded, stride;
   Divisor fours;  // of `padded`
@@ -65,8 +66,8 @@ struct Held {
       : padded((dim + 3) / 4 * 4), stride(apart && padded % 8 == 0 ? padded + 4 : padded), fours(padded / 4) {}
 };
 
-// Calls load(k, i), then store(k, i), for the i of [0, n) that are the thread's, kAtOnce at a time: all loads are under
-// way before the first store waits for one. Behind the end the last i is loaded again, and not stored.
+// Calls load(k, i), then store(k, i), for the thread's share of i in [0, n), kAtOnce at a time: all loads are in flight
+// before the first store waits for one. Beyond the end, the last i is loaded again and not stored.
 template <unsigned kAtOnce, typename Loads, typename Stores>
 __device__ inline void InBatches(std::uint32_t n, Loads load, Stores store) {
   for (std::uint32_t begin = threadIdx.x; begin < n; begin += kAtOnce * blockDim.x) {
@@ -102,9 +103,9 @@ __device__ inline void Hold(std::uint32_t vectors, std::uint32_t dim, const Held
   InBatches<kAtOnce>(vectors * shape.fours.by(), load, store);
 }
 
-// Forward, a thread a square of pairs. The vectors are dealt to `classes` hands, i to hand i mod classes, kSide to each
-// at most; a square are the pairs between two hands, or within one. So threads side by side read vectors side by side,
-// which lie in different banks of the shared memory if their stride is an odd multiple of four.
+// Forward: one thread per square of pairs. Vector i belongs to class i mod `classes`, with at most kSide vectors per
+// class; a square holds the pairs between two classes, or within one. So neighbouring threads read neighbouring
+// vectors, which are in different banks of shared memory if their stride is an odd multiple of four.
 constexpr std::uint32_t kSide = 4;
 
 struct Squares {
@@ -119,8 +120,8 @@ struct Squares {
         shared_bytes((std::size_t{vectors} * held.stride + std::size_t{vectors} * (vectors - 1) / 2) * sizeof(float)) {}
 };
 
-// The products of two hands, at [k][l] those of the k-th of one and the l-th of the other. Where a hand has fewer, its
-// last vectors are some vector.
+// The products of two classes: [k][l] is that of the k-th vector of one and the l-th of the other. If a class has fewer
+// vectors, the last ones are arbitrary vectors.
 struct Products {
   float of[kSide][kSide] = {};
 
@@ -186,8 +187,9 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// Backward, a thread four columns of kBand neighbouring vectors' gradients. The pairs' gradients lie as the rows of the
-// whole symmetric matrix, cut into bands, each filled up to three times 16 bytes. DLRM's 27 vectors are three bands.
+// Backward: one thread per four columns of the gradients of kBand neighbouring vectors. The pairs' gradients are stored
+// as the rows of the full symmetric matrix, cut into bands, each padded to three times 16 bytes. DLRM's 27 vectors are
+// three bands.
 constexpr std::uint32_t kBand = 9, kBandFloats = 12;
 
 struct Bands {
@@ -200,7 +202,7 @@ struct Bands {
         bands((vectors + kBand - 1) / kBand),
         shared_bytes(std::size_t{vectors} * (held.stride + std::size_t{bands} * kBandFloats) * sizeof(float)) {}
 
-  // Where the gradient of <i, j> lies in row j.
+  // Offset of the gradient of <i, j> in row j.
   __device__ std::uint32_t At(std::uint32_t j, std::uint32_t i) const {
     return (j * bands + i / kBand) * kBandFloats + i % kBand;
   }
@@ -270,8 +272,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// Lets launches of the kernel have so much shared memory, which beyond 48 KB has to be asked for: all that there is,
-// since other threads and recorded work may need more. *enough says whether the GPU has so much.
+// Requests shared memory for launches of the kernel, as is required beyond 48 KB. Requests the GPU's maximum, because
+// other threads and recorded work may need more. Sets *enough to whether the GPU has `bytes`.
 template <typename Kernel>
 cudaError_t AskForShared(Kernel* kernel, std::size_t bytes, bool* enough) {
   constexpr std::size_t kUnasked = std::size_t{48} << 10;
@@ -289,7 +291,7 @@ cudaError_t AskForShared(Kernel* kernel, std::size_t bytes, bool* enough) {
 
 unsigned BlocksOf(std::size_t samples) { return static_cast<unsigned>(std::min(samples, BlocksMax())); }
 
-// As many as there is work for, in whole warps.
+// As many threads as there is work for, in whole warps.
 unsigned ThreadsFor(std::uint32_t work) { return std::min((work + kWarp - 1) / kWarp * kWarp, kBlock); }
 
 }  // namespace

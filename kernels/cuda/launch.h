@@ -1,6 +1,6 @@
 // Kernel launches for the operations of kernels/*.h that take a Stream. kernels/cuda/*.cu implement them,
 // kernels/cuda/operations.cc calls them. Plain types only, because nvcc compiles this header with an older C++ standard
-// than the rest. All pointers are device memory unless said. Each returns the launch's error.
+// than the rest. All pointers are device memory unless stated otherwise. Each function returns the launch's error.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 namespace tarn::kernels::cuda {
 
 // elementwise.cu
-cudaError_t FindKernels();  // whether this build has kernels that the calling thread's GPU and its driver can run
+cudaError_t FindKernels();  // whether the calling thread's GPU and its driver can run this build's kernels
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out);
 cudaError_t Add(cudaStream_t stream, std::size_t n, const float* in, float* out);
 cudaError_t Scale(cudaStream_t stream, std::size_t n, float factor, float* out);

@@ -1,4 +1,4 @@
-// Losses and their gradients: the numbers of kernels/loss.h element by element and row by row.
+// Losses and their gradients, with the results of kernels/loss.h.
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile.cuh"
@@ -15,7 +15,8 @@ __device__ inline double SigmoidOf(double x, double exp_minus_abs) {
   return (x >= 0.0 ? 1.0 : exp_minus_abs) / (1.0 + exp_minus_abs);
 }
 
-// By a tile: every lane starts from element 0, as the CPU does, so that a NaN there stays and others never win.
+// On a tile. Every lane starts from element 0, as the CPU does, so that a NaN there stays the largest and other NaNs
+// never are.
 __device__ inline std::uint32_t FirstLargest(std::uint32_t classes, const float* logits, unsigned lane) {
   float largest = logits[0];
   std::uint32_t best = 0;
@@ -35,7 +36,7 @@ __device__ inline std::uint32_t FirstLargest(std::uint32_t classes, const float*
   return best;
 }
 
-// What a row of logits comes to, by a tile; all of it get it. grad: of the row, or null.
+// Computes the loss of a row of logits on a tile; all lanes get it. grad: the row's gradient, or null.
 struct RowLoss {
   double loss;
   bool correct;

@@ -1,6 +1,6 @@
-// Rows from place to place. A memory answers after most of a microsecond, so what counts is how many bytes are asked
-// for meanwhile: the threads of a row are as many as its width asks for, each has kRowsAtOnce of its loads under way,
-// and the places of all these rows are known before the first is loaded.
+// Copies rows. Memory latency is most of a microsecond, so speed depends on the number of bytes in flight: the number
+// of threads per row depends on its width, each thread has kRowsAtOnce loads in flight, and the addresses of all these
+// rows are known before the first is loaded.
 #pragma once
 
 #include "kernels/cuda/floats.cuh"
@@ -8,7 +8,7 @@
 
 namespace tarn::kernels::cuda {
 
-// Where a row comes from and goes to. `from` is readable even where `to` is null, and nothing is written.
+// Source and destination of a row. If `to` is null nothing is written, but `from` must be readable.
 struct Move {
   const float* from;
   float* to;
@@ -16,8 +16,8 @@ struct Move {
 
 inline constexpr unsigned kRowsAtOnce = 4;
 
-// kAdd: to += from. Rows of a block lie side by side, at every step of its threads. Loads are no read-only ones, which
-// the compiler would move behind the stores, to where they are needed.
+// kAdd: to += from. At every step the threads of a block work on consecutive rows. The loads are not read-only loads,
+// because the compiler would move those behind the stores.
 template <int kWidth, bool kAdd, typename F>
 __global__ void __launch_bounds__(kBlock, kAdd ? 4 : 5)
     MoveRowsKernel(std::uint32_t dim, std::size_t n, unsigned threads, F row) {
@@ -55,8 +55,8 @@ cudaError_t MoveRowsBy(cudaStream_t stream, std::uint32_t dim, std::size_t n, F 
   return cudaGetLastError();
 }
 
-// row(i), for i in [0, n), is the Move of row i; each thread of a row asks for it. `aligned`: every row that is moved
-// begins at a multiple of 16 bytes if dim is one of 4. No row that is written is read by another move.
+// row(i), for i in [0, n), returns the Move of row i; each thread of a row calls it. `aligned`: if dim is a multiple of
+// 4, every row begins at a multiple of 16 bytes. No row that is written is read by another move.
 template <bool kAdd = false, typename F>
 cudaError_t MoveRows(cudaStream_t stream, std::uint32_t dim, std::size_t n, bool aligned, F row) {
   if (n == 0 || dim == 0) return cudaSuccess;

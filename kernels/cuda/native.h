@@ -1,4 +1,4 @@
-// The inside of a stream, for kernels/cuda/*.cc.
+// The internals of a stream, for kernels/cuda/*.cc.
 #pragma once
 
 #include <cublasLt.h>
@@ -20,9 +20,9 @@ struct GemmState;  // kernels/cuda/gemm_state.h
 struct Stream::Native {
   Native();
   ~Native();
-  // Makes the GPU that of the calling thread.
+  // Selects the GPU for the calling thread.
   void Use();
-  // Keeps the first failure for Wait. The next launch, which asks CUDA for its last error, is not blamed for it.
+  // Keeps the first failure for Wait, and clears CUDA's pending error so that the next launch does not report it.
   void Note(cudaError_t error, const char* operation) {
     use.operations.fetch_add(1, std::memory_order_relaxed);
     if (error == cudaSuccess) return;
@@ -37,23 +37,24 @@ struct Stream::Native {
     failed = operation;
     reason = std::move(why);
   }
-  // Whether work is being recorded (kernels/graph.h): then `what` is not to be done, and the recording is given up.
+  // Whether work is being recorded (kernels/graph.h). If so, `what` must not be executed, and the recording fails.
   bool Refuses(const char* what) {
     if (recording && refused == nullptr) refused = what;
     return recording;
   }
-  // Looks whether the GPU has a pool of memory, and lets it keep what is given back: otherwise every wait returns it to
+  // Uses the GPU's memory pool, if it has one, and lets the pool keep freed memory: otherwise every wait returns it to
   // the driver, and the next allocation maps it again.
   void UsePool();
-  // From the pool, or where there is none from the GPU; null after an error. What the stream has given back may be kept
-  // for other sizes until it has come so far and somebody has waited: where there is no memory, that is done first.
+  // Allocates from the pool, or from the GPU if there is none; null after an error. The pool may hold freed memory for
+  // other sizes until the stream has reached the release and was waited for; if there is no memory, this waits and
+  // tries again.
   cudaError_t Allocate(std::size_t bytes, void** memory);
-  // Behind what the stream has been given. Without a pool it waits for the GPU.
+  // Frees after the work submitted so far. Without a pool it waits for the GPU.
   cudaError_t Release(void* memory);
-  // "no memory for WHAT: N bytes asked for, M of L free: REASON"; later calls do not see this error again.
+  // "no memory for WHAT: N bytes asked for, M of L free: REASON". Clears the pending CUDA error.
   std::string NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const;
 
-  // Of all streams (DeviceUse).
+  // Counts of all streams (DeviceUse).
   static inline struct Use {
     std::atomic<std::uint64_t> operations, graphs, copies, bytes_to_device, bytes_to_host, bytes_within, waits,
         allocations;
@@ -66,8 +67,8 @@ struct Stream::Native {
   int device = 0;
   cudaMemPool_t pool = nullptr;  // null: the GPU has none
   cudaStream_t stream = nullptr;
-  cudaEvent_t given = nullptr;      // how far it has to be for those that wait for it
-  cudaEvent_t told = nullptr;       // how far it was at the last Tell; null: there was none
+  cudaEvent_t given = nullptr;      // marks the work for which another stream waits
+  cudaEvent_t told = nullptr;       // marks the work before the last Tell; null: there was none
   cublasLtHandle_t blas = nullptr;  // made with the workspace for the first matrix product
   void* workspace = nullptr;        // of matrix products
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
@@ -75,7 +76,7 @@ struct Stream::Native {
   const char* failed = nullptr;  // operation
   std::string reason;
   bool recording = false;
-  const char* refused = nullptr;     // what the recorded work asked for and cannot have, first
+  const char* refused = nullptr;     // the first operation that cannot be recorded
   std::uint64_t memory_version = 0;  // allocations and releases
 };
 

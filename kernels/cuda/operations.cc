@@ -147,7 +147,7 @@ void ApplyOptimizer(Stream& s, const OptimizerSpec& spec, Clock push_clock, std:
                     float* const* values, float* const* slots, const float* gradients) {
   TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
   const CudaRule* rule = FindCudaRule(spec.kind);
-  TARN_CHECK(rule != nullptr, "a GPU has the rules of HasCudaRule alone");
+  TARN_CHECK(rule != nullptr, "the rule has no GPU kernel (HasCudaRule)");
   const cuda::OptimizerStep step{.rule = rule->rule,
                                  .rate = LearningRate(spec, push_clock),
                                  .momentum = OptionOf(spec, "momentum"),

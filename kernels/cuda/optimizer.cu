@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned kHeld = 4;
 
-// Slots of a rule that have an element for each of the row's.
+// Slots of a rule that have one element per value of the row.
 __host__ __device__ constexpr int SlotsOf(Rule rule) {
   switch (rule) {
     case Rule::kSgd:
@@ -97,7 +97,7 @@ __device__ inline void Condition(const OptimizerStep& s, float factor, const Flo
   for (unsigned k = 0; k < kHeld; ++k) g->v[k] = Conditioned(s, g->v[k], w.v[k]) * factor;
 }
 
-// Room for a chunk of every row of a block. Where eight threads or more read a row, rows are eight banks apart.
+// Space for a chunk of every row of a block. If eight or more threads read a row, rows are eight banks apart.
 struct Chunks {
   static constexpr unsigned kGap = kTile;
   alignas(16) float floats[kBlock * kHeld + kBlock / kTile * kGap];
@@ -125,7 +125,7 @@ __device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float 
       g = place.Load(row.g);
       Condition(step, factor, step.l2 == 0.0f ? Floats<kHeld>{} : place.Load(row.w), &g);
     }
-    __syncwarp();  // the chunk before has been read
+    __syncwarp();  // until the previous chunk has been read
     Place{chunk, place.first - begin, place.step, place.by_four}.Store(shared, g);
     __syncwarp();
     if (row.threads >= kTile) sum = add_every_eighth(TileLane(), min(chunk, row.dim - begin), sum);
@@ -143,7 +143,7 @@ struct RowNumbers {
 };
 
 __device__ inline RowNumbers CountStep(const OptimizerStep& s, const Row& row, bool writes) {
-  constexpr float kStepsMax = 1 << 24;  // the last count to which a float can add one
+  constexpr float kStepsMax = 1 << 24;  // the largest count to which a float can add 1
   float* const count = row.slots + 2 * std::size_t{row.dim};
   const float steps = fminf(*count + 1.0f, kStepsMax);
   __syncwarp();

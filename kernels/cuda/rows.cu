@@ -7,9 +7,8 @@
 namespace tarn::kernels::cuda {
 namespace {
 
-// The sums of bags: the threads of a row take a sample, each for columns of its own, with the rows of kRowsAtOnce
-// occurrences under way. Sums run in the order of the occurrences, each product and sum rounded by itself, as on the
-// CPU.
+// Sums of bags: the threads of a row compute one sample, each for its own columns, with kRowsAtOnce occurrences' rows
+// in flight. Sums run in the order of the occurrences; products and sums are rounded separately, as on the CPU.
 template <int kWidth>
 __global__ void __launch_bounds__(kBlock, 5)
     SumBagsKernel(std::size_t samples, std::uint32_t dim, unsigned threads, const float* rows,
@@ -22,7 +21,8 @@ __global__ void __launch_bounds__(kBlock, 5)
         Floats<kWidth> term[kRowsAtOnce];
         float weight[kRowsAtOnce];
 #pragma unroll
-        for (unsigned k = 0; k < kRowsAtOnce; ++k) {  // behind the bag's end its last row again, which is not added
+        for (unsigned k = 0; k < kRowsAtOnce;
+             ++k) {  // beyond the bag's end, its last row is loaded again and not added
           const std::uint32_t at = min(o + k, end - 1);
           weight[k] = weights == nullptr ? 1.0f : __ldg(weights + at);
           term[k] = LoadConstant<kWidth>(rows + std::size_t{__ldg(inverse + at)} * dim + j);

@@ -30,12 +30,12 @@ Expected<std::unique_ptr<SortScratch>> SortScratch::Make(Stream& stream, std::si
   auto native = std::make_unique<Native>();
   cuda::SortBuffers& buffers = native->buffers;
   native->items_max = items_max;
-  const int device = stream.native().device;  // from here on the thread's: CUB asks it
+  const int device = stream.native().device;  // CUB uses the calling thread's GPU
   if (const cudaError_t error = cuda::SortTempBytes(items_max, &buffers.temp_bytes); error != cudaSuccess)
-    return Fail(ErrorCode::kInternal,
-                fmt::format("GPU {}: what a sort of {} items needs: {}", device, items_max, cudaGetErrorString(error)));
-  buffers.temp_bytes += buffers.temp_bytes == 0 ? 1 : 0;  // CUB takes no memory for a question
-  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "what is sorted", &native->identity));
+    return Fail(ErrorCode::kInternal, fmt::format("GPU {}: cannot determine the memory for sorting {} items: {}",
+                                                  device, items_max, cudaGetErrorString(error)));
+  buffers.temp_bytes += buffers.temp_bytes == 0 ? 1 : 0;  // a size query takes no memory
+  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "sorting", &native->identity));
   TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint64_t), "sorted keys", &native->keys));
   TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "sorted items", &native->words));
   TARN_RETURN_IF_ERROR(Get(stream, buffers.temp_bytes, "a sort", &native->temp));

@@ -1,4 +1,4 @@
-// The inside of the operations' working memory, for kernels/cuda/*.cc.
+// The internals of the operations' working memory, for kernels/cuda/*.cc.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct SortScratch::Native {
 struct Segments::Native {
   Room room;
   DeviceBuffer occurrences, rows, partials;
-  cuda::SegmentsView view;  // into them, with the number of occurrences of the batch that is there
+  cuda::SegmentsView view;  // into them, with the current batch's number of occurrences
 };
 
 }  // namespace tarn::kernels

@@ -1,5 +1,5 @@
-// Sums along the segments of a batch (kernels/segments.h), in the order of kernels/cuda/pieces.h. As many threads as a
-// row's width asks for take a piece; each adds up columns of its own, so none waits for another.
+// Sums along the segments of a batch (kernels/segments.h), in the order of kernels/cuda/pieces.h. The number of threads
+// per piece depends on the row's width; each sums separate columns, so threads do not wait for each other.
 #pragma once
 
 #include "kernels/cuda/floats.cuh"
@@ -9,30 +9,30 @@
 
 namespace tarn::kernels::cuda {
 
-inline constexpr unsigned kTermsAtOnce = 4;  // of a piece, under way to a thread
+inline constexpr unsigned kTermsAtOnce = 4;  // in flight per thread
 
-// sum += the terms of the positions from ... to, in their order.
+// Adds the terms of the positions from ... to, in order.
 template <int kWidth, typename Term>
 __device__ inline void AddTerms(const SegmentsView& at, std::uint32_t from, std::uint32_t to, std::uint32_t row,
                                 std::uint32_t j, const Term& term, Floats<kWidth>* sum) {
   for (std::uint32_t i = from; i < to; i += kTermsAtOnce) {
     Floats<kWidth> terms[kTermsAtOnce];
 #pragma unroll
-    for (unsigned k = 0; k < kTermsAtOnce; ++k)  // behind the piece's end its last term again, which is not added
+    for (unsigned k = 0; k < kTermsAtOnce; ++k)  // beyond the piece's end, its last term is loaded again and not added
       terms[k] = term.template At<kWidth>(__ldg(at.order + min(i + k, to - 1)), row, j);
 #pragma unroll
     for (unsigned k = 0; k < kTermsAtOnce; ++k) sum->AddIf(i + k < to, terms[k]);
   }
 }
 
-// Sums every piece: into its row where it is the only one of its segment, else into its slot.
+// Sums every piece: into its row if it is the only piece of its segment, else into its slot.
 template <int kWidth, typename Term>
 __global__ void __launch_bounds__(kBlock, 5)
     SumPiecesKernel(SegmentsView at, std::uint32_t dim, unsigned threads, Term term, float* out) {
   const std::size_t pieces = *at.n_pieces;
   for (std::size_t p = FirstThread() / threads; p < pieces; p += Threads() / threads) {
-    // Every position is in a piece, so the next one tells where this one ends, and the neighbours' rows whether they
-    // are of its segment: nothing else is asked for before the terms are.
+    // Every position is in a piece, so the begin of the next piece is the end of this one, and the rows of the
+    // neighbours show whether they belong to its segment. Nothing else is loaded before the terms.
     const std::uint32_t from = __ldg(at.pieces + p), to = p + 1 < pieces ? __ldg(at.pieces + p + 1) : at.n;
     const std::uint32_t row = __ldg(at.rows + from);
     const bool begins = from == 0 || __ldg(at.rows + from - 1) != row;
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kBlock, 5)
   }
 }
 
-// One level of the tree. A warp looks at the pieces of 32 slots, then adds up, one after the other, for those that take
-// sums.
+// One level of the tree. A warp checks the pieces of 32 slots, then adds sums for those that need it, one after the
+// other.
 template <int kWidth>
 __global__ void __launch_bounds__(kBlock)
     AddSumsKernel(SegmentsView at, std::uint32_t dim, std::uint64_t width, float* out) {
@@ -101,7 +101,7 @@ cudaError_t SumSegmentsBy(cudaStream_t stream, const SegmentsView& at, std::uint
 }
 
 // out[row] += the sum of term.At<kWidth>(occurrence, row, column) over the occurrences of every row, rows of `dim`
-// floats. `aligned`: the term may be asked for columns by four.
+// floats. `aligned`: the term may be loaded four columns at a time.
 template <typename Term>
 cudaError_t SumSegments(cudaStream_t stream, const SegmentsView& at, std::uint32_t dim, bool aligned, const Term& term,
                         float* out) {

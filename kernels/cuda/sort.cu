@@ -1,5 +1,5 @@
-// What sorts, by CUB's radix sort, which is stable: unique keys, occurrences by row, items by partition, the largest of
-// many. All sizes are below 2^31.
+// Operations that use CUB's radix sort, which is stable: unique keys, occurrences by row, items by partition, the k
+// largest values. All sizes are below 2^31.
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
 #include <cub/device/device_radix_sort.cuh>
@@ -55,7 +55,7 @@ cudaError_t SortWords(cudaStream_t stream, std::size_t n, const std::uint32_t* i
   return cub::DeviceRadixSort::SortKeys(sort.temp, bytes, in, out, static_cast<std::uint32_t>(n), 0, bits, stream);
 }
 
-// ranks[i]: how many distinct keys there are up to position i.
+// ranks[i]: the number of distinct keys up to position i.
 cudaError_t CountFirsts(cudaStream_t stream, std::size_t n, const std::uint64_t* keys, const SortBuffers& sort,
                         std::uint32_t* ranks) {
   std::size_t bytes = sort.temp_bytes;
@@ -71,7 +71,7 @@ cudaError_t FindPieces(cudaStream_t stream, const SortBuffers& sort, const Segme
 
 }  // namespace
 
-// CUB says what it needs where it gets no temporary memory.
+// Without temporary memory CUB only returns the size that it needs.
 cudaError_t SortTempBytes(std::size_t items, std::size_t* bytes) {
   *bytes = 0;
   const auto n = static_cast<std::uint32_t>(items);
@@ -155,7 +155,7 @@ cudaError_t GroupByPartition(cudaStream_t stream, std::size_t n, const std::uint
   });
 }
 
-// The keys' memory holds two arrays of words here: the sorted magnitudes, and where they were.
+// The memory of the keys holds two arrays of words here: the sorted magnitudes and their original indices.
 cudaError_t TopK(cudaStream_t stream, std::size_t n, std::size_t k, const float* in, std::uint32_t* index,
                  float* values, const SortBuffers& sort) {
   if (k == 0) return cudaSuccess;

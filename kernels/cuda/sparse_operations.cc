@@ -1,4 +1,4 @@
-// The operations of kernels/*.h on a Stream that group, choose and sum by row, and the losses: launches
+// The operations of kernels/*.h on a Stream that group, select and sum by row, and the losses: launches
 // (kernels/cuda/launch.h) whose errors the stream keeps.
 #include "core/limits.h"
 #include "kernels/cuda/native.h"
@@ -19,7 +19,7 @@ const cuda::SortBuffers& BuffersFor(std::size_t items, SortScratch& scratch) {
   return scratch.native().buffers;
 }
 
-// The view that a batch of n occurrences of n_rows rows is written to.
+// The view for writing a batch of n occurrences of n_rows rows.
 const cuda::SegmentsView& Begin(Segments& segments, std::size_t n, std::size_t n_rows) {
   Segments::Native& native = segments.native();
   TARN_CHECK(n <= native.room.occurrences && n_rows <= native.room.rows, "segments have room for the batch");

@@ -22,7 +22,7 @@ Stream::Native::~Native() {
   if (given != nullptr) cudaEventDestroy(given);
   if (told != nullptr) cudaEventDestroy(told);
   if (stream != nullptr) cudaStreamDestroy(stream);
-  cudaGetLastError();  // of what did not go
+  cudaGetLastError();  // of the failed call
 }
 
 void Stream::Native::Use() {
@@ -37,7 +37,7 @@ void Stream::Native::UsePool() {
     pool = nullptr;
   std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
   if (pool != nullptr) cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
-  cudaGetLastError();  // of what did not go: then it is slower
+  cudaGetLastError();  // of the failed call; without a pool allocations are slower
 }
 
 cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
@@ -71,23 +71,23 @@ namespace {
 
 constexpr int kCapabilityMin = 8;  // the oldest that cmake/cuda.cmake compiles for
 
-// CUDA has the same words for a driver that is too old and for none.
+// CUDA reports a driver that is too old and a missing driver alike.
 std::string WhyNoGpus(cudaError_t error) {
-  int driver = 0;  // what it serves, as 1000 major + 10 minor; 0: it is not there
+  int driver = 0;  // the version it supports, as 1000 major + 10 minor; 0: no driver
   if (error != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess)
     return cudaGetErrorString(error);
-  if (driver == 0) return "NVIDIA's driver is not there";
+  if (driver == 0) return "NVIDIA's driver is missing";
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
-  return fmt::format("the driver serves CUDA {}, this build is of CUDA {}", version(driver), version(CUDART_VERSION));
+  return fmt::format("the driver supports CUDA {}, this build needs CUDA {}", version(driver), version(CUDART_VERSION));
 }
 
-// Why our kernels do not run on the GPU, which is the calling thread's; empty if they do.
+// The reason why our kernels cannot run on the calling thread's GPU; empty if they can.
 std::string WhyNoKernels(int device) {
   int major = 0, minor = 0;
   cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
   if (error == cudaSuccess && major < kCapabilityMin)
-    return fmt::format("compute capability {}.{}, {}.0 or newer is needed", major, minor, kCapabilityMin);
+    return fmt::format("compute capability {}.{}, expected {}.0 or newer", major, minor, kCapabilityMin);
   if (error == cudaSuccess) error = cuda::FindKernels();
   if (error == cudaSuccess) return {};
   cudaGetLastError();
@@ -105,7 +105,7 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
     return unavailable("find any", WhyNoGpus(error));
   if (device < 0 || device >= devices)
-    return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
+    return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: this machine has {}, numbered from 0", device, devices));
   if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   auto native = std::make_unique<Native>();
   native->device = device;
@@ -130,7 +130,8 @@ Stream::Native& Stream::native() {
 }
 
 Status Stream::Wait() {
-  if (native_->Refuses("it waits")) return Fail(ErrorCode::kInternal, "what is being recorded is never done");
+  if (native_->Refuses("it waits"))
+    return Fail(ErrorCode::kInternal, "work that is being recorded cannot be waited for");
   native_->Use();
   Native::use.waits.fetch_add(1, std::memory_order_relaxed);
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
@@ -140,7 +141,7 @@ Status Stream::Wait() {
               fmt::format("GPU {}: {}: {}", native_->device, failed, std::exchange(native_->reason, {})));
 }
 
-// The event may be recorded anew at once: a wait is for what it stood for when it was asked for.
+// The event can be reused at once: a wait refers to the work at the time of the call.
 void Stream::WaitFor(Stream& other) {
   Native& first = *other.native_;
   if (first.failed != nullptr) native_->Note(first.reason, first.failed);
@@ -152,14 +153,14 @@ bool Stream::Done() {
   native_->Use();
   const cudaError_t state = native_->told != nullptr ? cudaEventQuery(native_->told) : cudaStreamQuery(native_->stream);
   if (state != cudaErrorNotReady) return true;
-  cudaGetLastError();  // it is none, but CUDA keeps it as one
+  cudaGetLastError();  // not an error, but CUDA keeps it as one
   return false;
 }
 
 void Stream::Tell(const std::function<void()>* told) {
   const auto call = [](void* function) { (*static_cast<const std::function<void()>*>(function))(); };
   native_->Use();
-  // The stream itself is not done as long as the function is called.
+  // The stream itself is busy while the function runs.
   if (native_->told == nullptr)
     native_->Note(cudaEventCreateWithFlags(&native_->told, cudaEventDisableTiming), "make an event");
   native_->Note(cudaEventRecord(native_->told, native_->stream), "record an event");
@@ -199,7 +200,7 @@ Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes,
   buffer.size_ = bytes;
   if (bytes == 0) return buffer;
   Stream::Native& native = stream.native();
-  if (native.Refuses("it asks for memory")) return NotWhileRecording(what, bytes);
+  if (native.Refuses("it allocates memory")) return NotWhileRecording(what, bytes);
   ++native.memory_version;
   const cudaError_t error = native.Allocate(bytes, &buffer.data_);
   if (error == cudaSuccess) return buffer;
@@ -209,9 +210,9 @@ Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes,
 DeviceBuffer::~DeviceBuffer() {
   if (data_ == nullptr) return;
   Stream::Native& native = stream_->native();
-  TARN_CHECK(!native.recording, "memory that recorded work uses stays");
+  TARN_CHECK(!native.recording, "memory is not freed while work is recorded");
   ++native.memory_version;
-  native.Note(native.Release(data_), "giving back memory");
+  native.Note(native.Release(data_), "freeing memory");
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
@@ -229,12 +230,12 @@ Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes,
   buffer.stream_ = &stream;
   if (bytes == 0) return buffer;
   Stream::Native& native = stream.native();
-  if (native.Refuses("it asks for pinned memory")) return NotWhileRecording(what, bytes);
+  if (native.Refuses("it allocates pinned memory")) return NotWhileRecording(what, bytes);
   ++native.memory_version;
   if (const cudaError_t error = cudaMallocHost(&buffer.data_, bytes); error != cudaSuccess) {
     buffer.data_ = nullptr;
     cudaGetLastError();
-    return Fail(ErrorCode::kIo, fmt::format("GPU {}: no pinned memory of the host for {}: {} bytes asked for: {}",
+    return Fail(ErrorCode::kIo, fmt::format("GPU {}: no pinned host memory for {}: {} bytes asked for: {}",
                                             native.device, what, bytes, cudaGetErrorString(error)));
   }
   buffer.size_ = bytes;
@@ -244,9 +245,9 @@ Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes,
 PinnedBuffer::~PinnedBuffer() {
   if (data_ == nullptr) return;
   Stream::Native& native = stream_->native();
-  TARN_CHECK(!native.recording, "memory that recorded work uses stays");
+  TARN_CHECK(!native.recording, "memory is not freed while work is recorded");
   ++native.memory_version;
-  native.Note(cudaFreeHost(data_), "giving back pinned memory");
+  native.Note(cudaFreeHost(data_), "freeing pinned memory");
 }
 
 PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept

@@ -1,4 +1,4 @@
-// Tiles: eight neighbouring threads that sum in the shape of kernels/elementwise.h, lane k the partial sum k.
+// Tiles: eight neighbouring threads that sum in the order of kernels/elementwise.h; lane k has partial sum k.
 #pragma once
 
 #include "kernels/cuda/grid.cuh"
@@ -12,7 +12,7 @@ __device__ inline std::size_t Tiles() { return Threads() / kTile; }
 __device__ inline unsigned TileLane() { return threadIdx.x % kTile; }
 __device__ inline unsigned TileMask() { return 0xffu << (Lane() - TileLane()); }
 
-// The partial sums' sum, ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)). Called by all of a tile; all get it.
+// The sum of the partial sums, ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)). Called by all threads of a tile; all get it.
 __device__ inline double SumOfTile(double partial) {
   const unsigned mask = TileMask();
   partial += __shfl_xor_sync(mask, partial, 4);
@@ -25,7 +25,7 @@ __global__ void ForEachTileKernel(std::size_t n, F f) {
   for (std::size_t i = FirstTile(); i < n; i += Tiles()) f(i, TileLane());
 }
 
-// f(i, lane) for i in [0, n), by the threads of one tile.
+// Calls f(i, lane) for i in [0, n), on the threads of one tile.
 template <typename F>
 cudaError_t ForEachTile(cudaStream_t stream, std::size_t n, F f) {
   if (n == 0) return cudaSuccess;

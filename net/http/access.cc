@@ -28,7 +28,7 @@ bool IsPort(std::string_view text) {
   return !text.empty() && text.size() <= 5 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Host and perhaps port; without brackets, lower case. Empty if malformed.
+// The host of "HOST" or "HOST:PORT", without brackets, in lower case. Empty if malformed.
 std::string HostName(std::string_view host) {
   if (host.starts_with('[')) {
     const std::size_t end = host.find(']');
@@ -82,7 +82,7 @@ Expected<std::string> ReadHttpToken(const std::string& path) {
   const std::size_t first = text->find_first_not_of(kBlank), last = text->find_last_not_of(kBlank);
   const std::string token = first == std::string::npos ? std::string() : text->substr(first, last + 1 - first);
   if (token.size() < kTokenBytesMin || token.size() > kTokenBytesMax || !std::ranges::all_of(token, IsTokenCharacter))
-    return Fail(ErrorCode::kInvalidArgument,  // without the token: it is a secret
+    return Fail(ErrorCode::kInvalidArgument,  // does not quote the token, which is secret
                 fmt::format("token file {}: expected one token of {} to {} letters, digits and -._~+/= characters",
                             path, kTokenBytesMin, kTokenBytesMax));
   return token;

@@ -1,10 +1,10 @@
-// Who may read what an HTTP server shows.
+// Access control of an HTTP server: the Host header and the token.
 //
-// Host header: a page of another site can have its name resolve to 127.0.0.1 and then read this server as if it were
-// its own ("DNS rebinding"). The browser sends that site's name as the Host. So only addresses, "localhost" and the
-// names that the server was given are accepted.
+// Host header: a malicious web site can make its name resolve to 127.0.0.1, so that its pages read this server as their
+// own ("DNS rebinding"). The browser then sends that name as the Host. Therefore only IP addresses, "localhost" and the
+// configured names are accepted.
 //
-// Token: where the server has one, each request must have it in "Authorization: Bearer TOKEN".
+// Token: if the server has one, each request must have the header "Authorization: Bearer TOKEN".
 #pragma once
 
 #include <string>
@@ -17,12 +17,13 @@ namespace tarn::net {
 
 class HttpAccess {
  public:
-  // names: hosts under which others reach the server, besides addresses and localhost. token: empty: none is asked for.
+  // names: accepted hosts besides IP addresses and localhost. token: empty: not required.
   explicit HttpAccess(std::vector<std::string> names = {}, std::string token = {});
 
-  // Of the value of a Host header.
+  // `host`: the value of a Host header.
   bool AcceptsHost(std::string_view host) const;
-  // Of the value of an Authorization header, empty if there is none. Takes the same time for every token of one length.
+  // `authorization`: the value of an Authorization header; empty if there is none. Takes the same time for all tokens
+  // of a length.
   bool AcceptsAuthorization(std::string_view authorization) const;
 
  private:
@@ -30,8 +31,8 @@ class HttpAccess {
   std::string token_;
 };
 
-// The first line of `path` without white space around it: 16 to 1024 letters, digits and characters of -._~+/=.
-// kInvalidArgument for another one and for a file that other users can read; kNotFound, kIo.
+// Reads the token in the file `path`, without surrounding white space: 16 to 1024 letters, digits and characters of
+// -._~+/=. kInvalidArgument for other text, and for a file that other users can read; kNotFound, kIo.
 Expected<std::string> ReadHttpToken(const std::string& path);
 
 }  // namespace tarn::net

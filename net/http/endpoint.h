@@ -1,4 +1,4 @@
-// Where an HTTP server listens. Free functions, any thread.
+// The address on which an HTTP server listens. Free functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ struct HttpEndpoint {
   std::uint16_t port = 0;  // 0: the system chooses
 };
 
-// "HOST:PORT", or "[ADDRESS]:PORT" for an IPv6 address; port * or 0: the system chooses. kInvalidArgument.
+// Parses "HOST:PORT", or "[ADDRESS]:PORT" for an IPv6 address; port * or 0: the system chooses. kInvalidArgument.
 Expected<HttpEndpoint> ParseHttpEndpoint(std::string_view text);
 
-// "HOST:PORT", an IPv6 address in brackets.
+// "HOST:PORT"; an IPv6 address is in brackets.
 std::string ToString(const HttpEndpoint& endpoint);
 
-// Whether it is an IPv4 or IPv6 address, without brackets.
+// Whether `host` is an IPv4 or IPv6 address, without brackets.
 bool IsIpAddress(const std::string& host);
 
 }  // namespace tarn::net

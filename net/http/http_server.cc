@@ -30,14 +30,14 @@ using tcp = asio::ip::tcp;
 
 namespace {
 
-// After an accept that failed, such as for want of files: what is waited for is still there.
+// Pause after a failed accept, such as without a free file descriptor: the connection is still pending.
 constexpr std::chrono::milliseconds kAcceptPause(200);
-// For the client to read an answer before its connection is gone.
+// Gives the client time to read an answer before the connection is closed.
 constexpr std::chrono::seconds kLinger(1);
 
 }  // namespace
 
-// All but the construction is on the context's thread.
+// Everything but the constructor runs on the context's thread.
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   class Connection;
@@ -67,7 +67,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
   LogLimiter accept_failures_;
 };
 
-// One client, request after request.
+// One connection; handles its requests one after the other.
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<Impl> server, tcp::socket socket)
@@ -84,7 +84,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     LimitTime();
     http::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-                       // Beast's limit is one of the request line and one of the fields.
+                       // Beast has separate limits for the request line and the fields.
                        const bool large = !error && bytes > limits::kHttpHeaderBytesMax;
                        self->OnRead(large ? http::error::header_limit : error);
                      });
@@ -101,7 +101,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     else if (error.category() == error_code(http::error::end_of_stream).category())
       message_ = Responder::Refuse(error);
     else
-      return;  // closed by the client, or by us since it took too long
+      return;  // closed by the client, or by us after a timeout
     LimitTime();
     http::async_write(stream_, *message_,
                       [self = shared_from_this()](const error_code& failed, std::size_t) { self->OnWrite(failed); });
@@ -116,7 +116,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     ReadRest();
   }
 
-  // A connection that is closed with unread bytes is reset, and the answer may be lost with it.
+  // Closing a connection with unread bytes resets it, which may lose the answer.
   void ReadRest() {
     stream_.async_read_some(asio::buffer(rest_), [self = shared_from_this()](const error_code& error, std::size_t) {
       if (!error) self->ReadRest();
@@ -157,12 +157,12 @@ void HttpServer::Impl::OnAccept(const error_code& error, tcp::socket socket) {
       if (!cancelled && !self->closed_) self->Accept();
     });
   }
-  Accept();  // first: what follows may throw
+  Accept();  // first, because the code below may throw
   if (connections_.size() >= options_.connections_max) return Reject(std::move(socket));
   std::make_shared<Connection>(shared_from_this(), std::move(socket))->Read();
 }
 
-// At once and without waiting for the client: a connection beyond the limit may cost nothing.
+// Answers without waiting for the client, because a connection beyond the limit must not use resources.
 void HttpServer::Impl::Reject(tcp::socket socket) {
   error_code ignored;
   socket.non_blocking(true, ignored);
@@ -208,7 +208,7 @@ HttpServer::HttpServer(std::shared_ptr<Impl> impl, HttpEndpoint endpoint)
     : impl_(std::move(impl)), endpoint_(std::move(endpoint)) {}
 
 HttpServer::~HttpServer() {
-  const auto closed = std::make_shared<std::promise<void>>();  // setting it may outlast the wait
+  const auto closed = std::make_shared<std::promise<void>>();  // a running handler may outlive the wait
   asio::post(impl_->executor(), [impl = impl_, closed] {
     impl->Close();
     closed->set_value();

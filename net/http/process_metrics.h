@@ -1,5 +1,5 @@
-// What the system says of this process, under the names that Prometheus' own client libraries use with the prefix
-// "process_". Any thread.
+// Metrics of the operating system about this process, with the names that Prometheus' client libraries use after the
+// prefix "process_". Any thread.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace tarn::net {
 
-// What cannot be read is left out.
+// Omits metrics that cannot be read.
 MetricList ProcessMetrics(std::chrono::system_clock::time_point started);
 
 }  // namespace tarn::net

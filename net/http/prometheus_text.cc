@@ -50,7 +50,7 @@ std::vector<prometheus::ClientMetric::Label> LabelsOf(const std::string& run, co
   return labels;
 }
 
-// Families by name, so that each is written once whatever reports have it.
+// Families by name, so that each is written once even if several reports have it.
 class Families {
  public:
   explicit Families(std::string run) : run_(std::move(run)) {}

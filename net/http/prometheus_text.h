@@ -10,10 +10,9 @@ namespace tarn::net {
 
 inline constexpr char kPrometheusContentType[] = "text/plain; version=0.0.4; charset=utf-8";
 
-// Metric NAME of a report becomes tarn_ROLE_NAME, a counter tarn_ROLE_NAME_total, and of the process itself
-// process_NAME, with the labels run, role and rank, where they are not empty, and its own. The buckets of a histogram
-// have the bounds 0, 1, 2, 3, 4, 6, 8, 12, ... 1024. A report with a time also has ready (0 or 1) and
-// updated_timestamp_seconds.
+// Metric NAME of a report becomes tarn_ROLE_NAME, a counter tarn_ROLE_NAME_total, a metric of the process process_NAME.
+// Its labels are run, role and rank (unless empty) and the metric's label. The buckets of histograms have the bounds 0,
+// 1, 2, 3, 4, 6, 8, 12, ... 1024. A report with a time also gives ready (0 or 1) and updated_timestamp_seconds.
 std::string PrometheusText(const std::string& run, std::span<const StatusReport* const> reports);
 
 }  // namespace tarn::net

@@ -19,7 +19,7 @@ HttpResponse Text(http::status status, std::string text) {
   return {static_cast<unsigned>(status), "text/plain; charset=utf-8", std::move(text) + "\n"};
 }
 
-// The body of an answer to HEAD is left out, its length is not.
+// An answer to HEAD has no body but the length of the body.
 void Fill(HttpResponse response, bool with_body, HttpMessage* message) {
   message->result(response.status);
   message->set(http::field::content_type, response.content_type);
@@ -52,7 +52,7 @@ HttpMessage Responder::Respond(const HttpParser::value_type& request) const {
   HttpResponse response;
   try {
     response = Answer(request, &message);
-  } catch (const std::exception&) {  // memory; the run is worth more than its status
+  } catch (const std::exception&) {  // out of memory; the run continues without this answer
     response = Text(http::status::internal_server_error, "cannot answer now");
   }
   Fill(std::move(response), request.method() != http::verb::head, &message);
@@ -64,7 +64,7 @@ HttpResponse Responder::Answer(const HttpParser::value_type& request, HttpMessag
   if (request.count(http::field::host) != 1) return Text(http::status::bad_request, "expected one Host header");
   if (!access_.AcceptsHost(View(request[http::field::host])))
     return Text(http::status::misdirected_request,
-                "this Host is not a name of this server: expected an address, localhost or the name that it is given");
+                "unknown Host: expected an IP address, localhost or a configured name (--http, --advertise)");
   if (request.count(http::field::authorization) > 1 ||
       !access_.AcceptsAuthorization(View(request[http::field::authorization]))) {
     message->set(http::field::www_authenticate, "Bearer");

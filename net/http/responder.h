@@ -1,7 +1,7 @@
-// Answers HTTP requests once they are parsed, without sockets: which requests are refused and why, and which handler
-// has the answer. Only the sources of net/http/ and its tests include this header, which includes Boost.Beast.
+// Answers parsed HTTP requests, without sockets: rejects invalid ones and calls the handlers of the others. Only the
+// sources of net/http/ and its tests include this header, because it includes Boost.Beast.
 //
-// Order of the checks: Host (400 for none or several, 421 for one that is not accepted), token (401), method (405),
+// Order of the checks: Host (400 if there is none or several, 421 if it is not accepted), token (401), method (405),
 // target (400), path (404).
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tarn::net {
 using HttpParser = boost::beast::http::request_parser<boost::beast::http::empty_body>;
 using HttpMessage = boost::beast::http::response<boost::beast::http::string_body>;
 
-// Before it parses a request: sets the limits. A body is refused.
+// Sets the limits of a parser before it reads a request. A body is rejected.
 void Configure(HttpParser* parser);
 
 class Responder {
@@ -26,7 +26,7 @@ class Responder {
   Responder(HttpAccess access, HttpRoutes routes);
 
   HttpMessage Respond(const HttpParser::value_type& request) const;
-  // The answer to bytes that are no request, or not within the limits; the connection is to be closed behind it.
+  // The answer to bytes that are not a request or exceed the limits. The caller must close the connection after it.
   static HttpMessage Refuse(const boost::system::error_code& error);
   // The answer to a connection beyond the limit.
   static HttpMessage Overloaded();

@@ -10,11 +10,12 @@
 namespace tarn::net {
 
 inline void AddStatusFlags(CLI::App* app, StatusServerOptions* options) {
-  app->add_option("--http", options->http,
-                  "where /healthz, /readyz and /metrics are served: HOST:PORT (port 0 or *: the system chooses), or "
-                  "none; default: 127.0.0.1:0. An address that other machines reach needs --http-token or --insecure");
+  app->add_option(
+      "--http", options->http,
+      "address of the HTTP server for /healthz, /readyz and /metrics: HOST:PORT (port 0 or *: a free port), or "
+      "'none'; default: 127.0.0.1:0. An address that other machines can reach requires --http-token or --insecure");
   app->add_option("--http-token", options->token_file,
-                  "file (mode 0600) with a token of 16 characters or more that HTTP requests must bring, as "
+                  "file (mode 0600) with a token of at least 16 characters; HTTP requests must have the header "
                   "'Authorization: Bearer TOKEN'");
 }
 

@@ -13,7 +13,7 @@
 
 namespace tarn::net {
 
-// What the routes answer. On the context's thread, but for AddFeed.
+// The answers of the routes. Runs on the context's thread, except AddFeed.
 class StatusServer::Pages {
  public:
   explicit Pages(const StatusServerOptions& options) : run_(options.run) {
@@ -55,13 +55,13 @@ class StatusServer::Pages {
   const std::string run_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   StatusReport process_;
-  std::mutex mutex_;  // guards feeds_
+  std::mutex mutex_;  // protects feeds_
   std::vector<std::shared_ptr<StatusFeed>> feeds_;
 };
 
 namespace {
 
-// As others reach it.
+// The URL for other nodes.
 Expected<HttpEndpoint> Reached(const HttpEndpoint& at, const StatusServerOptions& options) {
   constexpr std::string_view kScheme = "tcp://";
   const std::string peer = options.peer.starts_with(kScheme) ? options.peer : std::string();
@@ -102,7 +102,7 @@ Expected<std::unique_ptr<StatusServer>> StatusServer::Start(ProcessContext* proc
   routes["/metrics"] = [pages] { return pages->Metrics(); };
   auto server = HttpServer::Start(&process->io(), *std::move(server_options), std::move(routes));
   if (!server && options.http.empty()) {
-    LogWarning("goes on without it: {}", server.error().message);
+    LogWarning("continuing without it: {}", server.error().message);
     return without();
   }
   if (!server) return std::unexpected(server.error());

@@ -1,11 +1,10 @@
 // The HTTP server of a program of a fleet. GET
 //
-//   /healthz  200 while the process runs
-//   /readyz   200 once all of the process's state machines take part in the run, else 503
-//   /metrics  their metrics and the process's, for Prometheus
+//   /healthz 200 while the process runs /readyz 200 when all state machines of the process take part in the run, else
+//   503 /metrics their metrics and those of the process, for Prometheus
 //
-// Each state machine's loop puts reports into a feed, from which requests are answered on the context's thread: no
-// loop ever waits for a client.
+// Each state machine's loop puts reports into a feed; requests are answered from it on the context's thread. So a loop
+// never waits for a client.
 //
 //   auto status = StatusServer::Start(process, options);
 //   options.feed = (*status)->AddFeed();            // for the loop
@@ -25,26 +24,26 @@ namespace tarn::net {
 
 struct StatusServerOptions {
   std::string http;        // HOST:PORT, or "none"; empty: 127.0.0.1 and a port that the system chooses
-  std::string token_file;  // of a token that requests must bring; empty: none
+  std::string token_file;  // file with a token that requests must have; empty: none
   bool insecure = false;   // other machines may read it without a token
-  std::string advertise;   // the host under which others reach it; empty: where it listens (net/advertise.h)
-  std::string peer;        // the scheduler's endpoint, to find the interface that leads there, if it is tcp://
+  std::string advertise;   // host in the published URL; empty: that of the listening address (net/advertise.h)
+  std::string peer;        // the scheduler's endpoint; if tcp://, determines the published interface
   std::string run;         // label of metrics: which run
   std::string role, rank;  // labels of the process's own metrics
 };
 
 class StatusServer {
  public:
-  // A server that nobody asked for (`http` is empty) and that cannot listen is done without, with a warning. Errors as
-  // HttpServer::Start, and of the token's file. The context outlives the server.
+  // If `http` is empty and listening fails, logs a warning and returns an object without a server. Other errors as of
+  // HttpServer::Start and ReadHttpToken. The context outlives the server.
   static Expected<std::unique_ptr<StatusServer>> Start(ProcessContext* process, const StatusServerOptions& options);
   ~StatusServer();
 
-  // A feed whose reports are shown from now on; one for each state machine of the process. It may outlive the server.
+  // Adds a feed whose reports are served from now on; one per state machine of the process. It may outlive the server.
   // Any thread.
   std::shared_ptr<StatusFeed> AddFeed();
 
-  // "http://HOST:PORT" as others reach it; empty if there is no server.
+  // "http://HOST:PORT" for other nodes; empty if there is no server.
   const std::string& url() const { return url_; }
 
  private:

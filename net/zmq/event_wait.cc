@@ -56,11 +56,11 @@ bool EventWait::Poll(TimeUs wait_us) {
 
 // One system call, whatever the number of sockets.
 bool EventWait::PollFiles(int wait_ms) {
-  Lane* router = router_->lane();
+  PolledSocket* router = router_->socket();
   files_.clear();
   files_.push_back({wake_->file(), POLLIN, 0});
   if (router != nullptr) files_.push_back({router->file, POLLIN, 0});
-  links_->ForEach([&](const LaneId&, const Lane& lane) { files_.push_back({lane.file, POLLIN, 0}); });
+  links_->ForEach([&](const LaneId&, const PolledSocket& lane) { files_.push_back({lane.file, POLLIN, 0}); });
   const std::size_t shm = files_.size();
   shm_->AddFiles(&files_);
   if (poll(files_.data(), files_.size(), wait_ms) < 0) return false;
@@ -68,19 +68,19 @@ bool EventWait::PollFiles(int wait_ms) {
   wake_->SetReadable(files_[0].revents != 0);
   std::size_t file = 1;
   if (router != nullptr) router->may_hold |= files_[file++].revents != 0;
-  links_->ForEach([&](const LaneId&, Lane& lane) { lane.may_hold |= files_[file++].revents != 0; });
+  links_->ForEach([&](const LaneId&, PolledSocket& lane) { lane.may_hold |= files_[file++].revents != 0; });
   return true;
 }
 
 // The same, and polls for room in sockets with a backlog.
 bool EventWait::PollSockets(int wait_ms) {
-  Lane* router = router_->lane();
+  PolledSocket* router = router_->socket();
   items_.clear();
   items_.push_back({nullptr, wake_->file(), ZMQ_POLLIN, 0});
   if (router != nullptr) items_.push_back({router->socket.raw().handle(), 0, ZMQ_POLLIN, 0});
   bool accepted_waits = false;
   backlog_->ForEachLane([&](const LaneId& id) { accepted_waits |= IsAccepted(id.peer); });
-  links_->ForEach([&](const LaneId& id, Lane& lane) {
+  links_->ForEach([&](const LaneId& id, PolledSocket& lane) {
     const int events = backlog_->Has(id) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
     items_.push_back({lane.socket.raw().handle(), 0, static_cast<short>(events), 0});
   });
@@ -99,7 +99,7 @@ bool EventWait::PollSockets(int wait_ms) {
   wake_->SetReadable(items_[0].revents != 0);
   std::size_t item = 1;
   if (router != nullptr) router->may_hold |= items_[item++].revents != 0;
-  links_->ForEach([&](const LaneId&, Lane& lane) { lane.may_hold |= items_[item++].revents != 0; });
+  links_->ForEach([&](const LaneId&, PolledSocket& lane) { lane.may_hold |= items_[item++].revents != 0; });
   return true;
 }
 

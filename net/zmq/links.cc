@@ -10,14 +10,14 @@ bool ZmqLinks::Leads(Peer peer, const std::string& endpoint) const {
   return found != links_.end() && found->second.endpoint == endpoint;
 }
 
-void ZmqLinks::Put(Peer peer, const std::string& endpoint, std::vector<Lane> lanes) {
+void ZmqLinks::Put(Peer peer, const std::string& endpoint, std::vector<PolledSocket> lanes) {
   has_several_ |= lanes.size() > 1;
   Link& link = links_[peer];
-  for (Lane& lane : link.lanes) lane.socket.DropUnsent();
+  for (PolledSocket& lane : link.lanes) lane.socket.DropUnsent();
   link = {.endpoint = endpoint, .lanes = std::move(lanes)};
 }
 
-Lane* ZmqLinks::Find(const LaneId& id) {
+PolledSocket* ZmqLinks::Find(const LaneId& id) {
   const auto found = links_.find(id.peer);
   return found != links_.end() && id.lane < found->second.lanes.size() ? &found->second.lanes[id.lane] : nullptr;
 }
@@ -38,7 +38,7 @@ LaneId ZmqLinks::NextForPull(Peer peer, const Backlog& backlog) {
 
 bool ZmqLinks::AnyMayHold() const {
   return std::ranges::any_of(links_, [](const auto& link) {
-    return std::ranges::any_of(link.second.lanes, [](const Lane& lane) { return lane.may_hold; });
+    return std::ranges::any_of(link.second.lanes, [](const PolledSocket& lane) { return lane.may_hold; });
   });
 }
 

@@ -10,7 +10,7 @@
 
 #include "net/backlog.h"
 #include "net/lane_id.h"
-#include "net/zmq/lane.h"
+#include "net/zmq/polled_socket.h"
 
 namespace tarn::net {
 
@@ -19,9 +19,9 @@ class ZmqLinks {
  public:
   bool Leads(Peer peer, const std::string& endpoint) const;
   // Replaces the lanes to this peer. Unsent messages of the old ones are dropped.
-  void Put(Peer peer, const std::string& endpoint, std::vector<Lane> lanes);
+  void Put(Peer peer, const std::string& endpoint, std::vector<PolledSocket> lanes);
   // Finds a lane; null if there is none.
-  Lane* Find(const LaneId& id);
+  PolledSocket* Find(const LaneId& id);
   // The lane for the next pull. Skips lanes with waiting messages if there is another.
   LaneId NextForPull(Peer peer, const Backlog& backlog);
   // Whether a peer has or had more than one lane.
@@ -38,7 +38,7 @@ class ZmqLinks {
  private:
   struct Link {
     std::string endpoint;
-    std::vector<Lane> lanes;
+    std::vector<PolledSocket> lanes;
     std::uint32_t turn = 0;  // next lane for a pull
   };
 

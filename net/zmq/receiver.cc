@@ -38,15 +38,16 @@ void Receiver::DrainShm(std::size_t* budget, std::vector<Received>* out) {
   shm_may_hold_ = shm_->Drain(budget, [&](Peer from, ShmFrames* frames) {
     if (IsAccepted(from)) router_->Touch(from);
     intake_->Accept(from, frames->views(), frames, out);
-    if (shm_->strangers() && !out->empty() && out->back().from == from) shm_->Meet(from, out->back().message.sender);
+    if (shm_->has_unidentified() && !out->empty() && out->back().from == from)
+      shm_->Identify(from, out->back().message.sender);
   });
 }
 
 void Receiver::DrainSockets(std::size_t budget, std::vector<Received>* out) {
   ready_.clear();
-  if (router_->MayHold()) ready_.push_back({router_->lane(), Peer()});
-  links_->ForEach([&](const LaneId& id, Lane& lane) {
-    if (lane.may_hold) ready_.push_back({&lane, id.peer});
+  if (router_->MayHold()) ready_.push_back({router_->socket(), Peer()});
+  links_->ForEach([&](const LaneId& id, PolledSocket& socket) {
+    if (socket.may_hold) ready_.push_back({&socket, id.peer});
   });
   if (ready_.empty()) return;
   std::rotate(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(turn_++ % ready_.size()), ready_.end());
@@ -56,14 +57,14 @@ void Receiver::DrainSockets(std::size_t budget, std::vector<Received>* out) {
 
 bool Receiver::TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget) {
   for (std::size_t i = 0; i < kTurn && *budget > 0; ++i, --*budget) {
-    if (!ready.lane->Receive(&parts_)) return false;
+    if (!ready.socket->Receive(&parts_)) return false;
     Accept(ready, out);
   }
   return true;
 }
 
 void Receiver::Accept(const Ready& ready, std::vector<Received>* out) {
-  const bool by_router = ready.lane == router_->lane();
+  const bool by_router = ready.socket == router_->socket();
   const std::size_t skip = by_router ? 1 : 0;
   const Peer from = by_router ? router_->SenderOf(&parts_) : ready.peer;
   std::array<FrameView, Parts::kMax> frames;
@@ -72,19 +73,19 @@ void Receiver::Accept(const Ready& ready, std::vector<Received>* out) {
   OwnedParts owner(&parts_, skip);
   if (parts_.too_large())
     intake_->RefuseTooLarge(from, all, out);
-  else if (!AcceptWord(from, all))
+  else if (!AcceptHandshake(from, all))
     intake_->Accept(from, all, &owner, out);
   parts_.Clear();
 }
 
-bool Receiver::AcceptWord(Peer from, std::span<const FrameView> frames) {
+bool Receiver::AcceptHandshake(Peer from, std::span<const FrameView> frames) {
   if (frames.size() != 1) return false;
-  const auto word = DecodeShmWord(frames[0]);
-  if (!word) return false;
-  if (*word)
-    shm_->OnWord(from, **word, NowUs());
+  const auto handshake = DecodeShmHandshake(frames[0]);
+  if (!handshake) return false;
+  if (*handshake)
+    shm_->OnHandshake(from, **handshake, NowUs());
   else
-    intake_->Refuse(from, word->error(), frames);
+    intake_->Refuse(from, handshake->error(), frames);
   return true;
 }
 

@@ -10,8 +10,8 @@
 #include "net/shm_peers.h"
 #include "net/transport.h"
 #include "net/zmq/intake.h"
-#include "net/zmq/lane.h"
 #include "net/zmq/links.h"
+#include "net/zmq/polled_socket.h"
 #include "net/zmq/router.h"
 #include "net/zmq/socket.h"
 
@@ -23,7 +23,7 @@ class Receiver {
   Receiver(Router* router, ZmqLinks* links, ShmPeers* shm, Intake* intake)
       : router_(router), links_(links), shm_(shm), intake_(intake) {}
 
-  // Receives up to `budget` messages, valid or not, from lanes that may have some, in turns.
+  // Receives up to `budget` messages, valid or not, from sockets that may have some, in turns.
   void Drain(std::size_t budget, std::vector<Received>* out);
 
   // Whether there may be messages that no file event announces: more than the last Drain received, or in a socket that
@@ -32,17 +32,17 @@ class Receiver {
 
  private:
   struct Ready {
-    Lane* lane;
+    PolledSocket* socket;
     Peer peer;  // the peer that it connects to; none for the ROUTER
   };
 
   void DrainShm(std::size_t* budget, std::vector<Received>* out);
   void DrainSockets(std::size_t budget, std::vector<Received>* out);
-  // Whether the lane may have more.
+  // Whether the socket may have more.
   bool TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget);
   void Accept(const Ready& ready, std::vector<Received>* out);
   // Handles messages that set up shared memory. False: another message.
-  bool AcceptWord(Peer from, std::span<const FrameView> frames);
+  bool AcceptHandshake(Peer from, std::span<const FrameView> frames);
 
   Router* router_;
   ZmqLinks* links_;

@@ -14,20 +14,20 @@ constexpr TimeUs kEndlessPeriodUs = 100'000;
 }  // namespace
 
 Expected<std::string> Router::Bind(ZmqContext* context, const std::string& address) {
-  if (!lane_) {
-    Expected<Lane> lane = Lane::Open(context, zmq::socket_type::router, options_.socket);
-    if (!lane) return std::unexpected(lane.error());
-    lane_.emplace(std::move(*lane));
-    TARN_RETURN_IF_ERROR(connections_.Watch(context->raw(), &lane_->socket.raw()));
+  if (!socket_) {
+    Expected<PolledSocket> socket = PolledSocket::Open(context, zmq::socket_type::router, options_.socket);
+    if (!socket) return std::unexpected(socket.error());
+    socket_.emplace(std::move(*socket));
+    TARN_RETURN_IF_ERROR(connections_.Watch(context->raw(), &socket_->socket.raw()));
   }
-  TARN_RETURN_IF_ERROR(lane_->socket.Bind(address));
-  return lane_->socket.LastEndpoint();
+  TARN_RETURN_IF_ERROR(socket_->socket.Bind(address));
+  return socket_->socket.LastEndpoint();
 }
 
 template <typename What>
 SendResult Router::SendAny(Peer to, const What& frames) {
   const std::string_view identity = peers_.IdentityOf(to);
-  const SendResult result = identity.empty() ? SendResult::kUnreachable : lane_->Send(identity, frames);
+  const SendResult result = identity.empty() ? SendResult::kUnreachable : socket_->Send(identity, frames);
   if (result == SendResult::kUnreachable) peers_.Forget(to);
   return result;
 }
@@ -47,7 +47,7 @@ void Router::CountFailures(TimeUs now) {
 }
 
 std::uint64_t Router::EndEndless() {
-  if (!lane_ || lane_->may_hold || NowUs() < next_endless_) return 0;
+  if (!socket_ || socket_->may_hold || NowUs() < next_endless_) return 0;
   next_endless_ = NowUs() + kEndlessPeriodUs;
   return connections_.EndEndless(options_.unfinished_bytes_max);
 }

@@ -14,7 +14,7 @@
 #include "net/frame.h"
 #include "net/zmq/connections.h"
 #include "net/zmq/context.h"
-#include "net/zmq/lane.h"
+#include "net/zmq/polled_socket.h"
 #include "net/zmq/socket.h"
 
 namespace tarn::net {
@@ -35,8 +35,8 @@ class Router {
   Expected<std::string> Bind(ZmqContext* context, const std::string& address);
 
   // Null before Bind.
-  Lane* lane() { return lane_ ? &*lane_ : nullptr; }
-  bool MayHold() const { return lane_ && lane_->may_hold; }
+  PolledSocket* socket() { return socket_ ? &*socket_ : nullptr; }
+  bool MayHold() const { return socket_ && socket_->may_hold; }
 
   // Sends to an accepted peer. kUnreachable: the peer is unknown, or has disconnected and is removed.
   SendResult Send(Peer to, const Frames& frames);
@@ -54,8 +54,8 @@ class Router {
   // Number of connections so far that failed before their first message.
   std::uint64_t failures() const { return failures_; }
 
-  // Closes connections that send an endless message. Checks ten times a second, when the lane was found empty. Returns
-  // their number.
+  // Closes connections that send an endless message. Checks ten times a second, when the socket was found empty.
+  // Returns their number.
   std::uint64_t EndEndless();
 
  private:
@@ -64,7 +64,7 @@ class Router {
 
   RouterOptions options_;
   AcceptedPeers peers_;
-  std::optional<Lane> lane_;
+  std::optional<PolledSocket> socket_;
   ConnectionWatch connections_;  // destroyed before the socket
   TimeUs next_count_ = 0, next_endless_ = 0;
   std::uint64_t failures_ = 0;

@@ -11,7 +11,7 @@ bool SocketSender::TrySend(const LaneId& to, const What& frames) {
   SendResult result = SendResult::kUnreachable;
   if (IsAccepted(to.peer))
     result = router_->Send(to.peer, frames);
-  else if (Lane* lane = links_->Find(to))
+  else if (PolledSocket* lane = links_->Find(to))
     result = lane->Send({}, frames);
   if (result == SendResult::kFull) return false;
   if (result == SendResult::kSent) {

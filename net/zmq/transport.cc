@@ -9,15 +9,15 @@
 #include "core/log.h"
 #include "net/accepted_peers.h"
 #include "net/backlog.h"
-#include "net/shm_door.h"
+#include "net/shm_handshake.h"
 #include "net/shm_peers.h"
 #include "net/zmq/address.h"
 #include "net/zmq/clock.h"
 #include "net/zmq/event_wait.h"
 #include "net/zmq/intake.h"
-#include "net/zmq/lane.h"
 #include "net/zmq/links.h"
 #include "net/zmq/message_sender.h"
+#include "net/zmq/polled_socket.h"
 #include "net/zmq/receiver.h"
 #include "net/zmq/router.h"
 #include "net/zmq/socket_sender.h"
@@ -47,7 +47,9 @@ class ZmqTransport::Impl {
         shm_({.ring_bytes = options.shm_ring_bytes,
               .waiting_bytes_max = options.backlog_bytes_max,
               .lends = options.lend_payloads},
-             [this](Peer to, const ShmWord& word) { return sockets_.SendNow(to, Frames{EncodeShmWord(word)}); }),
+             [this](Peer to, const ShmHandshake& message) {
+               return sockets_.SendNow(to, Frames{EncodeShmHandshake(message)});
+             }),
         router_({.socket = SocketOptionsOf(options),
                  .accepted_peers_max = options.accepted_peers_max,
                  .unfinished_bytes_max = options.unfinished_bytes_max}),
@@ -61,7 +63,7 @@ class ZmqTransport::Impl {
   ~Impl() {
     const TimeUs end = NowUs() + TimeUs{options_.linger_ms} * 1000;
     while (shm_.waiting_bytes() != 0 && NowUs() < end) {
-      TendShm(NowUs());
+      StepShm(NowUs());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
@@ -82,16 +84,16 @@ class ZmqTransport::Impl {
     const Expected<std::string> address = ZmqAddress(endpoint, IsOpen(), &context_->folders());
     if (!address) return std::unexpected(address.error());
     if (links_.Leads(peer, endpoint)) return {};
-    std::vector<Lane> lanes;
+    std::vector<PolledSocket> lanes;
     while (lanes.size() < (peer == kSchedulerPeer ? 1 : options_.lanes)) {
-      Expected<Lane> lane = Lane::Open(context_, zmq::socket_type::dealer, SocketOptionsOf(options_));
+      Expected<PolledSocket> lane = PolledSocket::Open(context_, zmq::socket_type::dealer, SocketOptionsOf(options_));
       if (!lane) return std::unexpected(lane.error());
       TARN_RETURN_IF_ERROR(lane->socket.Connect(*address));
       lanes.push_back(std::move(*lane));
     }
     links_.Put(peer, endpoint, std::move(lanes));
     lost_messages_ += sockets_.Drop(peer) + shm_.Forget(peer);
-    if (options_.shm && peer != kSchedulerPeer) shm_.Ask(peer);
+    if (options_.shm && peer != kSchedulerPeer) shm_.Request(peer);
     return {};
   }
 
@@ -113,7 +115,7 @@ class ZmqTransport::Impl {
     for (TimeUs turn = now;; turn = NowUs()) {
       sockets_.Flush();
       shm_.GiveBack();
-      TendShm(turn);
+      StepShm(turn);
       receiver_.Drain(max, out);
       if (out->size() > before && turn - polled_ < kUnpolledUs) break;
       polled_ = turn;
@@ -122,7 +124,7 @@ class ZmqTransport::Impl {
       const bool interrupted =
           !wait_.Wait(at_once || receiver_.MayHold() ? 0 : std::min(deadline, shm_.NextTime()) - turn);
       const bool woken = wake_.Take();
-      TendShm(turn);
+      StepShm(turn);
       receiver_.Drain(max - std::min(max, out->size() - before), out);
       if (const std::uint64_t ended = router_.EndEndless(); ended != 0)
         intake_.CountEnded(ended, options_.unfinished_bytes_max);
@@ -150,7 +152,7 @@ class ZmqTransport::Impl {
     counters.refused_handshakes = router_.failures();
     counters.dropped_unreachable += lost_messages_;
     counters.backlog_bytes = sockets_.backlog().bytes() + shm_.waiting_bytes();
-    counters.shm_peers = shm_.lanes();
+    counters.shm_peers = shm_.channels();
     counters.accepted_peers = router_.peers();
     return counters;
   }
@@ -159,7 +161,7 @@ class ZmqTransport::Impl {
   // Whether those who reach an endpoint have to prove that they may, or `insecure` lets them.
   bool IsOpen() const { return options_.insecure || context_->keys() != nullptr; }
 
-  void TendShm(TimeUs now) { lost_messages_ += shm_.Tend(now); }
+  void StepShm(TimeUs now) { lost_messages_ += shm_.Step(now); }
 
   // A peer that sends invalid bytes and reads no answers gets none; nothing is queued for it.
   void SendAnswer(Peer to, Frames answer) {
@@ -181,7 +183,7 @@ class ZmqTransport::Impl {
   WakeEvent wake_;
   EventWait wait_;
   TimeUs polled_ = 0;
-  std::uint64_t lost_messages_ = 0;  // messages that waited for a closed link or shared memory lane
+  std::uint64_t lost_messages_ = 0;  // messages that waited for a closed link or shared-memory channel
 };
 
 ZmqTransport::ZmqTransport(ZmqContext* context, const ZmqTransportOptions& options)

@@ -424,7 +424,7 @@ cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPoo
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   const Lock lock(device().mutex);
   if (RefusedWhileCaptured(stream)) return Set(cudaErrorStreamCaptureUnsupported);
-  return Give(stream, "giving back memory", [memory] { Dead(memory); });
+  return Give(stream, "freeing memory", [memory] { Dead(memory); });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {

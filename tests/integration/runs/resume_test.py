@@ -95,7 +95,7 @@ class ResumeTest(FleetCase):
         self.assertNotIn("learning_rate", kept["linear"])
         code, _, output = self.launch(origin / "job.toml", "asp", "--resume", origin, *more, "--set", "consistency.mode=asp")
         self.assertEqual(code, 0, output)
-        self.assertIn("consistency.staleness = 2: mode = \"asp\" does not know it", output)
+        self.assertIn("consistency.staleness = 2: mode = \"asp\" does not support it", output)
         code, _, output = self.launch(origin / "job.toml", "kind", "--resume", origin, *more, "--set", "optimizer.kind=sgd")
         self.assertEqual(code, 2, output)
         self.assertIn("kind is \"sgd\" in the job, but \"adam\" in the checkpoint", output)

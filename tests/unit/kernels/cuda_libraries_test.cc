@@ -66,7 +66,7 @@ TEST_F(CudaLibrariesTest, AnErrorTellsAllPlaces) {
   const auto nowhere = LoadCudaLibrary(kName, {one, "", two});
   ASSERT_FALSE(nowhere.has_value());
   EXPECT_EQ(nowhere.error().code, ErrorCode::kUnavailable);
-  EXPECT_EQ(nowhere.error().message, std::string("no ") + kName + " in: " + one + ", where the loader looks, " + two +
+  EXPECT_EQ(nowhere.error().message, std::string("no ") + kName + " in: " + one + ", the loader's search path, " + two +
                                          "; TARN_CUDA_LIBRARIES may name its folder");
 }
 
@@ -76,11 +76,11 @@ TEST_F(CudaLibrariesTest, WhyWhatTheLoaderFindsCannotBeLoadedIsTold) {
   const auto absent = LoadCudaLibrary(path, {""});
   ASSERT_FALSE(absent.has_value());
   EXPECT_EQ(absent.error().message,
-            "no " + path + " in: where the loader looks; TARN_CUDA_LIBRARIES may name its folder");
+            "no " + path + " in: the loader's search path; TARN_CUDA_LIBRARIES may name its folder");
   std::ofstream(path) << "cut off";
   const auto broken = LoadCudaLibrary(path, {""});
   ASSERT_FALSE(broken.has_value());
-  EXPECT_NE(broken.error().message.find("where the loader looks; " + path + ": "), std::string::npos)
+  EXPECT_NE(broken.error().message.find("the loader's search path; " + path + ": "), std::string::npos)
       << broken.error().message;
 }
 

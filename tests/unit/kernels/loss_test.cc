@@ -236,7 +236,8 @@ TEST(LossTest, SoftmaxTiesAndExtremes) {
 TEST(LossTest, ALabelThatIsNoClassIsAnError) {
   const std::vector<float> logits = {1, 2, 3};
   const std::uint32_t label = 3;
-  EXPECT_DEATH(SoftmaxCrossEntropy(1, 3, logits.data(), &label, 1.0f, nullptr), "readers know the classes");
+  EXPECT_DEATH(SoftmaxCrossEntropy(1, 3, logits.data(), &label, 1.0f, nullptr),
+               "labels are below the number of classes");
 }
 
 // At the label, at the best, elsewhere, first: by row, so that no other row's NaN stands in.

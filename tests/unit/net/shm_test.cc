@@ -1,6 +1,6 @@
 // Shows that messages go through shared memory whole and in order, whatever their sizes and however small the ring;
 // that sleepers are woken; that nothing which the other side writes, and no way in which it ends, does more than end
-// the lane; and that nobody without a ticket gets memory.
+// the channel; and that nobody without a ticket gets memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/hash.h"
-#include "net/shm_door.h"
-#include "net/shm_lane.h"
+#include "net/shm_channel.h"
+#include "net/shm_handshake.h"
 #include "net/shm_segment.h"
 
 namespace tarn::net {
@@ -28,10 +28,10 @@ constexpr std::size_t kAnyMany = 1'000'000;
 constexpr std::size_t kAnyBytes = std::size_t{1} << 30;
 
 struct Ends {
-  std::optional<ShmLane> server, client;
+  std::optional<ShmChannel> server, client;
 };
 
-// The two ends of a lane, in this process. `keep` is the segment's file, for those who want to spoil it.
+// The two ends of a channel, in this process. `keep` is the segment's file, for those who want to spoil it.
 Ends MakeEnds(std::size_t ring_bytes = kRing, int* keep = nullptr) {
   auto segment = ShmSegment::Create(ring_bytes);
   EXPECT_TRUE(segment) << segment.error().message;
@@ -76,7 +76,7 @@ bool IsReadable(int file) {
   return poll(&one, 1, 0) == 1;
 }
 
-TEST(ShmLaneTest, AllSizesThroughASmallRing) {
+TEST(ShmChannelTest, AllSizesThroughASmallRing) {
   SplitMix random(1);
   for (const std::size_t ring : {kRing, 16 * kRing}) {
     Ends ends = MakeEnds(ring);
@@ -92,7 +92,7 @@ TEST(ShmLaneTest, AllSizesThroughASmallRing) {
   }
 }
 
-TEST(ShmLaneTest, ManyMessagesWaitInOrder) {
+TEST(ShmChannelTest, ManyMessagesWaitInOrder) {
   SplitMix random(2);
   Ends ends = MakeEnds();
   std::vector<Frames> sent;
@@ -112,7 +112,7 @@ TEST(ShmLaneTest, ManyMessagesWaitInOrder) {
   EXPECT_EQ(ends.server->waiting_messages(), 0u);
 }
 
-TEST(ShmLaneTest, WhatWaitsIsBoundedAndAnEmptyLaneTakesAnything) {
+TEST(ShmChannelTest, WhatWaitsIsBoundedAndAnEmptyLaneTakesAnything) {
   Ends ends = MakeEnds();
   SplitMix random(3);
   EXPECT_TRUE(ends.client->Send({RandomBytes(&random, 100'000)}, 10));
@@ -122,15 +122,15 @@ TEST(ShmLaneTest, WhatWaitsIsBoundedAndAnEmptyLaneTakesAnything) {
 }
 
 // Each side polls its socket alone, as a loop does: a wake-up that is lost hangs the test.
-TEST(ShmLaneTest, SleepersAreWoken) {
+TEST(ShmChannelTest, SleepersAreWoken) {
   Ends ends = MakeEnds();
   constexpr std::uint64_t kMessages = 3'000;
-  const auto sleep = [](ShmLane* lane) {
-    if (!lane->Sleep()) return;
-    pollfd one{lane->file(), POLLIN, 0};
+  const auto sleep = [](ShmChannel* channel) {
+    if (!channel->Sleep()) return;
+    pollfd one{channel->file(), POLLIN, 0};
     EXPECT_EQ(poll(&one, 1, 60'000), 1) << "nobody wakes it";
-    lane->Awake();
-    lane->TakeWakes();
+    channel->Awake();
+    channel->TakeWakes();
   };
   std::thread writer([&] {
     SplitMix random(4), pause(5);
@@ -155,7 +155,7 @@ TEST(ShmLaneTest, SleepersAreWoken) {
   writer.join();
 }
 
-TEST(ShmLaneTest, ALargeFrameIsTakenWithoutACopy) {
+TEST(ShmChannelTest, ALargeFrameIsTakenWithoutACopy) {
   Ends ends = MakeEnds(16 * kRing);
   SplitMix random(6);
   const Frames sent = {RandomBytes(&random, 100), RandomBytes(&random, 0), RandomBytes(&random, 200'000)};
@@ -184,7 +184,7 @@ TEST(ShmRingTest, BeginsAtItsBeginningWhateverTheOtherSideHasWritten) {
   EXPECT_TRUE(writer.broken());
 }
 
-TEST(ShmLaneTest, LentPayloadsStayUntilTheyAreGivenBack) {
+TEST(ShmChannelTest, LentPayloadsStayUntilTheyAreGivenBack) {
   SplitMix random(11);
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
@@ -216,7 +216,7 @@ TEST(ShmLaneTest, LentPayloadsStayUntilTheyAreGivenBack) {
 }
 
 // The other side finds room again before all that it has written is used.
-TEST(ShmLaneTest, LendsAFewAtATime) {
+TEST(ShmChannelTest, LendsAFewAtATime) {
   SplitMix random(14);
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
@@ -239,7 +239,7 @@ TEST(ShmLaneTest, LendsAFewAtATime) {
   }
 }
 
-TEST(ShmLaneTest, WhatIsLentOutlivesTheLane) {
+TEST(ShmChannelTest, WhatIsLentOutlivesTheChannel) {
   SplitMix random(13);
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
@@ -266,7 +266,7 @@ TEST(ShmLaneDeathTest, WhatIsLentMustNotBeKept) {
   EXPECT_DEATH(ends.server->GiveBack(), "has been kept");
 }
 
-TEST(ShmLaneTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
+TEST(ShmChannelTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
   SplitMix random(7);
   Ends ends = MakeEnds(16 * kRing);
   const Frames sent = {RandomBytes(&random, 100)};
@@ -286,7 +286,7 @@ TEST(ShmLaneTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
   EXPECT_TRUE(ends.server->Send(sent, kAnyBytes));  // into nothing
 }
 
-TEST(ShmLaneTest, HalfAMessageOfOneWhoHasGoneIsNone) {
+TEST(ShmChannelTest, HalfAMessageOfOneWhoHasGoneIsNone) {
   SplitMix random(8);
   Ends ends = MakeEnds();
   ASSERT_TRUE(ends.client->Send({RandomBytes(&random, 10 * kRing)}, kAnyBytes));
@@ -318,7 +318,7 @@ class Spoiler {
   std::byte* ring_;
 };
 
-TEST(ShmLaneTest, CountersThatAreNotPossibleEndTheLane) {
+TEST(ShmChannelTest, CountersThatAreNotPossibleEndTheChannel) {
   int file = -1;
   Ends ends = MakeEnds(kRing, &file);
   Spoiler spoiler(file, kRing);
@@ -329,7 +329,7 @@ TEST(ShmLaneTest, CountersThatAreNotPossibleEndTheLane) {
   EXPECT_FALSE(ends.server->Receive(&got));
 }
 
-TEST(ShmLaneTest, AReaderBeyondWhatWasWrittenEndsTheLane) {
+TEST(ShmChannelTest, AReaderBeyondWhatWasWrittenEndsTheChannel) {
   int file = -1;
   Ends ends = MakeEnds(kRing, &file);
   Spoiler spoiler(file, kRing);
@@ -339,7 +339,7 @@ TEST(ShmLaneTest, AReaderBeyondWhatWasWrittenEndsTheLane) {
   EXPECT_TRUE(ends.client->ended());
 }
 
-TEST(ShmLaneTest, HeadsThatAreNotPossibleEndTheLane) {
+TEST(ShmChannelTest, HeadsThatAreNotPossibleEndTheChannel) {
   const std::vector<std::vector<std::uint32_t>> heads = {
       {0, 0},                                          // no frames
       {65, 0},                                         // too many
@@ -362,7 +362,7 @@ TEST(ShmLaneTest, HeadsThatAreNotPossibleEndTheLane) {
 }
 
 // Any bytes at all: nothing crashes, and what is given lies within the ring or in buffers.
-TEST(ShmLaneTest, RandomRings) {
+TEST(ShmChannelTest, RandomRings) {
   SplitMix random(10);
   for (int i = 0; i < 300; ++i) {
     int file = -1;
@@ -401,12 +401,13 @@ TEST(ShmSegmentTest, NobodyCanCutItOff) {
   EXPECT_NE(ftruncate(segment->file(), 0), 0);
 }
 
-TEST(ShmWordTest, ThereAndBack) {
-  for (const ShmWord& word :
-       {ShmWord{ShmWord::Kind::kAsk, BootId(), ""}, ShmWord{ShmWord::Kind::kOffer, "tarn-1", "0123"},
-        ShmWord{ShmWord::Kind::kNone, "", ""}, ShmWord{ShmWord::Kind::kThrough, "", ""}}) {
-    const Buffer frame = EncodeShmWord(word);
-    const auto back = DecodeShmWord({frame.data(), frame.size()});
+TEST(ShmHandshakeTest, ThereAndBack) {
+  for (const ShmHandshake& word :
+       {ShmHandshake{ShmHandshake::Kind::kRequest, BootId(), ""},
+        ShmHandshake{ShmHandshake::Kind::kOffer, "tarn-1", "0123"}, ShmHandshake{ShmHandshake::Kind::kRefuse, "", ""},
+        ShmHandshake{ShmHandshake::Kind::kSwitch, "", ""}}) {
+    const Buffer frame = EncodeShmHandshake(word);
+    const auto back = DecodeShmHandshake({frame.data(), frame.size()});
     ASSERT_TRUE(back && *back);
     EXPECT_EQ((*back)->kind, word.kind);
     EXPECT_EQ((*back)->socket, word.socket);
@@ -414,62 +415,62 @@ TEST(ShmWordTest, ThereAndBack) {
   }
 }
 
-TEST(ShmWordTest, MalformedWords) {
-  const Buffer good = EncodeShmWord({ShmWord::Kind::kOffer, "name", "ticket"});
-  EXPECT_FALSE(DecodeShmWord({good.data(), 15}));  // no prefix
+TEST(ShmHandshakeTest, MalformedWords) {
+  const Buffer good = EncodeShmHandshake({ShmHandshake::Kind::kOffer, "name", "ticket"});
+  EXPECT_FALSE(DecodeShmHandshake({good.data(), 15}));  // no prefix
   for (std::size_t at = 0; at < good.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
       Buffer bad = Buffer::Copy(good.data(), good.size());
       bad.data()[at] ^= static_cast<std::byte>(1 << bit);
-      const auto word = DecodeShmWord({bad.data(), bad.size()});
+      const auto word = DecodeShmHandshake({bad.data(), bad.size()});
       if (word && !*word) {
         EXPECT_EQ(word->error().code, ErrorCode::kMalformed);
       }
     }
   }
   const Buffer cut = Buffer::Copy(good.data(), good.size() - 1);
-  ASSERT_TRUE(DecodeShmWord({cut.data(), cut.size()}));
-  EXPECT_FALSE(*DecodeShmWord({cut.data(), cut.size()}));
-  const Buffer longer = EncodeShmWord({ShmWord::Kind::kOffer, std::string(65, 'x'), "ticket"});
-  EXPECT_FALSE(*DecodeShmWord({longer.data(), longer.size()}));
+  ASSERT_TRUE(DecodeShmHandshake({cut.data(), cut.size()}));
+  EXPECT_FALSE(*DecodeShmHandshake({cut.data(), cut.size()}));
+  const Buffer longer = EncodeShmHandshake({ShmHandshake::Kind::kOffer, std::string(65, 'x'), "ticket"});
+  EXPECT_FALSE(*DecodeShmHandshake({longer.data(), longer.size()}));
 }
 
-class ShmDoorTest : public ::testing::Test {
+class ShmListenerTest : public ::testing::Test {
  protected:
   // Takes in whoever has come, until somebody is welcomed or it has looked often enough.
   std::vector<Peer> Welcomed(int looks = 100) {
     std::vector<Peer> peers;
     for (int i = 0; i < looks && peers.empty(); ++i) {
-      door_->Take(kAnyMany, [&](Peer peer, ShmLane lane) {
+      listener_->Take(kAnyMany, [&](Peer peer, ShmChannel channel) {
         peers.push_back(peer);
-        lanes_.push_back(std::move(lane));
+        channels_.push_back(std::move(channel));
       });
       std::this_thread::yield();
     }
     return peers;
   }
 
-  Expected<ShmDoor> door_ = ShmDoor::Open(kRing);
-  std::vector<ShmLane> lanes_;
+  Expected<ShmListener> listener_ = ShmListener::Open(kRing);
+  std::vector<ShmChannel> channels_;
 };
 
-TEST_F(ShmDoorTest, ATicketIsGoodOnce) {
-  ASSERT_TRUE(door_);
-  const std::string ticket = door_->TicketFor(Peer(7));
-  auto guest = ShmGuest::Knock(door_->name(), ticket);
-  ASSERT_TRUE(guest);
-  EXPECT_FALSE(guest->Take());
+TEST_F(ShmListenerTest, ATicketIsGoodOnce) {
+  ASSERT_TRUE(listener_);
+  const std::string ticket = listener_->TicketFor(Peer(7));
+  auto connector = ShmConnector::Connect(listener_->name(), ticket);
+  ASSERT_TRUE(connector);
+  EXPECT_FALSE(connector->Take());
   EXPECT_EQ(Welcomed(), std::vector{Peer(7)});
-  auto lane = guest->Take();
-  ASSERT_TRUE(lane && *lane);
+  auto channel = connector->Take();
+  ASSERT_TRUE(channel && *channel);
   SplitMix random(1);
   const Frames sent = {RandomBytes(&random, 50)};
-  ASSERT_TRUE((*lane)->Send(sent, kAnyBytes));
+  ASSERT_TRUE((*channel)->Send(sent, kAnyBytes));
   ShmFrames got;
-  ASSERT_TRUE(lanes_[0].Receive(&got));
+  ASSERT_TRUE(channels_[0].Receive(&got));
   EXPECT_TRUE(Same(sent, got));
 
-  auto second = ShmGuest::Knock(door_->name(), ticket);
+  auto second = ShmConnector::Connect(listener_->name(), ticket);
   ASSERT_TRUE(second);
   EXPECT_TRUE(Welcomed().empty());
   auto refused = second->Take();
@@ -477,66 +478,68 @@ TEST_F(ShmDoorTest, ATicketIsGoodOnce) {
   EXPECT_FALSE(*refused);
 }
 
-TEST_F(ShmDoorTest, StrangersGetNothing) {
-  ASSERT_TRUE(door_);
-  door_->TicketFor(Peer(7));
+TEST_F(ShmListenerTest, StrangersGetNothing) {
+  ASSERT_TRUE(listener_);
+  listener_->TicketFor(Peer(7));
   for (const std::string& ticket : {std::string(32, '0'), std::string("short"), std::string(100, 'x')}) {
-    auto guest = ShmGuest::Knock(door_->name(), ticket);
-    ASSERT_TRUE(guest);
+    auto connector = ShmConnector::Connect(listener_->name(), ticket);
+    ASSERT_TRUE(connector);
     EXPECT_TRUE(Welcomed(3).empty());
-    auto refused = guest->Take();
+    auto refused = connector->Take();
     ASSERT_TRUE(refused);
     EXPECT_FALSE(*refused);
   }
 }
 
-TEST_F(ShmDoorTest, ManyAtOnceAreAllServed) {
-  ASSERT_TRUE(door_);
-  std::vector<ShmGuest> guests;
-  for (std::uint64_t n = 0; n < limits::kShmGuestsMax + 50; ++n) {
-    auto guest = ShmGuest::Knock(door_->name(), door_->TicketFor(Peer(n)));
-    ASSERT_TRUE(guest) << guest.error().message;
-    guests.push_back(std::move(*guest));
+TEST_F(ShmListenerTest, ManyAtOnceAreAllServed) {
+  ASSERT_TRUE(listener_);
+  std::vector<ShmConnector> connectors;
+  for (std::uint64_t n = 0; n < limits::kShmUnidentifiedMax + 50; ++n) {
+    auto connector = ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(n)));
+    ASSERT_TRUE(connector) << connector.error().message;
+    connectors.push_back(std::move(*connector));
   }
   std::size_t welcomed = 0;
-  for (std::size_t seen = 0; seen < guests.size(); seen += ShmDoor::kArrivalsMax)
-    door_->Take(kAnyMany, [&](Peer, ShmLane) { ++welcomed; });
-  EXPECT_EQ(welcomed, guests.size());
+  for (std::size_t seen = 0; seen < connectors.size(); seen += ShmListener::kArrivalsMax)
+    listener_->Take(kAnyMany, [&](Peer, ShmChannel) { ++welcomed; });
+  EXPECT_EQ(welcomed, connectors.size());
 }
 
 // Whoever knocks without end does not keep the one who opens from his work.
-TEST_F(ShmDoorTest, ATurnLooksAtAFewArrivals) {
-  ASSERT_TRUE(door_);
-  std::vector<ShmGuest> guests;
-  for (int n = 0; n < ShmDoor::kArrivalsMax + 1; ++n)
-    guests.push_back(std::move(*ShmGuest::Knock(door_->name(), door_->TicketFor(Peer(std::uint64_t(n))))));
-  EXPECT_EQ(Welcomed().size(), std::size_t{ShmDoor::kArrivalsMax});
+TEST_F(ShmListenerTest, ATurnLooksAtAFewArrivals) {
+  ASSERT_TRUE(listener_);
+  std::vector<ShmConnector> connectors;
+  for (int n = 0; n < ShmListener::kArrivalsMax + 1; ++n)
+    connectors.push_back(
+        std::move(*ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(std::uint64_t(n))))));
+  EXPECT_EQ(Welcomed().size(), std::size_t{ShmListener::kArrivalsMax});
   EXPECT_EQ(Welcomed().size(), 1u);
 }
 
-TEST_F(ShmDoorTest, NoMoreThanThereIsRoomFor) {
-  ASSERT_TRUE(door_);
-  std::vector<ShmGuest> guests;
+TEST_F(ShmListenerTest, NoMoreThanThereIsRoomFor) {
+  ASSERT_TRUE(listener_);
+  std::vector<ShmConnector> connectors;
   for (std::uint64_t n = 0; n < 3; ++n)
-    guests.push_back(std::move(*ShmGuest::Knock(door_->name(), door_->TicketFor(Peer(n)))));
+    connectors.push_back(std::move(*ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(n)))));
   std::size_t welcomed = 0;
-  door_->Take(2, [&](Peer, ShmLane) { ++welcomed; });
+  listener_->Take(2, [&](Peer, ShmChannel) { ++welcomed; });
   EXPECT_EQ(welcomed, 2u);
-  auto turned_away = guests[2].Take();
+  auto turned_away = connectors[2].Take();
   ASSERT_TRUE(turned_away);
   EXPECT_FALSE(*turned_away);
 }
 
-TEST_F(ShmDoorTest, TheOldestTicketsAreForgotten) {
-  ASSERT_TRUE(door_);
-  const std::string oldest = door_->TicketFor(Peer(0)), second = door_->TicketFor(Peer(1));
-  for (std::uint64_t n = 2; n <= limits::kShmTicketsMax; ++n) door_->TicketFor(Peer(n));
-  auto late = ShmGuest::Knock(door_->name(), oldest), early = ShmGuest::Knock(door_->name(), second);
+TEST_F(ShmListenerTest, TheOldestTicketsAreForgotten) {
+  ASSERT_TRUE(listener_);
+  const std::string oldest = listener_->TicketFor(Peer(0)), second = listener_->TicketFor(Peer(1));
+  for (std::uint64_t n = 2; n <= limits::kShmTicketsMax; ++n) listener_->TicketFor(Peer(n));
+  auto late = ShmConnector::Connect(listener_->name(), oldest),
+       early = ShmConnector::Connect(listener_->name(), second);
   ASSERT_TRUE(late && early);
   EXPECT_EQ(Welcomed(), std::vector{Peer(1)});
 }
 
-TEST_F(ShmDoorTest, NoDoor) { EXPECT_FALSE(ShmGuest::Knock("tarn-that-nobody-has-opened", "ticket")); }
+TEST_F(ShmListenerTest, NoListener) { EXPECT_FALSE(ShmConnector::Connect("tarn-that-nobody-has-opened", "ticket")); }
 
 }  // namespace
 }  // namespace tarn::net

@@ -267,7 +267,7 @@ TEST_F(ManifestFile, AChainMustEndWithTheCheckpoint) {
   m.generations.pop_back();
   ASSERT_TRUE(WriteManifest(directory_, m));
   EXPECT_EQ(ReadManifest(directory_).error().message,
-            directory_ + "/MANIFEST: its chain does not end with checkpoint 3");
+            directory_ + "/MANIFEST: its last generation is not checkpoint 3");
   m.generations.clear();
   ASSERT_TRUE(WriteManifest(directory_, m));
   EXPECT_EQ(ReadManifest(directory_).error().code, ErrorCode::kCorrupt);
@@ -333,7 +333,7 @@ TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
   EXPECT_FALSE(FindNewestCheckpoint((root_ / "nowhere").string()));
   auto missing = ReadManifest(directory_);
   ASSERT_FALSE(missing);
-  EXPECT_NE(missing.error().message.find("not a whole checkpoint"), std::string::npos);
+  EXPECT_NE(missing.error().message.find("not a complete checkpoint"), std::string::npos);
   ASSERT_TRUE(WriteManifest(directory_, Small()));
   fs::create_directories(root_ / "checkpoints/ckpt-12");  // begun, never finished
   fs::create_directories(root_ / "checkpoints/ckpt-x");

@@ -22,7 +22,7 @@ TEST(JobError, WhereAndHowAWorkerComputes) {
                   std::string(device) + "'");
   EXPECT_EQ(ErrorOf("[train]\nbatch_rows = 8\naccumulate = 8\n"), "accepted");
   EXPECT_EQ(ErrorOf("[train]\nbatch_rows = 8\naccumulate = 9\n"),
-            "job.toml:3: train.accumulate: 9 parts of 8 rows: expected a row each at least");
+            "job.toml:3: train.accumulate: 9 parts of 8 rows: expected at least one row per part");
   for (const auto& [device, number] : {std::pair{"gpu", 0}, {"gpu:0", 0}, {"gpu:999", 999}})
     EXPECT_EQ(GpuOf({.device = device}), number);
   EXPECT_EQ(GpuOf({}), std::nullopt);
@@ -155,9 +155,10 @@ TEST(JobError, AmountsOfBytes) {
   EXPECT_EQ(ErrorOf("[storage]\nmemory = \"64MiB\"\n"), "accepted");
   EXPECT_EQ(ErrorOf("[storage]\nmemory = 67108863\n"),
             "job.toml:2: storage.memory: 67108863: expected 0 (no limit) or at least 64MiB");
-  EXPECT_EQ(ErrorOf("[storage]\nmemory = \"8GB\"\n"),
-            "job.toml:2: storage.memory: no amount of bytes '8GB': expected a whole number and KiB, MiB, GiB or TiB, "
-            "such as '8GiB'");
+  EXPECT_EQ(
+      ErrorOf("[storage]\nmemory = \"8GB\"\n"),
+      "job.toml:2: storage.memory: '8GB' is not a size in bytes: expected a whole number and KiB, MiB, GiB or TiB, "
+      "such as '8GiB'");
   EXPECT_EQ(ErrorOf("[storage]\nmemory = true\n"),
             "job.toml:2: storage.memory: expected a number of bytes or a text such as '8GiB', found a boolean");
   EXPECT_EQ(ErrorOf("[storage]\nmemory = -1\n"),
@@ -260,10 +261,10 @@ TEST(JobError, ConsistencyThatDoesNotFit) {
 
 TEST(JobError, WorkerCacheThatDoesNotFit) {
   EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\nworker_cache = \"1MiB\"\n"),
-            "job.toml:3: consistency.worker_cache: worker_cache = 1MiB with mode = \"asp\": nothing says when a kept "
-            "row is too old; expected \"ssp\", whose staleness does");
+            "job.toml:3: consistency.worker_cache: worker_cache = 1MiB with mode = \"asp\": asp has no bound on the "
+            "age of a cached row; expected mode = \"ssp\"");
   EXPECT_EQ(ErrorOf("[consistency]\nworker_cache = 1023\n"),
-            "job.toml:2: consistency.worker_cache: 1023: expected 0 (nothing is kept) or at least 1KiB");
+            "job.toml:2: consistency.worker_cache: 1023: expected 0 (no cache) or at least 1KiB");
   EXPECT_EQ(ErrorOf("[consistency]\nworker_cache = 1024\n"), "accepted");
   EXPECT_EQ(ErrorOf("[consistency]\nown_pushes = \"sean\"\n"),
             "job.toml:2: consistency.own_pushes: unknown own_pushes 'sean': expected one of seen, bounded; the nearest "
@@ -281,29 +282,29 @@ TEST(JobError, HotRowsThatDoNotFit) {
             "job.toml:2: train.hot_score: unknown hot_score 'lfo': expected one of lru, lfu; the nearest is 'lfu'");
   EXPECT_EQ(ErrorOf("[consistency]\nworker_cache = 4096\n" + hot),
             "job.toml:4: train.hot_rows: hot_rows = 1000 with consistency.worker_cache = 4KiB: rows of sparse tables "
-            "would be kept twice; expected one of the two (for dense tables worker_cache can stand in their "
+            "would be cached twice; expected one of the two (for dense tables, set worker_cache in their "
             "[tables.NAME])");
   EXPECT_EQ(ErrorOf(hot + "[tables.layer]\nworker_cache = 4096\n"), "accepted") << "a dense one, for all we know";
   EXPECT_EQ(ErrorOf(asp + hot),
-            "job.toml:4: train.hot_rows: hot_rows = 1000 with mode = \"asp\": nothing says when a kept row is too old; "
-            "expected \"ssp\", whose staleness does");
+            "job.toml:4: train.hot_rows: hot_rows = 1000 with mode = \"asp\": asp has no bound on the age of a cached "
+            "row; expected mode = \"ssp\"");
   EXPECT_EQ(ErrorOf(asp + hot + "[tables.embedding]\nmode = \"ssp\"\nstaleness = 4\n"), "accepted");
   EXPECT_NE(ErrorOf(asp + hot + "[tables.\"layer.0\"]\nmode = \"ssp\"\nstaleness = 4\n"), "accepted") << "dense";
   EXPECT_NE(ErrorOf(asp + hot + "[tables.embedding]\npull_codec = \"bf16\"\n"), "accepted");
   EXPECT_EQ(ErrorOf("[model]\nkind = \"mlp\"\n" + hot),
-            "job.toml:4: train.hot_rows: hot_rows = 1000 with model.kind = \"mlp\": it has no sparse table, and no "
-            "others keep rows there; expected 0");
+            "job.toml:4: train.hot_rows: hot_rows = 1000 with model.kind = \"mlp\": it has no sparse table, and only "
+            "sparse tables have hot rows; expected 0");
 }
 
 TEST(JobError, PushEveryThatDoesNotFit) {
   const std::string bounded = "own_pushes = \"bounded\"\n", ssp = "[consistency]\nmode = \"ssp\"\nstaleness = 3\n";
   EXPECT_EQ(ErrorOf("[consistency]\npush_every = 2\n" + bounded),
-            "job.toml:2: consistency.push_every: push_every = 2: with mode = \"bsp\" and apply = \"aggregated\" each "
-            "clock's pushes are waited for or applied by themselves; expected \"ssp\" or \"asp\", and \"immediate\"");
+            "job.toml:2: consistency.push_every: push_every = 2: not with mode = \"bsp\" and apply = \"aggregated\", "
+            "where each clock is pushed separately; expected \"ssp\" or \"asp\", and \"immediate\"");
   EXPECT_NE(ErrorOf(ssp + "apply = \"aggregated\"\npush_every = 2\n" + bounded), "accepted");
   EXPECT_EQ(ErrorOf(ssp + "push_every = 2\n"),
-            "job.toml:4: consistency.push_every: push_every = 2: no pull sees pushes that still lie in the worker; "
-            "expected own_pushes = \"bounded\"");
+            "job.toml:4: consistency.push_every: push_every = 2: pulls do not include pushes that the worker has not "
+            "sent yet; expected own_pushes = \"bounded\"");
   EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n"), "accepted");
   EXPECT_EQ(
       ErrorOf(ssp + bounded + "push_every = 4\n[tables.rows]\npush_codec = \"topk\"\n"),
@@ -317,11 +318,11 @@ TEST(JobError, PushEveryThatDoesNotFit) {
   EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\npush_every = 1024\n" + bounded), "accepted");
   // Ticks are of all tables.
   EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n[tables.layer]\nmode = \"bsp\"\n"),
-            "job.toml:5: consistency.push_every: push_every = 4: a worker's clock stands still meanwhile, but "
-            "[tables.layer] lets it be behind by 0 clocks; expected at most 1");
+            "job.toml:5: consistency.push_every: push_every = 4: pushes would arrive later than [tables.layer] allows, "
+            "which lets a worker be 0 clocks behind; expected at most 1");
   EXPECT_EQ(ErrorOf(ssp + "[tables.rows]\nstaleness = 8\npush_every = 5\n" + bounded),
-            "job.toml:2: consistency.mode: push_every = 5: a worker's clock stands still meanwhile, but [consistency] "
-            "lets it be behind by 3 clocks; expected at most 4");
+            "job.toml:2: consistency.mode: push_every = 5: pushes would arrive later than [consistency] allows, which "
+            "lets a worker be 3 clocks behind; expected at most 4");
   EXPECT_EQ(ErrorOf(ssp + "[tables.rows]\nstaleness = 8\npush_every = 4\n" + bounded), "accepted");
 }
 

@@ -295,7 +295,7 @@ TEST(JobFile, PushesOfTheLargestAlone) {
   EXPECT_EQ(refusal("pull_codec = \"topk\"\n"),
             "job.toml:2: tables.a.pull_codec: \"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
   EXPECT_EQ(refusal("push_topk = 0.05\n"),
-            "job.toml:2: tables.a.push_topk: means nothing without push_codec = \"topk\"");
+            "job.toml:2: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
   EXPECT_EQ(refusal("push_codec = \"topk\"\npush_topk = 1.5\n"),
             "job.toml:3: tables.a.push_topk: expected a number > 0 and <= 1, found 1.5");
   EXPECT_EQ(refusal("push_codec = \"topk\"\nresidual_memory = 10\n"),

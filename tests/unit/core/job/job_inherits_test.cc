@@ -117,12 +117,13 @@ TEST(JobInherits, AnotherModeResetsWhatItDoesNotKnow) {
   EXPECT_EQ(asp->consistency, (ConsistencySpec{ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}));
   EXPECT_EQ(asp->worker_cache.bytes, 0u);
   EXPECT_EQ(asp->tables.at("a").consistency, asp->consistency);
-  EXPECT_EQ(notes, (Notes{"job.toml:4: consistency.apply = 'aggregated': mode = \"asp\" does not know it; it is "
-                          "immediate in this run",
-                          "job.toml:3: consistency.staleness = 4: mode = \"asp\" does not know it; it is 0 in this run",
-                          "job.toml:5: consistency.worker_cache = '1MiB': mode = \"asp\" does not know it; it is 0 in "
-                          "this run",
-                          "job.toml:7: tables.a.staleness = 2: mode = \"asp\" does not know it; it is 0 in this run"}));
+  EXPECT_EQ(notes,
+            (Notes{"job.toml:4: consistency.apply = 'aggregated': mode = \"asp\" does not support it; it is "
+                   "immediate in this run",
+                   "job.toml:3: consistency.staleness = 4: mode = \"asp\" does not support it; it is 0 in this run",
+                   "job.toml:5: consistency.worker_cache = '1MiB': mode = \"asp\" does not support it; it is 0 in "
+                   "this run",
+                   "job.toml:7: tables.a.staleness = 2: mode = \"asp\" does not support it; it is 0 in this run"}));
   const std::string sums = "[consistency]\nmode = \"asp\"\nown_pushes = \"bounded\"\npush_every = 8\n";
   EXPECT_NE(Resolved(sums, {"consistency.mode=bsp"}).find("push_every = 1"), std::string::npos);
   const std::string hot = "[train]\nhot_rows = 1000\n[model]\nkind = \"fm\"\n";
@@ -138,16 +139,16 @@ TEST(JobInherits, AnOverrideWithoutEffectIsNotedOrRefused) {
   Notes notes;
   Resolved(kOptimizers, {"optimizer.learning_rate=0.5"}, &notes);
   EXPECT_EQ(notes, Notes{"--set 'optimizer.learning_rate=0.5': optimizer.learning_rate = 0.5: without effect on "
-                         "[optimizer.dense], which gives it"});
+                         "[optimizer.dense], which sets it"});
   const std::string all = "[optimizer.linear]\nl2 = 1\n[optimizer.embedding]\nl2 = 1\n[optimizer.dense]\nl2 = 1\n";
   EXPECT_EQ(Resolved(all, {"optimizer.l2=2"}),
-            "--set 'optimizer.l2=2': optimizer.l2: it would change nothing: [optimizer.linear], "
-            "[optimizer.embedding], [optimizer.dense] give it themselves; override theirs, such as "
+            "--set 'optimizer.l2=2': optimizer.l2: without effect: [optimizer.linear], [optimizer.embedding], "
+            "[optimizer.dense] set it themselves; override theirs, such as "
             "optimizer.dense.l2");
   notes.clear();
   Resolved("[tables.a]\nmode = \"asp\"\n", {"consistency.mode=ssp"}, &notes);
   EXPECT_EQ(notes, Notes{"--set 'consistency.mode=ssp': consistency.mode = 'ssp': without effect on [tables.a], "
-                         "which gives it"});
+                         "which sets it"});
 }
 
 }  // namespace

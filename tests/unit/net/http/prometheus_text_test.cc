@@ -28,8 +28,8 @@ TEST(PrometheusTextTest, LabelsAreEscapedAndEmptyOnesLeftOut) {
       .AddBy(WorkerMetric("stage_seconds"), {});
   const StatusReport* reports[] = {&report};
   EXPECT_EQ(PrometheusText("", reports),
-            "# HELP tarn_shard_rows_not_finite_by_table_total Gradients of a table with infinite or NaN values; where "
-            "there were some\n"
+            "# HELP tarn_shard_rows_not_finite_by_table_total Gradients skipped because a value is infinite or "
+            "NaN, by table; only tables with such gradients\n"
             "# TYPE tarn_shard_rows_not_finite_by_table_total counter\n"
             "tarn_shard_rows_not_finite_by_table_total{role=\"shard\",table=\"a \\\"b\\\"\\n\\\\\"} 3\n");
 }

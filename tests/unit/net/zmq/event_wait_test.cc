@@ -28,9 +28,9 @@ class EventWaitTest : public SocketsTest {
   // Finds all lanes empty, as who waits must have done.
   void Empty() {
     Parts parts;
-    while (router_.lane()->Receive(&parts)) {
+    while (router_.socket()->Receive(&parts)) {
     }
-    links_.ForEach([&](const LaneId&, Lane& lane) {
+    links_.ForEach([&](const LaneId&, PolledSocket& lane) {
       while (lane.Receive(&parts)) {
       }
     });
@@ -45,7 +45,7 @@ class EventWaitTest : public SocketsTest {
     return false;
   }
 
-  ShmPeers shm_{{}, [](Peer, const ShmWord&) { return false; }};
+  ShmPeers shm_{{}, [](Peer, const ShmHandshake&) { return false; }};
   SocketSender sockets_{&router_, &links_, 1 << 20};
   WakeEvent wake_;
   EventWait wait_{&router_, &links_, &shm_, &sockets_.backlog(), &wake_};
@@ -61,14 +61,14 @@ TEST_F(EventWaitTest, TheTimePasses) {
 }
 
 TEST_F(EventWaitTest, AMessageEndsIt) {
-  Lane lane = NewLane();
+  PolledSocket lane = NewSocket();
   Empty();
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(lane.Send({}, FrameOf("x")), SendResult::kSent);
   });
   Parts parts;
-  EXPECT_TRUE(WaitUntil([&] { return router_.lane()->Receive(&parts); }));
+  EXPECT_TRUE(WaitUntil([&] { return router_.socket()->Receive(&parts); }));
   other.join();
 }
 
@@ -94,8 +94,8 @@ TEST_F(EventWaitTest, AWakeUpBeforeItIsNotMissed) {
 TEST_F(EventWaitTest, RoomForWhatWaitsEndsIt) {
   Router shard({.socket = kOptions, .accepted_peers_max = 1});
   ASSERT_TRUE(shard.Bind(&context_, "inproc://shard"));
-  std::vector<Lane> lanes;
-  lanes.push_back(NewLane("inproc://shard"));
+  std::vector<PolledSocket> lanes;
+  lanes.push_back(NewSocket("inproc://shard"));
   links_.Put(kShard, "inproc://shard", std::move(lanes));
   while (!sockets_.backlog().Has(kShard)) ASSERT_TRUE(sockets_.SendOrKeep(kShard, FrameOf("x")));
   bool takes = false;
@@ -107,7 +107,7 @@ TEST_F(EventWaitTest, RoomForWhatWaitsEndsIt) {
   EXPECT_TRUE(sockets_.backlog().Has(kShard));
   other.join();
   Parts parts;
-  while (shard.lane()->Receive(&parts)) takes = true;
+  while (shard.socket()->Receive(&parts)) takes = true;
   EXPECT_TRUE(takes);
   EXPECT_TRUE(WaitUntil([&] { return sockets_.Flush(), sockets_.backlog().empty(); }));
 }

@@ -30,7 +30,7 @@ class MessageSenderTest : public SocketsTest {
     return counters;
   }
 
-  ShmPeers shm_{{}, [](Peer, const ShmWord&) { return false; }};
+  ShmPeers shm_{{}, [](Peer, const ShmHandshake&) { return false; }};
   SocketSender sockets_{&router_, &links_, kBytesMax};
   MessageSender sender_{&links_, &shm_, &sockets_, kBytesMax};
 };

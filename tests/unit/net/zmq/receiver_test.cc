@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "net/frame.h"
-#include "net/shm_door.h"
+#include "net/shm_handshake.h"
 #include "tests/unit/net/zmq/messages.h"
 #include "tests/unit/net/zmq/sockets_fixture.h"
 
@@ -21,10 +21,10 @@ const Peer kShard = ShardPeer(ShardId(0));
 
 class ReceiverTest : public SocketsTest {
  protected:
-  std::vector<std::pair<Peer, ShmWord>> words_;
+  std::vector<std::pair<Peer, ShmHandshake>> sent_;
   std::size_t answers_ = 0;
-  ShmPeers shm_{{}, [this](Peer to, const ShmWord& word) {
-                  words_.emplace_back(to, word);
+  ShmPeers shm_{{}, [this](Peer to, const ShmHandshake& word) {
+                  sent_.emplace_back(to, word);
                   return true;
                 }};
   Intake intake_{[this](Peer, Frames) { ++answers_; }};
@@ -33,7 +33,7 @@ class ReceiverTest : public SocketsTest {
 };
 
 TEST_F(ReceiverTest, TakesInTurnsWithinTheBudget) {
-  Lane first = NewLane(), second = NewLane();
+  PolledSocket first = NewSocket(), second = NewSocket();
   for (std::uint64_t n = 0; n < kHighWaterMark; ++n) {
     ASSERT_EQ(first.Send({}, *Encode(NumberedTick(n))), SendResult::kSent);
     ASSERT_EQ(second.Send({}, *Encode(NumberedTick(100 + n))), SendResult::kSent);
@@ -66,7 +66,7 @@ TEST_F(ReceiverTest, TakesFromLinksByTheNameOfTheirPeer) {
 
 // What is refused uses up the budget, too: a stranger cannot keep the loop busy.
 TEST_F(ReceiverTest, GarbageUsesUpTheBudget) {
-  Lane stranger = NewLane();
+  PolledSocket stranger = NewSocket();
   for (int i = 0; i < kHighWaterMark; ++i) ASSERT_EQ(stranger.Send({}, FrameOf("garbage")), SendResult::kSent);
   receiver_.Drain(2, &got_);
   EXPECT_EQ(answers_, 2u);
@@ -77,19 +77,19 @@ TEST_F(ReceiverTest, GarbageUsesUpTheBudget) {
 }
 
 TEST_F(ReceiverTest, WordsGoToSharedMemory) {
-  Lane lane = NewLane();
-  const ShmWord ask{.kind = ShmWord::Kind::kAsk, .socket = "of another host", .ticket = {}};
-  ASSERT_EQ(lane.Send({}, Frames{EncodeShmWord(ask)}), SendResult::kSent);
+  PolledSocket lane = NewSocket();
+  const ShmHandshake ask{.kind = ShmHandshake::Kind::kRequest, .socket = "of another host", .ticket = {}};
+  ASSERT_EQ(lane.Send({}, Frames{EncodeShmHandshake(ask)}), SendResult::kSent);
   receiver_.Drain(10, &got_);
   EXPECT_TRUE(got_.empty());
   EXPECT_EQ(answers_, 0u);
-  ASSERT_EQ(words_.size(), 1u);
-  EXPECT_TRUE(IsAccepted(words_[0].first));
-  EXPECT_EQ(words_[0].second.kind, ShmWord::Kind::kNone);
+  ASSERT_EQ(sent_.size(), 1u);
+  EXPECT_TRUE(IsAccepted(sent_[0].first));
+  EXPECT_EQ(sent_[0].second.kind, ShmHandshake::Kind::kRefuse);
 }
 
 TEST_F(ReceiverTest, ABombIsRefusedAsTooLarge) {
-  Lane lane = NewLane();
+  PolledSocket lane = NewSocket();
   ASSERT_EQ(lane.Send({}, Frames(100, Buffer::Copy("x", 1))), SendResult::kSent);
   ASSERT_EQ(lane.Send({}, *Encode(NumberedTick(1))), SendResult::kSent);
   receiver_.Drain(10, &got_);

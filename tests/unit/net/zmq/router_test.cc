@@ -21,7 +21,7 @@ namespace {
 
 TEST(RouterAlone, HasNobodyBeforeItIsBound) {
   Router router({.accepted_peers_max = 1});
-  EXPECT_EQ(router.lane(), nullptr);
+  EXPECT_EQ(router.socket(), nullptr);
   EXPECT_FALSE(router.MayHold());
   EXPECT_EQ(router.Send(Peer(kFirstAcceptedPeer), FrameOf("x")), SendResult::kUnreachable);
   EXPECT_EQ(router.EndEndless(), 0u);
@@ -32,7 +32,7 @@ TEST(RouterAlone, HasNobodyBeforeItIsBound) {
 using RouterTest = SocketsTest;
 
 TEST_F(RouterTest, AnswersTheOneWhoAsked) {
-  Lane first = NewLane(), second = NewLane();
+  PolledSocket first = NewSocket(), second = NewSocket();
   ASSERT_EQ(first.Send({}, FrameOf("a")), SendResult::kSent);
   ASSERT_EQ(TakeFromRouter().size(), 1u);
   const Peer a = last_sender_;
@@ -55,7 +55,7 @@ TEST_F(RouterTest, AnswersTheOneWhoAsked) {
 }
 
 TEST_F(RouterTest, APeerThatTakesNothingIsFullAndOneThatIsGoneIsForgotten) {
-  std::optional<Lane> lane(NewLane());
+  std::optional<PolledSocket> lane(NewSocket());
   ASSERT_EQ(lane->Send({}, FrameOf("a")), SendResult::kSent);
   ASSERT_EQ(TakeFromRouter().size(), 1u);
   for (int i = 0; i < 2 * kHighWaterMark; ++i) ASSERT_EQ(router_.Send(last_sender_, FrameOf("x")), SendResult::kSent);

@@ -23,8 +23,8 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "net/frame.h"
-#include "net/shm_door.h"
-#include "net/shm_lane.h"
+#include "net/shm_channel.h"
+#include "net/shm_handshake.h"
 #include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
@@ -133,7 +133,7 @@ TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
   EXPECT_EQ(client->counters().dropped_backlog + server->counters().dropped_backlog, 0u);
 }
 
-// Lanes that never run dry leave their turn to each other, and to those who come by the network.
+// Channels that never run dry leave their turn to each other, and to those who come by the network.
 TEST_F(ShmTransportTest, FullLanesStarveNobody) {
   constexpr std::size_t kClients = 9, kMax = 64;
   auto server = Make();
@@ -326,7 +326,7 @@ TEST_F(ShmTransportTest, AServerThatComesBack) {
 class StrangeServer {
  public:
   explicit StrangeServer(std::size_t ring_bytes)
-      : context_(zmq_ctx_new()), router_(zmq_socket(context_, ZMQ_ROUTER)), door_(*ShmDoor::Open(ring_bytes)) {
+      : context_(zmq_ctx_new()), router_(zmq_socket(context_, ZMQ_ROUTER)), listener_(*ShmListener::Open(ring_bytes)) {
     const int none = 0;
     zmq_setsockopt(router_, ZMQ_LINGER, &none, sizeof(none));
     EXPECT_EQ(zmq_bind(router_, "tcp://127.0.0.1:*"), 0);
@@ -348,30 +348,30 @@ class StrangeServer {
     const int bytes = identity_bytes < 0 ? -1 : zmq_recv(router_, word.data(), word.size(), ZMQ_DONTWAIT);
     if (bytes >= 0) Answer({identity.data(), static_cast<std::size_t>(identity_bytes)}, word.data(), bytes);
     std::vector<pollfd> files;
-    door_.AddFiles(&files);
+    listener_.AddFiles(&files);
     if (poll(files.data(), files.size(), 0) > 0)
-      door_.Take(1, [&](Peer, ShmLane lane) { lane_.emplace(std::move(lane)); });
-    return through_ && lane_;
+      listener_.Take(1, [&](Peer, ShmChannel channel) { channel_.emplace(std::move(channel)); });
+    return through_ && channel_;
   }
-  ShmLane& lane() { return *lane_; }
+  ShmChannel& channel() { return *channel_; }
 
  private:
   void Answer(const std::string& identity, const char* bytes, int size) {
-    const auto word = DecodeShmWord({reinterpret_cast<const std::byte*>(bytes), static_cast<std::size_t>(size)});
+    const auto word = DecodeShmHandshake({reinterpret_cast<const std::byte*>(bytes), static_cast<std::size_t>(size)});
     if (!word || !*word) return;
-    ShmWord answer{.kind = ShmWord::Kind::kThrough, .socket = {}, .ticket = {}};
-    if ((*word)->kind == ShmWord::Kind::kAsk)
-      answer = {.kind = ShmWord::Kind::kOffer, .socket = door_.name(), .ticket = door_.TicketFor(Peer(1))};
-    through_ = answer.kind == ShmWord::Kind::kThrough;
-    const Buffer frame = EncodeShmWord(answer);
+    ShmHandshake answer{.kind = ShmHandshake::Kind::kSwitch, .socket = {}, .ticket = {}};
+    if ((*word)->kind == ShmHandshake::Kind::kRequest)
+      answer = {.kind = ShmHandshake::Kind::kOffer, .socket = listener_.name(), .ticket = listener_.TicketFor(Peer(1))};
+    through_ = answer.kind == ShmHandshake::Kind::kSwitch;
+    const Buffer frame = EncodeShmHandshake(answer);
     zmq_send(router_, identity.data(), identity.size(), ZMQ_SNDMORE);
     zmq_send(router_, frame.data(), frame.size(), 0);
   }
 
   void* context_;
   void* router_;
-  ShmDoor door_;
-  std::optional<ShmLane> lane_;
+  ShmListener listener_;
+  std::optional<ShmChannel> channel_;
   bool through_ = false;
 };
 
@@ -388,8 +388,8 @@ TEST_F(ShmTransportTest, WhatIsRefusedHoldsNothingUp) {
   ASSERT_TRUE(got.empty());
   Frames bad = *Encode(Piece(1, 64 << 10));
   bad[0] = Buffer::Copy(bad[0].data(), bad[0].size() - 1);
-  ASSERT_TRUE(server.lane().Send(bad, limits::kBacklogBytesMax));
-  ASSERT_TRUE(server.lane().Send(*Encode(NumberedTick(2)), limits::kBacklogBytesMax));
+  ASSERT_TRUE(server.channel().Send(bad, limits::kBacklogBytesMax));
+  ASSERT_TRUE(server.channel().Send(*Encode(NumberedTick(2)), limits::kBacklogBytesMax));
   EXPECT_EQ(client->Receive(&got, 16, 5 * kSecondUs), 1u);
   EXPECT_EQ(client->counters().refused_malformed, 1u);
 }

@@ -76,7 +76,7 @@ TEST_F(SocketSenderTest, APeerThatIsNotThereIsCounted) {
 }
 
 TEST_F(SocketSenderTest, AnswersAcceptedPeers) {
-  Lane lane = NewLane();
+  PolledSocket lane = NewSocket();
   ASSERT_EQ(lane.Send({}, FrameOf("ask")), SendResult::kSent);
   ASSERT_EQ(TakeFromRouter().size(), 1u);
   SocketSender sender(&router_, &links_, 1 << 20);

@@ -12,8 +12,8 @@
 #include "core/buffer.h"
 #include "net/backlog.h"
 #include "net/zmq/context.h"
-#include "net/zmq/lane.h"
 #include "net/zmq/links.h"
+#include "net/zmq/polled_socket.h"
 #include "net/zmq/router.h"
 
 namespace tarn::net {
@@ -31,20 +31,20 @@ class SocketsTest : public ::testing::Test {
 
   void SetUp() override { ASSERT_TRUE(router_.Bind(&context_, kEndpoint)); }
 
-  Lane NewLane(const std::string& endpoint = kEndpoint) {
-    Expected<Lane> lane = Lane::Open(&context_, zmq::socket_type::dealer, kOptions);
+  PolledSocket NewSocket(const std::string& endpoint = kEndpoint) {
+    Expected<PolledSocket> lane = PolledSocket::Open(&context_, zmq::socket_type::dealer, kOptions);
     EXPECT_TRUE(lane && lane->socket.Connect(endpoint));
     return std::move(*lane);
   }
   void Connect(Peer peer, std::size_t lanes = 1) {
-    std::vector<Lane> made;
-    while (made.size() < lanes) made.push_back(NewLane());
+    std::vector<PolledSocket> made;
+    while (made.size() < lanes) made.push_back(NewSocket());
     links_.Put(peer, kEndpoint, std::move(made));
   }
   // The frames of each message at the router, without the identity.
   std::vector<std::vector<std::string>> TakeFromRouter() {
     std::vector<std::vector<std::string>> messages;
-    for (Parts parts; router_.lane()->Receive(&parts);) {
+    for (Parts parts; router_.socket()->Receive(&parts);) {
       last_sender_ = router_.SenderOf(&parts);
       messages.emplace_back();
       for (std::size_t i = 1; i < parts.count(); ++i) messages.back().push_back(TextOf(parts[i]));

@@ -6,7 +6,7 @@
 // are read in place. Large ones are copied out as they arrive, or lent: the reader uses their bytes in place until
 // GiveBack and must not keep them longer.
 //
-// No function blocks. The worst that the other side can cause is the end of the lane.
+// No function blocks. The worst that the other side can cause is the end of the channel.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +27,11 @@
 
 namespace tarn::net {
 
-// The frames of a received message: valid until the lane's next Receive, or until GiveBack if the lane lends.
+// The frames of a received message: valid until the channel's next Receive, or until GiveBack if the channel lends.
 class ShmFrames final : public FrameOwner {
  public:
   std::span<const FrameView> views() const { return {views_.data(), count_}; }
-  // A large frame's bytes, without a copy; bytes of a lending lane must be released before GiveBack.
+  // A large frame's bytes, without a copy; bytes of a lending channel must be released before GiveBack.
   Buffer Take(std::size_t frame) override { return std::move(buffers_[frame]); }
   void Clear() {
     for (Buffer& buffer : buffers_) buffer = Buffer();
@@ -39,22 +39,22 @@ class ShmFrames final : public FrameOwner {
   }
 
  private:
-  friend class ShmLane;
+  friend class ShmChannel;
   std::array<FrameView, limits::kFramesMax> views_;
   std::array<Buffer, limits::kFramesMax> buffers_;
   std::size_t count_ = 0;
 };
 
 // Owned by one thread.
-class ShmLane {
+class ShmChannel {
  public:
-  ShmLane(ShmSide side, ShmSegment segment, Descriptor socket)
+  ShmChannel(ShmSide side, ShmSegment segment, Descriptor socket)
       : segment_(std::make_shared<ShmSegment>(std::move(segment))),
         socket_(std::move(socket)),
         writer_(segment_->Writer(side)),
         reader_(segment_->Reader(side)) {}
 
-  // Accepts the message and writes as much as fits; the rest waits, up to `waiting_bytes_max` (an empty lane accepts
+  // Accepts the message and writes as much as fits; the rest waits, up to `waiting_bytes_max` (an empty channel accepts
   // any message). False: dropped.
   bool Send(Frames frames, std::size_t waiting_bytes_max);
   // The same for one frame, which is copied.
@@ -109,7 +109,7 @@ class ShmLane {
   bool ReadOn(ShmFrames* frames);
   void Break(const char* what);
 
-  std::shared_ptr<ShmSegment> segment_;  // shared with lent buffers, which may outlive the lane
+  std::shared_ptr<ShmSegment> segment_;  // shared with lent buffers, which may outlive the channel
   Descriptor socket_;
   RingWriter writer_;
   RingReader reader_;

@@ -1,4 +1,4 @@
-#include "net/shm_lane.h"
+#include "net/shm_channel.h"
 
 #include <sys/socket.h>
 
@@ -20,7 +20,7 @@ constexpr std::size_t HeadBytes(std::size_t frames) { return PadTo8(sizeof(std::
 
 }  // namespace
 
-bool ShmLane::Send(Frames frames, std::size_t waiting_bytes_max) {
+bool ShmChannel::Send(Frames frames, std::size_t waiting_bytes_max) {
   const std::size_t bytes = BytesOf(frames);
   if (!waiting_.empty() && waiting_bytes_ + bytes > waiting_bytes_max) return false;
   waiting_.push_back(std::move(frames));
@@ -29,7 +29,7 @@ bool ShmLane::Send(Frames frames, std::size_t waiting_bytes_max) {
   return true;
 }
 
-bool ShmLane::Send(const FrameView& frame, std::size_t waiting_bytes_max) {
+bool ShmChannel::Send(const FrameView& frame, std::size_t waiting_bytes_max) {
   const bool fits = writer_.Room() >= HeadBytes(1) + PadTo8(frame.size);
   if (!waiting_.empty() || gone_ || broken_ || !fits)
     return Send({Buffer::Copy(frame.data, frame.size)}, waiting_bytes_max);
@@ -41,13 +41,13 @@ bool ShmLane::Send(const FrameView& frame, std::size_t waiting_bytes_max) {
   return true;
 }
 
-std::size_t ShmLane::waiting_messages() const {
+std::size_t ShmChannel::waiting_messages() const {
   std::size_t messages = 0;
   for (const Frames& frames : waiting_) messages += MessagesIn(frames);
   return messages;
 }
 
-void ShmLane::WriteHead(std::span<const std::uint32_t> sizes) {
+void ShmChannel::WriteHead(std::span<const std::uint32_t> sizes) {
   std::array<std::uint32_t, 2 + limits::kFramesMax> head;
   head[0] = static_cast<std::uint32_t>(sizes.size());
   std::copy(sizes.begin(), sizes.end(), head.begin() + 1);
@@ -55,7 +55,7 @@ void ShmLane::WriteHead(std::span<const std::uint32_t> sizes) {
   writer_.Write(head.data(), HeadBytes(sizes.size()));
 }
 
-void ShmLane::Flush() {
+void ShmChannel::Flush() {
   while (!waiting_.empty() && !gone_ && !broken_) {
     const Frames& frames = waiting_.front();
     bool full = !begun_ && writer_.Room() < HeadBytes(frames.size());
@@ -89,28 +89,28 @@ void ShmLane::Flush() {
   }
 }
 
-void ShmLane::Publish() {
+void ShmChannel::Publish() {
   if (writer_.Publish()) Wake();
 }
 
 // While bytes are lent, the bytes after them cannot be released either.
-void ShmLane::Consume() {
+void ShmChannel::Consume() {
   if (lent_bytes_ == 0 && reader_.GiveBack()) Wake();
 }
 
-void ShmLane::GiveBack() {
+void ShmChannel::GiveBack() {
   TARN_CHECK(borrowed_ == nullptr || borrowed_.use_count() == 1, "a payload that was lent has been kept");
   lent_bytes_ = 0;
   Consume();
 }
 
 // A socket that is full of wake-ups wakes.
-void ShmLane::Wake() {
+void ShmChannel::Wake() {
   const char word = 0;
   if (send(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN && errno != EINTR) gone_ = true;
 }
 
-void ShmLane::TakeWakes() {
+void ShmChannel::TakeWakes() {
   std::array<char, 16> words;
   for (int i = 0; i < kWakesAtOnce; ++i) {
     const ssize_t got = recv(socket_.get(), words.data(), words.size(), MSG_DONTWAIT);
@@ -122,7 +122,7 @@ void ShmLane::TakeWakes() {
   }
 }
 
-bool ShmLane::Receive(ShmFrames* frames) {
+bool ShmChannel::Receive(ShmFrames* frames) {
   if (broken_ || lent_bytes_ > ring_bytes() / 8) return false;
   const bool was_gone = gone_;  // then all of it was there before this look
   Consume();
@@ -136,7 +136,7 @@ bool ShmLane::Receive(ShmFrames* frames) {
 }
 
 // Whether a message begins; `whole`: it is small, and all of it is in `frames`.
-bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
+bool ShmChannel::ReadHead(ShmFrames* frames, bool* whole) {
   const std::size_t available = reader_.Available();
   if (available < HeadBytes(1)) return false;
   std::uint32_t count = 0;
@@ -162,8 +162,8 @@ bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
   return true;
 }
 
-bool ShmLane::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes,
-                        ShmFrames* frames) {
+bool ShmChannel::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes,
+                           ShmFrames* frames) {
   if (reader_.Available() < head_bytes + bytes) return false;
   const std::byte* at = reader_.Place() + head_bytes;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -176,7 +176,8 @@ bool ShmLane::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_b
   return true;
 }
 
-bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes, ShmFrames* frames) {
+bool ShmChannel::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes,
+                      ShmFrames* frames) {
   if (!ReadSmall(sizes, head_bytes, bytes, frames)) return false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     // Received bytes are never written to.
@@ -188,7 +189,7 @@ bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes,
 }
 
 // Copies the available part of the current message. Returns whether it is complete.
-bool ShmLane::ReadOn(ShmFrames* frames) {
+bool ShmChannel::ReadOn(ShmFrames* frames) {
   while (reading_.frame < reading_.count) {
     Buffer& buffer = reading_.buffers[reading_.frame];
     const std::size_t left = PadTo8(buffer.size()) - reading_.offset;
@@ -209,8 +210,8 @@ bool ShmLane::ReadOn(ShmFrames* frames) {
   return true;
 }
 
-void ShmLane::Break(const char* what) {
-  if (!broken_) LogWarning("shared memory: the other side wrote {}; going on over the network", what);
+void ShmChannel::Break(const char* what) {
+  if (!broken_) LogWarning("shared memory: the other side wrote {}; continuing over the network", what);
   broken_ = true;
 }
 

@@ -1,4 +1,4 @@
-#include "net/shm_door.h"
+#include "net/shm_handshake.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ namespace tarn::net {
 namespace {
 
 constexpr std::size_t kTicketBytes = 32;
-constexpr char kHere = 'm';  // sent with the memory
+constexpr char kFiller = 'm';  // a descriptor can only be sent along with at least one byte
 
 std::string RandomText() {
   std::random_device random;
@@ -52,8 +52,8 @@ struct FileMessage {
   FileMessage(const FileMessage&) = delete;
   FileMessage& operator=(const FileMessage&) = delete;
 
-  char here = kHere;
-  iovec bytes{&here, 1};
+  char filler = kFiller;
+  iovec bytes{&filler, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr header{};
 };
@@ -68,7 +68,7 @@ bool SendFile(int socket, int file) {
   return sendmsg(socket, &message.header, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-// Below 0 in `file`: the message had none. Returns what recvmsg does.
+// `file` is below 0 if the message had none. Returns the result of recvmsg.
 ssize_t ReceiveFile(int socket, Descriptor* file) {
   FileMessage message;
   const ssize_t got = recvmsg(socket, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -89,21 +89,21 @@ bool IsLater() { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
-Buffer EncodeShmWord(const ShmWord& word) {
-  const std::string text = fmt::format("{} {}", word.socket, word.ticket);
+Buffer EncodeShmHandshake(const ShmHandshake& message) {
+  const std::string text = fmt::format("{} {}", message.socket, message.ticket);
   const Prefix prefix{.magic = kMagic,
                       .version = static_cast<std::uint8_t>(limits::kProtocolVersion),
                       .kind = static_cast<std::uint8_t>(FrameKind::kShm),
                       .reserved = 0,
                       .header_bytes = static_cast<std::uint32_t>(text.size()),
-                      .keys_bytes = static_cast<std::uint32_t>(word.kind)};
+                      .keys_bytes = static_cast<std::uint32_t>(message.kind)};
   Buffer frame = Buffer::Allocate(sizeof(prefix) + text.size());
   std::memcpy(frame.data(), &prefix, sizeof(prefix));
   std::memcpy(frame.data() + sizeof(prefix), text.data(), text.size());
   return frame;
 }
 
-std::optional<Expected<ShmWord>> DecodeShmWord(const FrameView& frame) {
+std::optional<Expected<ShmHandshake>> DecodeShmHandshake(const FrameView& frame) {
   Prefix prefix;
   if (frame.size < sizeof(prefix)) return std::nullopt;
   std::memcpy(&prefix, frame.data, sizeof(prefix));
@@ -111,19 +111,19 @@ std::optional<Expected<ShmWord>> DecodeShmWord(const FrameView& frame) {
       prefix.kind != static_cast<std::uint8_t>(FrameKind::kShm))
     return std::nullopt;
   const std::string_view text(reinterpret_cast<const char*>(frame.data) + sizeof(prefix), frame.size - sizeof(prefix));
-  const auto malformed = [](const std::string& what) -> Expected<ShmWord> {
+  const auto malformed = [](const std::string& what) -> Expected<ShmHandshake> {
     return Fail(ErrorCode::kMalformed, "shared memory: " + what);
   };
   if (prefix.header_bytes != text.size())
     return malformed(fmt::format("prefix.header_bytes: {}, expected {}", prefix.header_bytes, text.size()));
-  if (prefix.keys_bytes < 1 || prefix.keys_bytes > static_cast<std::uint32_t>(ShmWord::Kind::kThrough))
-    return malformed(fmt::format("a word of kind {}, expected 1 to 4", prefix.keys_bytes));
+  if (prefix.keys_bytes < 1 || prefix.keys_bytes > static_cast<std::uint32_t>(ShmHandshake::Kind::kSwitch))
+    return malformed(fmt::format("handshake of kind {}, expected 1 to 4", prefix.keys_bytes));
   const std::size_t space = text.find(' ');
   if (space == std::string_view::npos || space > kShmTextBytesMax || text.size() - space - 1 > kShmTextBytesMax)
-    return malformed(fmt::format("two texts of up to {} bytes expected", kShmTextBytesMax));
-  return ShmWord{.kind = static_cast<ShmWord::Kind>(prefix.keys_bytes),
-                 .socket = std::string(text.substr(0, space)),
-                 .ticket = std::string(text.substr(space + 1))};
+    return malformed(fmt::format("handshake: expected two texts of at most {} bytes", kShmTextBytesMax));
+  return ShmHandshake{.kind = static_cast<ShmHandshake::Kind>(prefix.keys_bytes),
+                      .socket = std::string(text.substr(0, space)),
+                      .ticket = std::string(text.substr(space + 1))};
 }
 
 std::string BootId() {
@@ -133,34 +133,34 @@ std::string BootId() {
   return *text;
 }
 
-Expected<ShmDoor> ShmDoor::Open(std::size_t ring_bytes) {
+Expected<ShmListener> ShmListener::Open(std::size_t ring_bytes) {
   Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   std::string name = "tarn-" + RandomText();
   const Address address(name);
   if (listener.get() < 0 || bind(listener.get(), address.get(), address.size) != 0 ||
       listen(listener.get(), SOMAXCONN) != 0)
     return Fail(ErrorCode::kIo, fmt::format("shared memory: cannot listen: {}", std::strerror(errno)));
-  return ShmDoor(std::move(listener), std::move(name), ring_bytes);
+  return ShmListener(std::move(listener), std::move(name), ring_bytes);
 }
 
-std::string ShmDoor::TicketFor(Peer peer) {
+std::string ShmListener::TicketFor(Peer peer) {
   if (tickets_.size() == limits::kShmTicketsMax) tickets_.pop_front();
   return tickets_.emplace_back(RandomText(), peer).first;
 }
 
-void ShmDoor::AddFiles(std::vector<pollfd>* files) const {
+void ShmListener::AddFiles(std::vector<pollfd>* files) const {
   if (listens_) files->push_back({listener_.get(), POLLIN, 0});
-  for (const Descriptor& guest : guests_) files->push_back({guest.get(), POLLIN, 0});
+  for (const Descriptor& connection : connections_) files->push_back({connection.get(), POLLIN, 0});
 }
 
 // Below 0: no connection is pending, or none can be accepted.
-Descriptor ShmDoor::Accept() {
-  Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (guest.get() < 0) listens_ = errno != EMFILE && errno != ENFILE;
-  return guest;
+Descriptor ShmListener::Accept() {
+  Descriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (connection.get() < 0) listens_ = errno != EMFILE && errno != ENFILE;
+  return connection;
 }
 
-std::optional<Peer> ShmDoor::Redeem(const std::string& ticket) {
+std::optional<Peer> ShmListener::Redeem(const std::string& ticket) {
   for (auto it = tickets_.begin(); it != tickets_.end(); ++it) {
     if (it->first != ticket) continue;
     const Peer peer = it->second;
@@ -170,61 +170,63 @@ std::optional<Peer> ShmDoor::Redeem(const std::string& ticket) {
   return std::nullopt;
 }
 
-void ShmDoor::Take(std::size_t most, const std::function<void(Peer, ShmLane)>& welcome) {
-  std::erase_if(guests_, [&](Descriptor& guest) { return Serve(&guest, &most, welcome); });
+void ShmListener::Take(std::size_t most, const std::function<void(Peer, ShmChannel)>& accept) {
+  std::erase_if(connections_, [&](Descriptor& connection) { return Serve(&connection, &most, accept); });
   for (int arrivals = 0; arrivals < kArrivalsMax; ++arrivals) {
-    Descriptor guest = Accept();
-    if (guest.get() < 0) return;
-    if (!IsOurUser(guest.get())) {
+    Descriptor connection = Accept();
+    if (connection.get() < 0) return;
+    if (!IsOurUser(connection.get())) {
       static LogLimiter limiter;
       LogWarning(limiter, "shared memory: refused a process of another user");
       continue;
     }
     // Most connections have sent their ticket already. A rejected client tries again.
-    if (!Serve(&guest, &most, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(guest));
+    if (!Serve(&connection, &most, accept) && connections_.size() < limits::kShmUnidentifiedMax)
+      connections_.push_back(std::move(connection));
   }
 }
 
-// Whether the guest is done with, one way or the other.
-bool ShmDoor::Serve(Descriptor* guest, std::size_t* room, const std::function<void(Peer, ShmLane)>& welcome) {
+// Returns false if the ticket has not arrived; else the connection can be removed.
+bool ShmListener::Serve(Descriptor* connection, std::size_t* room,
+                        const std::function<void(Peer, ShmChannel)>& accept) {
   std::string ticket(kTicketBytes, '\0');
-  const ssize_t got = recv(guest->get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
+  const ssize_t got = recv(connection->get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
   if (got < 0 && IsLater()) return false;
   const auto peer = got == static_cast<ssize_t>(kTicketBytes) ? Redeem(ticket) : std::nullopt;
   if (!peer || *room == 0) return true;
   auto segment = ShmSegment::Create(ring_bytes_);
   if (!segment) {
     static LogLimiter limiter;
-    LogWarning(limiter, "{}; going on over the network", segment.error().message);
+    LogWarning(limiter, "{}; continuing over the network", segment.error().message);
     return true;
   }
-  if (!SendFile(guest->get(), segment->file())) return true;
+  if (!SendFile(connection->get(), segment->file())) return true;
   segment->CloseFile();
   --*room;
-  welcome(*peer, ShmLane(ShmSide::kServer, std::move(*segment), std::move(*guest)));
+  accept(*peer, ShmChannel(ShmSide::kServer, std::move(*segment), std::move(*connection)));
   return true;
 }
 
-Expected<ShmGuest> ShmGuest::Knock(const std::string& name, const std::string& ticket) {
-  Descriptor guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Expected<ShmConnector> ShmConnector::Connect(const std::string& name, const std::string& ticket) {
+  Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address(name);
-  if (guest.get() < 0 || connect(guest.get(), address.get(), address.size) != 0)
+  if (connection.get() < 0 || connect(connection.get(), address.get(), address.size) != 0)
     return Fail(ErrorCode::kUnavailable, fmt::format("cannot be reached: {}", std::strerror(errno)));
-  if (!IsOurUser(guest.get())) return Fail(ErrorCode::kUnavailable, "is another user's");
-  if (send(guest.get(), ticket.data(), ticket.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-    return Fail(ErrorCode::kUnavailable, fmt::format("takes no ticket: {}", std::strerror(errno)));
-  return ShmGuest(std::move(guest));
+  if (!IsOurUser(connection.get())) return Fail(ErrorCode::kUnavailable, "belongs to another user");
+  if (send(connection.get(), ticket.data(), ticket.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    return Fail(ErrorCode::kUnavailable, fmt::format("accepts no ticket: {}", std::strerror(errno)));
+  return ShmConnector(std::move(connection));
 }
 
-std::optional<Expected<ShmLane>> ShmGuest::Take() {
+std::optional<Expected<ShmChannel>> ShmConnector::Take() {
   Descriptor file;
   const ssize_t got = ReceiveFile(socket_.get(), &file);
   if (got < 0 && IsLater()) return std::nullopt;
-  if (got <= 0 || file.get() < 0) return Fail(ErrorCode::kUnavailable, "gave no memory");
+  if (got <= 0 || file.get() < 0) return Fail(ErrorCode::kUnavailable, "sent no memory");
   auto segment = ShmSegment::Map(std::move(file));
   if (!segment) return std::unexpected(segment.error());
   segment->CloseFile();
-  return ShmLane(ShmSide::kClient, std::move(*segment), std::move(socket_));
+  return ShmChannel(ShmSide::kClient, std::move(*segment), std::move(socket_));
 }
 
 }  // namespace tarn::net

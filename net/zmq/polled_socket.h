@@ -12,17 +12,17 @@
 namespace tarn::net {
 
 // Owned by one thread.
-struct Lane {
+struct PolledSocket {
   // Opens a socket, with the keys of the context if it has keys. Errors as for Socket::Open.
-  static Expected<Lane> Open(ZmqContext* context, zmq::socket_type type, const SocketOptions& options) {
+  static Expected<PolledSocket> Open(ZmqContext* context, zmq::socket_type type, const SocketOptions& options) {
     Expected<Socket> socket = Socket::Open(context->raw(), type, options);
     if (!socket) return std::unexpected(socket.error());
     if (const CurveKeys* keys = context->keys())
       TARN_RETURN_IF_ERROR(ApplyCurveKeys(*keys, type == zmq::socket_type::router, &socket->raw()));
-    return Lane(std::move(*socket));
+    return PolledSocket(std::move(*socket));
   }
 
-  explicit Lane(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
+  explicit PolledSocket(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
 
   template <typename Frames>
   SendResult Send(std::string_view identity, const Frames& frames) {
