@@ -47,8 +47,8 @@ Scheduler::Impl::Impl(const SchedulerOptions& options, SchedulerStore* store)
   membership_.Restore(state);
   desk_.leases().Restore(state.leases, state.last_lease);
   cuts_.Restore(state);
-  notes_.Info(fmt::format("goes on behind a crash: {} workers of before, logs from checkpoint {} on",
-                          state.workers.size(), state.whole.value));
+  notes_.Info(fmt::format("continues after a crash: {} earlier workers, logs since checkpoint {}", state.workers.size(),
+                          state.whole.value));
 }
 
 void Scheduler::Impl::Start(TimeUs now) {
@@ -93,24 +93,24 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   membership_.DropSilentJoiners(now, since);
   if (auto shard = membership_.shards().Silent(now, since))
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("shard {} ({}) has not been heard for {:g} s: {}", shard->value,
+                fmt::format("shard {} ({}) was silent for {:g} s and is considered dead: {}", shard->value,
                             membership_.shards().at(*shard).endpoint, lease_seconds, setup_.after_a_lost_shard),
                 now, out);
   for (Incarnation id : membership_.workers().Silent(now, since)) {
-    notes_.Warn(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
+    notes_.Warn(fmt::format("worker {} (incarnation {}) was silent for {:g} s and is declared dead",
                             membership_.workers().at(id).rank.value, id.value, lease_seconds));
     membership_.Fence(id);
   }
   if (watch_.Deserted(now, epochs_.phase() == Phase::kLeaving || stop_wish_.wanted()))
     WantStop({ErrorCode::kUnavailable,
-              fmt::format("no worker is left, and none has come back for {:g} s; once workers can run again, resume "
+              fmt::format("no worker is left, and none has joined for {:g} s; when workers can run again, resume "
                           "from the last checkpoint",
                           FleetWatch::kWorkerlessLeasesMax * lease_seconds)},
              now, out);
   watch_.WarnOfWaits(now, cuts_.AwaitedClock());
   if (stop_wish_.Overdue(now)) {
     if (stop_wish_.as().code == ErrorCode::kOk)
-      stop_wish_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time"});
+      stop_wish_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint, which did not complete in time"});
     Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
   }
   const bool training = epochs_.phase() == Phase::kTrain && !epochs_.AtBoundary();
@@ -143,12 +143,11 @@ bool Scheduler::Impl::AnythingDone() const {
 
 Status Scheduler::Impl::MayCut() const {
   if (!setup_.keeps_checkpoints())
-    return tarn::Fail(ErrorCode::kInvalidArgument,
-                      "the job keeps no checkpoints: its file has durability = \"none\" under [storage]");
+    return tarn::Fail(ErrorCode::kInvalidArgument, "the job writes no checkpoints: storage.durability = \"none\"");
   if (epochs_.phase() == Phase::kWaiting || !AnythingDone())
-    return tarn::Fail(ErrorCode::kUnavailable, "nothing has been trained yet; try again once the training has begun");
+    return tarn::Fail(ErrorCode::kUnavailable, "nothing has been trained yet; try again when training has begun");
   if (epochs_.phase() == Phase::kLeaving || stop_wish_.wanted())
-    return tarn::Fail(ErrorCode::kCancelled, "the run is ending; its last checkpoint is the one to use");
+    return tarn::Fail(ErrorCode::kCancelled, "the run is ending; use its last checkpoint");
   return {};
 }
 
@@ -187,7 +186,7 @@ void Scheduler::Impl::OnWritten(const StoreWritten& written, TimeUs now, Outbox*
       if (const auto end = cuts_.OnManifestWritten(written, epochs_.Moment(now), Mail(out))) OnCutEnd(*end, now, out);
       break;
     case What::kAddresses:
-      if (!written.status) notes_.Warn(written.status.error().message + ": the run goes on without this list");
+      if (!written.status) notes_.Warn(written.status.error().message + ": the run continues without this list");
       membership_.OnAddressesWritten(written);
       break;
   }

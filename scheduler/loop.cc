@@ -55,7 +55,7 @@ void Loop::TakeOver(SchedulerOptions* scheduler) {
        {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
     RemoveUnfinished(path);
   std::error_code ignored;
-  std::filesystem::remove(AddressFile(options_.run_dir), ignored);  // of one that was killed
+  std::filesystem::remove(AddressFile(options_.run_dir), ignored);  // of a process that was killed
   store_->RemoveAddresses();
   store_->RemoveOldLogs();
   const auto found = ListCheckpoints(options_.run_dir);
@@ -95,12 +95,12 @@ Status Loop::Begin() {
             options_.resume->resume_clock.value, EpochNumber(options_.resume->data.epoch), options_.resume_directory);
   if (options_.resume && options_.resume->epochs.size() >= options_.job.train.epochs)
     Tell(LogLevel::kWarning, "tarn-scheduler",
-         fmt::format("nothing is left to train: all epochs are done (train.epochs = {}); a larger number goes on",
+         fmt::format("nothing to train: all {} epochs are done; increase train.epochs to continue",
                      options_.job.train.epochs));
   TARN_RETURN_IF_ERROR(WriteFileAtomic(AddressFile(options_.run_dir), *advertised + "\n"));
   scheduler_->Start(Now());
   scheduler_->OnTimer(Now(), &outbox_);
-  store_->Drain();  // its state is on disk before anybody can reach it
+  store_->Drain();  // the state is durable before any node can connect
   HearStore();
   if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   next_metrics_ = Now();
@@ -129,7 +129,7 @@ bool Loop::HearStore() {
 void Loop::HandleStops() {
   const int stops = stops_.load(std::memory_order_relaxed);
   for (; stops_seen_ < stops; ++stops_seen_) {
-    LogInfo("asked to stop ({})", stops_seen_ + 1);
+    LogInfo("received a request to stop ({})", stops_seen_ + 1);
     scheduler_->RequestStop(Now(), &outbox_);
   }
 }
@@ -177,7 +177,8 @@ Status Loop::End() {
   net::RemoveSockets(options_.run_dir, false);
   const Progress progress = scheduler_->progress();
   Shutdown reason = scheduler_->stop_reason();
-  if (!scheduler_->stopping()) reason = {.code = ErrorCode::kCancelled, .reason = "left without telling the fleet"};
+  if (!scheduler_->stopping())
+    reason = {.code = ErrorCode::kCancelled, .reason = "exits at once; the nodes of the fleet are not notified"};
   if (reason.code == ErrorCode::kOk)
     LogInfo("{}: {} samples in {:.1f} s", progress.phase, progress.samples, progress.seconds);
   else

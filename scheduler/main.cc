@@ -40,14 +40,15 @@ struct Flags {
   std::optional<FileLock> lock;  // of the run's folder
 };
 
-// One that has lost its MANIFEST looks like one that was never finished: whoever asks for the newest hears of it.
+// A checkpoint that has lost its MANIFEST looks like an incomplete one, so a user who resumes the newest is told about
+// it.
 void TellOfNewer(const std::string& run_dir, const std::string& chosen) {
   const auto all = ListCheckpoints(run_dir);
   const auto id = CheckpointIdOf(chosen);
   if (!all || !id) return;
   for (const CheckpointDirectory& checkpoint : *all)
     if (checkpoint.id > *id && !checkpoint.has_manifest)
-      fmt::print(stderr, "tarn-scheduler: {}: passed over: without a {} it is not whole\n", checkpoint.path,
+      fmt::print(stderr, "tarn-scheduler: {}: skipped, because without a {} it is incomplete\n", checkpoint.path,
                  kManifestName);
 }
 
@@ -64,7 +65,7 @@ Status LoadCheckpoint(Flags* flags, const std::string& path) {
   return {};
 }
 
-// The job of the file, or else `kept`, as `origin` has kept it; with what --set says.
+// The job of --job, else the text `kept` that was read from `origin`; with the overrides of --set.
 Expected<Job> ReadJob(const Flags& flags, const std::string& kept, const std::string& origin) {
   std::vector<std::string> notes;
   auto job = flags.job.empty() ? ParseJob(kept, origin, "/", flags.overrides, &notes)
@@ -79,20 +80,21 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   std::error_code ignored;
   if (!std::filesystem::equivalent(flags->run_dir, flags->resume, ignored))
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--resume {0}: this run has a log that it goes on from, in its own folder: --run-dir {0}. "
-                            "To begin another from its newest checkpoint, name that: {0}/checkpoints/ckpt-N",
+                fmt::format("--resume {0}: a run with a log continues only in its own folder: use --run-dir {0}. "
+                            "To start another run from its newest checkpoint: --resume {0}/checkpoints/ckpt-N",
                             flags->resume));
   auto job = ReadJob(*flags, state.progress.job_text, flags->resume);
   if (!job) return std::unexpected(job.error());
   options.job = std::move(*job);
-  // As this build reads it: a key that is newer than the run has its default in both.
+  // Parsed by this build, so that keys newer than the run have their defaults in both.
   const auto was = ParseJob(state.progress.job_text, flags->resume, "/");
   if (!was) return std::unexpected(was.error());
   if (ResolvedToml(options.job) != ResolvedToml(*was))
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--resume {0}: a run goes on from its log as it was, and this job differs from it. To "
-                            "change it, resume from a checkpoint: {0}/checkpoints/ckpt-N",
-                            flags->resume));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--resume {0}: this job differs from that of the run, and a run with a log continues unchanged. To "
+                    "change it, resume from a checkpoint: {0}/checkpoints/ckpt-N",
+                    flags->resume));
   auto whole = scheduler::TakeUp(std::filesystem::absolute(flags->run_dir).string(), &state);
   if (!whole) return std::unexpected(whole.error());
   options.resume = *std::move(whole);
@@ -103,7 +105,7 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   return {};
 }
 
-// A run that is not over must not be started again in its folder: without its state its logs could not be resumed.
+// A new run must not start in the folder of an unfinished run: it would replace the state that the logs need.
 Status CheckFolderIsFree(const std::string& run_dir) {
   std::error_code ignored;
   if (std::filesystem::exists(run_dir, ignored) && !std::filesystem::is_directory(run_dir, ignored))
@@ -111,20 +113,22 @@ Status CheckFolderIsFree(const std::string& run_dir) {
   TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(run_dir));
   const auto state = scheduler::ReadState(run_dir);
   if (state ? !state->begun : state.error().code == ErrorCode::kNotFound) return {};
-  return Fail(ErrorCode::kAlreadyExists,
-              fmt::format("{0}/{1}: a run that is not over lies here, expected a folder without one. To go on with it: "
-                          "--resume {0}",
-                          run_dir, scheduler::kStateName));
+  return Fail(
+      ErrorCode::kAlreadyExists,
+      fmt::format("{0}/{1}: an unfinished run is in this folder, expected another folder. To continue that run: "
+                  "--resume {0}",
+                  run_dir, scheduler::kStateName));
 }
 
-// Two schedulers in one folder would overwrite each other's state and remove each other's checkpoints. A folder that is
-// not there yet is nobody's: it is held once it is made. One that was just killed may take a moment to let it go.
+// Two schedulers in one folder would overwrite each other's state and remove each other's checkpoints. A folder that
+// does not exist yet is locked when it is created. A process that was just killed may hold its lock for a moment.
 Status HoldFolder(Flags* flags) {
   constexpr std::chrono::milliseconds kPatience(2000);
   std::error_code ignored;
   if (flags->lock || !std::filesystem::is_directory(flags->run_dir, ignored)) return {};
-  auto lock = FileLock::Take(flags->run_dir + "/" + scheduler::kLockName,
-                             "another scheduler leads a run in this folder: expected one that nobody uses", kPatience);
+  auto lock =
+      FileLock::Take(flags->run_dir + "/" + scheduler::kLockName,
+                     "another scheduler is running in this folder: expected a folder that is not in use", kPatience);
   if (!lock) return std::unexpected(lock.error());
   flags->lock.emplace(*std::move(lock));
   return {};
@@ -169,7 +173,7 @@ int RunLoop(Flags flags, ProcessContext* process) {
   std::filesystem::create_directories(flags.run_dir + "/checkpoints", error);
   if (error)
     return Complain(kExitFailure,
-                    {ErrorCode::kIo, fmt::format("{}: cannot make this folder: {}", flags.run_dir, error.message())});
+                    {ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", flags.run_dir, error.message())});
   if (Status s = HoldFolder(&flags); !s) return Complain(kExitFailure, s.error());
   flags.loop.run_dir = std::filesystem::absolute(flags.run_dir).string();
   if (Status s = InitLog({.role = "scheduler-0", .path = flags.loop.run_dir + "/logs/scheduler-0.log"}); !s)
@@ -210,26 +214,32 @@ int RunLoop(Flags flags, ProcessContext* process) {
 int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{
-      "The scheduler of a tarn fleet. It reads the job, waits for servers and workers, and leads the run to its end.\n"
-      "tools/launch starts whole fleets; by hand:\n\n"
+      "The scheduler of a tarn fleet. It reads the job, waits for servers and workers, and coordinates the run.\n"
+      "tools/launch starts complete fleets. To start it by hand:\n\n"
       "  tarn-scheduler --job job.toml --run-dir runs/mine\n\n"
-      "Ctrl-C (or SIGTERM) cuts a checkpoint and stops the fleet; a second one does not wait for the checkpoint.\n"
-      "Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 the training diverged."};
-  auto* job = app.add_option("--job", flags.job, "the job file; may be left out with --resume");
-  app.add_option("--run-dir", flags.run_dir, "folder for logs, metrics and checkpoints; made if need be")->required();
-  app.add_option("--set", flags.overrides, "section.key=value: overrides the job file; may be given several times")
+      "Ctrl-C (or SIGTERM) writes a checkpoint and stops the fleet; a second one stops without the checkpoint.\n"
+      "Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 training diverged."};
+  auto* job = app.add_option("--job", flags.job, "job file; optional with --resume");
+  app.add_option("--run-dir", flags.run_dir, "folder for logs, metrics and checkpoints; created if it does not exist")
+      ->required();
+  app.add_option("--set", flags.overrides, "section.key=value: overrides a key of the job file; may be repeated")
       ->allow_extra_args(false);
-  auto* resume = app.add_option("--resume", flags.resume, "a run's folder (its newest checkpoint) or a checkpoint");
+  auto* resume =
+      app.add_option("--resume", flags.resume, "continues from a checkpoint, or from the newest one of a run's folder");
   app.add_option("--bind", flags.loop.bind,
-                 "address to listen on, tcp://HOST:PORT (port *: the system chooses) or ipc:///FOLDER/NAME; default: a "
-                 "socket in RUN_DIR/sockets that only this user can reach; with --keys or --insecure "
+                 "address to listen on, tcp://HOST:PORT (port *: a free port) or ipc:///FOLDER/NAME; default: a "
+                 "socket in RUN_DIR/sockets that only this user can connect to; with --keys or --insecure "
                  "tcp://127.0.0.1:*");
-  app.add_option("--advertise", flags.loop.advertise,
-                 "the host under which the others reach it, for --port-file; else where it is bound, and if that is a "
-                 "wildcard (0.0.0.0, *) the interface that leads out of this machine");
-  app.add_option("--port-file", flags.loop.port_file, "file that gets the address once it is bound");
-  app.add_option("--keys", flags.keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
-  app.add_flag("--insecure", flags.insecure, "TCP without keys: whoever reaches a port can change the job");
+  app.add_option(
+      "--advertise", flags.loop.advertise,
+      "host in the address that other nodes use (see --port-file); default: the host of --bind, or, if that is "
+      "0.0.0.0 or *, the address of the interface of the default route");
+  app.add_option("--port-file", flags.loop.port_file, "file to which the address is written when it is known");
+  app.add_option(
+      "--keys", flags.keys,
+      "key file of the fleet, made by tarn-keys: encrypts all connections and admits only holders of the file");
+  app.add_flag("--insecure", flags.insecure,
+               "allow TCP without keys: anyone who can connect to a port can change the job");
   net::AddStatusFlags(&app, &flags.http);
   try {
     app.parse(argc, argv);

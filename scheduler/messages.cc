@@ -10,7 +10,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Whether it is sent while a shard loads its rows and has not adopted a view (rule N4).
+// Whether a shard sends this message while it loads its rows and has not adopted a view (rule N4).
 bool IsOfLoading(const Message& message) {
   const auto* heartbeat = std::get_if<Heartbeat>(&message.body);
   return heartbeat != nullptr && heartbeat->view.value == 0;
@@ -48,7 +48,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
   } else if (membership_.workers().Left(sender.incarnation)) {
     mail.Refuse(from, ErrorCode::kOk, "left");
   } else {
-    mail.Refuse(from, ErrorCode::kFenced, "this incarnation is over");
+    mail.Refuse(from, ErrorCode::kFenced, "this incarnation has ended");
   }
 }
 
@@ -69,12 +69,11 @@ void Scheduler::Impl::FromShard(const ShardNode& shard, const Message& message, 
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
     const LeaseId last = desk_.leases().last_lease();
     if (membership_.restarting() && HasLeaseBeyond(*heartbeat, last))
-      return Fail(
-          ErrorCode::kCorrupt,
-          fmt::format("the log of shard {} knows leases beyond {}, the last in the scheduler's state: the {} in "
-                      "the run's folder is an older one, expected the last that the run wrote",
-                      shard.shard.value, last.value, kStateName),
-          now, out);
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("the log of shard {} has leases beyond {}, the last in the scheduler's state: the {} in "
+                              "the run's folder is outdated; restore the newest one",
+                              shard.shard.value, last.value, kStateName),
+                  now, out);
     membership_.OnHeartbeat(shard.shard, *heartbeat, now, Mail(out));
     record_.OnHeartbeat(message.sender, *heartbeat);
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
@@ -111,7 +110,7 @@ void Scheduler::Impl::FromWorker(const WorkerNode& worker, const Message& messag
 void Scheduler::Impl::PutTable(const TableSpec& spec) {
   std::string note = fmt::format("table {}: {} {} x {}", spec.id.value, spec.name, Name(spec.kind), spec.dim);
   for (const TableSpec& table : view().tables)
-    if (table.id == spec.id) note = fmt::format("table {} goes on with {}", spec.name, SettingsChange(table, spec));
+    if (table.id == spec.id) note = fmt::format("table {} continues with {}", spec.name, SettingsChange(table, spec));
   membership_.PutTable(spec);
   cuts_.OnTable();
   tables_.Added(spec, view().version);
@@ -123,7 +122,7 @@ void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseReques
   if (heard.ends_run) return Fail(heard.ends_run->code, heard.ends_run->message, now, out);
   if (heard.refuses) {
     Mail(out).Refuse(worker.peer, heard.refuses->code, heard.refuses->message);
-    notes_.Warn(fmt::format("refused worker {}: {}", worker.rank.value, heard.refuses->message));
+    notes_.Warn(fmt::format("rejected worker {}: {}", worker.rank.value, heard.refuses->message));
     membership_.Fence(worker.incarnation);
   }
   if (heard.reply) Mail(out).Send(worker.peer, *heard.reply);

@@ -36,11 +36,12 @@ std::string AfterALostShard(const SchedulerOptions& options) {
     case Durability::kNone: break;
     case Durability::kCheckpoint:
       return fmt::format(
-          "what it held beyond the last checkpoint is lost. To go on from that: tools/launch --resume {}", run);
+          "changes since the last checkpoint are lost. To continue from that checkpoint: tools/launch --resume {}",
+          run);
     case Durability::kLog:
-      return fmt::format("nothing that it had acknowledged is lost. To go on: tools/launch --resume {}", run);
+      return fmt::format("nothing acknowledged is lost. To continue: tools/launch --resume {}", run);
   }
-  return "its rows are lost, and the job keeps no checkpoints (durability = \"none\" under [storage])";
+  return "its rows are lost, and the job has no checkpoints (storage.durability = \"none\")";
 }
 
 Checkpoints::Options CheckpointsOptions(const SchedulerOptions& options) {

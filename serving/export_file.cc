@@ -45,7 +45,7 @@ Expected<ExportHeader> ReadHeader(std::span<const std::byte> bytes, const std::s
     return Corrupt(origin, fmt::format("{} bytes, expected at least {}", bytes.size(), sizeof header));
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kExportMagic, sizeof kExportMagic) != 0)
-    return Corrupt(origin, "not an export: expected it to begin with \"TARNEXPT\"");
+    return Corrupt(origin, "not an export: expected \"TARNEXPT\" at the beginning");
   if (header.version == 0 || header.version > kExportVersion)
     return Fail(ErrorCode::kUnsupported, fmt::format("{}: format version {}, expected 1 to {}: a newer tarn wrote it",
                                                      origin, header.version, kExportVersion));
@@ -55,7 +55,7 @@ Expected<ExportHeader> ReadHeader(std::span<const std::byte> bytes, const std::s
   if (header.file_bytes != bytes.size())
     return Corrupt(origin, fmt::format("{} bytes, expected {}", bytes.size(), header.file_bytes));
   if (header.index_offset > bytes.size() || header.index_bytes > bytes.size() - header.index_offset)
-    return Corrupt(origin, "its index lies outside the file");
+    return Corrupt(origin, "its index is outside the file");
   return header;
 }
 
@@ -92,7 +92,7 @@ Expected<ExportFile> ExportFile::Open(const std::string& path, Options options) 
 }
 
 Expected<ExportFile> ExportFile::Parse(std::span<const std::byte> bytes, const std::string& origin, Options options) {
-  TARN_CHECK(reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 == 0, "the bytes of an export must lie aligned");
+  TARN_CHECK(reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 == 0, "the bytes of an export must be aligned");
   ExportFile file;
   TARN_RETURN_IF_ERROR(file.Read(bytes, origin, options));
   return file;
@@ -117,17 +117,17 @@ Status ExportFile::ReadIndex(std::span<const std::byte> index, const std::string
   std::memcpy(aligned.data(), index.data(), index.size());
   const auto* data = reinterpret_cast<const std::uint8_t*>(aligned.data());
   flatbuffers::Verifier verifier(data, index.size());
-  if (!fb::VerifyExportBuffer(verifier)) return Corrupt(origin, "its index does not verify");
+  if (!fb::VerifyExportBuffer(verifier)) return Corrupt(origin, "its index is not a valid FlatBuffer");
   const fb::Export& m = *fb::GetExport(data);
   info_ = {m.job()->str(),    CheckpointId(m.checkpoint()),      Clock(m.clock()),
            m.content(),       CheckpointId(m.base_checkpoint()), m.base_content(),
            m.partition_bits()};
-  if (info_.partition_bits > limits::kPartitionBitsMax) return Corrupt(origin, "field partition_bits makes no sense");
+  if (info_.partition_bits > limits::kPartitionBitsMax) return Corrupt(origin, "field partition_bits is invalid");
   if (m.tables() == nullptr) return {};
   for (const fb::ExportedTable* t : *m.tables()) {
     if (t->codec() > fb::Codec::MAX || t->dim() == 0 || t->dim() > limits::kRowDimMax ||
         (t->dense() && t->dense_rows() == 0))
-      return Corrupt(origin, fmt::format("table '{}' makes no sense", t->name()->str()));
+      return Corrupt(origin, fmt::format("table '{}' is invalid", t->name()->str()));
     ExportTable& table = tables_.emplace_back();
     table.name = t->name()->str();
     table.dim = t->dim();
@@ -145,7 +145,7 @@ Status ExportFile::ReadIndex(std::span<const std::byte> index, const std::string
     // The verifier checks only 4-byte alignment.
     if (t->sections()->size() > 0 &&
         reinterpret_cast<std::uintptr_t>(t->sections()->Data()) % alignof(fb::Section) != 0)
-      return Corrupt(origin, fmt::format("the sections of table '{}' do not lie aligned", table.name));
+      return Corrupt(origin, fmt::format("the sections of table '{}' are not aligned", table.name));
     for (const fb::Section* s : *t->sections())
       table.sections.push_back({s->first_key(), s->last_key(), s->offset(), s->bytes(), s->rows(), s->removed(),
                                 PartitionId(s->partition()), s->crc32()});
@@ -166,21 +166,21 @@ Status ExportFile::CheckSections(const std::string& origin, bool verify) const {
       // At most 2^33 x (16 K + 16): no overflow.
       const std::uint64_t bytes =
           (std::uint64_t{s.rows} + s.removed) * sizeof(Key) + std::uint64_t{s.rows} * table.row_bytes();
-      if (s.bytes != bytes || s.offset % kExportAlignment != 0) return bad("its sizes make no sense");
-      if (s.offset > bytes_.size() || s.bytes > bytes_.size() - s.offset) return bad("it lies outside the file");
-      if (s.partition.value >> info_.partition_bits != 0 || s.first > s.last) return bad("its range makes no sense");
+      if (s.bytes != bytes || s.offset % kExportAlignment != 0) return bad("its sizes are invalid");
+      if (s.offset > bytes_.size() || s.bytes > bytes_.size() - s.offset) return bad("it is outside the file");
+      if (s.partition.value >> info_.partition_bits != 0 || s.first > s.last) return bad("its range is invalid");
       if (i > 0 && (!ByPlace(table.sections[i - 1], s) ||
                     (table.sections[i - 1].partition == s.partition && table.sections[i - 1].last >= s.first)))
         return bad("it is out of order");
       if (!verify) continue;
-      if (Crc32(bytes_.subspan(s.offset, s.bytes)) != s.crc32) return bad("damaged: another CRC-32");
+      if (Crc32(bytes_.subspan(s.offset, s.bytes)) != s.crc32) return bad("damaged: its CRC-32 does not match");
       for (const auto keys : {Keys(s), Removed(s)})
         if (std::ranges::adjacent_find(keys, std::greater_equal()) != keys.end() ||
             (!keys.empty() && (keys.front() < s.first || keys.back() > s.last)))
-          return bad("its keys are out of order");
+          return bad("its keys are not ascending");
     }
     if (rows != table.rows || removed != table.removed)
-      return Corrupt(origin, fmt::format("table '{}' has other counts than its sections", table.name));
+      return Corrupt(origin, fmt::format("the counts of table '{}' do not match its sections", table.name));
   }
   return {};
 }
@@ -221,7 +221,7 @@ ExportFile::Found ExportFile::Find(const ExportTable& table, Key key) const {
 }
 
 void DecodeValues(ValueCodec codec, std::span<const std::byte> row, std::span<float> out) {
-  TARN_CHECK(row.size() == out.size() * CodecBytes(codec), "a row of so many values");
+  TARN_CHECK(row.size() == out.size() * CodecBytes(codec), "out has the table's dim");
   kernels::DecodeValues(codec, out.size(), row.data(), out.data());
 }
 

@@ -1,19 +1,15 @@
-// The file format of an export for serving, version 1: parameters without optimizer state, all of a checkpoint (full)
-// or what changed since another (delta). Designed to be mapped into memory: nothing is compressed, arrays are aligned,
-// and a key is found with two binary searches.
+// The file format of an export for serving, version 1: parameters without optimizer state, all rows of a checkpoint
+// (full), or those changed since another one (delta). Designed to be mapped into memory: nothing is compressed, arrays
+// are aligned, and a key is found with two binary searches.
 //
 //   header    64 bytes, little-endian:
 //               0  "TARNEXPT"
 //               8  format version (32 bits)
-//              12  CRC-32 of bytes 16..63 (32 bits)
-//              16  where the index begins (64 bits)
-//              24  bytes of the index (64 bits)
-//              32  CRC-32 of the index (32 bits), then 32 bits of 0
-//              40  bytes of the file (64 bits)
-//              48  0 (128 bits)
+//              12 CRC-32 of bytes 16..63 (32 bits) 16 offset of the index (64 bits) 24 bytes of the index (64 bits) 32
+//              CRC-32 of the index (32 bits), then 32 bits of 0 40 bytes of the file (64 bits) 48 0 (128 bits)
 //   sections  each at a multiple of 64: keys of rows (64 bits each, ascending), keys of removed rows (64 bits each,
 //             ascending), values (rows x dim, fp32, bf16 or fp16). Only a delta has removed ones.
-//   index     a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and what it was made from
+//   index a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and the source
 //
 // The checksum is the CRC-32 of zlib and Python. Only version 1 is read, so a damaged version field is rejected; the
 // checksum of a later version must cover it. The writer and the readers share this header.
@@ -32,7 +28,7 @@
 
 namespace tarn::serving {
 
-static_assert(std::endian::native == std::endian::little, "arrays are written as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "arrays are written little-endian");
 
 inline constexpr char kExportMagic[8] = {'T', 'A', 'R', 'N', 'E', 'X', 'P', 'T'};
 inline constexpr std::uint32_t kExportVersion = 1;

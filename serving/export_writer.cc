@@ -32,14 +32,14 @@ class ExportWriter::Impl {
   Impl(AtomicFile file, ExportInfo info) : file_(std::move(file)), info_(std::move(info)) {}
 
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {
-    TARN_CHECK(IsPlain(codec), "an export has no int8");
+    TARN_CHECK(IsPlain(codec), "exports do not support int8");
     TARN_RETURN_IF_ERROR(WriteSection());
     tables_.push_back({spec, salt, codec, 0, 0, {}});
     return {};
   }
 
   Status Add(PartitionId partition, Key key, std::span<const float> values) {
-    TARN_CHECK(!tables_.empty() && values.size() == tables_.back().spec.dim, "a row of the table that was begun");
+    TARN_CHECK(!tables_.empty() && values.size() == tables_.back().spec.dim, "values has the dim of the current table");
     TARN_RETURN_IF_ERROR(CheckRange(key, values));
     TARN_RETURN_IF_ERROR(Room(partition, key));
     keys_.push_back(key);
@@ -48,7 +48,7 @@ class ExportWriter::Impl {
   }
 
   Status AddRemoved(PartitionId partition, Key key) {
-    TARN_CHECK(!tables_.empty(), "a table was begun");
+    TARN_CHECK(!tables_.empty(), "BeginTable was called");
     TARN_RETURN_IF_ERROR(Room(partition, key));
     removed_.push_back(key);
     return {};
@@ -73,22 +73,21 @@ class ExportWriter::Impl {
     std::vector<fb::Section> sections;
   };
 
-  // What training holds as a number is none in an fp16 without range for it.
+  // A value of the training may be outside the range of fp16.
   Status CheckRange(Key key, std::span<const float> values) const {
     const Table& table = tables_.back();
     if (table.codec != ValueCodec::kFp16) return {};
     const std::size_t beyond = kernels::FirstBeyondFp16(values.size(), values.data());
     if (beyond == values.size()) return {};
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("table {}, key {}: {} does not fit fp16, whose largest value is 65504: expected bf16 or fp32",
-                    Quoted(table.spec.name), key, values[beyond]));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("table {}, key {}: {} does not fit in fp16, whose largest value is 65504: use bf16 or fp32",
+                            Quoted(table.spec.name), key, values[beyond]));
   }
 
   // Ends the current section if the key belongs to another one.
   Status Room(PartitionId partition, Key key) {
     const bool empty = keys_.empty() && removed_.empty();
-    TARN_CHECK(empty || partition > partition_ || (partition == partition_ && key > last_), "rows come in order");
+    TARN_CHECK(empty || partition > partition_ || (partition == partition_ && key > last_), "rows are added in order");
     const std::size_t held = (keys_.size() + removed_.size()) * sizeof(Key) + values_.size();
     if (!empty && (partition != partition_ || held >= kSectionBytes)) TARN_RETURN_IF_ERROR(WriteSection());
     if (keys_.empty() && removed_.empty()) first_ = key;

@@ -12,7 +12,7 @@ Expected<Model> Model::Open(const std::string& path, ExportFile::Options options
   if (!file) return std::unexpected(file.error());
   if (file->is_delta())
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: holds only what changed since checkpoint {}; open the full export of that first", path,
+                fmt::format("{}: a delta to checkpoint {}; open the full export of that checkpoint first", path,
                             file->info().base_checkpoint.value));
   Model model;
   model.layers_.push_back(std::move(*file));
@@ -28,15 +28,15 @@ Status Model::Apply(const std::string& path, ExportFile::Options options) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: a full export, expected a delta; open it instead", path));
   if (there.base_content != here.content)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: goes on top of checkpoint {} ({:016x}), but here is checkpoint {} ({:016x}){}", path,
-                            there.base_checkpoint.value, there.base_content, here.checkpoint.value, here.content,
+                fmt::format("{}: applies to checkpoint {} ({:016x}), but the model is at checkpoint {} ({:016x}){}",
+                            path, there.base_checkpoint.value, there.base_content, here.checkpoint.value, here.content,
                             there.base_checkpoint == here.checkpoint ? ": of other tables, or of another run" : ""));
   for (const ExportTable& table : file->tables())
     for (const ExportFile& layer : layers_) {
       const ExportTable* before = layer.FindTable(table.name);
       if (before != nullptr && before->dim != table.dim)
-        return Fail(ErrorCode::kCorrupt, fmt::format("{}: table '{}' has rows of {} values, before of {}", path,
-                                                     table.name, table.dim, before->dim));
+        return Fail(ErrorCode::kCorrupt, fmt::format("{}: table '{}' has rows of {} values, expected {} as before",
+                                                     path, table.name, table.dim, before->dim));
     }
   layers_.push_back(std::move(*file));
   return {};
@@ -54,7 +54,8 @@ Expected<Model::Table> Model::FindTable(std::string_view name) const {
         known += (known.empty() ? "'" : ", '") + other.name + "'";
   }
   if (table.dim == 0)
-    return Fail(ErrorCode::kNotFound, fmt::format("no table '{}'; there are {}", name, known.empty() ? "none" : known));
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("no table '{}'; the tables are {}", name, known.empty() ? "none" : known));
   return table;
 }
 

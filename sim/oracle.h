@@ -1,16 +1,14 @@
 // The invariants of every run, checked from outside the state machines against the simulator's own records.
 //
-//   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes, exactly
-//   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen, whether
-//   they
-//     come from a shard or from the worker's cache; in evaluation nothing is missing
-//   - versions, epochs, clocks and minimum clocks never go back
-//   - each row of data is trained exactly once an epoch, by pushes that count
-//   - rows of an aggregated table come and go as their pushes say (life_model.h), if nothing else decides
-//   - a checkpoint of a clean stop holds every row of data whose push was acknowledged, and no other
-//   - a checkpoint at a clock holds what was pushed before it and nothing else
-//   - what a worker that sends the largest rows alone has kept is in the checkpoint, as of its clock
-//   - a checkpoint holds every row as it was at its cut, whatever was pushed while it was copied (sim_store.h)
+//   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes exactly - the
+//   staleness bound holds on every pull, against the workers' true clocks and against the values seen, whether they
+//     come from a shard or from the worker's cache; in evaluation no push is missing
+//   - versions, epochs, clocks and minimum clocks never go back - each row of data is trained exactly once per epoch,
+//   by pushes that count - rows of an aggregated table are created and expire as computed from their pushes
+//   (life_model.h) - a checkpoint of a clean stop contains every row of data whose push was acknowledged, and no other
+//   - a checkpoint at a clock contains exactly the pushes before that clock - the residuals of a worker with top-k
+//   pushes are in the checkpoint, as of its clock - a checkpoint contains every row as of its cut, whatever was pushed
+//   while it was copied (sim_store.h)
 //
 // The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
 #pragma once
@@ -71,7 +69,7 @@ class Oracle {
   void CheckData();
 
   void Fail(std::string what);
-  // Records a failure if `wrong` is not empty.
+  // Records a failure unless `wrong` is empty.
   void Check(std::string wrong) {
     if (!wrong.empty()) Fail(std::move(wrong));
   }
@@ -98,7 +96,7 @@ class Oracle {
 
   double Base(Key key) const;
   bool Counts(const Record& record) const { return cohorts_.Has(record.incarnation, record.clock); }
-  bool IsKept(const Record& record) const;  // in the checkpoint of a stop
+  bool IsKept(const Record& record) const;  // in the checkpoint of a clean stop
   std::vector<ClockPart> PartsOf(Key key) const;
   void Narrow(Key key, Clock minimum, double* least, double* most) const;
 

@@ -26,22 +26,22 @@ struct Faults {
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
   double lose_base = 0;                                      // per part of an incremental checkpoint
-  double slow_tier = 0;                                      // per thing done for rows on disk: takes seconds
+  double slow_tier = 0;                                      // per operation on rows on disk: takes seconds
   bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is detected
   bool scheduler_sleeps = false;                             // once, longer than the lease (rule N5)
   bool shard_sleeps = false;                                 // once, longer than the lease: the job ends
   std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
-  double power = 0;                                          // chance of an outage to be one of the power
-  double outage_awaits = 0;                                  // chance of one to wait for a moment that matters
+  double power = 0;                                          // probability that an outage is a loss of power
+  double outage_awaits = 0;                                  // probability that an outage waits for a critical moment
   double outage_again = 0;                                   // probability of another outage during the restart
   std::uint32_t outages_at_jumps = 0;                        // more: when a worker is ahead by several clocks
   double slow_recovery = 0;                                  // per outage: a shard reads slowly, a worker dies
   std::uint32_t time_jumps = 0;                              // of the clocks of shards: by seconds to hours
-  double jump_at_cut = 0;                                    // chance of another, per checkpoint
+  double jump_at_cut = 0;                                    // probability of another outage, per checkpoint
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
   TimeUs stop_us = 0;                                        // time of a request for a clean stop; 0: none
-  std::uint32_t failed_syncs = 0;                            // of logs: each of some shard; the job ends
+  std::uint32_t failed_syncs = 0;                            // of logs, each of some shard; the job ends
   std::uint32_t server_deaths = 0;                           // deaths of single servers: the job ends
   bool scheduler_dies = false;                               // once, only the scheduler: all nodes end two leases later
   double clock_drift = 0;                                    // how much faster or slower a node's clock may run
@@ -51,39 +51,39 @@ struct Faults {
 
 struct Scenario {
   std::uint64_t seed = 0;
-  std::uint64_t draw = 0;  // of everything that happens; two runs of one seed's data differ in it
+  std::uint64_t draw = 0;  // of all events; two runs with the data of one seed differ in it
   Job job;
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
   WorkerCacheSpec counts_cache;  // of the workers, for counts
   bool top_k = false;            // a table uses top-k pushes: workers have state in checkpoints
-  LifeSpec life;                 // of counts: then a value may be any count of pushes since the row was born
+  LifeSpec life;                 // of counts: a value may be any count of pushes since the row was created
   std::uint32_t shards = 1;      // in all
   std::uint32_t workers = 1;
   std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;
   std::uint32_t keys_per_row = 4;
   std::uint64_t key_space = 100;
   bool reads_again = false;  // a worker pulls the rows of a batch twice
-  std::uint32_t depth = 1;   // batches whose pulls are under way at once
+  std::uint32_t depth = 1;   // batches with pulls in progress at the same time
   TimeUs compute_max_us = 5'000;
   bool any_rank = false;                                   // workers accept any free rank
   bool serves_http = false;                                // every process has an HTTP address (rule N8)
   bool resume = false;                                     // resume from a checkpoint afterwards, in another fleet
-  std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: as ever
+  std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: the default
   bool tells_at_once = false;                              // a worker reports a finished lease at once
   bool push_pull = false;                                  // use PushPull where the loop allows
-  bool through_frames = false;                             // every message is encoded and decoded on its way
+  bool through_frames = false;                             // every message is encoded and decoded
   std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
   TimeUs cut_pause_us = 0;
   std::size_t tier_bytes = 0;  // memory budget of a shard; further rows are on disk; 0: no limit
-  std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
+  std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: the default
   std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
   std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet
   Faults faults;
   bool CutsAtClock() const;  // rule K1
-  bool KeepsStep() const;    // bsp + aggregated throughout: the bits of the end are fixed
+  bool KeepsStep() const;    // all tables are bsp + aggregated: the final bits are determined
   const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }
-  std::string Describe() const;  // one line
+  std::string Describe() const;  // on one line
 };
 
 Scenario MakeScenario(std::uint64_t seed);

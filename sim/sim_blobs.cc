@@ -37,7 +37,7 @@ void SimBlobStore::Write(server::BlobWrite write) {
     disk_->blobs[path].clear();
     disk_->unsynced_blobs[path] = options_.shard;
   } else if (!open_.contains(path) || disk_->blobs[path].size() != write.offset) {
-    oracle_->Fail(fmt::format("{}: {} bytes came at {}", path, write.bytes.size(), write.offset));
+    oracle_->Fail(fmt::format("{}: {} bytes at offset {}", path, write.bytes.size(), write.offset));
   }
   hooks_.later(NextDelay(), [this, write = std::move(write)] {
     const server::BlobWritten written = DoWrite(write);
@@ -87,7 +87,7 @@ Expected<server::BlobSlice> SimBlobStore::Read(const std::string& directory, Wor
   const auto blob = std::ranges::find(blobs, rank, &WorkerBlob::rank);
   if (blob == blobs.end()) return Fail(ErrorCode::kNotFound, "no blob of this rank");
   const std::string& bytes = disk_->blobs.at(directory + "/" + blob->file.name);
-  if (offset >= bytes.size()) return Fail(ErrorCode::kNotFound, "behind its end");
+  if (offset >= bytes.size()) return Fail(ErrorCode::kNotFound, "beyond its end");
   const std::size_t size = std::min(kPieceBytes, bytes.size() - offset);
   return server::BlobSlice{bytes.size(), Buffer::Copy(bytes.data() + offset, size)};
 }
@@ -96,9 +96,9 @@ Expected<StoredResiduals> ReadResiduals(const SimDisk& disk, const std::string& 
                                         const WorkerBlob& blob) {
   const std::string path = directory + "/" + blob.file.name;
   const auto bytes = disk.blobs.find(path);
-  if (bytes == disk.blobs.end()) return Fail(ErrorCode::kNotFound, path + ": not there");
+  if (bytes == disk.blobs.end()) return Fail(ErrorCode::kNotFound, path + ": not found");
   if (bytes->second.size() != blob.file.bytes || Crc32c(bytes->second) != blob.file.crc32c)
-    return Fail(ErrorCode::kCorrupt, path + ": not what the manifest says");
+    return Fail(ErrorCode::kCorrupt, path + ": differs from the manifest");
   StoredResiduals stored;
   const auto take = [&](const BlobChunk& chunk) -> Status {
     stored.clock = chunk.clock;

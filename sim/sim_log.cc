@@ -34,7 +34,7 @@ std::string LogWitness::CheckState(LogSequence last, std::uint64_t hash, std::ui
   if (state == states_.end()) return {};                    // it ends within the records of one step
   ++*compared;
   if (state->second == hash) return {};
-  return fmt::format("has another state behind record {} of its log than it had then", last.value);
+  return fmt::format("has a state after record {} of its log that differs from the one at the time", last.value);
 }
 
 std::string LogWitness::CheckWatermarks(const std::vector<WorkerEntry>& workers,
@@ -43,7 +43,7 @@ std::string LogWitness::CheckWatermarks(const std::vector<WorkerEntry>& workers,
     const auto& [worker, partition] = of;
     const bool known = std::ranges::any_of(workers, [&](const auto& entry) { return entry.incarnation == worker; });
     if (!known || watermark(worker, partition) >= acked) continue;
-    return fmt::format("had acknowledged push {} of incarnation {} to partition {}, and has come back with {}",
+    return fmt::format("had acknowledged push {} of incarnation {} to partition {}, but has {} after its recovery",
                        acked.value, worker.value, partition.value, watermark(worker, partition).value);
   }
   return {};
@@ -57,7 +57,7 @@ Clock LogWitness::Ticked(Incarnation worker) const {
 std::string LogWitness::CheckTick(Incarnation worker, Clock tick) const {
   const Clock acked = Ticked(worker);
   if (acked <= tick) return {};
-  return fmt::format("had acknowledged that incarnation {} ticked to {}, and says it is at {}", worker.value,
+  return fmt::format("had acknowledged the tick of incarnation {} to {}, but has {} after its recovery", worker.value,
                      acked.value, tick.value);
 }
 

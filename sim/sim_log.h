@@ -1,8 +1,8 @@
 // The log of a shard of a simulated fleet, and the checks after the shard has recovered from it:
 //
-//   - it is what it was when it had appended the last record that is still there: rows, slots, lives, clocks,
+//   - its state equals that after it appended the last surviving record: rows, slots, lives, clocks,
 //     watermarks and gathered pushes, to the bit
-//   - what it had acknowledged is in it: pushes by watermark, ticks
+//   - acknowledged pushes (by watermark) and ticks are in it
 #pragma once
 
 #include <cstdint>

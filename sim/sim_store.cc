@@ -31,10 +31,10 @@ TimeUs SimSchedulerStore::Duration(double slow, SplitMix* rng) {
 // After a failure the file may exist nevertheless, because only the sync of its directory may have failed.
 void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) {
   using scheduler::StoreWritten;
-  if (manifest_) oracle_->Fail(fmt::format("{}: a manifest is written while another is", directory));
+  if (manifest_) oracle_->Fail(fmt::format("{}: two manifests are written at once", directory));
   manifest_.emplace(directory, manifest);
   if (!IsThere(directory, manifest))
-    oracle_->Fail(fmt::format("{}: a manifest was written, but the files of its shards are not there", directory));
+    oracle_->Fail(fmt::format("{}: a manifest was written before the files of its shards", directory));
   else
     CheckRestored(directory, manifest);
   const bool fails = rng_.Chance(options_.fail_manifest);
@@ -58,7 +58,7 @@ void SimSchedulerStore::Put(const std::string& directory, const Manifest& manife
 
 void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::SchedulerState& state) {
   using scheduler::StoreWritten;
-  if (state_) oracle_->Fail("a state is written while another is");
+  if (state_) oracle_->Fail("two states are written at once");
   state_ = scheduler::EncodeState(state);
   const bool fails = failures_ + 1 < scheduler::StateGate::kTriesMax && rng_.Chance(options_.fail_state);
   failures_ = fails ? failures_ + 1 : 0;
@@ -80,7 +80,7 @@ void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::Schedu
 
 void SimSchedulerStore::WriteAddresses(std::uint64_t number, const std::vector<scheduler::ProcessAddress>& addresses) {
   using scheduler::StoreWritten;
-  if (addresses_) oracle_->Fail("a list of addresses is written while another is");
+  if (addresses_) oracle_->Fail("two lists of addresses are written at once");
   addresses_ = addresses.size();
   const bool fails = address_rng_.Chance(options_.fail_addresses);
   hooks_.later(Duration(options_.slow_manifest, &address_rng_), [this, number, fails] {
@@ -105,7 +105,7 @@ void SimSchedulerStore::LosePower() {
   file.durable = file.bytes;
 }
 
-// Every file of every generation, each with the rows that its shard had written.
+// Every file of every generation has the rows that its shard wrote.
 bool SimSchedulerStore::IsThere(const std::string& directory, const Manifest& manifest) const {
   const auto* generations = disk_->files.Find(directory);
   if (generations == nullptr || generations->size() != manifest.generations.size()) return false;
@@ -128,7 +128,7 @@ void SimSchedulerStore::CheckRestored(const std::string& directory, const Manife
   if (!restored)
     oracle_->Fail(fmt::format("{}: cannot be restored: {}", directory, restored.error().message));
   else if ((*restored)->StateHash() != expected || manifest.state_hash.value_or(expected) != expected)
-    oracle_->Fail(fmt::format("{}: {} generations restored have other rows than the shards had at the cut", directory,
+    oracle_->Fail(fmt::format("{}: {} restored generations differ from the rows of the shards at the cut", directory,
                               manifest.generations.size()));
 }
 
@@ -164,18 +164,18 @@ std::string MissingOf(const SimDisk& disk) {
     for (const Generation& generation : manifest.generations) {
       const auto parts = generations == nullptr ? decltype(generations->end()){} : generations->find(generation.id);
       if (generations == nullptr || parts == generations->end() || parts->second.size() != generation.files.size())
-        return fmt::format("{}: files of checkpoint {} are gone with the power", directory, generation.id.value);
+        return fmt::format("{}: files of checkpoint {} were lost with the power", directory, generation.id.value);
     }
     for (const WorkerBlob& blob : manifest.blobs)
       if (!disk.blobs.contains(directory + "/" + blob.file.name))
-        return fmt::format("{}/{}: gone with the power", directory, blob.file.name);
+        return fmt::format("{}/{}: lost with the power", directory, blob.file.name);
   }
   return {};
 }
 
 void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
   if (!stopping_ && disk_->writing.contains(directory))
-    oracle_->Fail(fmt::format("{}: removed while a shard was writing into it", directory));
+    oracle_->Fail(fmt::format("{}: removed while a shard was writing to it", directory));
   disk_->manifests.erase(directory);
   disk_->files.Remove(directory);
   std::erase_if(disk_->blobs, [&](const auto& blob) { return blob.first.starts_with(directory + "/"); });
@@ -204,15 +204,15 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   if (!base.empty() && (rng_.Chance(options_.lose_base) || disk_->lossy.contains(base))) LoseBase(base);
 }
 
-// The rows that came in slices are those of the moment of the cut.
+// The rows of all slices must be those at the cut.
 void SimShardStore::CheckRows(const CheckpointPart& part, const Expected<std::uint64_t>& state_hash) {
   if (part.code == ErrorCode::kOk && state_hash && part.whole_hash.value_or(*state_hash) != *state_hash)
-    oracle_->Fail(fmt::format("shard {}: checkpoint {} has other rows than the shard had at its cut",
+    oracle_->Fail(fmt::format("shard {}: checkpoint {} differs from the rows of the shard at the cut",
                               options_.shard.value, part.id.value));
 }
 
 void SimShardStore::Put(server::CutRows chunk) {
-  if (refused_) oracle_->Fail(fmt::format("{}: a slice came without room for it", directory_));
+  if (refused_) oracle_->Fail(fmt::format("{}: a slice was written without room for it", directory_));
   if (!full_ && rng_.Chance(options_.full)) FillUp();
   if (!open_) return;
   if (chunks_left_ && (*chunks_left_)-- == 0) return FailEarly();
@@ -254,7 +254,7 @@ void SimShardStore::LoseBase(const std::string& base) {
   Fail(std::move(part), 0);
 }
 
-// The shard hears of it some time later, and sends slices until then.
+// The shard learns of it later, and sends slices until then.
 void SimShardStore::Fail(CheckpointPart part, std::uint64_t counts) {
   open_.reset();
   wanted_ = std::make_shared<bool>(true);

@@ -36,11 +36,11 @@ struct SimDisk {
   std::map<std::string, Manifest> manifests;
   std::multiset<std::string> writing;  // directories into which a shard writes now
   std::set<std::string> removed;
-  std::set<std::string> lossy;  // directories that are not whole any more: no base for another
+  std::set<std::string> lossy;  // directories that are no longer complete, and cannot be a base
   std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
-  std::set<std::string> unreadable;          // begun when rows could not be read: nothing to compare them with
+  std::set<std::string> unreadable;          // begun when rows could not be read: not compared
   std::map<std::string, std::string> blobs;  // of workers, by path: the bytes
-  // Written and not durable: a kill leaves it, a loss of power may take it. Parts by shard, blobs by path.
+  // Written but not durable: survives a kill, may be lost with the power. Parts by shard, blobs by path.
   std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
   std::map<std::string, ShardId> unsynced_blobs;
   std::uint64_t failed = 0;  // injected failures of writes, without parts that were abandoned before the report
@@ -60,10 +60,10 @@ Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std:
 class SimSchedulerStore : public scheduler::SchedulerStore {
  public:
   struct Options {
-    double fail_manifest = 0, slow_manifest = 0;  // chances per manifest
+    double fail_manifest = 0, slow_manifest = 0;  // probabilities, per manifest
     double fail_state = 0;                        // per state; never so often that the run ends
     double fail_addresses = 0;                    // per list
-    double stall = 0;                             // of any of them: longer than two leases
+    double stall = 0;                             // probability that a write takes longer than two leases
     TimeUs sync_max_us = 0, stall_us = 0, until_us = 0;
     std::uint64_t seed = 0;
   };
@@ -72,7 +72,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
     // Calls `run` after the delay, unless the scheduler's process has ended by then.
     std::function<void(TimeUs, std::function<void()> run)> later;
     std::function<void(const scheduler::StoreWritten&)> written;  // a step of the scheduler
-    // There is a checkpoint, whole.
+    // A checkpoint is complete.
     std::function<void(const std::string& directory, const Manifest& manifest)> whole;
   };
   SimSchedulerStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
@@ -88,7 +88,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   void WriteState(std::uint64_t number, const scheduler::SchedulerState& state) override;
   void RemoveState() override { disk_->state = {}; }
   void WriteAddresses(std::uint64_t number, const std::vector<scheduler::ProcessAddress>& addresses) override;
-  // Another scheduler begins.
+  // Another scheduler starts.
   void Started() {
     stopping_ = false;
     listed_ = 0;
@@ -116,9 +116,9 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   SplitMix rng_, time_rng_, address_rng_;
   std::optional<std::string> state_;                          // being written
   std::optional<std::pair<std::string, Manifest>> manifest_;  // likewise
-  std::optional<std::size_t> addresses_;                      // likewise: how many
+  std::optional<std::size_t> addresses_;                      // likewise, their number
   std::size_t listed_ = 0;
-  int failures_ = 0;  // of states, one after the other
+  int failures_ = 0;  // writes of states, one after the other
   std::uint64_t stalls_ = 0;
   std::uint64_t failed_states_ = 0;
   bool stopping_ = false;
@@ -129,10 +129,10 @@ class SimShardStore : public server::CheckpointStore {
  public:
   struct Options {
     ShardId shard;
-    double fail = 0;       // chance of a part to fail early, and with its last write
-    double slow = 0;       // chance of a write to take seconds
+    double fail = 0;       // probability that a part fails early, and with its last write
+    double slow = 0;       // probability that a write takes seconds
     double lose_base = 0;  // probability that a file of the base is missing
-    double full = 0;       // chance of a chunk to leave no room for a while
+    double full = 0;       // probability that there is no room for a while after a chunk
     std::uint64_t seed = 0;
   };
   // The interface to the shard's process.
@@ -140,8 +140,8 @@ class SimShardStore : public server::CheckpointStore {
     // Calls `run` after the delay, unless the process has ended by then.
     std::function<void(TimeUs, std::function<void()> run)> later;
     std::function<void(CheckpointPart)> written;          // a step of the shard
-    std::function<void()> wake;                           // a turn of the loop: there is room again
-    std::function<Expected<std::uint64_t>()> state_hash;  // of the shard's rows now
+    std::function<void()> wake;                           // a turn of the loop, when there is room again
+    std::function<Expected<std::uint64_t>()> state_hash;  // of the shard's current rows
   };
   SimShardStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
       : options_(options),

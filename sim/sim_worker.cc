@@ -161,7 +161,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
     StartPulls(&batch, now, out);
   }
   if (batches_.empty()) return;
-  // Those just started too: their rows may all have been in the cache.
+  // Also batches that were just started: all their rows may have been in the cache.
   for (Batch& batch : batches_)
     if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   Batch& front = batches_.front();
@@ -245,7 +245,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
 }
 
 void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
-  if (batch->clock != client_.clock()) oracle_->Fail("the loop's clock and the client's differ");
+  if (batch->clock != client_.clock()) oracle_->Fail("the clocks of the loop and the client differ");
   // Gradient of plain SGD with rate 1: minus the number of occurrences.
   Buffer gradients = Buffer::Allocate(batch->sparse.keys.size() * kSparseDim * sizeof(float));
   auto g = gradients.as_mutable<float>();
@@ -297,7 +297,7 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
     client_.Leave(nullptr, now, out);
     return;
   }
-  // Ahead of need while there is one lease left, and when there is nothing left to do.
+  // Requests leases early, while one lease is left, and when there is nothing left to do.
   const bool ahead = leases_.size() <= 1 && !jump_to_ && !drained;
   const bool tells = scenario_.tells_at_once && !done_.empty() && !drained && !jump_to_;
   if (!ahead && !tells && !(drained && done_at_tick_.empty())) return;

@@ -47,26 +47,28 @@ int main(int argc, char** argv) {
   std::string keys;
   net::StatusServerOptions http;
   CLI::App app{
-      "A worker of a tarn fleet. It joins the scheduler, gets the job from it, reads the data that is leased to it,\n"
-      "pulls rows, computes gradients and pushes them. tools/launch starts workers; by hand:\n\n"
+      "A worker of a tarn fleet. It gets the job from the scheduler, reads the data that is leased to it,\n"
+      "pulls rows, computes gradients and pushes them. tools/launch starts workers. To start one by hand:\n\n"
       "  tarn-worker --scheduler runs/mine\n\n"
       "Exit status: 0 done, 1 failed, 2 bad usage, 3 declared dead by the scheduler (start it again),\n"
-      "4 the training diverged."};
+      "4 training diverged."};
   app.add_option("--scheduler", options.scheduler,
-                 "the scheduler's address, tcp://HOST:PORT or ipc://PATH, or the folder of its run")
+                 "address of the scheduler, tcp://HOST:PORT or ipc://PATH, or the folder of its run")
       ->required();
   std::int64_t rank = -1;
-  app.add_option("--rank", rank, "this worker's rank; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
-  app.add_option("--run-dir", options.run_dir, "the run's folder, for logs and traces");
-  app.add_option("--keys", keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
-  app.add_option("--record", options.record, "for tests: append what is pushed and ticked to this file");
-  app.add_flag("--insecure", insecure, "TCP without keys: whoever reaches a port can change the job");
+  app.add_option("--rank", rank, "rank of this worker; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
+  app.add_option("--run-dir", options.run_dir, "folder of the run, for logs and traces");
+  app.add_option(
+      "--keys", keys,
+      "key file of the fleet, made by tarn-keys: encrypts all connections and admits only holders of the file");
+  app.add_option("--record", options.record, "for tests: append a record of pushes and ticks to this file");
+  app.add_flag("--insecure", insecure, "allow TCP without keys: anyone who can connect to a port can change the job");
   bool shm = true;
   app.add_flag_callback(
-      "--no-shm", [&] { shm = false; }, "no shared memory with servers of this host: everything over sockets");
+      "--no-shm", [&] { shm = false; }, "use only sockets, no shared memory with servers on this host");
   int io_threads = 0;
   app.add_option("--io-threads", io_threads,
-                 "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")
+                 "ZeroMQ threads; 0: one per two fleet.lanes of RUN_DIR/job.toml, or 1 without that file")
       ->check(CLI::Range(0, 64));
   net::AddStatusFlags(&app, &http);
   try {

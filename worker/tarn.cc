@@ -94,7 +94,7 @@ RowsFuture Future(std::shared_ptr<PullRequest> request) {
 
 // `out`: as many rows, or none.
 Status CheckMemory(const Table& table, std::size_t keys, std::span<const float> out) {
-  return out.empty() ? Status() : CheckSizes(table, "floats of memory", keys, out.size());
+  return out.empty() ? Status() : CheckSizes(table, "floats of `out`", keys, out.size());
 }
 
 float* MemoryOf(std::span<float> out) { return out.empty() ? nullptr : out.data(); }

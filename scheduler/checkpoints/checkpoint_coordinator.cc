@@ -102,8 +102,8 @@ void CheckpointCoordinator::OnVerdict(const Verdict& verdict) {
   if (cut == nullptr || !IsVoidedBy(*cut, verdict)) return;
   const CutReason reason = cut->reason;
   requests_.Voided(cut->order.id);
-  context_.notes->Warn(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value,
-                                   Name(reason), verdict.rank.value));
+  context_.notes->Warn(fmt::format("checkpoint {} ({}) is abandoned: worker {} died after the checkpoint's clock",
+                                   cut->order.id.value, Name(reason), verdict.rank.value));
   Abandon();
   if (reason != CutReason::kPeriodic)
     Want(reason);
@@ -184,7 +184,7 @@ CutEnd CheckpointCoordinator::Complete(const Mailer& mail) {
   const CutReason reason = cut.reason;
   if (!cut.hash_only()) {
     context_.notes->Info(fmt::format(
-        "checkpoint {} ({}{}) is whole: {}", cut.order.id.value, Name(reason),
+        "checkpoint {} ({}{}) is complete: {}", cut.order.id.value, Name(reason),
         cut.order.base.value == 0 ? "" : fmt::format(", changes since {}", cut.order.base.value), cut.order.directory));
     Send(requests_.Ended(cut.order.id, ErrorCode::kOk, cut.order.directory), mail);
     whole_ = {cut.order.id, cut.order.directory, FilesHash(cut.manifest)};
@@ -212,7 +212,7 @@ void CheckpointCoordinator::Abandon() {
 void CheckpointCoordinator::CutInFull(const std::string& reason) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;
-  context_.notes->Warn(fmt::format("checkpoint {} ({}) cannot hold only what changed since {}, a full one follows: {}",
+  context_.notes->Warn(fmt::format("checkpoint {} ({}) cannot be incremental to checkpoint {}; a full one follows: {}",
                                    cut.order.id.value, Name(why), cut.order.base.value, reason));
   requests_.Voided(cut.order.id);
   Abandon();
@@ -258,7 +258,7 @@ void CheckpointCoordinator::Send(const std::vector<CheckpointRequests::Answer>& 
 void CheckpointCoordinator::OnStop(const std::string& reason, const Mailer& mail) {
   if (const Cut* cut = checkpoints_.pending(); cut != nullptr)
     removal_.Abandon(cut->order.id, cut->order.directory, context_.membership->view().version);
-  Send(requests_.EndAll(ErrorCode::kCancelled, "the run ended before it: " + reason), mail);
+  Send(requests_.EndAll(ErrorCode::kCancelled, "the run ended before the checkpoint: " + reason), mail);
 }
 
 std::optional<Clock> CheckpointCoordinator::AwaitedClock() const {

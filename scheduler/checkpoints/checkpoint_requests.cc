@@ -17,7 +17,7 @@ std::optional<CheckpointRequest> CheckpointRequests::Ask(Peer from, std::uint64_
   }
   if (waiting_.size() == limits::kCheckpointRequestsMax)
     return CheckpointRequest{
-        number, ErrorCode::kOverloaded, "too many wait for a checkpoint already; try again later", {}};
+        number, ErrorCode::kOverloaded, "too many requests are waiting for a checkpoint; try again later", {}};
   waiting_.push_back({from, number, {}});
   return std::nullopt;
 }

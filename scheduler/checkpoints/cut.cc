@@ -44,8 +44,8 @@ std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* n
     if (OwesBlob(cut, worker))
       blobs.push_back({worker.rank, id, cut.blobs.at(id)});
     else if (cut.order.blobs && cut.had_workers.contains(id))
-      notes->Warn(fmt::format("checkpoint {} is without the state of worker {}, which is gone", cut.order.id.value,
-                              worker.rank.value));
+      notes->Warn(fmt::format("checkpoint {} does not contain the state of worker {}, which has ended",
+                              cut.order.id.value, worker.rank.value));
   }
   std::ranges::sort(blobs, {}, &WorkerBlob::rank);
   return blobs;

@@ -68,9 +68,8 @@ Epochs::Step Epochs::EndTraining(const Facts& facts) {
 void Epochs::WarnOfOneClass(const Quality& train) const {
   const bool binary = !train.buckets.empty();
   if (binary && (train.positives == 0 || train.positives == train.rows))
-    context_.notes->Warn(
-        fmt::format("epoch {}: all {} labels of the training set are {}: there is nothing to tell apart",
-                    EpochNumber(context_.leases->epoch()), train.rows, train.positives == 0 ? 0 : 1));
+    context_.notes->Warn(fmt::format("epoch {}: all {} labels of the training set are {}: expected both labels",
+                                     EpochNumber(context_.leases->epoch()), train.rows, train.positives == 0 ? 0 : 1));
 }
 
 Epochs::Step Epochs::AfterValidation(const Facts& facts) {
@@ -119,10 +118,10 @@ Epochs::Step Epochs::AfterBest(const Facts& facts) {
 void Epochs::OnBestFailed(TimeUs now, const std::string& kept) {
   if (!best_.OnFailed(now)) return;
   context_.notes->Warn(
-      fmt::format("epoch {} was the best so far, and its checkpoint could not be written in {} tries: {}",
+      fmt::format("epoch {} was the best so far, but its checkpoint could not be written in {} attempts: {}",
                   EpochNumber(schedule_.finished().back().epoch), BestCheckpoint::kTriesMax,
-                  kept.empty() ? std::string("no checkpoint of a best epoch is kept")
-                               : "the best that is kept is an earlier one, " + kept));
+                  kept.empty() ? std::string("no checkpoint of a best epoch exists")
+                               : "the best existing checkpoint is an earlier one, " + kept));
 }
 
 Epochs::Step Epochs::NextEpoch(const Facts& facts) {

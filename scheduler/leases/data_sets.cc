@@ -54,8 +54,8 @@ Status DataSets::Set(const SetRows& rows) {
   if (known_) {
     if (std::equal(std::begin(rows), std::end(rows), rows_)) return {};
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("data: this worker sees {}, {} and {} rows of training, validation and test data, the "
-                            "job has {}, {} and {}: all workers must read the same files",
+                fmt::format("data: this worker has {}, {} and {} rows of training, validation and test data, but the "
+                            "first worker had {}, {} and {}: all workers must read the same files",
                             rows[0], rows[1], rows[2], rows_[0], rows_[1], rows_[2]));
   }
   if (rows[0] == 0) return Fail(ErrorCode::kInvalidArgument, "data: the training set has no rows");

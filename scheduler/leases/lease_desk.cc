@@ -22,7 +22,7 @@ LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock
   for (const LeaseDone& done : request.done) {
     if (!std::isfinite(done.quality.loss_sum))
       return {.ends_run = Error{ErrorCode::kDiverged,
-                                fmt::format("worker {}: training has diverged by clock {}: the loss that it reports of "
+                                fmt::format("worker {}: training has diverged by clock {}: the reported loss of "
                                             "lease {} is not a finite number",
                                             rank.value, clock.value, done.lease.value)}};
     leases_.Done(worker, done);
@@ -34,7 +34,7 @@ void LeaseDesk::WarnOfIdleWorkers() {
   const std::uint64_t splits = leases_.train().size();
   if (splits >= workers_) return;
   notes_->Warn(
-      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} of them get no data in an "
+      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} workers get no data in an "
                   "epoch; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
                   leases_.data().rows(LeasePurpose::kTrain), splits, splits == 1 ? "" : "s",
                   leases_.data().split_rows(), workers_, workers_ - splits));

@@ -54,8 +54,8 @@ void Agreement::WarnOfUndrained() const {
   for (const WorkerNode* worker : membership_->workers().Live())
     if (worker->drained != view.proposal.id)
       notes_->Warn(
-          fmt::format("worker {} has not finished its batch for {:g} s: the checkpoint is cut without waiting for it, "
-                      "and what it trains meanwhile may be trained again after a resume",
+          fmt::format("worker {} has not finished its batch for {:g} s: the checkpoint does not wait for it, "
+                      "so its current batch may be trained again after a resume",
                       worker->rank.value, static_cast<double>(lease_us_) * 1e-6));
 }
 

@@ -54,14 +54,14 @@ void Membership::Capture(SchedulerState* state) const {
 std::string Membership::OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail) {
   if (join.protocol_version != limits::kProtocolVersion) {
     mail.Refuse(from, ErrorCode::kWrongJob,
-                fmt::format("protocol version {} is not spoken here: this fleet speaks {}", join.protocol_version,
-                            limits::kProtocolVersion));
-    return fmt::format("refused a node of protocol version {}", join.protocol_version);
+                fmt::format("protocol version {}: this fleet uses version {}; start all nodes from the same build",
+                            join.protocol_version, limits::kProtocolVersion));
+    return fmt::format("rejected a node of protocol version {}", join.protocol_version);
   }
   if (!join.http.empty())
     if (const Status status = CheckHttpAddress(join.http); !status) {
       mail.Refuse(from, status.error().code, status.error().message);
-      return fmt::format("refused a node: {}", status.error().message);
+      return fmt::format("rejected a node: {}", status.error().message);
     }
   switch (join.role) {
     case Role::kShard: return OnShardJoin(from, join, now, mail);
@@ -83,7 +83,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
   if (const auto known = workers_.IncarnationOf(join.nonce)) {
     const WorkerNode* worker = workers_.Find(*known);
     if (worker == nullptr || worker->state == State::kFencing || worker->state == State::kEnded) {
-      mail.Refuse(from, ErrorCode::kFenced, "this incarnation of the worker is over: join anew");
+      mail.Refuse(from, ErrorCode::kFenced, "this incarnation of the worker has ended: join again");
       return {};
     }
     workers_.HearJoin(*known, from, now);
@@ -97,8 +97,9 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
   }
   if (rank->value >= options_.workers) {
     mail.Refuse(from, ErrorCode::kInvalidArgument,
-                fmt::format("worker {}: the job has {} workers, numbered from 0", rank->value, options_.workers));
-    return fmt::format("refused worker {}: the job has {}", rank->value, options_.workers);
+                fmt::format("worker {}: expected a rank below {}, the number of workers of the job", rank->value,
+                            options_.workers));
+    return fmt::format("rejected worker {}: the job has {} workers", rank->value, options_.workers);
   }
   for (const Incarnation old : workers_.OfRank(*rank)) {
     const State state = workers_.at(old).state;

@@ -33,15 +33,16 @@ std::string Shards::RefuseMisfit(Peer from, const Join& join, const Mailer& mail
   if (join.shards_per_server != 0 && join.shards_per_server != options_.per_server) {
     const std::uint32_t server = join.rank / join.shards_per_server;
     mail.Refuse(from, ErrorCode::kInvalidArgument,
-                fmt::format("server {}: it has --shards {}, expected {} as in the job (fleet.shards)", server,
+                fmt::format("server {}: --shards {}: expected {} as in the job (fleet.shards)", server,
                             join.shards_per_server, options_.per_server));
-    return fmt::format("refused shard {}: its server {} has --shards {}, the job has {} a server", join.rank, server,
+    return fmt::format("rejected shard {}: server {} has --shards {}, expected {} as in the job", join.rank, server,
                        join.shards_per_server, options_.per_server);
   }
   if (join.rank >= nodes_.size()) {
-    mail.Refuse(from, ErrorCode::kInvalidArgument,
-                fmt::format("shard {}: the job has {} shards, numbered from 0", join.rank, nodes_.size()));
-    return fmt::format("refused shard {}: the job has {}", join.rank, nodes_.size());
+    mail.Refuse(
+        from, ErrorCode::kInvalidArgument,
+        fmt::format("shard {}: expected a number below {}, the number of shards of the job", join.rank, nodes_.size()));
+    return fmt::format("rejected shard {}: the job has {} shards", join.rank, nodes_.size());
   }
   return {};
 }
@@ -51,14 +52,14 @@ std::string Shards::RefuseRival(Peer from, const Join& join, const ShardNode& sh
   if (formed_) {
     // The first process owns the rows; the job ends when its lease runs out.
     mail.Refuse(from, ErrorCode::kFenced,
-                fmt::format("server {}: the run has one of this rank, at {}, expected one a rank. If that has died: {}",
+                fmt::format("server {}: the run already has a server of this rank, at {}. If that one has died: {}",
                             server, shard.endpoint, options_.after_a_lost_shard));
-    return fmt::format("refused a second start of shard {}", join.rank);
+    return fmt::format("rejected a second start of shard {}", join.rank);
   }
   mail.Refuse(from, ErrorCode::kAlreadyExists,
-              fmt::format("server {}: another one of this rank, at {}, has joined, expected one a rank", server,
+              fmt::format("server {}: another server of this rank has joined, at {}; use one rank per server", server,
                           shard.endpoint));
-  return fmt::format("refused shard {} at {}: another server of its rank, at {}, has joined", join.rank, join.endpoint,
+  return fmt::format("rejected shard {} at {}: another server of its rank has joined, at {}", join.rank, join.endpoint,
                      shard.endpoint);
 }
 

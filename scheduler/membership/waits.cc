@@ -35,7 +35,7 @@ std::string Missing(const Membership& membership, const FleetSection& fleet) {
   if (!servers.empty()) parts.push_back(Named("server", servers));
   if (!workers.empty()) parts.push_back(Named("worker", workers));
   if (parts.empty()) return {};
-  return fmt::format("waits for {} to join", fmt::join(parts, " and "));
+  return fmt::format("waiting for {} to join", fmt::join(parts, " and "));
 }
 
 }  // namespace
@@ -60,11 +60,11 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
     std::vector<std::string> parts;
     if (!shards.empty()) parts.push_back(Named("shard", shards));
     if (!workers.empty()) parts.push_back(Named("worker", workers));
-    return fmt::format("waits for {}, not heard for {} s: whoever is silent for {:g} s is given up",
+    return fmt::format("waiting for {}, silent for {} s; a node that is silent for {:g} s is declared dead",
                        fmt::join(parts, " and "), longest / 1'000'000, fleet.lease_seconds);
   }
   if (loading.empty()) return {};
-  return fmt::format("waits for {}, which {} loading rows for {} s", Named("shard", loading),
+  return fmt::format("waiting for {}, which {} loading rows for {} s", Named("shard", loading),
                      loading.size() == 1 ? "has been" : "have been", longest_loading / 1'000'000);
 }
 
@@ -93,8 +93,8 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
   }
   if (first == nullptr) return {};
   return fmt::format(
-      "waits for {} to tick: heard, but at clock {} for {} s{}{}; a program must call Tick once its clock is done, and "
-      "a worker that hangs must be stopped",
+      "waiting for {} to tick: alive, but at clock {} for {} s{}{}; a program must call Tick after each clock; "
+      "stop a worker that hangs",
       Named("worker", ranks), first->acked_clock.value, longest / 1'000'000,
       furthest > first->acked_clock ? fmt::format(", others are at clock {}", furthest.value) : "",
       for_cut ? fmt::format(", and a checkpoint waits for clock {}", waits.cut->value) : "");

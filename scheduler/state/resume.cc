@@ -57,10 +57,11 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
   if (newest) return newest;
   const auto job = LoadJob(path + "/job.toml");
   if (!job || job->storage.durability != Durability::kNone) return newest;
-  return Fail(ErrorCode::kNotFound,
-              fmt::format("--resume {}: this run wrote no checkpoint: its job has storage.durability = \"none\". Start "
-                          "it again from the beginning, with --set storage.durability=checkpoint or log",
-                          path));
+  return Fail(
+      ErrorCode::kNotFound,
+      fmt::format("--resume {}: this run has no checkpoint, because its job has storage.durability = \"none\". Start "
+                  "it again from the beginning, with --set storage.durability=checkpoint or log",
+                  path));
 }
 
 Status CheckLogsHaveState(const std::string& run_dir) {
@@ -72,13 +73,12 @@ Status CheckLogsHaveState(const std::string& run_dir) {
   const auto newest = FindNewestCheckpoint(run_dir);
   return Fail(
       ErrorCode::kNotFound,
-      fmt::format(
-          "{}/{}: not there, but the run is not over: nobody can go on from its logs ({}) without this file. {}",
-          run_dir, kStateName, log,
-          newest ? fmt::format("To go on without what they hold beyond its newest checkpoint: --resume {}, in a "
-                               "new folder",
-                               *newest)
-                 : std::string("It has no checkpoint to go on from instead")));
+      fmt::format("{}/{}: not found, but the run is unfinished, and its logs ({}) are useless without this file. {}",
+                  run_dir, kStateName, log,
+                  newest ? fmt::format("To continue from its newest checkpoint without the logs: --resume {}, in a "
+                                       "new folder",
+                                       *newest)
+                         : std::string("It has no checkpoint to continue from instead")));
 }
 
 Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed) {
@@ -88,11 +88,10 @@ Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& re
   std::error_code ignored;
   if (!resumed.empty() && fs::equivalent(fs::path(resumed).parent_path(), fs::path(*newest).parent_path(), ignored))
     return {};
-  return Fail(
-      ErrorCode::kAlreadyExists,
-      fmt::format("{}: the checkpoint of another run lies in this folder, which a new one would remove in time: "
-                  "expected a folder without any. To go on from it: --resume {}",
-                  *newest, run_dir));
+  return Fail(ErrorCode::kAlreadyExists,
+              fmt::format("{}: this folder has the checkpoint of another run, which a new run would remove later: "
+                          "expected a folder without checkpoints. To continue from it: --resume {}",
+                          *newest, run_dir));
 }
 
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {
@@ -113,14 +112,14 @@ Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerSt
 
   auto manifest = ReadManifest(state->whole_directory);
   if (!manifest)
-    return Fail(manifest.error().code, fmt::format("{}; the logs of the run in {} go on from this checkpoint",
+    return Fail(manifest.error().code, fmt::format("{}; the logs of the run in {} begin at this checkpoint",
                                                    manifest.error().message, run_dir));
   const std::uint64_t files = FilesHash(*manifest);
   if (files == state->whole_files) return *std::move(manifest);
   return Fail(
       ErrorCode::kCorrupt,
-      fmt::format("{}/{}: its files ({:016x}) are not those of the checkpoint that the logs of the run in {} go "
-                  "on from ({:016x}): it is of another run",
+      fmt::format("{}/{}: its files ({:016x}) are not those of the checkpoint at which the logs of the run in {} "
+                  "begin ({:016x}): it belongs to another run",
                   state->whole_directory, kManifestName, files, run_dir, state->whole_files));
 }
 
@@ -133,10 +132,11 @@ Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string&
     auto it = there.find(key);
     if (!MustAgree(key) || (it != there.end() && it->second == value)) continue;
     const std::size_t dot = key.rfind('.');
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("resume: [{}] {} is {} in the job, but {} in the checkpoint {}: it is of another job",
-                            key.substr(0, dot), key.substr(dot + 1), value,
-                            it == there.end() ? std::string("absent") : it->second, directory));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("resume: [{}] {} is {} in the job, but {} in the checkpoint {}, which belongs to another job",
+                    key.substr(0, dot), key.substr(dot + 1), value,
+                    it == there.end() ? std::string("absent") : it->second, directory));
   }
   return {};
 }
@@ -146,11 +146,10 @@ Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& 
   const bool midway = manifest.epochs.size() < begun &&
                       std::ranges::any_of(manifest.data.trained, [](std::uint64_t rows) { return rows != 0; });
   if (!midway || job.train.epochs >= begun) return {};
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("resume: [train] epochs is {}, but the checkpoint {} is of the middle of epoch {}: expected at "
-                  "least {}",
-                  job.train.epochs, directory, begun, begun));
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("resume: [train] epochs is {}, but the checkpoint {} was cut in epoch {}: expected at "
+                          "least {}",
+                          job.train.epochs, directory, begun, begun));
 }
 
 }  // namespace tarn::scheduler

@@ -62,7 +62,7 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
     return Corrupt(origin, fmt::format("{} owners of 2^{} partitions", s.owners.size(), s.progress.partition_bits));
   if (m.workers() != nullptr)
     for (const wire::WorkerEntry* w : *m.workers()) {
-      if (w->state() > wire::WorkerState::MAX) return Corrupt(origin, "field workers.state makes no sense");
+      if (w->state() > wire::WorkerState::MAX) return Corrupt(origin, "field workers.state is invalid");
       s.workers.push_back(flatbuffers::UnPack(*w));
     }
   s.proposal = m.proposal();
@@ -70,7 +70,7 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
   s.last_lease = LeaseId(m.last_lease());
   if (m.leases() != nullptr)
     for (const fb::Lease* l : *m.leases()) {
-      if (l->split() >= s.progress.data.trained.size()) return Corrupt(origin, "field leases.split makes no sense");
+      if (l->split() >= s.progress.data.trained.size()) return Corrupt(origin, "field leases.split is invalid");
       s.leases.push_back({LeaseId(l->lease()), Incarnation(l->owner()), l->split(), l->done()});
     }
   s.begun = m.begun();
@@ -85,11 +85,11 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
     for (const flatbuffers::String* directory : *m.outdated()) s.outdated.push_back(Text(directory));
   // These directories will be removed, so their names must be those of checkpoints.
   for (const std::string& directory : s.kept)
-    if (!CheckpointIdOf(directory)) return Corrupt(origin, "field kept makes no sense");
+    if (!CheckpointIdOf(directory)) return Corrupt(origin, "field kept is invalid");
   for (const std::string& directory : s.outdated)
-    if (!CheckpointIdOf(directory)) return Corrupt(origin, "field outdated makes no sense");
+    if (!CheckpointIdOf(directory)) return Corrupt(origin, "field outdated is invalid");
   if (!s.pending_directory.empty() && !CheckpointIdOf(s.pending_directory))
-    return Corrupt(origin, "field pending_directory makes no sense");
+    return Corrupt(origin, "field pending_directory is invalid");
   if (m.logged() != nullptr)
     for (std::uint64_t sequence : *m.logged()) s.logged.emplace_back(sequence);
   return s;
@@ -104,7 +104,7 @@ Expected<SchedulerState> DecodeState(std::string_view bytes, const std::string& 
   if (!unsealed) return std::unexpected(unsealed.error());
   const auto body = unsealed->body();
   flatbuffers::Verifier verifier(body.data(), body.size());
-  if (!fb::VerifyStateBuffer(verifier)) return Corrupt(origin, "its body does not verify");
+  if (!fb::VerifyStateBuffer(verifier)) return Corrupt(origin, "its body is not a valid FlatBuffer");
   return Read(*fb::GetState(body.data()), origin);
 }
 

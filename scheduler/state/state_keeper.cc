@@ -16,7 +16,7 @@ void StateKeeper::Write(const SchedulerState& state, TimeUs now) {
 void StateKeeper::WarnIfSlow(TimeUs now) {
   if (!gate_.writing() || now - gate_.since() < slow_us_ || now < next_slow_) return;
   notes_->Warn(
-      fmt::format("the disk of the scheduler's state has not answered for {:.0f} s: no view and no lease goes out "
+      fmt::format("writing the scheduler's state has taken {:.0f} s so far: no view and no lease is sent "
                   "meanwhile",
                   static_cast<double>(now - gate_.since()) * 1e-6));
   next_slow_ = now + kWaitNotePeriodUs;
@@ -31,7 +31,7 @@ void StateKeeper::Remove() {
 std::optional<Error> StateKeeper::JudgeFailure(const Error& error, bool ends) {
   std::string why = "the scheduler's state: " + error.message;
   if (!ends && gate_.failures() >= StateGate::kTriesMax)
-    return Error{error.code, fmt::format("{} ({} tries)", why, gate_.failures())};
+    return Error{error.code, fmt::format("{} ({} attempts)", why, gate_.failures())};
   notes_->Warn(std::move(why));
   return std::nullopt;
 }

@@ -38,13 +38,13 @@ void MemoryColdStore::RunOne() {
 void MemoryColdStore::Run(WriteJob& job) {
   Stored stored{*job.bytes, Crc32c(job.bytes->bytes)};
   bytes_ += stored.segment.bytes.size();
-  TARN_CHECK(segments_.emplace(job.segment, std::move(stored)).second, "a segment is written twice");
+  TARN_CHECK(segments_.emplace(job.segment, std::move(stored)).second, "a segment is written once");
   events_.push_back({.kind = ColdEvent::Kind::kWritten, .segment = job.segment, .records = {}, .error = {}});
 }
 
 void MemoryColdStore::Run(RemoveJob& job) {
   const auto stored = segments_.find(job.segment);
-  TARN_CHECK(stored != segments_.end(), "a segment that is not there is removed");
+  TARN_CHECK(stored != segments_.end(), "a removed segment exists");
   bytes_ -= stored->second.segment.bytes.size();
   segments_.erase(stored);
   events_.push_back({.kind = ColdEvent::Kind::kRemoved, .segment = job.segment, .records = {}, .error = {}});
@@ -76,10 +76,10 @@ Status MemoryColdStore::ReadAll(std::span<const RecordAt> records, std::size_t r
       at = record.segment;
       const auto found = segments_.find(at);
       if (found == segments_.end())
-        return Fail(ErrorCode::kIo, fmt::format("segment {}/{}: not there", at.table, at.number));
+        return Fail(ErrorCode::kIo, fmt::format("segment {}/{}: not found", at.table, at.number));
       stored = &found->second;
       if (Crc32c(stored->segment.bytes) != stored->crc32c)
-        return Fail(ErrorCode::kCorrupt, fmt::format("segment {}/{}: fails its checksum", at.table, at.number));
+        return Fail(ErrorCode::kCorrupt, fmt::format("segment {}/{}: checksum mismatch", at.table, at.number));
     }
     const std::size_t offset = std::size_t{record.page} * stored->segment.page_bytes + record.offset;
     TARN_CHECK(offset + record_bytes <= stored->segment.bytes.size(), "a record beyond its segment");

@@ -55,7 +55,7 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
     const auto* kept = context.oracle.kept().At(blob.incarnation, cut);
     if (exact && kept != nullptr && *kept != stored->kept)
       context.oracle.Fail(fmt::format(
-          "{}: worker {} had kept {} counts at clock {}, and the checkpoint has other {}, of {}", point.directory,
+          "{}: worker {} had {} residual counts at clock {}, but the checkpoint has {} others, of {}", point.directory,
           blob.rank.value, kept->size(), cut.value, stored->kept.size(), stored->clock.value));
   }
 }

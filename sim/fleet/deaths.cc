@@ -81,7 +81,7 @@ void Deaths::StartServerAgain(std::uint32_t server) {
 void Deaths::CheckServerIsMissed(std::uint32_t server) {
   const TimeUs patience = 4 * context_.lease_us() + 5'000'000;
   context_.events.At(context_.now() + patience, [this, server, run = context_.processes.scheduler_id()] {
-    if (StillRuns(run)) context_.oracle.Fail(fmt::format("server {} died long ago, and the job goes on", server));
+    if (StillRuns(run)) context_.oracle.Fail(fmt::format("server {} died long ago, but the job continues", server));
   });
 }
 
@@ -115,7 +115,7 @@ bool Deaths::ContinuesInPlace(bool excused) {
   if (context_.scenario.job.storage.durability != Durability::kLog || reason.code == ErrorCode::kOk) return false;
   if (!server_died_ && !logs_->sync_failed()) return false;
   if (!excused || context_.disk.failed != 0) return false;
-  context_.Trace("the job ended, and goes on in its folder: " + reason.reason);
+  context_.Trace("the job ended and continues in its folder: " + reason.reason);
   outages_->EndAll();
   return true;
 }

@@ -208,7 +208,7 @@ bool Fleet::Excused(const Shutdown& reason) const {
   const bool last_cut = io && (has("(final) could not be written") || has("(stop) could not be written"));
   if (context_.disk.failed > 0 && (damaged || tier_full || last_cut)) return true;
   // A stop waits a minute for its checkpoint; a stalled disk, or slices far apart, may take longer.
-  const bool late = reason.code == ErrorCode::kTimeout && has("did not come to an end in time");
+  const bool late = reason.code == ErrorCode::kTimeout && has("did not complete in time");
   if (late && (store_.stalls() > 0 || scenario.cut_pause_us > kLongPauseUs)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (faults_.shard_slept() || deaths_.server_died() || checks_.SilencedShard());

@@ -35,7 +35,7 @@ void FleetChecks::AfterShardHeard(const Process& shard, const Message& message, 
   CheckPaused(shard, out, from);
 }
 
-// Rule M3: a fenced worker is served no more. A step adopts no view and handles a worker's message.
+// Rule M3: a fenced worker is not served. A step that handles a worker's message adopts no view.
 void FleetChecks::CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
   for (const WorkerEntry& entry : shard.shard->view().workers) {
     if (entry.incarnation != message.sender.incarnation || entry.state == WorkerState::kLive) continue;
@@ -49,7 +49,8 @@ void FleetChecks::CheckPaused(const Process& p, const Outbox& out, Peer from) co
   if (!p.shard->joined()) return;
   if (context_.clocks.NowOf(p) - p.shard->scheduler_heard() <= p.shard->lease_us()) return;
   if (std::ranges::any_of(out, [from](const Outgoing& o) { return Answers(o, from); }))
-    context_.oracle.Fail(fmt::format("shard {} answered though it had not heard the scheduler for a lease", p.rank));
+    context_.oracle.Fail(
+        fmt::format("shard {} answered although it had received nothing from the scheduler for a lease", p.rank));
 }
 
 void FleetChecks::AfterShardStep(Process* p) const {
@@ -106,7 +107,7 @@ Status FleetChecks::CheckEnd(bool died_early) const {
 // Rule K11. Workers that were cut off for a lease are not waited for, and the scheduler has noted that.
 void FleetChecks::CheckStop(RunResult* result) const {
   result->stopped = true;
-  const auto late = [](const scheduler::Note& note) { return note.text.contains("without waiting for it"); };
+  const auto late = [](const scheduler::Note& note) { return note.text.contains("does not wait for it"); };
   const bool undrained = std::ranges::any_of(context_.processes.scheduler()->TakeNotes(), late);
   const auto& manifests = context_.disk.manifests;
   const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });

@@ -54,7 +54,7 @@ void NodeFaults::PlanRequests() {
   const TimeUs stop_us = context_.scenario.faults.stop_us;
   if (stop_us == 0) return;
   context_.events.At(stop_us, [this, step] {
-    context_.Trace("somebody stops the run");
+    context_.Trace("a user stops the run");
     step([this](Process& process, Outbox* out) { process.scheduler->RequestStop(context_.now(), out); })();
   });
 }

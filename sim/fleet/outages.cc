@@ -180,7 +180,7 @@ void Outages::ComeBack() {
   SplitMix& dice = context_.dice.outage;
   const Faults& f = context_.scenario.faults;
   context_.processes.Start();
-  context_.Trace("everything is started again");
+  context_.Trace("all processes restart");
   context_.clocks.Disturb(&context_.dice.time);
   context_.control.StartAll();
   if (f.slow_recovery > 0 && dice.Chance(f.slow_recovery)) RecoverSlowly();

@@ -85,7 +85,7 @@ bool ProcessStarter::StartScheduler() {
   const bool continues = LoadState(&options);
   if (continues) {
     options.restore = &restored_;
-    context_.Trace(fmt::format("goes on from its logs, from checkpoint {} on", restored_.whole.value));
+    context_.Trace(fmt::format("continues from its logs since checkpoint {}", restored_.whole.value));
     for (const WorkerEntry& entry : restored_.workers) died_in_outages_ += entry.state == WorkerState::kLive ? 1 : 0;
   } else {
     context_.oracle.cohorts().BeginAnew();

@@ -75,7 +75,7 @@ void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> b
   result->state_hash = HashCombine(result->state_hash, second.state_hash);
   if (!second.failure.empty()) result->failure = "resumed from " + point->directory + ": " + second.failure;
   if (bits && second.bits_fixed && second.failure.empty() && second.parameters_hash != *bits)
-    result->failure = "resumed from " + point->directory + ": other bits than a run that was never stopped";
+    result->failure = "resumed from " + point->directory + ": bits differ from those of a run that was never stopped";
 }
 
 }  // namespace

@@ -154,9 +154,10 @@ std::string CriteoParser::Explain(std::string_view line) const {
   const std::uint32_t expected = 1 + integer_columns_ + categorical_columns_;
   if (found != expected) {
     const auto commas = found == 1 ? std::count(line.begin(), line.end(), ',') : 0;
-    return fmt::format("{} tab-separated field{}: expected {} (label, {} integers, {} categorical){}", found,
-                       found == 1 ? "" : "s", expected, integer_columns_, categorical_columns_,
-                       commas == 0 ? "" : fmt::format("; {} commas, which separate nothing here", commas));
+    return fmt::format(
+        "{} tab-separated field{}: expected {} (label, {} integers, {} categorical){}", found, found == 1 ? "" : "s",
+        expected, integer_columns_, categorical_columns_,
+        commas == 0 ? "" : fmt::format("; the line has {} commas, but fields are separated by tabs", commas));
   }
   const std::string_view label = NextField(&line);
   if (label != "0" && label != "1") return fmt::format("label {}: expected 0 or 1", Quoted(label));

@@ -20,7 +20,7 @@ Expected<std::unique_ptr<Dataset>> Make(const DataSection& section, std::string 
                 fmt::format("data file {} is empty: expected {}", name, Parser::Describe(section)));
   auto set =
       std::make_unique<LineDataset<Parser>>(Parser(section), std::move(name), std::move(bytes), section, options);
-  if (options.stop.stop_requested()) return Fail(ErrorCode::kCancelled, "opening a data file was given up");
+  if (options.stop.stop_requested()) return Fail(ErrorCode::kCancelled, "opening a data file was cancelled");
   TARN_RETURN_IF_ERROR(set->CheckWhole());
   return set;
 }
@@ -53,14 +53,14 @@ Status CheckRows(const std::string& name, std::uint64_t rows, std::uint64_t firs
 std::string ExplainFirst(std::string_view line, const std::string& why) {
   if (line.starts_with("\xEF\xBB\xBF")) return "begins with a byte order mark: expected the label";
   if (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"))
-    return "begins with the byte order mark of UTF-16: expected UTF-8, or any encoding that has ASCII as it is";
+    return "begins with the byte order mark of UTF-16: expected UTF-8 or another encoding that extends ASCII";
   const bool words = line.find_first_of("0123456789+-") != 0;
-  return words ? why + "; if this is a header, data.malformed_max = 1 passes over it" : why;
+  return words ? why + "; to skip a header, set data.malformed_max = 1" : why;
 }
 
 Expected<std::unique_ptr<Dataset>> Dataset::Open(const DataSection& section, const std::string& file,
                                                  const DatasetOptions& options) {
-  if (file.empty()) return Fail(ErrorCode::kInvalidArgument, "data file without a name: expected one in [data]");
+  if (file.empty()) return Fail(ErrorCode::kInvalidArgument, "a data file has no name: expected a name in [data]");
   const std::string path = (std::filesystem::path(section.dir) / file).string();
   switch (section.format) {
     case DataFormat::kCriteo: return OpenLines<CriteoParser>(section, path, options);
@@ -76,7 +76,7 @@ Expected<std::unique_ptr<Dataset>> Dataset::FromText(const DataSection& section,
     return MakeFromText<CriteoParser>(section, std::move(name), std::move(text), options);
   if (section.format == DataFormat::kLibsvm)
     return MakeFromText<LibsvmParser>(section, std::move(name), std::move(text), options);
-  return Fail(ErrorCode::kUnsupported, "data sets from a text are of format criteo or libsvm");
+  return Fail(ErrorCode::kUnsupported, "a data set from text has format criteo or libsvm");
 }
 
 Status Dataset::Read(std::uint64_t first_row, std::size_t rows, Batch* batch) const {

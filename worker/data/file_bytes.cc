@@ -64,7 +64,7 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     return handler_before.sa_sigaction(signal, info, context);
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
     return handler_before.sa_handler(signal);
-  // It happens again, and ends the process.
+  // The access faults again and ends the process.
   ::sigaction(SIGBUS, &handler_before, nullptr);
 }
 
@@ -97,7 +97,7 @@ std::string_view NameOf(mode_t mode) {
   if (S_ISFIFO(mode)) return "a pipe (FIFO)";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return "no regular file";
+  return "not a regular file";
 }
 
 struct GzipCloser {
@@ -135,7 +135,7 @@ Expected<std::unique_ptr<File>> MakeCacheFile(const std::string& dir) {
   return file;
 }
 
-// How files of some kinds begin; no data file of ours begins like the others.
+// First bytes of some kinds of files, none of which is a data format.
 struct Kind {
   std::string_view magic, name;
 };
@@ -143,7 +143,7 @@ constexpr std::string_view kGzip = "gzip";
 constexpr Kind kKinds[] = {{"\x1F\x8B", kGzip},   {"\x28\xB5\x2F\xFD", "zstd"}, {"BZh", "bzip2"},
                            {"\xFD\x37zXZ", "xz"}, {"PK\x03\x04", "zip"},        {"PAR1", "Parquet"}};
 
-// The name of the file's kind; empty if it has none of these.
+// The name of the file's kind; empty if it is none of these.
 std::string_view KindOf(int file) {
   char head[8] = {};
   const ssize_t got = ::pread(file, head, sizeof(head), 0);
@@ -191,7 +191,7 @@ Expected<FileBytes> FileBytes::Open(const std::string& path, std::string_view ex
   if (::fstat(file.number, &status) != 0) return std::unexpected(SystemError(path, "stat the data file", errno));
   if (!S_ISREG(status.st_mode))
     return Fail(ErrorCode::kMalformed,
-                fmt::format("data file {} is {}, which has no rows that can be read by number: expected {}, in a "
+                fmt::format("data file {} is {}, in which rows cannot be read by number: expected {}, in a "
                             "regular file",
                             path, NameOf(status.st_mode), expected));
   const std::string_view kind = KindOf(file.number);
@@ -229,8 +229,8 @@ Status FileBytes::CheckWhole() const {
   const bool cut = mapping_->range != nullptr && mapping_->range->cut.load();
   if (size >= mapping_->bytes && !cut) return {};
   return Fail(ErrorCode::kIo,
-              fmt::format("data file {} was cut short while it was read: it has {} bytes, expected {} as "
-                          "when it was opened: put the whole file there and start again",
+              fmt::format("data file {} was truncated while it was read: it has {} bytes, expected {} as "
+                          "when it was opened: restore the complete file and start again",
                           mapping_->path, size, mapping_->bytes));
 }
 
@@ -251,10 +251,10 @@ Status FileBytes::Inflate(int file, const std::string& path, const FileBytesOpti
     // A file that ends within a member reads as an end with Z_BUF_ERROR.
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
       return Fail(code == Z_ERRNO ? ErrorCode::kIo : ErrorCode::kMalformed,
-                  fmt::format("data file {} is not whole gzip: {}", path, reason));
+                  fmt::format("data file {} is not a complete gzip file: {}", path, reason));
     if (got == 0) break;
     if (options.stop.stop_requested())
-      return Fail(ErrorCode::kCancelled, fmt::format("inflating data file {} was given up", path));
+      return Fail(ErrorCode::kCancelled, fmt::format("decompressing data file {} was cancelled", path));
     const std::string_view bytes(chunk.data(), static_cast<std::size_t>(got));
     if (!cache && text->size() + bytes.size() > options.inflated_ram_bytes_max) {
       auto made = MakeCacheFile(options.cache_dir);

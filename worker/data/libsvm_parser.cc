@@ -91,7 +91,7 @@ LibsvmParser::Fault LibsvmParser::ParseFeature(std::string_view token, Batch* ba
   float value = 1;
   if (colon != std::string_view::npos && token.substr(colon + 1) != "1" &&
       (!ParseWhole(token.substr(colon + 1), &value) || !std::isfinite(value)))
-    return {"expected a finite number behind the colon", token};
+    return {"expected a finite number after the colon", token};
   if (value != 1 && batch->weights.empty()) batch->weights.assign(batch->keys.size(), 1.0f);
   const bool weighted = value != 1 || !batch->weights.empty();
   batch->keys.push_back(ColumnBits(0) | index);

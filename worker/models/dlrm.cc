@@ -57,7 +57,7 @@ Expected<std::unique_ptr<Model>> MakeDlrm(const Job& job, const ModelShape& shap
   if (shape.dense_columns == 0)
     return Fail(ErrorCode::kInvalidArgument,
                 "model.kind = \"dlrm\" needs dense columns: set data.dense_integers = true (and data.bins = [\"none\"] "
-                "unless the integers shall be categories too)");
+                "unless the integers are categories too)");
   if (shape.fields == 0)
     return Fail(ErrorCode::kInvalidArgument, "model.kind = \"dlrm\" needs rows with the same number of keys");
   const auto width = kernels::InteractionWidth(shape.fields + 1, job.model.embedding_dim);

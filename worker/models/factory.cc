@@ -18,12 +18,12 @@ Status CheckLearnable(ModelKind kind, const ModelShape& shape) {
   if (kind == ModelKind::kMlp) return {};
   if (shape.classes > 2)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("model.kind = \"{}\" tells two classes apart, and data.classes = {}: expected model.kind = "
+                fmt::format("model.kind = \"{}\" supports two classes, but data.classes = {}: expected model.kind = "
                             "\"mlp\" over dense columns, or data.classes = 2",
                             Name(kind), shape.classes));
   if (shape.fields == 0 && shape.dense_columns != 0)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("model.kind = \"{}\" learns from keys, and rows of these data have none, only {} dense "
+                fmt::format("model.kind = \"{}\" needs keys, but the rows of this data have only {} dense "
                             "columns: expected model.kind = \"mlp\", or data with categories",
                             Name(kind), shape.dense_columns));
   return {};
@@ -39,7 +39,7 @@ Expected<std::unique_ptr<Model>> MakeKind(const Job& job, const ModelShape& shap
     case ModelKind::kDcnV2: return MakeDcnV2(job, shape);
     case ModelKind::kMlp: return MakeMlp(job, shape);
   }
-  return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");
+  return Fail(ErrorCode::kUnsupported, "model.kind: unknown to this build");
 }
 
 // A misspelt [tables.NAME] would silently have no effect.
@@ -60,9 +60,7 @@ Status CheckTableNames(const Job& job, const std::vector<TableUse>& tables) {
 
 std::string UnusedInputs(ModelKind kind, const ModelShape& shape) {
   if (kind == ModelKind::kMlp)
-    return shape.fields == 0
-               ? ""
-               : fmt::format("the {} keys of each row are of no use to model.kind = \"mlp\"", shape.fields);
+    return shape.fields == 0 ? "" : fmt::format("model.kind = \"mlp\" ignores the {} keys of each row", shape.fields);
   if (kind == ModelKind::kDlrm || kind == ModelKind::kDcnV2 || shape.dense_columns == 0) return "";
   return fmt::format("the {} dense columns (data.dense_integers) are of no use to model.kind = \"{}\"",
                      shape.dense_columns, Name(kind));

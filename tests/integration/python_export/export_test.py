@@ -79,7 +79,7 @@ class ExportTest(unittest.TestCase):
         np.testing.assert_array_equal(got, values)
         self.assertTrue(found.all())
         self.assertFalse(model.lookup("users", [7, 8])[1].any())
-        with self.assertRaisesRegex(ExportError, "goes on top of checkpoint 3"):
+        with self.assertRaisesRegex(ExportError, "applies to checkpoint 3"):
             model.apply(self.folder / "delta")
         with self.assertRaisesRegex(ExportError, "full export"):
             Model(self.folder / "delta")

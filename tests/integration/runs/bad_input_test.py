@@ -89,7 +89,7 @@ class BadInputTest(FleetCase):
     def test_a_run_without_checkpoints_says_so_when_it_is_resumed(self):
         self.run_ok(self.job(), "fleeting")
         output = self.fails(self.job(), "fleeting-2", "--resume", self.folder / "fleeting", code=2)
-        self.assertIn('this run wrote no checkpoint: its job has storage.durability = "none"', output)
+        self.assertIn('this run has no checkpoint, because its job has storage.durability = "none"', output)
 
     def test_the_first_line_of_another_format_is_named(self):
         lines = (self.data / "train.tsv").read_text().splitlines()
@@ -144,7 +144,7 @@ class BadInputTest(FleetCase):
         os.truncate(whole, 100)
         output, _ = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 1, output)
-        self.assertIn(f"data file {whole} was cut short while it was read: it has 100 bytes, expected {bytes_before}", output)
+        self.assertIn(f"data file {whole} was truncated while it was read: it has 100 bytes, expected {bytes_before}", output)
         self.assertNotIn("SIGBUS", output)
 
     def limited(self, limit, name):
@@ -191,7 +191,7 @@ class BadInputTest(FleetCase):
         self.run_ok(job, "whole")
         code, summary, output = self.launch(job, "again", "--resume", self.folder / "whole")
         self.assertEqual((code, summary["samples"]), (0, self.rows), output)
-        self.assertIn("nothing is left to train: all epochs are done (train.epochs = 1)", output)
+        self.assertIn("nothing to train: all 1 epochs are done", output)
         code, _, output = self.launch(job, "more", "--resume", self.folder / "whole", "--set", "train.epochs=2")
         self.assertEqual(code, 0, output)
         self.assertNotIn("nothing is left", output)
@@ -278,7 +278,7 @@ class BadInputTest(FleetCase):
             finally:
                 first.kill()
         self.assertEqual(done.returncode, 2)
-        self.assertIn(f"{run_dir}/scheduler.lock: another scheduler leads a run in this folder", done.stderr)
+        self.assertIn(f"{run_dir}/scheduler.lock: another scheduler is running in this folder", done.stderr)
 
     def test_a_scheduler_waits_for_one_that_goes(self):
         run_dir = self.folder / "soon"

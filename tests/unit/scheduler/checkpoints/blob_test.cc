@@ -83,7 +83,7 @@ TEST_F(BlobTest, K9WithoutThatOfAWorkerThatIsGone) {
   ASSERT_EQ(blobs.size(), 1u);
   EXPECT_EQ(blobs[0].rank, WorkerRank(0));
   EXPECT_TRUE(std::ranges::any_of(fleet.notes, [](const std::string& note) {
-    return note.find("is without the state of worker 1, which is gone") != std::string::npos;
+    return note.find("does not contain the state of worker 1, which has ended") != std::string::npos;
   }));
 }
 

@@ -69,7 +69,7 @@ TEST(CheckpointFailure, TheBestIsTriedAgainBeforeTheNextEpoch) {
     const Progress progress = fleet.scheduler.progress();
     EXPECT_EQ(progress.phase, "done");
     EXPECT_EQ(Count(fleet, "(best) could not be written"), comes_back ? 2 : 3);
-    EXPECT_EQ(Count(fleet, "epoch 1 was the best so far, and its checkpoint could not be written in 3 tries"),
+    EXPECT_EQ(Count(fleet, "epoch 1 was the best so far, but its checkpoint could not be written in 3 attempts"),
               comes_back ? 0 : 1);
     EXPECT_EQ(progress.best_lost, !comes_back);
     const auto summary = SummaryJson(job, progress, {});

@@ -61,7 +61,7 @@ TEST_F(CutTest, K9OfWorkersThatKeepStateTheLiveOnesOweIt) {
   workers_.Fence(a);
   blobs = BlobsOf(cut_, workers_, &notes);
   ASSERT_EQ(blobs.size(), 1u);
-  EXPECT_EQ(notes.Take().at(0).text, "checkpoint 3 is without the state of worker 0, which is gone");
+  EXPECT_EQ(notes.Take().at(0).text, "checkpoint 3 does not contain the state of worker 0, which has ended");
 }
 
 TEST_F(CutTest, AWorkerThatEndsBeyondTheClockWithoutAPartVoidsIt) {

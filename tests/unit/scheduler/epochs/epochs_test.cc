@@ -123,7 +123,7 @@ TEST_F(EpochsTest, ABestCheckpointIsTriedThreeTimesWithPauses) {
   }
   epochs.OnBestFailed(now, "dir/ckpt-1");
   EXPECT_TRUE(epochs.best().lost());
-  EXPECT_TRUE(notes_.Take().at(0).text.ends_with("the best that is kept is an earlier one, dir/ckpt-1"));
+  EXPECT_TRUE(notes_.Take().at(0).text.ends_with("the best existing checkpoint is an earlier one, dir/ckpt-1"));
   EXPECT_TRUE(epochs.Advance({.now = now}).changed);
   EXPECT_EQ(epochs.phase(), Phase::kTrain);
   epochs.OnBestWhole();

@@ -149,7 +149,7 @@ TEST_F(AddressedFleet, TrainsWithoutAListThatCannotBeWritten) {
   fleet_.store.fail = true;
   fleet_.rows[0] = 60;
   fleet_.AddAll();
-  EXPECT_TRUE(Noted("addresses.json: No space left on device: the run goes on without this list"));
+  EXPECT_TRUE(Noted("addresses.json: No space left on device: the run continues without this list"));
   EXPECT_TRUE(fleet_.RunToEnd());
   EXPECT_EQ(fleet_.scheduler.progress().phase, "done");
 }
@@ -164,7 +164,7 @@ TEST_F(AddressedFleet, ABadAddressIsRefused) {
     EXPECT_EQ(refusal.reason, "HTTP address \"ftp://elsewhere:1\": expected http://HOST:PORT");
   }
   EXPECT_EQ(fleet_.scheduler.progress().shards_joined, 0u);
-  EXPECT_TRUE(Noted("refused a node: HTTP address"));
+  EXPECT_TRUE(Noted("rejected a node: HTTP address"));
 }
 
 }  // namespace

@@ -122,11 +122,10 @@ TEST(Death, ASilentShardEndsTheJob) {
 
 TEST(Death, ALostShardIsToldWithWhatToDo) {
   const std::pair<Durability, const char*> advice[] = {
-      {Durability::kNone,
-       "its rows are lost, and the job keeps no checkpoints (durability = \"none\" under [storage])"},
+      {Durability::kNone, "its rows are lost, and the job has no checkpoints (storage.durability = \"none\")"},
       {Durability::kCheckpoint,
-       "what it held beyond the last checkpoint is lost. To go on from that: tools/launch --resume"},
-      {Durability::kLog, "nothing that it had acknowledged is lost. To go on: tools/launch --resume"}};
+       "changes since the last checkpoint are lost. To continue from that checkpoint: tools/launch --resume"},
+      {Durability::kLog, "nothing acknowledged is lost. To continue: tools/launch --resume"}};
   for (const auto& [durability, text] : advice) {
     Job job = SmallJob(2, 1);
     job.storage.durability = durability;

@@ -138,7 +138,7 @@ TEST(Join, AServerWithAnotherNumberOfShardsIsRefused) {
   ASSERT_EQ(answers.size(), 2u);
   for (const Shutdown& answer : answers) {
     EXPECT_EQ(answer.code, ErrorCode::kInvalidArgument);
-    EXPECT_EQ(answer.reason, "server 0: it has --shards 2, expected 1 as in the job (fleet.shards)");
+    EXPECT_EQ(answer.reason, "server 0: --shards 2: expected 1 as in the job (fleet.shards)");
   }
   joins(0, 1);
   joins(1, 0);  // does not say
@@ -193,7 +193,8 @@ TEST_F(ServersOfOneRank, TheSecondIsRefusedWhileTheFirstWaits) {
   ASSERT_EQ(refused.size(), 1u);
   const Shutdown& refusal = refused.at(PeerOf(kSecond));
   EXPECT_EQ(refusal.code, ErrorCode::kAlreadyExists);
-  EXPECT_EQ(refusal.reason, "server 0: another one of this rank, at tcp://first, has joined, expected one a rank");
+  EXPECT_EQ(refusal.reason,
+            "server 0: another server of this rank has joined, at tcp://first; use one rank per server");
   fleet.AddWorker(0);
   EXPECT_EQ(welcomed, kFirst.nonce);
   EXPECT_EQ(fleet.scheduler.view().routes.endpoints, std::vector<std::string>{"tcp://first"});
@@ -221,7 +222,7 @@ TEST_F(ServersOfOneRank, OneOfARunThatHasItsServerIsRefused) {
   ASSERT_TRUE(refused.contains(PeerOf(kSecond)));
   const Shutdown& refusal = refused.at(PeerOf(kSecond));
   EXPECT_EQ(refusal.code, ErrorCode::kFenced);
-  EXPECT_TRUE(refusal.reason.starts_with("server 0: the run has one of this rank, at tcp://first, expected one a rank"))
+  EXPECT_TRUE(refusal.reason.starts_with("server 0: the run already has a server of this rank, at tcp://first"))
       << refusal.reason;
   EXPECT_EQ(welcomed, kFirst.nonce);
 }

@@ -42,11 +42,11 @@ TEST_F(ShardsTest, AreCompleteOnceEachHasJoined) {
 }
 
 TEST_F(ShardsTest, AMisfitIsRefused) {
-  EXPECT_EQ(OnJoin(ShardJoin(2, 12), 0).note, "refused shard 2: the job has 2");
+  EXPECT_EQ(OnJoin(ShardJoin(2, 12), 0).note, "rejected shard 2: the job has 2 shards");
   EXPECT_EQ(letters_.Last<Shutdown>()->code, ErrorCode::kInvalidArgument);
   Join join = ShardJoin(0, 10);
   join.shards_per_server = 4;
-  EXPECT_TRUE(OnJoin(join, 0).note.starts_with("refused shard 0: its server 0 has --shards 4"));
+  EXPECT_TRUE(OnJoin(join, 0).note.starts_with("rejected shard 0: server 0 has --shards 4"));
   EXPECT_EQ(incarnations_.next(), Incarnation(3));
 }
 
@@ -56,7 +56,7 @@ TEST_F(ShardsTest, ARepeatedJoinIsWelcomedOnceTheFleetIsFormed) {
   OnJoin(ShardJoin(1, 11), 0);
   shards_.Form(0);
   EXPECT_EQ(OnJoin(ShardJoin(0, 10), 2).welcome, &shards_.at(ShardId(0)));
-  EXPECT_EQ(OnJoin(ShardJoin(0, 20), 3).note, "refused a second start of shard 0");
+  EXPECT_EQ(OnJoin(ShardJoin(0, 20), 3).note, "rejected a second start of shard 0");
   EXPECT_EQ(letters_.Last<Shutdown>()->code, ErrorCode::kFenced);
 }
 
@@ -65,7 +65,7 @@ TEST_F(ShardsTest, OfTwoOfOneRankTheFirstKeepsItsPlaceIfItRepeatsItsJoin) {
   OnJoin(ShardJoin(0, 20), kSecondUs);
   EXPECT_NE(letters_.Last<HeartbeatAck>(), nullptr);  // asked to wait
   OnJoin(ShardJoin(0, 10), 2 * kSecondUs + 1);
-  EXPECT_TRUE(OnJoin(ShardJoin(0, 20), 2 * kSecondUs + 2).note.starts_with("refused shard 0 at endpoint-20"));
+  EXPECT_TRUE(OnJoin(ShardJoin(0, 20), 2 * kSecondUs + 2).note.starts_with("rejected shard 0 at endpoint-20"));
   EXPECT_EQ(letters_.Last<Shutdown>()->code, ErrorCode::kAlreadyExists);
 }
 

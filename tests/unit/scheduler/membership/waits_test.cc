@@ -12,7 +12,7 @@ namespace {
 std::vector<std::string> WaitsOf(FakeFleet* fleet) {
   std::vector<std::string> waits;
   for (std::string& note : fleet->notes)
-    if (note.starts_with("waits for ")) waits.push_back(std::move(note));
+    if (note.starts_with("waiting for ")) waits.push_back(std::move(note));
   fleet->notes.clear();
   return waits;
 }
@@ -29,13 +29,13 @@ TEST(Waits, WhoHasNotJoinedIsNamed) {
   fleet.Pass(9);
   EXPECT_EQ(WaitsOf(&fleet), Texts{});
   fleet.Pass(12);
-  const std::string all = "waits for server 1 and workers 0, 1, 2, 4, 5, 6, 7, 8 and 3 more to join";
+  const std::string all = "waiting for server 1 and workers 0, 1, 2, 4, 5, 6, 7, 8 and 3 more to join";
   EXPECT_EQ(WaitsOf(&fleet), (Texts{all, all}));
   fleet.AddShard(3);
   for (std::uint32_t rank = 0; rank < 11; ++rank)
     if (rank != 3) fleet.AddWorker(rank);
   fleet.Pass(10);
-  EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for worker 11 to join"});
+  EXPECT_EQ(WaitsOf(&fleet), Texts{"waiting for worker 11 to join"});
   fleet.AddWorker(11);
   fleet.Pass(30);
   EXPECT_EQ(WaitsOf(&fleet), Texts{});
@@ -51,8 +51,9 @@ TEST(Waits, WhoFallsSilentIsNamedUntilItIsGivenUp) {
   EXPECT_EQ(WaitsOf(&fleet), Texts{});
   fleet.Kill(*fleet.workers[1]);
   fleet.Pass(29);
-  EXPECT_EQ(WaitsOf(&fleet), (Texts{"waits for worker 1, not heard for 10 s: whoever is silent for 30 s is given up",
-                                    "waits for worker 1, not heard for 20 s: whoever is silent for 30 s is given up"}));
+  EXPECT_EQ(WaitsOf(&fleet),
+            (Texts{"waiting for worker 1, silent for 10 s; a node that is silent for 30 s is declared dead",
+                   "waiting for worker 1, silent for 20 s; a node that is silent for 30 s is declared dead"}));
   fleet.Pass(2);
   fleet.notes.clear();
   fleet.Pass(30);
@@ -66,7 +67,7 @@ TEST(Waits, AShardThatLoadsItsRowsIsNotCalledLost) {
   fleet.AddShard(0).silent = true;
   fleet.AddWorker(0);
   fleet.Pass(11);
-  EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for shard 0, which has been loading rows for 10 s"});
+  EXPECT_EQ(WaitsOf(&fleet), Texts{"waiting for shard 0, which has been loading rows for 10 s"});
 }
 
 // It sends heartbeats, so it is not given up; without its ticks nobody else goes on.
@@ -90,7 +91,7 @@ TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
       continue;
     }
     ASSERT_EQ(waits.size(), 3u);  // once every ten seconds
-    EXPECT_TRUE(waits[0].starts_with("waits for worker 1 to tick: heard, but at clock 0 for 1")) << waits[0];
+    EXPECT_TRUE(waits[0].starts_with("waiting for worker 1 to tick: alive, but at clock 0 for 1")) << waits[0];
     EXPECT_NE(waits[0].find("others are at clock 1"), std::string::npos) << waits[0];
     fleet.workers[1]->clock = Clock(1);
     fleet.Pass(30);
@@ -116,7 +117,7 @@ TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
   fleet.Pass(30);
   const Texts waits = WaitsOf(&fleet);
   ASSERT_FALSE(waits.empty());
-  EXPECT_TRUE(waits.back().starts_with("waits for worker 1 to tick: heard, but at clock 1 for ")) << waits.back();
+  EXPECT_TRUE(waits.back().starts_with("waiting for worker 1 to tick: alive, but at clock 1 for ")) << waits.back();
   EXPECT_NE(waits.back().find("a checkpoint waits for clock"), std::string::npos) << waits.back();
 }
 
@@ -135,7 +136,7 @@ TEST(Waits, WorkersWithoutDataAreCountedOnce) {
   };
   EXPECT_EQ(
       warnings(3, 31),
-      Texts{"the training set has 31 rows in 2 splits of 30 rows, for 3 workers: 1 of them get no data in an epoch; "
+      Texts{"the training set has 31 rows in 2 splits of 30 rows, for 3 workers: 1 workers get no data in an epoch; "
             "expected fewer workers, or a smaller train.batch_rows or data.split_rows"});
   EXPECT_EQ(warnings(2, 31), Texts{});
 }

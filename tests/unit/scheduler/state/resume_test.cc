@@ -80,7 +80,7 @@ TEST(Resume, AnEpochThatIsHalfTrainedIsOfTheJob) {
   const Status refused = CheckEpochs(job, manifest, "ckpt-3");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message,
-            "resume: [train] epochs is 1, but the checkpoint ckpt-3 is of the middle of epoch 2: expected at least 2");
+            "resume: [train] epochs is 1, but the checkpoint ckpt-3 was cut in epoch 2: expected at least 2");
   job.train.epochs = 2;
   EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
   // None of the second epoch is trained yet, or all of it.

@@ -163,9 +163,10 @@ TEST(Resume, TakesOtherSettingsAndSaysSo) {
   EXPECT_EQ(now.optimizer, wanted.optimizer);
   EXPECT_EQ(now.push_codec, ValueCodec::kBf16);
   EXPECT_EQ(resumed.fleet->shards[0]->view.tables[0].optimizer, wanted.optimizer);  // confirmed before the answer
-  EXPECT_EQ(resumed.fleet->notes.back(),
-            "table users goes on with learning_rate 0.01 -> 0.5, l2 0 -> 0.25, clip_norm 0 -> 2, schedule constant -> "
-            "cosine, warmup_clocks 0 -> 10, period_clocks 0 -> 100, push_codec fp32 -> bf16");
+  EXPECT_EQ(
+      resumed.fleet->notes.back(),
+      "table users continues with learning_rate 0.01 -> 0.5, l2 0 -> 0.25, clip_norm 0 -> 2, schedule constant -> "
+      "cosine, warmup_clocks 0 -> 10, period_clocks 0 -> 100, push_codec fp32 -> bf16");
   // From here on the settings stand.
   EXPECT_EQ(resumed.Ask(1, wanted).code, ErrorCode::kOk);
   wanted.optimizer.learning_rate = 0.75f;

@@ -131,7 +131,7 @@ TEST(State, ADiskThatStallsForManyLeasesEndsNothing) {
   EXPECT_GE(heard, 4 * 40);
   EXPECT_EQ(fleet.store.under_way.size(), 1u) << "one write at a time";
   EXPECT_TRUE(std::ranges::any_of(fleet.notes, [](const std::string& note) {
-    return note.starts_with("the disk of the scheduler's state has not answered for ");
+    return note.starts_with("writing the scheduler's state has taken ");
   }));
   fleet.on_send = {};
   fleet.store.stalls = false;

@@ -132,7 +132,7 @@ TEST(Criteo, MalformedLinesAreNamed) {
       {"1\t+1\t2\ta\tb", "integer column 1 is '+1'"},
       {"1\t9223372036854775808\t2\ta\tb", "integer column 1 is '9223372036854775808'"},
       {"1", "1 tab-separated field: expected 5 (label, 2 integers, 2 categorical)"},
-      {"1,3,4,a,b", "1 tab-separated field: expected 5 (label, 2 integers, 2 categorical); 4 commas, which separate"},
+      {"1,3,4,a,b", "1 tab-separated field: expected 5 (label, 2 integers, 2 categorical); the line has 4 commas, but"},
       {"\"1\"\t1\t2\ta\tb", "label '\"1\"': expected 0 or 1"},
       {"1\t", "2 tab-separated fields"},
   };
@@ -149,7 +149,7 @@ TEST(Criteo, MalformedLinesAreNamed) {
 
 TEST(Criteo, AFirstLineThatIsNoRowIsExplained) {
   const Bad cases[] = {
-      {"label\tI1\tI2\tC1\tC2", "label 'label': expected 0 or 1; if this is a header, data.malformed_max = 1"},
+      {"label\tI1\tI2\tC1\tC2", "label 'label': expected 0 or 1; to skip a header, set data.malformed_max = 1"},
       {"\xEF\xBB\xBF\x31\t1\t2\ta\tb", "begins with a byte order mark: expected the label"},
       {"\xFF\xFE\x31", "begins with the byte order mark of UTF-16"},
   };

@@ -199,10 +199,10 @@ TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
   std::ifstream in(dir.path() + "/whole.gz", std::ios::binary);
   std::string gzip(std::istreambuf_iterator<char>(in), {});
   dir.Write("cut.gz", gzip.substr(0, gzip.size() / 2));
-  EXPECT_HAS(ErrorOf(Section(dir), "cut.gz", ErrorCode::kMalformed), "cut.gz is not whole gzip");
+  EXPECT_HAS(ErrorOf(Section(dir), "cut.gz", ErrorCode::kMalformed), "cut.gz is not a complete gzip file");
   gzip[gzip.size() / 2] = static_cast<char>(gzip[gzip.size() / 2] ^ 0x55);
   dir.Write("flipped.gz", gzip);
-  EXPECT_HAS(ErrorOf(Section(dir), "flipped.gz", ErrorCode::kMalformed), "flipped.gz is not whole gzip");
+  EXPECT_HAS(ErrorOf(Section(dir), "flipped.gz", ErrorCode::kMalformed), "flipped.gz is not a complete gzip file");
   for (const auto& [begin, name] : {std::pair<std::string, std::string>("PAR1\x15\x04", "a Parquet file"),
                                     {"\x28\xB5\x2F\xFD\x04", "a zstd file"},
                                     {"PK\x03\x04", "a zip file"}}) {
@@ -217,7 +217,8 @@ TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
 TEST(Files, PipesAndDevicesAreRefusedAtOnce) {
   TempDir dir;
   ASSERT_EQ(mkfifo((dir.path() + "/pipe").c_str(), 0600), 0);
-  EXPECT_HAS(ErrorOf(Section(dir), "pipe", ErrorCode::kMalformed), "pipe is a pipe (FIFO), which has no rows that can");
+  EXPECT_HAS(ErrorOf(Section(dir), "pipe", ErrorCode::kMalformed),
+             "pipe is a pipe (FIFO), in which rows cannot be read");
   EXPECT_HAS(ErrorOf(Section(dir), "/dev/zero", ErrorCode::kMalformed), "/dev/zero is a device");
 }
 
@@ -236,7 +237,7 @@ TEST(Files, AFileThatIsCutShortIsNamed) {
     const Status read = (*dataset)->Read(0, kRows, &batch);
     ASSERT_FALSE(read) << left;
     EXPECT_EQ(read.error().code, ErrorCode::kIo);
-    EXPECT_HAS(read.error().message, path + " was cut short while it was read: it has " + std::to_string(left) +
+    EXPECT_HAS(read.error().message, path + " was truncated while it was read: it has " + std::to_string(left) +
                                          " bytes, expected " + std::to_string(Text().size()));
     EXPECT_FALSE((*dataset)->Read(kRows - 1, 1, &batch));
   }
