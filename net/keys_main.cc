@@ -8,13 +8,14 @@
 
 int main(int argc, char** argv) {
   CLI::App app{
-      "Makes a file with the CURVE key pair of a fleet. Copy it to every machine of the fleet, and give it to the\n"
-      "scheduler, the servers and the workers with --keys: connections are then encrypted, and only who holds the\n"
-      "file may join.\n\n"
+      "Generates a file with the CURVE key pair of a fleet. Copy the file to every machine of the fleet and pass it "
+      "to\n"
+      "scheduler, servers and workers with --keys. Connections are then encrypted, and only holders of the file can\n"
+      "join.\n\n"
       "  tarn-keys fleet.keys\n\n"
       "Exit status: 0 done, 1 failed, 2 bad usage."};
   std::string path;
-  app.add_option("file", path, "the file to make; it must not be there yet")->required();
+  app.add_option("file", path, "file to create; it must not exist")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

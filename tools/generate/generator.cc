@@ -84,7 +84,7 @@ Status Validate(const GeneratorOptions& options) {
   TARN_RETURN_IF_ERROR(check("skew", options.skew, 0.1, 10));
   TARN_RETURN_IF_ERROR(check("label noise", options.label_noise, 0, 0.5));
   TARN_RETURN_IF_ERROR(check("drift", options.drift, 0, 1));
-  if (options.day_rows == 0) return Fail(ErrorCode::kInvalidArgument, "rows of a day is 0: expected 1 or more");
+  if (options.day_rows == 0) return Fail(ErrorCode::kInvalidArgument, "rows per day: 0, expected 1 or more");
   return {};
 }
 

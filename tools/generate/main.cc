@@ -68,30 +68,31 @@ class ProgressLine {
 
 void AddOptions(CLI::App* app, SetOptions* options) {
   options->threads = std::max(1u, std::thread::hardware_concurrency());
-  app->add_option("--out", options->dir, "folder for the files; made if it is not there")->required()->type_name("DIR");
+  app->add_option("--out", options->dir, "folder for the files; created if it does not exist")
+      ->required()
+      ->type_name("DIR");
   app->add_option("--rows", options->train_rows, "rows of train.tsv")->capture_default_str();
-  app->add_option("--valid", options->valid_rows, "rows of valid.tsv; 0: no such file")->capture_default_str();
-  app->add_option("--test", options->test_rows, "rows of test.tsv; 0: no such file")->capture_default_str();
-  app->add_option("--seed", options->generator.seed, "another seed is another teacher and other rows")
-      ->capture_default_str();
+  app->add_option("--valid", options->valid_rows, "rows of valid.tsv; 0: no file")->capture_default_str();
+  app->add_option("--test", options->test_rows, "rows of test.tsv; 0: no file")->capture_default_str();
+  app->add_option("--seed", options->generator.seed, "random seed of the teacher and the rows")->capture_default_str();
   app->add_option("--profile", options->profile, "criteo or interaction")->capture_default_str();
-  app->add_option("--threads", options->threads, "threads; the bytes do not depend on it")
+  app->add_option("--threads", options->threads, "threads; the files do not depend on it")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--skew", options->generator.skew,
-                  "multiplies the exponents of the columns' tails; above 1: hot keys")
+                  "factor for the exponents of the columns' distributions; above 1: hotter keys")
       ->capture_default_str();
-  app->add_option("--drift", options->generator.drift, "share of the ranks that get new weights each day")
+  app->add_option("--drift", options->generator.drift, "share of the ranks with new weights each day")
       ->capture_default_str();
-  app->add_option("--day-rows", options->generator.day_rows, "rows of a day, for --drift")->capture_default_str();
-  app->add_option("--label-noise", options->generator.label_noise, "probability that a label is turned round")
+  app->add_option("--day-rows", options->generator.day_rows, "rows per day, for --drift")->capture_default_str();
+  app->add_option("--label-noise", options->generator.label_noise, "probability that a label is flipped")
       ->capture_default_str();
 }
 
 void PrintResult(const SetOptions& options, const SetResult& result, double seconds) {
   const auto report = tarn::Json::parse(result.report, nullptr, false);
   if (result.existed)
-    fmt::print("{}: this set is already there\n", options.dir);
+    fmt::print("{}: this set already exists\n", options.dir);
   else
     fmt::print("{}: written in {:.1f} s\n", options.dir, seconds);
   for (const auto& [name, file] : report["files"].items())

@@ -77,7 +77,7 @@ Status Counts::Compare(const Manifest& manifest, const std::string& origin) cons
       const Tally found = it == files_.end() ? Tally{} : it->second;
       if (found.rows != file.rows || found.removed != file.removed || found.seen != file.seen)
         return Corrupt(
-            origin, fmt::format("file {} is said to have {} rows, {} removed and {} waiting keys, it has {}, "
+            origin, fmt::format("file {}: the manifest has {} rows, {} removed and {} waiting keys, the file has {}, "
                                 "{} and {}",
                                 file.name, file.rows, file.removed, file.seen, found.rows, found.removed, found.seen));
     }
@@ -108,7 +108,7 @@ Status Counts::CompareTables(const Manifest& manifest, std::size_t generation, c
     if (found == expected) continue;
     return Corrupt(
         origin,
-        fmt::format("table '{}' in generation {} is said to have {} rows, {} removed and {} waiting keys in "
+        fmt::format("table '{}' in generation {}: the manifest has {} rows, {} removed and {} waiting keys in "
                     "its files and {} rows at its cut; there are {}, {}, {} and {}",
                     table.name, manifest.generations[generation].id.value, expected.rows, expected.removed,
                     expected.seen, expected.state_rows, found.rows, found.removed, found.seen, found.state_rows));

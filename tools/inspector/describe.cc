@@ -57,7 +57,7 @@ class TextTable {
 
 struct Totals {
   std::uint64_t bytes = 0, own_bytes = 0;
-  std::optional<std::uint64_t> rows;  // at the cut, where it is known
+  std::optional<std::uint64_t> rows;  // at the cut, if known
 };
 
 Totals TotalsOf(const Manifest& manifest) {
@@ -110,7 +110,7 @@ std::string ShowText(const Checkpoint& checkpoint) {
   text += fmt::format("  written     {} UTC, {:.0f} s into the run\n", TimeOf(checkpoint.directory), m.seconds);
   text += fmt::format("  training    clock {}, {}, {} samples\n", m.resume_clock.value, Phase(m), Count(m.samples));
   if (m.batches_behind > 0)
-    text += fmt::format("  repeated    {} batches behind the cut are trained again by a resume\n", m.batches_behind);
+    text += fmt::format("  repeated    {} batches after the cut are trained again by a resume\n", m.batches_behind);
   for (const EpochResult& epoch : m.epochs) {
     text += fmt::format("  epoch {:<5} train log-loss {:.5f}", EpochNumber(epoch.epoch), epoch.train.log_loss);
     if (epoch.valid) text += fmt::format(", validation {:.5f} (AUC {:.5f})", epoch.valid->log_loss, epoch.valid->auc);
@@ -231,7 +231,7 @@ Expected<std::vector<Listed>> ReadRun(const std::string& run_dir) {
   for (const CheckpointDirectory& directory : *found) {
     Listed& listed = all.emplace_back(Listed{directory, {}, {}, false});
     if (!directory.has_manifest) {
-      listed.problem = "not whole: being written, or given up";
+      listed.problem = "incomplete: being written, or abandoned";
       continue;
     }
     auto manifest = ReadManifest(directory.path);

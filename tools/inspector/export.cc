@@ -39,7 +39,7 @@ Expected<Base> BaseByNumber(const Manifest& ours, const std::vector<TableSpec>& 
     known += fmt::format("{}{}", known.empty() ? "" : ", ", ours.generations[i].id.value);
   }
   return Fail(ErrorCode::kNotFound,
-              fmt::format("checkpoint {} builds on {}, not on {}: give the directory of that one instead",
+              fmt::format("checkpoint {} is based on {}, not on {}: give the directory of that checkpoint instead",
                           ours.id.value, known.empty() ? "no other" : known, number));
 }
 
@@ -54,7 +54,7 @@ Expected<std::vector<TableSpec>> SameTables(const Checkpoint& ours, const std::v
     const std::string difference = ShapeDifference(*it, "in " + other.directory, table, "in " + ours.directory);
     if (!difference.empty())
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("table '{}': {}: nothing goes on top of the other", table.name, difference));
+                  fmt::format("table '{}': {}: the other checkpoint cannot be the base", table.name, difference));
     same.push_back(*it);
   }
   return same;
@@ -72,7 +72,7 @@ Expected<Base> BaseByPath(const Checkpoint& ours, const std::vector<TableSpec>& 
   if (base.id >= m.id)
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("checkpoint {} is not newer than {}: --since takes an older one", m.id.value, base.id.value));
+        fmt::format("checkpoint {} is not newer than {}: --since needs an older one", m.id.value, base.id.value));
   const auto same = SameTables(ours, tables, *other);
   if (!same) return std::unexpected(same.error());
   const std::size_t length = base.generations.size();
@@ -81,7 +81,7 @@ Expected<Base> BaseByPath(const Checkpoint& ours, const std::vector<TableSpec>& 
     return Base{base.id, content, length, std::nullopt};
   if (base.partition_bits != m.partition_bits)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is cut into {} partitions and {} into {}: make a full export", other->directory,
+                fmt::format("{} has {} partitions, but {} has {}: make a full export", other->directory,
                             1u << base.partition_bits, ours.directory, 1u << m.partition_bits));
   const CheckpointId id = base.id;
   return Base{id, content, 0, std::move(*other)};
@@ -227,7 +227,7 @@ Expected<std::string> ExportCheckpoint(const std::string& path, const std::strin
   const auto totals = (*writer)->Finish();
   if (!totals) return std::unexpected(totals.error());
   return fmt::format("{}: {} of checkpoint {}{}: {} rows{}, {}\n", out, Name(options.codec), manifest.id.value,
-                     base ? fmt::format(", what changed since {}", base->id.value) : "", Count(totals->rows),
+                     base ? fmt::format(", changes since {}", base->id.value) : "", Count(totals->rows),
                      totals->removed == 0 ? "" : fmt::format(", {} removed", Count(totals->removed)),
                      Bytes(totals->bytes));
 }

@@ -25,22 +25,23 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
 constexpr const char* kAbout =
-    "Looks into checkpoints. CHECKPOINT is a checkpoint's directory, or a run's folder: then its newest whole one, or\n"
-    "for export and npz its best one where the job validates; --newest, --best and --checkpoint N choose.\n"
-    "Nothing here changes a checkpoint, and a running job may go on.";
+    "Examines checkpoints. CHECKPOINT is the directory of a checkpoint, or the folder of a run: then its newest one, "
+    "or\n"
+    "for export and npz its best one if the job validates. --newest, --best and --checkpoint N select another.\n"
+    "Checkpoints are not changed. The job may be running.";
 
 constexpr const char* kFooter =
     "Examples\n"
-    "  tools/inspect list runs/mine                                  what a run has\n"
-    "  tools/inspect show runs/mine                                  its newest: tables, rows, clock, scores\n"
-    "  tools/inspect verify runs/mine/checkpoints/ckpt-7             every byte, every count\n"
+    "  tools/inspect list runs/mine                                  checkpoints of a run\n"
+    "  tools/inspect show runs/mine                                  the newest: tables, rows, clock, scores\n"
+    "  tools/inspect verify runs/mine/checkpoints/ckpt-7             verify every byte and every count\n"
     "  tools/inspect rows runs/mine --table users --key 42 --key 43  two rows\n"
     "  tools/inspect rows runs/mine --table users --largest 20       the largest by norm\n"
     "  tools/inspect npz runs/mine out.npz                           numpy.load(\"out.npz\")[\"users.values\"]\n"
     "  tools/inspect export runs/mine model.tarn --codec fp16        parameters for serving, of the best epoch\n"
     "  tools/inspect export runs/mine model.tarn --checkpoint 7      of checkpoint 7\n"
-    "  tools/inspect export runs/mine delta.tarn --since 5           what changed since checkpoint 5\n\n"
-    "Exit status: 0 fine, 1 not (what is wrong is printed, with the file's name), 2 bad usage.";
+    "  tools/inspect export runs/mine delta.tarn --since 5           changes since checkpoint 5\n\n"
+    "Exit status: 0 success, 1 failure (prints the error with the file's name), 2 bad usage.";
 
 struct Flags {
   std::string path, out;
@@ -56,17 +57,17 @@ struct Flags {
 };
 
 constexpr const char* kBestOfRun =
-    "the one of its best epoch where the job validates, else, and with --since, its newest whole one";
+    "that of its best epoch if the job validates; otherwise, or with --since, the newest";
 
 // A command; returns its output.
 using Command = std::function<Expected<std::string>()>;
 
 // `otherwise`: the default checkpoint of a run directory, for the help text.
-void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "its newest whole one") {
-  command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run: " + otherwise)->required();
-  auto* newest = command->add_flag("--newest", flags->newest, "of a run, the newest whole one");
-  auto* best = command->add_flag("--best", flags->best, "of a run, the one of its best epoch");
-  auto* number = command->add_option("--checkpoint", flags->number, "of a run, the one of this number")
+void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "its newest one") {
+  command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run's folder: " + otherwise)->required();
+  auto* newest = command->add_flag("--newest", flags->newest, "use the newest checkpoint of the run");
+  auto* best = command->add_flag("--best", flags->best, "use the checkpoint of the run's best epoch");
+  auto* number = command->add_option("--checkpoint", flags->number, "use checkpoint N of the run")
                      ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max()));
   newest->excludes(best)->excludes(number);
   best->excludes(number);
@@ -93,26 +94,26 @@ std::string IsKey(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, key);
   if (error == std::errc() && stopped == end) return {};
-  return fmt::format("{} is no key: expected a number from 0 to {}", text, std::numeric_limits<Key>::max());
+  return fmt::format("{} is not a key: expected a number from 0 to {}", text, std::numeric_limits<Key>::max());
 }
 
 Command AddRows(CLI::App* app, Flags* flags) {
-  auto* command = app->add_subcommand("rows", "prints rows: the first, by key, the largest, the oldest");
+  auto* command = app->add_subcommand("rows", "prints rows: the first ones, those of keys, the largest or the oldest");
   AddPath(command, flags);
-  command->add_option("--table", flags->rows.table, "of this table; may be left out if there is one");
-  auto* keys = command->add_option("--key", flags->rows.keys, "the row of this key; may be given several times")
+  command->add_option("--table", flags->rows.table, "table; optional if there is only one");
+  auto* keys = command->add_option("--key", flags->rows.keys, "row of this key; may be repeated")
                    ->check(IsKey)
                    ->allow_extra_args(false);
-  auto* largest = command->add_option("--largest", flags->largest,
-                                      "so many rows of the largest norm of their values; those with NaN first");
-  auto* oldest = command->add_option("--oldest", flags->oldest, "so many rows that were not pushed for the longest");
-  auto* first = command->add_option("--first", flags->rows.count, "so many rows as they come")->capture_default_str();
+  auto* largest =
+      command->add_option("--largest", flags->largest, "the N rows with the largest norms; those with NaN first");
+  auto* oldest = command->add_option("--oldest", flags->oldest, "the N rows whose last push is oldest");
+  auto* first = command->add_option("--first", flags->rows.count, "the first N rows")->capture_default_str();
   for (auto* option : {largest, oldest, first}) option->check(CLI::Range(1u, 1'000'000u));
   keys->excludes(largest)->excludes(oldest)->excludes(first);
   largest->excludes(oldest)->excludes(first);
   oldest->excludes(first);
-  command->add_flag("--slots", flags->rows.slots, "the optimizer's state too");
-  command->add_flag("--json", flags->rows.json, "for programs: all values");
+  command->add_flag("--slots", flags->rows.slots, "also print the optimizer's state");
+  command->add_flag("--json", flags->rows.json, "JSON with all values");
   return [flags] {
     using Which = RowsQuestion::Which;
     RowsQuestion question = flags->rows;
@@ -127,10 +128,10 @@ Command AddRows(CLI::App* app, Flags* flags) {
 Command AddNpz(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("npz", "converts to NumPy arrays: TABLE.keys, TABLE.values, TABLE.slots, ...");
   AddPath(command, flags, kBestOfRun);
-  command->add_option("OUT", flags->out, "the .npz file to write; larger than memory is fine")->required();
+  command->add_option("OUT", flags->out, ".npz file to write; it may be larger than memory")->required();
   command->add_option("--table", flags->npz.tables, "only this table; may be given several times")
       ->allow_extra_args(false);
-  command->add_flag("--no-slots", flags->no_slots, "without the optimizer's state");
+  command->add_flag("--no-slots", flags->no_slots, "omit the optimizer's state");
   return [flags] {
     NpzOptions options = flags->npz;
     options.slots = !flags->no_slots;
@@ -140,22 +141,20 @@ Command AddNpz(CLI::App* app, Flags* flags) {
 }
 
 Command AddExport(CLI::App* app, Flags* flags) {
-  auto* command = app->add_subcommand("export", "writes parameters for serving, all or what changed");
+  auto* command = app->add_subcommand("export", "writes parameters for serving: all, or those changed");
   AddPath(command, flags, kBestOfRun);
-  command->add_option("OUT", flags->out, "the file to write (serving/export_format.h, python/tarn/export.py)")
-      ->required();
+  command->add_option("OUT", flags->out, "file to write (serving/export_format.h, python/tarn/export.py)")->required();
   command->add_option("--since", flags->exported.since,
-                      "only what changed and went since this checkpoint: a directory, or the number of one that this "
-                      "one builds on");
-  command->add_option("--codec", flags->codec, "of the values: fp32, bf16 or fp16")->capture_default_str();
+                      "only rows changed or removed since this checkpoint: a directory, or the number of one that this "
+                      "one is based on");
+  command->add_option("--codec", flags->codec, "format of the values: fp32, bf16 or fp16")->capture_default_str();
   command->add_option("--table", flags->exported.tables, "only this table; may be given several times")
       ->allow_extra_args(false);
   return [flags]() -> Expected<std::string> {
     ExportOptions options = flags->exported;
     TARN_RETURN_IF_ERROR(ParseName(flags->codec, options.codec));
     if (!IsPlain(options.codec))
-      return Fail(ErrorCode::kInvalidArgument,
-                  "--codec int8: expected fp32, bf16 or fp16 (int8 is for rows on their way)");
+      return Fail(ErrorCode::kInvalidArgument, "--codec int8: expected fp32, bf16 or fp16 (int8 is only for messages)");
     // Deltas are for runs that continue, so their default is the newest.
     const auto otherwise =
         options.since.empty() ? CheckpointChoice::Which::kBestIfEvaluated : CheckpointChoice::Which::kNewest;
@@ -165,14 +164,15 @@ Command AddExport(CLI::App* app, Flags* flags) {
 }
 
 Command AddList(CLI::App* app, Flags* flags) {
-  auto* command = app->add_subcommand("list", "the checkpoints of a run");
-  command->add_option("RUN_DIR", flags->path, "the run's folder")->required();
+  auto* command = app->add_subcommand("list", "lists the checkpoints of a run");
+  command->add_option("RUN_DIR", flags->path, "folder of the run")->required();
   command->add_flag("--json", flags->json, "for programs");
   return [flags] { return ListRun(flags->path, flags->json); };
 }
 
 Command AddShow(CLI::App* app, Flags* flags) {
-  auto* command = app->add_subcommand("show", "one checkpoint: tables, rows, bytes, generations, where training stood");
+  auto* command =
+      app->add_subcommand("show", "shows one checkpoint: tables, rows, bytes, generations, progress of training");
   AddPath(command, flags);
   command->add_flag("--json", flags->json, "for programs");
   return [flags] {
@@ -182,7 +182,7 @@ Command AddShow(CLI::App* app, Flags* flags) {
 }
 
 Command AddVerify(CLI::App* app, Flags* flags) {
-  auto* command = app->add_subcommand("verify", "reads all of it: every byte, every count, the hash of all rows");
+  auto* command = app->add_subcommand("verify", "verifies a checkpoint: every byte, every count, the hash of all rows");
   AddPath(command, flags);
   return [flags] { return WithChosen(*flags, CheckpointChoice::Which::kNewest, VerifyCheckpoint); };
 }
@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
     }
     std::fwrite(answer->data(), 1, answer->size(), stdout);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      fmt::print(stderr, "tarn-inspect: the answer cannot be written\n");
+      fmt::print(stderr, "tarn-inspect: cannot write the output\n");
       return kExitFailure;
     }
   }

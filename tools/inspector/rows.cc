@@ -52,8 +52,8 @@ Expected<TableSpec> TheTable(const Manifest& manifest, const std::string& name) 
   if (tables->size() == 1) return tables->front();
   std::string known;
   for (const TableSpec& table : *tables) known += (known.empty() ? "" : ", ") + table.name;
-  return Fail(ErrorCode::kInvalidArgument, tables->empty() ? std::string("the checkpoint has no tables")
-                                                           : "say of which table: --table, one of " + known);
+  return Fail(ErrorCode::kInvalidArgument,
+              tables->empty() ? std::string("the checkpoint has no tables") : "--table is required: one of " + known);
 }
 
 // The partitions of the keys, in order of the keys.
@@ -160,7 +160,7 @@ std::string Text(const TableSpec& table, const std::vector<Answer>& answers, boo
                                  life ? fmt::format("  {:>10}  {:>9}", "last", "score") : "");
   for (const Answer& answer : answers) {
     if (!answer.found) {
-      text += fmt::format("{:>20}  no row: it would begin at its initial value\n", answer.key);
+      text += fmt::format("{:>20}  no row: a pull returns its initial values\n", answer.key);
       continue;
     }
     text += fmt::format("{:>20}  {:>11.5g}", answer.key, answer.norm);
@@ -201,9 +201,10 @@ Expected<std::string> AnswerRows(const std::string& path, const RowsQuestion& qu
   if (question.which == RowsQuestion::Which::kOldest && !table->life.on)
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("table '{}' does not keep when its rows were pushed; its life = true under [tables.{}] of a "
-                    "job file does",
-                    table->name, table->name));
+        fmt::format(
+            "table '{}' does not store when its rows were pushed; enable it with life = true under [tables.{}] of the "
+            "job file",
+            table->name, table->name));
   if (question.which != RowsQuestion::Which::kKeys) TARN_RETURN_IF_ERROR(VerifyAllFiles(*checkpoint, "verifying"));
   Expected<std::vector<Answer>> answers;
   switch (question.which) {

@@ -26,13 +26,14 @@ constexpr int kBarWidth = 24;
 Expected<std::string> ResolveCheckpoint(const std::string& path) {
   std::error_code ignored;
   if (fs::exists(fs::path(path) / kManifestName, ignored)) return path;
-  if (!fs::exists(path, ignored)) return Fail(ErrorCode::kNotFound, fmt::format("{}: not there", path));
+  if (!fs::exists(path, ignored)) return Fail(ErrorCode::kNotFound, fmt::format("{}: not found", path));
   auto newest = FindNewestCheckpoint(path);
   if (newest) return newest;
-  return Fail(ErrorCode::kNotFound,
-              fmt::format("{}: neither a checkpoint (it holds no {}) nor the folder of a run with a whole one in "
-                          "checkpoints/; tools/inspect list RUN_DIR shows what a run has",
-                          path, kManifestName));
+  return Fail(
+      ErrorCode::kNotFound,
+      fmt::format("{}: neither a checkpoint (it has no {}) nor the folder of a run with a complete checkpoint in "
+                  "checkpoints/; tools/inspect list RUN_DIR lists the checkpoints of a run",
+                  path, kManifestName));
 }
 
 namespace {
@@ -41,15 +42,16 @@ namespace {
 // directory.
 Expected<std::string> FindBest(const std::string& run_dir, const Manifest& newest) {
   if (newest.best_checkpoint.empty())
-    return Fail(ErrorCode::kNotFound, fmt::format("{}: no best checkpoint: no epoch of the run was finished; --newest "
-                                                  "takes its newest one",
-                                                  run_dir));
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{}: no best checkpoint, because no epoch of the run is finished; use --newest "
+                            "for the newest one",
+                            run_dir));
   std::error_code ignored;
   const fs::path named = newest.best_checkpoint, here = fs::path(run_dir) / "checkpoints" / named.filename();
   for (const fs::path& place : {here, named})
     if (fs::exists(place / kManifestName, ignored)) return place.string();
   return Fail(ErrorCode::kNotFound,
-              fmt::format("{}: the best checkpoint of the run is not there any more; --newest takes its newest one",
+              fmt::format("{}: the best checkpoint of the run no longer exists; use --newest for the newest one",
                           here.string()));
 }
 
@@ -88,7 +90,7 @@ Expected<ChosenCheckpoint> ChooseCheckpoint(const std::string& path, const Check
     const fs::path directory = fs::path(path) / "checkpoints" / fmt::format("ckpt-{}", choice.number);
     if (fs::exists(directory / kManifestName, ignored)) return ChosenCheckpoint{directory.string(), {}};
     return Fail(ErrorCode::kNotFound,
-                fmt::format("{}: no whole checkpoint; tools/inspect list {} shows those that there are",
+                fmt::format("{}: no complete checkpoint of this number; tools/inspect list {} lists the checkpoints",
                             directory.string(), path));
   }
   if (!itself && exists && choice.which != Which::kNewest)
@@ -114,8 +116,8 @@ Expected<std::vector<TableSpec>> ChooseTables(const Manifest& manifest, const st
   for (const TableSpec& table : manifest.tables) known += (known.empty() ? "'" : ", '") + table.name + "'";
   for (const std::string& name : names)
     if (std::ranges::find(manifest.tables, name, &TableSpec::name) == manifest.tables.end())
-      return Fail(ErrorCode::kNotFound,
-                  fmt::format("no table '{}' in the checkpoint; there are {}", name, known.empty() ? "none" : known));
+      return Fail(ErrorCode::kNotFound, fmt::format("no table '{}' in the checkpoint; the tables are {}", name,
+                                                    known.empty() ? "none" : known));
   std::vector<TableSpec> chosen;
   for (const TableSpec& table : manifest.tables)
     if (std::ranges::find(names, table.name) != names.end()) chosen.push_back(table);
@@ -190,10 +192,9 @@ Status CheckOutput(const std::string& path) {
   if (type != fs::file_type::not_found && type != fs::file_type::regular)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: this is {}, expected a new name or a file to replace", path,
-                            type == fs::file_type::directory ? "a folder" : "no regular file"));
+                            type == fs::file_type::directory ? "a folder" : "not a regular file"));
   if (fs::exists(fs::absolute(path).parent_path() / kManifestName, error))
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: lies in a checkpoint, and nothing here changes one", path));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: is in a checkpoint, which must not be changed", path));
   return {};
 }
 

@@ -30,7 +30,7 @@ Status CheckNothingElse(const Checkpoint& checkpoint) {
     // A blob that the manifest does not name is of a worker that died before the checkpoint was complete.
     if (!expected.contains(it->path().filename().string()) && it->path().extension() != ".blob")
       return Fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: does not belong here: {} does not name it", it->path().string(), kManifestName));
+                  fmt::format("{}: unexpected file: {} does not name it", it->path().string(), kManifestName));
   if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot be read: {}", checkpoint.directory, error.message()));
   return {};
 }
@@ -62,7 +62,7 @@ Status ReadTable(const Checkpoint& checkpoint, const TableSpec& table, ProgressL
   auto take = [&](const server::StoredRow& row) -> Status {
     if ((table.kind == TableKind::kDense && row.key >= table.rows) ||
         PartitionOf(position(row.key), bits) != row.partition)
-      return Fail(ErrorCode::kCorrupt, fmt::format("{}: table '{}': key {} lies in partition {}, where it does not "
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}: table '{}': key {} is in partition {}, where it does not "
                                                    "belong",
                                                    checkpoint.directory, table.name, row.key, row.partition.value));
     progress->Add(1);
@@ -96,8 +96,8 @@ Expected<std::string> VerifyCheckpoint(const std::string& path) {
   for (const Generation& generation : manifest.generations)
     bytes += generation.bytes(), files += generation.files.size();
   for (const WorkerBlob& blob : manifest.blobs) bytes += blob.file.bytes, ++files;
-  return fmt::format("{}: whole and undamaged: {} rows, {} in {} files, state hash {:016x}{}\n", checkpoint->directory,
-                     Count(counts->rows()), Bytes(bytes), files, counts->hash(),
+  return fmt::format("{}: complete and undamaged: {} rows, {} in {} files, state hash {:016x}{}\n",
+                     checkpoint->directory, Count(counts->rows()), Bytes(bytes), files, counts->hash(),
                      manifest.state_hash ? "" : " (not recorded at the cut)");
 }
 

@@ -27,12 +27,12 @@ constexpr std::int64_t kRepeatUs = 500'000;
 constexpr double kTellAfterSeconds = 2;
 
 constexpr const char* kAbout =
-    "Asks the job that runs in RUN_DIR for a checkpoint now, waits until it is whole, and prints its directory. The\n"
-    "training goes on meanwhile. Several may ask at once; who asks while one is being cut gets a later one.\n\n"
+    "Requests a checkpoint of the job that runs in RUN_DIR, waits until it is complete, and prints its directory.\n"
+    "Training continues meanwhile. A request during a checkpoint is served by a later one.\n\n"
     "  tools/checkpoint runs/mine\n"
     "  tools/inspect show \"$(tools/checkpoint runs/mine)\"\n\n"
-    "A fleet on one machine takes requests of its own user alone.\n"
-    "Exit status: 0 it is whole, 1 there is none (the reason is printed), 2 bad usage.";
+    "A fleet on one machine accepts only requests of its own user.\n"
+    "Exit status: 0 complete, 1 no checkpoint (prints the reason), 2 bad usage.";
 
 struct Flags {
   std::string run_dir, keys;
@@ -47,13 +47,13 @@ Expected<std::string> AddressOf(const std::string& run_dir) {
   auto text = ReadFile(scheduler::AddressFile(run_dir), 4096);
   if (!text && text.error().code == ErrorCode::kNotFound)
     return Fail(ErrorCode::kNotFound,
-                fmt::format("{}: no scheduler runs here: {} is there while one does; tools/inspect list shows the "
-                            "checkpoints that there are",
+                fmt::format("{}: no scheduler is running here ({} does not exist); tools/inspect list shows the "
+                            "existing checkpoints",
                             run_dir, scheduler::AddressFile(run_dir)));
   if (!text) return std::unexpected(text.error());
   const std::string address = text->substr(0, text->find('\n'));
   if (!address.empty()) return address;
-  return Fail(ErrorCode::kCorrupt, fmt::format("{}: no address in it: it is there, whole, while a scheduler runs here",
+  return Fail(ErrorCode::kCorrupt, fmt::format("{}: has no address; it is complete while a scheduler is running",
                                                scheduler::AddressFile(run_dir)));
 }
 
@@ -88,17 +88,17 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
         if (!answer->directory.empty()) return answer->directory;
         waits = answer->message.empty() ? "" : "; the fleet " + answer->message;
       } else if (const auto* shutdown = std::get_if<Shutdown>(&message.message.body)) {
-        return Fail(ErrorCode::kCancelled, "the run is over: " + shutdown->reason);
+        return Fail(ErrorCode::kCancelled, "the run has ended: " + shutdown->reason);
       }
     }
     if (SecondsSince(heard) > flags.silence_seconds)
       return Fail(ErrorCode::kUnavailable,
-                  fmt::format("the scheduler has not answered for {:.0f} s: is it still alive, {}?",
+                  fmt::format("no answer from the scheduler for {:.0f} s: is it running, {}?",
                               SecondsSince(heard), kSameKeys));
     if (SecondsSince(start) > flags.timeout_seconds)
       return Fail(ErrorCode::kTimeout,
-                  fmt::format("no checkpoint for {:.0f} s{}; it may still come (tools/inspect list shows it), "
-                              "--timeout-seconds waits longer",
+                  fmt::format("no checkpoint within {:.0f} s{}; it may complete later (see tools/inspect list); "
+                              "use --timeout-seconds to wait longer",
                               SecondsSince(start), waits));
     if (SecondsSince(start) < kTellAfterSeconds) continue;
     const bool terminal = ::isatty(STDERR_FILENO) != 0;
@@ -133,17 +133,18 @@ Status Run(const Flags& flags) {
 int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{kAbout};
-  app.add_option("RUN_DIR", flags.run_dir, "the run's folder")->required();
-  app.add_option("--keys", flags.keys,
-                 "the fleet's key file, if it has one; that which tools/launch --hosts makes is found by itself");
-  app.add_option("--silence-seconds", flags.silence_seconds, "give up when the scheduler has said nothing for so long")
+  app.add_option("RUN_DIR", flags.run_dir, "folder of the run")->required();
+  app.add_option(
+      "--keys", flags.keys,
+      "key file of the fleet, if it has one; the one made by tools/launch --hosts is found without this option");
+  app.add_option("--silence-seconds", flags.silence_seconds, "fail if the scheduler is silent for so long")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   app.add_option("--timeout-seconds", flags.timeout_seconds,
-                 "give up when there is no checkpoint after so long, though the scheduler answers")
+                 "fail if there is no checkpoint after so long, although the scheduler answers")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
-  app.add_flag("--insecure", flags.insecure, "ask a fleet that was started with --insecure");
+  app.add_flag("--insecure", flags.insecure, "connect to a fleet that was started with --insecure");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

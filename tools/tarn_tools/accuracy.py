@@ -71,14 +71,14 @@ DESCRIPTION = """\
 Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
 prints their test results as a Markdown table and compares them with the reference results.
 
-An example whose data is missing is skipped. README.md says where each looks for its set; --data DIR names a folder that has
-the sets in folders of the same names: DIR/flights, DIR/adult, DIR/libsvm, DIR/fashion-mnist, DIR/criteo-1m (which
-tools/quickstart makes in data/).
+An example without its data is skipped. README.md lists the default folders of the data sets. --data DIR names a folder
+with the sets in subfolders: DIR/flights, DIR/adult, DIR/libsvm, DIR/fashion-mnist, DIR/criteo-1m (which tools/quickstart
+makes in data/).
 
-With --beside, compares each example under that setting with the same example without it instead, both with the same
-seeds: the mean of the differences may be 0.001 of AUC up or down, or where there is none the tolerance of the accuracy.
-A difference of few seeds may be chance: where its standard error is larger than what is allowed, the table says that it
-cannot tell, and how many seeds should do.
+With --beside, compares each example with and without that setting instead, with the same seeds. The mean difference may
+be up to 0.001 of AUC in either direction, or, without an AUC, the tolerance of the accuracy. With few seeds a difference
+may be chance: if its standard error exceeds the tolerance, the table reports that the result is undecided, and how many
+seeds should suffice.
 """
 
 EPILOG = """\
@@ -87,8 +87,8 @@ EPILOG = """\
   tools/accuracy --mode bsp --beside train.precision=bf16     what bf16 costs
   tools/accuracy --mode bsp --beside train.precision=bf16 --seeds 8 criteo-dlrm
 
-exit codes  0 all within the tolerance or better    1 one missed it, could not be told or failed
-            2 bad usage                             77 none of these, but some were skipped for want of data, or all of a reference
+exit codes  0 all within the tolerance or better    1 an example missed it, was undecided or failed
+            2 bad usage                             77 no failure, but examples were skipped without data or reference
 """
 
 
@@ -99,20 +99,20 @@ def parse_arguments(argv):
         epilog=called.here(EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="only these, such as flights-fm (all)")
-    parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated (all)")
-    parser.add_argument("--list", action="store_true", help="say which examples there are, and stop")
-    parser.add_argument("--data", metavar="DIR", help="look for the sets there first, each in its own folder (see above)")
-    parser.add_argument("--out", metavar="FILE", help="write the table there too, with date, machine and commit")
-    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built)")
+    parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="only these examples, such as flights-fm (default: all)")
+    parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated (default: all)")
+    parser.add_argument("--list", action="store_true", help="list the examples and exit")
+    parser.add_argument("--data", metavar="DIR", help="search the data sets here first, each in its own folder (see above)")
+    parser.add_argument("--out", metavar="FILE", help="also write the table to this file, with date, machine and commit")
+    parser.add_argument("--bin-dir", metavar="DIR", help="folder of the programs (default: build/release/bin, after a build)")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="section.key=value", dest="overrides", help="for every job"
+        "--set", action="append", default=[], metavar="section.key=value", dest="overrides", help="override a key of every job"
     )
     parser.add_argument(
-        "--beside", metavar="section.key=value", help="compare runs with this setting with runs without it"
+        "--beside", metavar="section.key=value", help="compare runs with and without this setting"
     )
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="with --beside: runs of each (%(default)s)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="of one run (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="with --beside: runs of each (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="time limit per run (default: %(default)s)")
     parser.set_defaults(quiet=True)  # only the table goes to stdout
     options = parser.parse_args(argv)
     known = list(REFERENCES)

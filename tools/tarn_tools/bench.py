@@ -69,8 +69,8 @@ BENCHES = {
 }
 
 DESCRIPTION = """\
-Builds the release preset and measures push and pull between processes of this machine, beside their limits and their
-peers, in turns. Prints every figure as it comes and, at the end, a Markdown table; writes into the folder of --out:
+Builds the release preset and measures push and pull between processes of this machine, in turns with their limits and
+peers. Prints each figure and, at the end, a Markdown table. Writes to the folder of --out:
 
   results.jsonl  every line of every program, with its bench and repetition
   table.md       medians with their spread, ratios to limits and peers, the machine, the commit and the command
@@ -78,8 +78,9 @@ peers, in turns. Prints every figure as it comes and, at the end, a Markdown tab
 """
 
 EPILOG = """\
-A peer that is not installed is skipped, and said so: tools/install bench installs Redis; ps-lite is built from its sources
-in build/peers/ps-lite; torch is looked for in this Python and in build/peers. Other work on the machine spoils the figures: `nice -n -10 tools/bench` as root helps.
+A peer that is not installed is skipped, with a message. tools/install bench installs Redis; ps-lite is built from its
+sources in build/peers/ps-lite; torch is searched in this Python and in build/peers. Other load on the machine distorts
+the figures: `nice -n -10 tools/bench` as root helps.
 
 exit codes  0 done    1 a program or writing failed    2 bad usage    130 interrupted
 """
@@ -108,14 +109,14 @@ def parse_arguments(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)} (all)")
-    parser.add_argument("--list", action="store_true", help="say which benches there are, and stop")
-    parser.add_argument("--repetitions", type=positive(int), default=5, metavar="N", help="paired runs of each (%(default)s)")
-    parser.add_argument("--seconds", type=positive(float), default=1, metavar="S", help="of each figure (%(default)s)")
-    parser.add_argument("--rows", type=positive(int), default=10_000_000, metavar="N", help="of a sparse table (%(default)s)")
-    parser.add_argument("--batch", type=positive(int), default=10_000, metavar="N", help="keys of a request (%(default)s)")
-    parser.add_argument("--depth", type=positive(int), default=8, metavar="N", help="sparse requests in flight (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="(runs/bench-DATE-TIME)")
-    parser.add_argument("--bin-dir", type=pathlib.Path, metavar="DIR", help="where the programs are (build/release/bin, built)")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and exit")
+    parser.add_argument("--repetitions", type=positive(int), default=5, metavar="N", help="paired runs of each (default: %(default)s)")
+    parser.add_argument("--seconds", type=positive(float), default=1, metavar="S", help="seconds per figure (default: %(default)s)")
+    parser.add_argument("--rows", type=positive(int), default=10_000_000, metavar="N", help="rows of the sparse table (default: %(default)s)")
+    parser.add_argument("--batch", type=positive(int), default=10_000, metavar="N", help="keys per request (default: %(default)s)")
+    parser.add_argument("--depth", type=positive(int), default=8, metavar="N", help="sparse requests in flight (default: %(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="folder for the results (default: runs/bench-DATE-TIME)")
+    parser.add_argument("--bin-dir", type=pathlib.Path, metavar="DIR", help="folder of the programs (default: build/release/bin, after a build)")
     options = parser.parse_args(argv)
     for name in options.names:
         if name not in BENCHES:

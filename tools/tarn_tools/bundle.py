@@ -39,18 +39,18 @@ FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/l
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
 
 DESCRIPTION = """\
-Builds the programs and packs them with the shared libraries that they need, libtarn.so and the Python client, the tools,
-the examples and the documents. Unpacked on another x86-64 Linux whose C library is new enough (it prints which one is), it runs as it is:
+Builds the programs and packs them with their shared libraries, libtarn.so, the Python client, the tools, the examples
+and the documents. The bundle runs unpacked on another x86-64 Linux with at least the C library version that is printed:
 
   tools/bundle && scp tarn-bundle.tar.xz node: && ssh node 'tar xf tarn-bundle.tar.xz && tarn/tools/launch --help'
 
-tools/launch needs Python 3.11 there, but not on the hosts of --hosts; the programs in tarn/bin need libstdc++ of GCC 12
-or newer. Where the target has none, that in tarn/lib/fallback serves if the C library is Debian 12's or newer:
-tools/launch finds out, and programs that are started by hand get LD_LIBRARY_PATH=tarn/lib/fallback.
+tools/launch needs Python 3.11 there, but not on the hosts of --hosts. The programs in tarn/bin need libstdc++ of GCC 12
+or newer. If the target lacks it and its C library is Debian 12's or newer, use that in tarn/lib/fallback: tools/launch
+does so itself; set LD_LIBRARY_PATH=tarn/lib/fallback for programs that you start by hand.
 
-On a GPU a driver of version 580 or newer is needed, and cuBLAS of CUDA 13: in the bundle, or with --slim on the target,
-in $TARN_CUDA_LIBRARIES, where the loader looks, in /usr/local/cuda*/lib64 or where pip puts nvidia-cublas. A worker
-without a GPU needs neither. tarn/bench/gpu there shows what the GPU reaches; --gpu packs what that needs and no more.
+A GPU needs driver 580 or newer, and cuBLAS of CUDA 13: in the bundle or, with --slim, on the target in
+$TARN_CUDA_LIBRARIES, the loader's search path, /usr/local/cuda*/lib64 or pip's nvidia-cublas. A worker without a GPU
+needs neither. tarn/bench/gpu measures the GPU; --gpu packs only the files that it needs.
 """
 
 
@@ -58,13 +58,13 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(
         prog="tools/bundle", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", default="tarn-bundle.tar.xz", metavar="FILE", help="%(default)s; .tar.gz packs faster")
-    parser.add_argument("--slim", action="store_true", help="without CUDA's libraries: the target has them")
+    parser.add_argument("--out", default="tarn-bundle.tar.xz", metavar="FILE", help="archive to write (default: %(default)s); .tar.gz is faster to pack")
+    parser.add_argument("--slim", action="store_true", help="omit CUDA's libraries, which the target must have")
     parser.add_argument("--gpu", action="store_true",
                         help="only what bench/gpu needs, slim; fails if there is no CUDA in it, no machine code of "
                              f"sm_{ARCHITECTURE}, no PTX, or more than {GPU_MB_MAX} MB")
-    parser.add_argument("--with-tests", action="store_true", help="test programs too, and what they read")
-    parser.add_argument("--bin-dir", metavar="DIR", help="pack these programs as they are (build/release/bin, built)")
+    parser.add_argument("--with-tests", action="store_true", help="add the test programs and their data")
+    parser.add_argument("--bin-dir", metavar="DIR", help="pack the programs in this folder without building them (default: build/release/bin)")
     options = parser.parse_args(argv)
     if not options.out.endswith((".tar.xz", ".tar.gz")):
         parser.error(f"--out {options.out}: expected a name that ends in .tar.xz or .tar.gz")

@@ -1,4 +1,4 @@
-"""The load of the processors of this machine by /proc/stat: of all programs together."""
+"""The load of the processors of this machine, of all programs together, from /proc/stat."""
 
 import os
 

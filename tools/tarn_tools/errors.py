@@ -1,4 +1,4 @@
-"""What tools say of an error."""
+"""The error messages of the tools."""
 
 
 def told(error):

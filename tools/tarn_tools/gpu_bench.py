@@ -1,4 +1,4 @@
-"""bench/gpu: runs what shows what a GPU reaches, beside its limits and PyTorch, and writes what came out."""
+"""bench/gpu: runs the GPU benchmarks, their limits and PyTorch, and writes the results."""
 
 import argparse
 import contextlib
@@ -57,43 +57,44 @@ OF_LIBRARIES = re.compile(r"\b(cub|thrust)::|cublas|cutlass|\bnvjet|xmma|\b(ampe
 SAID_SHOWN = 400  # characters of what a program said at its end
 
 DESCRIPTION = """\
-Shows what a GPU reaches with tarn, beside what it can do at most and beside PyTorch on the same GPU: kernels, matrix
-products, the hot-row cache, training steps, a whole fleet on this machine; with --check, whether it computes what it
-should: the GPU's tests, and the same under compute-sanitizer. Prints every figure as it comes and writes into the folder
-of --out:
+Measures tarn on a GPU and compares it with the limits of the GPU and with PyTorch on the same GPU: kernels, matrix
+products, the hot-row cache, training steps, and a fleet on this machine. With --check it checks the results instead: it
+runs the GPU tests, and runs them again under compute-sanitizer. Prints each figure and writes to the folder of --out:
 
   results.jsonl  every line of every program
-  table.md       every figure beside its ceiling, its target and its peer; the GPU, the driver, the command; written again
-                 after every part
-  logs/          what every program printed
+  table.md       every figure with its limit, its target and its peer; the GPU, the driver, the command; updated after
+                 each part
+  logs/          the output of every program
 
-and all of it into FOLDER.tar.gz. Every program is a process of its own: an error of the GPU that stays costs one part.
+and packs the folder into FOLDER.tar.gz. Each program runs in a separate process, so a permanent GPU error fails only
+one part.
 
-Where there is no GPU it says 'no GPU: nothing was measured' and exits with 3.
+Without a GPU it prints 'no GPU: nothing was measured' and exits with status 3.
 """
 
 EPILOG = """\
-parts (--only), in this order; each gets its share of the time that is left of --minutes
-  limits     the machine: copying, products, copies from and to the host, launches
-  kernels    embeddings, plans, optimizers, interaction beside copying
-  products   the models' matrix products beside cuBLASLt's fastest
-  hot_rows   finding rows in the cache
-  steps      DLRM and DCN v2 with all rows in the cache: what the GPU does alone
-  stepper    the same through the worker's compute stage, rows from the host; with graphs and without
+parts of --only, in this order; each gets a share of the time that remains of --minutes
+  limits     the machine: copies, matrix products, transfers from and to the host, launches
+  kernels    embeddings, plans, optimizers and interaction, compared with copies
+  products   the models' matrix products, compared with cuBLASLt's fastest algorithm
+  hot_rows   look-ups in the hot-row cache
+  steps      DLRM and DCN v2 with all rows in the cache: the GPU alone
+  stepper    the same through the worker's compute stage, rows from the host; with and without graphs
   fleet      DLRM with servers and a worker on this machine, twice, at most 90 s each; 2 GB of rows in $TMPDIR
-  torch      PyTorch, where a Python has it
-  tests      the GPU's tests, and every program at small sizes (not without --only or --check)
-  sanitizer  compute-sanitizer, where it is installed: four of its tools, which slow programs down many times (likewise)
+  torch      PyTorch, if a Python has it
+  tests      the GPU tests, and every program at small sizes (only with --only or --check)
+  sanitizer  four tools of compute-sanitizer, if installed; they slow programs down many times (only with --only or
+             --check)
 
-  bench/gpu --check                                     whether all is right: tests, memcheck, racecheck of kernels
+  bench/gpu --check                                     correctness: tests, memcheck, racecheck of kernels
   bench/gpu                                             all figures
   bench/gpu --only kernels products --out runs/kernels
-  bench/gpu --only sanitizer --minutes 60 --limit 900   it takes longer than all others together
-  bench/gpu --device cpu --tiny                         on the CPU, at sizes of no meaning: shows that all of it works
+  bench/gpu --only sanitizer --minutes 60 --limit 900   takes longer than all other parts together
+  bench/gpu --device cpu --tiny                         on the CPU, at tiny sizes: tests the benchmark itself
 
-On a machine without packages: unpack a bundle (tools/bundle) there and run its tarn/bench/gpu, which needs Python 3.11;
-tarn/bin/gpu_bench alone needs nothing. A slim bundle has no cuBLAS: name the folder of libcublasLt.so with --cuda-lib.
-Other work on the GPU or the machine spoils the figures.
+On a machine without packages, unpack a bundle (tools/bundle) and run its tarn/bench/gpu, which needs Python 3.11;
+tarn/bin/gpu_bench needs no Python. A slim bundle has no cuBLAS: give the folder of libcublasLt.so with --cuda-lib. Other
+load on the GPU or the machine distorts the figures.
 
 exit codes  0 done    1 a part failed; the others are in the table    2 bad usage    3 no GPU    130 interrupted
 """
@@ -138,22 +139,22 @@ def parse_arguments(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     positive = bench.positive
-    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="these parts (all that have figures)")
-    parser.add_argument("--check", action="store_true", help="tests, memcheck, racecheck of kernels: no figures")
-    parser.add_argument("--device", default="gpu", metavar="gpu|gpu:N|cpu", help="where it computes (%(default)s)")
-    parser.add_argument("--tiny", action="store_true", help="small sizes: shows that it works, measures nothing")
-    parser.add_argument("--batch", type=positive(int), metavar="N", help="rows of batches (65536)")
-    parser.add_argument("--servers", type=positive(int), default=1, metavar="N", help="of the fleet (%(default)s)")
-    parser.add_argument("--shards", type=positive(int), metavar="N", help="of a server: threads (half of the cores, 8 at most)")
-    parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="of the fleet, on one GPU (%(default)s)")
-    parser.add_argument("--limit", type=positive(float), default=300, metavar="S", help="seconds of any program (%(default)s)")
-    parser.add_argument("--minutes", type=positive(float), default=8.5, metavar="M", help="of all of them (%(default)s)")
-    parser.add_argument("--python", metavar="FILE", help="a Python that has torch (this one, build/peers/bin/python3)")
-    parser.add_argument("--sanitizer", metavar="FILE", help="compute-sanitizer (that of the PATH or of /usr/local/cuda)")
-    parser.add_argument("--cuda-lib", metavar="DIR", help="CUDA's libraries, where programs do not find them")
-    parser.add_argument("--bin-dir", type=pathlib.Path, metavar="DIR", help="where the programs are (built, or the bundle's)")
-    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="(runs/gpu-DATE-TIME)")
-    parser.add_argument("--draw", type=pathlib.Path, metavar="FILE", help="measure nothing: the table of this results.jsonl")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="only these parts (default: all with figures)")
+    parser.add_argument("--check", action="store_true", help="only tests, memcheck and racecheck of kernels, no figures")
+    parser.add_argument("--device", default="gpu", metavar="gpu|gpu:N|cpu", help="compute device (default: %(default)s)")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes: test the benchmark without measuring")
+    parser.add_argument("--batch", type=positive(int), metavar="N", help="rows per batch (default: 65536)")
+    parser.add_argument("--servers", type=positive(int), default=1, metavar="N", help="servers of the fleet (default: %(default)s)")
+    parser.add_argument("--shards", type=positive(int), metavar="N", help="shards per server (default: half of the cores, at most 8)")
+    parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="workers of the fleet, on one GPU (default: %(default)s)")
+    parser.add_argument("--limit", type=positive(float), default=300, metavar="S", help="time limit per program, in seconds (default: %(default)s)")
+    parser.add_argument("--minutes", type=positive(float), default=8.5, metavar="M", help="time limit for all parts, in minutes (default: %(default)s)")
+    parser.add_argument("--python", metavar="FILE", help="Python with torch (default: this one, or build/peers/bin/python3)")
+    parser.add_argument("--sanitizer", metavar="FILE", help="compute-sanitizer (default: from the PATH or /usr/local/cuda)")
+    parser.add_argument("--cuda-lib", metavar="DIR", help="folder of CUDA's libraries, if programs do not find them")
+    parser.add_argument("--bin-dir", type=pathlib.Path, metavar="DIR", help="folder of the programs (default: built, or the bundle's)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="folder for the results (default: runs/gpu-DATE-TIME)")
+    parser.add_argument("--draw", type=pathlib.Path, metavar="FILE", help="measure nothing; make the table from this results.jsonl")
     options = parser.parse_args(argv)
     if not re.fullmatch(r"cpu|gpu(:\d+)?", options.device):
         parser.error(f"--device {options.device}: expected gpu, gpu:N or cpu")

@@ -1,4 +1,4 @@
-"""What bench/gpu found, as Markdown: every figure beside its ceiling, its target and its peer."""
+"""The results of bench/gpu as Markdown: every figure with its limit, its target and its peer."""
 
 import dataclasses
 import typing

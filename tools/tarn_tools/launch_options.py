@@ -25,33 +25,34 @@ LOCK_NAME = "launch.lock"  # in a run directory, locked by flock
 LOADER_FAILED = 127  # exit code of a program with missing or too old libraries
 
 HELP_EPILOG = """\
-a program of your own instead of tarn-worker, once for each worker of the job, behind two dashes:
+Your own program as worker: after two dashes, give a program that runs instead of tarn-worker, once per worker of the
+job:
 
   tools/launch examples/python/factorization.toml -- python3 examples/python/factorization.py
 
-  It joins by tarn.connect(), which finds the fleet in the environment: TARN_SCHEDULER, TARN_RANK, TARN_KEYS; there too:
-  TARN_WORKERS, how many there are, and TARN_RUN_DIR, where files of the run may go. The run is done when all of them
-  have ended. One that fails ends it, unless the job file allows fleet.worker_restarts.
+  The program joins the fleet with tarn.connect(), which reads TARN_SCHEDULER, TARN_RANK and TARN_KEYS from the
+  environment. TARN_WORKERS is the number of workers, TARN_RUN_DIR a folder for files of the run. The run ends when all
+  workers have ended. A worker that fails ends the run, unless the job sets fleet.worker_restarts.
 
-several machines, with HOSTS a file such as this one, whose counts replace fleet.servers and fleet.workers of the job:
+Several machines: HOSTS is a file such as this one. Its counts replace fleet.servers and fleet.workers of the job:
 
   local  servers=1               # this machine, where the scheduler runs; needs no ssh
-  node1  servers=1 workers=4     # a name that ssh knows; address=HOST: under which workers reach its servers
+  node1  servers=1 workers=4     # a name for ssh; address=HOST sets the address of its servers for workers
   node2  workers=4
 
   tools/launch JOB.toml --hosts HOSTS --run-dir /shared/runs/mine
 
-  Each host has the programs (--remote-dir), the data under the path that it has here, and lets you in by ssh without a
-  question. Checkpoints need a run folder that all hosts with servers share, at the same path: --run-dir, or else
-  --set storage.durability=none. All of this is looked at before anything starts. Hosts reach one another and this
-  machine on any port, by connections that are encrypted with keys made for the run, unless --keys or --insecure is
-  given. However the launcher ends, nothing goes on running on any host.
+  Each host needs the programs (--remote-dir), the data under the same path as here, and ssh access without a prompt.
+  Checkpoints need a run folder that all hosts with servers share under the same path (--run-dir); to run without
+  checkpoints, use --set storage.durability=none. The launcher checks all of this before it starts anything. Hosts must
+  reach each other and this machine on any port. Connections are encrypted with keys generated for the run, unless
+  --keys or --insecure is given. When the launcher ends, all processes on the hosts end too.
 
-Ctrl-C (or SIGTERM) stops cleanly: the scheduler cuts a checkpoint and ends the fleet; a second one kills it.
-A dead worker is started again, fleet.worker_restarts times at most; a dead server or scheduler fails the run.
+Ctrl-C (or SIGTERM) stops cleanly: the scheduler writes a checkpoint and stops the fleet. A second one kills the fleet.
+A dead worker is restarted, at most fleet.worker_restarts times. A dead server or scheduler ends the run as failed.
 
-exit codes  0 the run finished or was stopped cleanly    1 it failed
-            2 bad usage or bad job                       4 the training diverged
+exit codes  0 the run finished or was stopped cleanly    1 the run failed
+            2 bad usage or bad job                       4 training diverged
             130 killed by a second Ctrl-C
 """
 
@@ -64,28 +65,28 @@ def parse_arguments(argv):
         epilog=called.here(HELP_EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("job", nargs="?", metavar="JOB.toml", help="the job; with --resume, that run's or checkpoint's own by default")
+    parser.add_argument("job", nargs="?", metavar="JOB.toml", help="job file; with --resume the default is the job of the run or checkpoint")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="section.key=value",
         dest="overrides",
-        help="overrides one key of the job; may be repeated; data.dir=DIR counts from the current folder",
+        help="override one key of the job; may be repeated; data.dir=DIR is relative to the current folder",
     )
     parser.add_argument(
         "--resume",
         metavar="RUN_DIR|CHECKPOINT",
-        help="goes on from that run's newest whole checkpoint, or from that checkpoint, in a new folder; a run with "
-        "durability \"log\" that ended with a crash, where its logs end, in its own",
+        help="continue from a checkpoint, or from the newest one of a run, in a new folder. A crashed run with "
+        "durability \"log\" continues from its logs, in its own folder",
     )
-    parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
-    parser.add_argument("--bin-dir", metavar="DIR", help="use these programs as they are (build/release/bin, built)")
-    parser.add_argument("--keys", metavar="FILE", help="the fleet's key file (tarn-keys makes one), for all programs")
-    parser.add_argument("--insecure", action="store_true", help="TCP without keys: whoever reaches a port can change the job")
-    parser.add_argument("--no-shm", action="store_true", help="no shared memory on one host: everything over sockets")
-    parser.add_argument("--quiet", action="store_true", help="only failures and the result")
-    parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
+    parser.add_argument("--run-dir", metavar="DIR", help="folder for the files of the run (default: runs/<job>-<UTC time>)")
+    parser.add_argument("--bin-dir", metavar="DIR", help="use programs from this folder without building them (default: build/release/bin)")
+    parser.add_argument("--keys", metavar="FILE", help="key file for all programs of the fleet, made by tarn-keys")
+    parser.add_argument("--insecure", action="store_true", help="allow TCP without keys: anyone who can connect to a port can change the job")
+    parser.add_argument("--no-shm", action="store_true", help="use only sockets, no shared memory")
+    parser.add_argument("--quiet", action="store_true", help="print only failures and the result")
+    parser.add_argument("--plain", action="store_true", help="print lines instead of updating one line")
     add_hosts_options(parser)
     words, dashes, program = split_at_dashes(argv)
     options, unknown = parser.parse_known_args(words)
@@ -156,18 +157,19 @@ def split_at_dashes(argv):
 
 def add_hosts_options(parser):
     several = parser.add_argument_group("several machines")
-    several.add_argument("--hosts", metavar="FILE", help="where the servers and workers run, a line a host (see below)")
+    several.add_argument("--hosts", metavar="FILE", help="file with the hosts of servers and workers, one per line (see below)")
     several.add_argument(
         "--address",
         metavar="HOST[:PORT]",
         default="",
-        help="where the hosts reach the scheduler (the address of this machine on the way to the first of them, any port)",
+        help="address of this machine for the hosts (default: that of the interface that leads to the first host, any port)",
     )
-    several.add_argument("--ssh", metavar="COMMAND", default="ssh", help="what to reach them with, such as 'ssh -p 2222'")
+    several.add_argument("--ssh", metavar="COMMAND", default="ssh", help="command to reach hosts, such as 'ssh -p 2222' (default: %(default)s)")
     several.add_argument(
         "--remote-dir",
         metavar="DIR",
-        help="where tarn lies there, a built checkout or an unpacked bundle; a relative one counts from the home (as here)",
+        help="folder of tarn on the hosts, a built checkout or an unpacked bundle; relative to the home folder (default: "
+        "the path here)",
     )
 
 

@@ -18,16 +18,16 @@ ROWS_AT_ONCE = 4096
 INSPECT = pathlib.Path(__file__).resolve().parents[1] / "inspect"
 
 DESCRIPTION = """\
-Scores the rows of a file of lines (criteo, libsvm) by an export and prints the probability of label 1 of each, one a line;
-of model.kind = "mlp" those of all classes, separated by blanks. A malformed line ends it, whatever data.malformed_max says:
-each line of the output is one of the file.
+Scores the rows of a file of lines (criteo, libsvm) with an export. Prints one line per row: the probability of label 1,
+or for model.kind = "mlp" those of all classes, separated by blanks. A malformed line is an error for any
+data.malformed_max, so that each line of the output is one of the file.
 
   tools/inspect export runs/mine model.tarn
   tools/predict runs/mine model.tarn rows.tsv > probabilities
-  tools/predict runs/mine model.tarn - --unlabelled < rows.tsv    lines without the label in front
-  tools/predict runs/mine runs/mine rows.tsv > probabilities      exports first: the best epoch where the job validates
+  tools/predict runs/mine model.tarn - --unlabelled < rows.tsv    lines without labels
+  tools/predict runs/mine runs/mine rows.tsv > probabilities      exports first: the best epoch if the job validates
 
-docs/serving.md has the formulas; python/tarn/score.py does this in a program of yours. Needs NumPy.
+docs/serving.md has the formulas. python/tarn/score.py does the same in a program of your own. Needs NumPy.
 """
 
 
@@ -35,24 +35,24 @@ def parse_arguments(argv):
     parser = argparse.ArgumentParser(
         prog=called.here("tools/predict"), description=called.here(DESCRIPTION), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("job", metavar="JOB", help="the job file, or the run's folder, which has one")
+    parser.add_argument("job", metavar="JOB", help="job file, or folder of a run")
     parser.add_argument(
         "export", metavar="EXPORT", help=called.here("a full export, of tools/inspect export") + "; or a run's folder or a checkpoint, exported first"
     )
-    parser.add_argument("file", metavar="FILE", help="lines as the job's [data] section says, plain or gzip; -: plain, stdin")
+    parser.add_argument("file", metavar="FILE", help="lines in the format of the job's [data] section, plain or gzip; -: plain, from stdin")
     parser.add_argument(
-        "--delta", action="append", default=[], metavar="EXPORT", help="goes on top of it; any number of times, in order"
+        "--delta", action="append", default=[], metavar="EXPORT", help="delta to apply; may be repeated, in order"
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--best", action="store_true", help="of a run's folder: its best checkpoint")
-    which.add_argument("--newest", action="store_true", help="of a run's folder: its newest checkpoint")
-    which.add_argument("--checkpoint", metavar="N", help="of a run's folder: checkpoint N")
-    parser.add_argument("--bin-dir", metavar="DIR", help="programs for the export, rather than what tools/build makes")
-    parser.add_argument("--unlabelled", action="store_true", help="lines have no label, and criteo's no tab behind it")
+    which.add_argument("--best", action="store_true", help="if the export is a run's folder: use its best checkpoint")
+    which.add_argument("--newest", action="store_true", help="if the export is a run's folder: use its newest checkpoint")
+    which.add_argument("--checkpoint", metavar="N", help="if the export is a run's folder: use checkpoint N")
+    parser.add_argument("--bin-dir", metavar="DIR", help="folder of the programs for the export (default: build/release/bin, after a build)")
+    parser.add_argument("--unlabelled", action="store_true", help="lines have no label (and, in the criteo format, no tab after it)")
     parser.add_argument(
         "--initial",
         action="store_true",
-        help="keys without a row count as their initial values, as in evaluation during training, not as zeros",
+        help="use initial values for keys without a row, as evaluation during training does, instead of zeros",
     )
     return parser.parse_args(argv)
 

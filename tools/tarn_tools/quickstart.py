@@ -15,11 +15,11 @@ ROWS = ("--rows", "1000000", "--valid", "50000", "--test", "100000", "--seed", "
 JOB = called.ROOT / "examples/criteo-fm.toml"
 
 DESCRIPTION = """\
-Makes 1 million rows of click-through data in data/criteo-1m below the current folder (about 300 MB), trains a
+Generates 1 million rows of click-through data in data/criteo-1m below the current folder (about 300 MB), trains a
 factorization machine on it with 1 scheduler, 2 servers with 2 shards each and 2 workers on this machine, and prints the
-result and where the report lies (runs/). A second run trains at once.
+result and the path of the report (in runs/). A second run trains at once.
 
-Options go to tools/launch, such as
+Options are passed to tools/launch:
   tools/quickstart --set consistency.mode=asp
 """
 

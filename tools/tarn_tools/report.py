@@ -1,6 +1,6 @@
 """tools/report: one self-contained page about a run, made from metrics.jsonl, summary.json and job.toml.
 
-Whatever a run did not leave is left out of the page.
+Sections without data are omitted.
 """
 
 import argparse
@@ -318,7 +318,7 @@ def write(run_dir):
 
 def main(argv):
     parser = argparse.ArgumentParser(
-        prog=called.here("tools/report"), description="Writes RUN_DIR/report.html from what a run left."
+        prog=called.here("tools/report"), description="Writes RUN_DIR/report.html from the files of a run."
     )
     parser.add_argument("run_dir", metavar="RUN_DIR")
     options = parser.parse_args(argv)

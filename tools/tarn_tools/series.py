@@ -1,4 +1,4 @@
-"""Curves out of metrics.jsonl: one object a second and role, counters cumulative since the process started."""
+"""Curves from metrics.jsonl: one object per second and process, counters cumulative since the process started."""
 
 import json
 

@@ -85,7 +85,7 @@ class BitsTest(FleetCase):
         self.assertIn(blobs[-1].name, output)
         blobs[-1].write_bytes(good)
         verified = subprocess.run([BIN / "tarn-inspect", "verify", blobs[-1].parent], capture_output=True, text=True)
-        self.assertIn("whole and undamaged", verified.stdout)
+        self.assertIn("complete and undamaged", verified.stdout)
         shown = subprocess.run([BIN / "tarn-inspect", "show", blobs[-1].parent], capture_output=True, text=True)
         self.assertIn(blobs[-1].name, shown.stdout)
 

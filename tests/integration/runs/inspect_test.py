@@ -72,7 +72,7 @@ class InspectTest(FleetCase):
 
     def test_verify_every_one(self):
         for one in self.listed:
-            self.assertIn("whole and undamaged", self.inspect("verify", one["directory"]))
+            self.assertIn("complete and undamaged", self.inspect("verify", one["directory"]))
         self.assertIn(self.summary["parameters_hash"], self.inspect("verify", self.run_folder))
 
     def test_damage_is_named(self):
@@ -106,7 +106,7 @@ class InspectTest(FleetCase):
         np.testing.assert_array_equal(np.float32(found[1]["slots"]), arrays["embedding.slots"][0])
         self.assertIn("no row", self.inspect("rows", self.run_folder, "--table", "embedding", "--key", "12345"))
         self.assertIn("--table", self.inspect("rows", self.run_folder, fails=True))
-        self.assertIn("does not keep when", self.inspect("rows", self.run_folder, "--table", "embedding", "--oldest", "3",
+        self.assertIn("does not store when", self.inspect("rows", self.run_folder, "--table", "embedding", "--oldest", "3",
                                                          fails=True))
 
     def test_npz(self):
@@ -220,7 +220,7 @@ class InspectTest(FleetCase):
                 time.sleep(0.2)
             self.assertEqual(asked.returncode, 0, asked.stderr)
             first = pathlib.Path(asked.stdout.strip())
-            self.assertIn("whole and undamaged", self.inspect("verify", first))
+            self.assertIn("complete and undamaged", self.inspect("verify", first))
             several = [subprocess.Popen([BIN / "tarn-checkpoint", run_dir], stdout=subprocess.PIPE, text=True)
                        for _ in range(3)]
             for one in several:

@@ -81,7 +81,7 @@ TEST_F(InspectorTest, TheBestCheckpointIsChosenWhereTheJobValidates) {
   ASSERT_TRUE(note(true, "/moved/since/checkpoints/ckpt-9"));
   const auto gone = choose(Choose::kBestIfEvaluated);
   ASSERT_FALSE(gone) << "a worse one in silence";
-  EXPECT_TRUE(gone.error().message.contains("ckpt-9: the best checkpoint of the run is not there any more; --newest"));
+  EXPECT_TRUE(gone.error().message.contains("ckpt-9: the best checkpoint of the run no longer exists; use --newest"));
 }
 
 TEST_F(InspectorTest, NoCountCanBeWrong) {

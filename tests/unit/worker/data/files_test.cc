@@ -190,7 +190,8 @@ TEST(Files, MissingFilesAreNamedWithWhatWasExpected) {
 TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
   TempDir dir;
   std::filesystem::create_directory(dir.path() + "/folder");
-  EXPECT_HAS(ErrorOf(Section(dir), "folder", ErrorCode::kMalformed), "folder is a folder, which has no rows");
+  EXPECT_HAS(ErrorOf(Section(dir), "folder", ErrorCode::kMalformed),
+             "folder is a folder, in which rows cannot be read");
   dir.Write("empty.tsv", "");
   EXPECT_HAS(ErrorOf(Section(dir), "empty.tsv", ErrorCode::kInvalidArgument), "is empty");
   dir.WriteGzip("empty.gz", "");
