@@ -16,24 +16,24 @@ PROGRAMS = ROOT / ("bin" if ROOT == PACKAGE else "build/release/bin")
 # Command -> description. Commands of TOOLS are functions of tarn_tools; the others are programs named tarn-COMMAND.
 COMMANDS = {
     "start here": {
-        "quickstart": "make a data set, train on it with a fleet on this machine, show the report",
+        "quickstart": "generate a data set and train on it with a fleet on this machine",
     },
     "train": {
-        "launch": "start a fleet for one job, on this machine or on several; also with a program of yours as workers",
-        "checkpoint": "ask a running job for a checkpoint now",
+        "launch": "start a fleet for one job, on this machine or on several; also with your own program as worker",
+        "checkpoint": "request a checkpoint of a running job",
         "report": "write report.html of a run",
-        "generate": "make click-through data in the Criteo format, whose best possible AUC is known",
+        "generate": "generate click-through data in the Criteo format with a known best AUC",
         "accuracy": "train the examples in every mode of consistency and compare them with reference results",
     },
-    "use what was trained": {
+    "use trained parameters": {
         "inspect": "list, show, verify, print, convert and export checkpoints",
-        "predict": "score the rows of a file by an export",
+        "predict": "score the rows of a file with an export",
     },
     "start processes by hand": {
         "scheduler": "the scheduler of a job",
-        "server": "a server, which holds parameters",
+        "server": "a server, which stores parameters",
         "worker": "a worker, which trains a built-in model",
-        "keys": "make the key file of a fleet that talks over TCP",
+        "keys": "generate the key file of a fleet that communicates over TCP",
     },
 }
 TOOLS = ("quickstart", "launch", "report", "accuracy", "predict")

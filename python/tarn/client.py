@@ -148,7 +148,7 @@ def _find_library() -> str:
     for place in places:
         if place.exists():
             return str(place)
-    raise ImportError(f"libtarn.so is not at {places[1]}: build it with tools/build, or say in TARN_LIBRARY where it is")
+    raise ImportError(f"libtarn.so is not at {places[1]}: build it with tools/build, or set TARN_LIBRARY to its path")
 
 
 class _Library:
@@ -482,7 +482,7 @@ class Client:
     @property
     def pointer(self) -> Any:
         if self._process != os.getpid():  # a fork has no threads of the library
-            raise Gone(17, "this client is of the process before the fork: connect anew")
+            raise Gone(17, "this client belongs to the parent process: connect again after a fork")
         if self._pointer is None:
             raise Gone(17, "the client is closed")
         return self._pointer
@@ -534,7 +534,7 @@ class Client:
         pointer = _P()
         if dim is None:
             if not (rows is None and initializer is None and optimizer is None):
-                raise InvalidArgument(1, f"table {name!r}: a table that is described needs its dim")
+                raise InvalidArgument(1, f"table {name!r}: rows, initializer and optimizer need dim")
             _interruptible(_lib().open_table, self.pointer, _text(name), pointer)
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]

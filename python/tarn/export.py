@@ -59,7 +59,7 @@ class _FlatTable:
     def _unpack(self, kind: str, at: int) -> int:
         size = struct.calcsize(kind)
         if at < 0 or at + size > len(self._buffer):
-            raise ExportError("its index points outside itself")
+            raise ExportError("its index has an offset outside the index")
         return int(struct.unpack_from(kind, self._buffer, at)[0])
 
     def _field(self, number: int) -> int | None:
@@ -84,13 +84,13 @@ class _FlatTable:
     def text(self, number: int) -> str:
         at, size = self._vector(number)
         if at + size > len(self._buffer):
-            raise ExportError("its index points outside itself")
+            raise ExportError("its index has an offset outside the index")
         return bytes(self._buffer[at:at + size]).decode("utf-8", "replace")
 
     def structs(self, number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         at, count = self._vector(number)
         if at + count * dtype.itemsize > len(self._buffer):
-            raise ExportError("its index points outside itself")
+            raise ExportError("its index has an offset outside the index")
         return np.frombuffer(self._buffer, dtype, count, at) if count else np.empty(0, dtype)
 
     def tables(self, number: int) -> list["_FlatTable"]:
@@ -144,7 +144,7 @@ class Table:
         self.rows = entry.scalar(7, "<Q")
         self.sections = entry.structs(9, _SECTION)
         if codec >= len(_CODECS) or not 0 < self.dim <= _DIM_MAX or (self.dense and self.dense_rows == 0):
-            raise ExportError(f"table '{self.name}' makes no sense")
+            raise ExportError(f"table '{self.name}' is invalid")
         self.codec = _CODECS[codec]
         self._value: np.dtype[Any] = np.dtype("<f4") if self.codec == "fp32" else np.dtype("<u2")
         self._check()
@@ -161,7 +161,7 @@ class Table:
             if (int(s["bytes"]) != size or int(s["offset"]) % 64 or int(s["offset"]) + size > len(self._file)
                     or place[0] >> self._bits or s["first"] > s["last"]
                     or (before is not None and place <= before)):
-                raise ExportError(f"a section of table '{self.name}' at {s['offset']} makes no sense")
+                raise ExportError(f"a section of table '{self.name}' at {s['offset']} is invalid")
             before = (place[0], int(s["last"]))
 
     def initial(self, keys: Keys) -> Values:
@@ -280,7 +280,7 @@ class Export:
             raise ExportError(f"{len(head)} bytes, expected at least {_HEADER.size}")
         magic, version, crc, at, count, index_crc, _, file_bytes, _, _ = _HEADER.unpack(head)
         if magic != _MAGIC:
-            raise ExportError('not an export: expected it to begin with "TARNEXPT"')
+            raise ExportError('not an export: expected "TARNEXPT" at the beginning')
         if not 1 <= version <= _VERSION:
             raise ExportError(f"format version {version}, expected 1 to {_VERSION}: a newer tarn wrote it")
         if zlib.crc32(head[16:]) != crc:
@@ -292,14 +292,14 @@ class Export:
         if zlib.crc32(index) != index_crc:
             raise ExportError("damaged index")
         if count < 8 or bytes(index[4:8]) != b"TRNE":
-            raise ExportError("its index does not verify")
+            raise ExportError("its index is not a valid FlatBuffer")
         root = _FlatTable(index, struct.unpack_from("<I", index)[0])
         self.job = root.text(0)
         self.checkpoint, self.clock, self.content = (root.scalar(i, "<Q") for i in (1, 2, 3))
         self.base_checkpoint, self.base_content = root.scalar(4, "<Q"), root.scalar(5, "<Q")
         bits = root.scalar(6, "<I")
         if bits > _PARTITION_BITS_MAX:
-            raise ExportError("field partition_bits makes no sense")
+            raise ExportError("field partition_bits is invalid")
         self.tables: dict[str, Table] = {}
         for entry in root.tables(7):
             table = Table(self._bytes, entry, bits)
@@ -318,8 +318,8 @@ class Model:
     def __init__(self, path: str | PathLike[str], verify: bool = True) -> None:
         full = Export(path, verify)
         if full.is_delta:
-            raise ExportError(f"{path}: holds only what changed since checkpoint {full.base_checkpoint}; open the full "
-                              "export of that first")
+            raise ExportError(f"{path}: a delta to checkpoint {full.base_checkpoint}; open the full export of that "
+                              "checkpoint first")
         self._layers = [full]
 
     def apply(self, path: str | PathLike[str], verify: bool = True) -> None:
@@ -328,14 +328,14 @@ class Model:
         if not delta.is_delta:
             raise ExportError(f"{path}: a full export, expected a delta; open it instead")
         if delta.base_content != here.content:
-            raise ExportError(f"{path}: goes on top of checkpoint {delta.base_checkpoint} ({delta.base_content:016x}), "
-                              f"but here is checkpoint {here.checkpoint} ({here.content:016x})"
+            raise ExportError(f"{path}: applies to checkpoint {delta.base_checkpoint} ({delta.base_content:016x}), "
+                              f"but the model is at checkpoint {here.checkpoint} ({here.content:016x})"
                               + (": of other tables, or of another run"
                                  if delta.base_checkpoint == here.checkpoint else ""))
         for name, table in delta.tables.items():
             for layer in self._layers:
                 if name in layer.tables and layer.tables[name].dim != table.dim:
-                    raise ExportError(f"{path}: table '{name}' has rows of {table.dim} values, before of "
+                    raise ExportError(f"{path}: table '{name}' has rows of {table.dim} values, expected as before: "
                                       f"{layer.tables[name].dim}")
         self._layers.append(delta)
 
@@ -352,7 +352,7 @@ class Model:
     def _of(self, name: str) -> list[Table]:
         tables = [layer.tables[name] for layer in reversed(self._layers) if name in layer.tables]
         if not tables:
-            raise KeyError(f"no table '{name}'; there are {', '.join(self.names) or 'none'}")
+            raise KeyError(f"no table '{name}'; the tables are {', '.join(self.names) or 'none'}")
         return tables
 
     def dense_rows(self, name: str) -> int:

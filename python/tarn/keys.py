@@ -269,7 +269,7 @@ class _Libsvm:
         if not colon or x == b"1":
             return int(digits), 1.0
         if not _NUMBER.fullmatch(x):
-            raise RowError(f"{_shown(token)}: expected a finite number behind the colon")
+            raise RowError(f"{_shown(token)}: expected a finite number after the colon")
         return int(digits), float(_float32(x))
 
 

@@ -39,7 +39,7 @@ class _Layers:
         self._layers, self._relu_last = layers, relu_last
         for (before, _), (w, _) in zip(layers, layers[1:]):
             if w.shape[1] != len(before):
-                raise ScoreError(f"a layer has {w.shape[1]} inputs, the one before it {len(before)} outputs")
+                raise ScoreError(f"a layer has {w.shape[1]} inputs, but the layer before it has {len(before)} outputs")
         self.inputs: int = layers[0][0].shape[1]
 
     def __call__(self, x: Array) -> Array:
@@ -90,7 +90,7 @@ class Scorer:
 
     def _expect(self, table: str) -> None:
         if table not in self._model.names:
-            raise ScoreError(f"the export has no table '{table}', which model.kind = \"{self.kind}\" has; there are "
+            raise ScoreError(f"the export has no table '{table}', which model.kind = \"{self.kind}\" needs; its tables are "
                              + (", ".join(self._model.names) or "none"))
 
     def _matrix(self, name: str, bias: bool = True) -> tuple[Array, Array]:
@@ -134,7 +134,7 @@ class Scorer:
 
     def _run(self, layers: _Layers, x: Array) -> Array:
         if x.shape[1] != layers.inputs:
-            raise ScoreError(f"rows make {x.shape[1]} inputs of a layer that has {layers.inputs}: they were read by "
+            raise ScoreError(f"the rows give {x.shape[1]} inputs for a layer with {layers.inputs}: they were encoded with "
                              "another [data] section than the model")
         return layers(x)
 

@@ -47,7 +47,7 @@ MODES = {
 FLEET = ["fleet.servers=2", "fleet.workers=4"]
 
 ABOUT = """\
-Test results of the examples beside those of one thread, with 4 workers and 2 servers: `bsp` aggregated, `ssp` with
+Test results of the examples with 4 workers and 2 servers, compared with those of one thread: `bsp` aggregated, `ssp` with
 bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC where nothing
 else is said. s: training and evaluation, in seconds, with whatever else the machine did."""
 BESIDE_ABOUT = """\
@@ -118,7 +118,7 @@ def parse_arguments(argv):
     known = list(REFERENCES)
     for name in options.examples:
         if name not in known:
-            parser.error(f"no reference for '{name}'; there are: {', '.join(known)}")
+            parser.error(f"no reference for '{name}'; the examples are: {', '.join(known)}")
     if options.data and not os.path.isdir(options.data):
         parser.error(f"--data {options.data}: no such folder")
     if options.seeds < 1:
@@ -217,7 +217,7 @@ def run_all(options):
                 print(f"SKIP {example}: {missing} is missing", file=sys.stderr, flush=True)
             for mode in options.mode:
                 if mode != "bsp" and example in SYNCHRONOUS and not options.beside:
-                    print(f"{example}, {mode}: its reference holds for bsp alone", file=sys.stderr, flush=True)
+                    print(f"{example}, {mode}: its reference is valid only for bsp", file=sys.stderr, flush=True)
                     continue
                 if missing:
                     made = beside_row(example, mode, [], "skipped") if options.beside else row(example, mode, {}, "skipped")
@@ -274,7 +274,7 @@ def judge(pairs, allowed):
     if abs(mean) - FAR * error > allowed + slack:
         return "NO", ""
     if error > allowed + slack:
-        return CANNOT_TELL, f": {seeds_to_tell(error, len(pairs), allowed)} seeds would do"
+        return CANNOT_TELL, f": {seeds_to_tell(error, len(pairs), allowed)} seeds should suffice"
     return ("yes" if abs(mean) <= allowed + slack else "NO"), ""
 
 
@@ -344,7 +344,7 @@ def main(argv):
     try:
         options.bin_dir = launch_options.find_programs(options)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"{called.here('tools/accuracy')}: {getattr(error, 'stdout', None) or errors.told(error)}", file=sys.stderr)
+        print(f"{called.here('tools/accuracy')}: {getattr(error, 'stdout', None) or errors.message(error)}", file=sys.stderr)
         return EXIT_USAGE
     lines, verdicts = [], set()
     print(BESIDE_HEADER if options.beside else HEADER, flush=True)
@@ -358,7 +358,7 @@ def main(argv):
     if options.out:
         pathlib.Path(options.out).write_text(page(lines, options), encoding="utf-8")
     if "skipped" in verdicts:
-        print(called.here("tools/accuracy") + ": examples without data were skipped; --data DIR says where the sets are (see --help)",
+        print(called.here("tools/accuracy") + ": examples without data were skipped; give the folder of the sets with --data DIR (see --help)",
               file=sys.stderr)
     if verdicts & {"NO", "failed", CANNOT_TELL}:
         return EXIT_MISSED

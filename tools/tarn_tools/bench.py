@@ -120,14 +120,14 @@ def parse_arguments(argv):
     options = parser.parse_args(argv)
     for name in options.names:
         if name not in BENCHES:
-            parser.error(f"no bench '{name}'; there are: {', '.join(BENCHES)}")
+            parser.error(f"no benchmark '{name}'; the benchmarks are: {', '.join(BENCHES)}")
     if options.batch > options.rows:
-        parser.error(f"--batch {options.batch}: different keys of {options.rows} rows, at most --rows")
+        parser.error(f"--batch {options.batch}: expected at most --rows ({options.rows}), because keys are distinct")
     options.names = options.names or list(BENCHES)
     chosen = {program for name in options.names for program, _, _ in BENCHES[name][1]}
     most, program = min(((BATCH_MAX[program], program) for program in chosen & BATCH_MAX.keys()), default=(options.batch, ""))
     if options.batch > most:
-        parser.error(f"--batch {options.batch}: {program} takes {most} at most")
+        parser.error(f"--batch {options.batch}: {program} supports at most {most}")
     options.out = options.out or ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S")
     return options
 
@@ -211,7 +211,7 @@ def writing_out():
     try:
         yield
     except OSError as error:
-        raise Failed(f"--out: {errors.told(error)}") from error
+        raise Failed(f"--out: {errors.message(error)}") from error
 
 
 def measure(options):
@@ -306,14 +306,14 @@ def main(argv):
             return EXIT_FAILED
     for program in PROGRAMS:
         if not (options.bin_dir / program).exists():
-            print(f"tools/bench: {options.bin_dir / program}: not there; expected the programs", file=sys.stderr)
+            print(f"tools/bench: {options.bin_dir / program}: not found; expected the programs", file=sys.stderr)
             return EXIT_USAGE
     try:
         measure_and_write(argv, options)
     except (Failed, OSError) as error:
-        print(f"tools/bench: {errors.told(error)}", file=sys.stderr)
+        print(f"tools/bench: {errors.message(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print(f"\ntools/bench: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)
+        print(f"\ntools/bench: interrupted; the results so far are in {options.out / 'results.jsonl'}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_OK

@@ -143,7 +143,7 @@ def document(where, figures):
             parts.append(comparison(values, units, names))
     both = servers_comparison(pairs)
     if both:
-        parts += ["Two servers beside one; they and the worker share the cores:\n", both]
+        parts += ["Two servers compared with one; they and the worker share the cores:\n", both]
     others = [name for name in values if not name.startswith("tarn.")]
     rows = [[name, median_and_spread(list(values[name].values()), units[name])] for name in sorted(others)]
     if rows:

@@ -230,7 +230,7 @@ def main(argv):
                 raise LookupError(f"--gpu: {size / 1e6:.1f} MB packed, more than {GPU_MB_MAX}")
             part.rename(options.out)
     except (LookupError, OSError, subprocess.CalledProcessError) as error:
-        print(f"tools/bundle: {errors.told(error)}", file=sys.stderr)
+        print(f"tools/bundle: {errors.message(error)}", file=sys.stderr)
         return 1
     size = pathlib.Path(options.out).stat().st_size
     print(f"{options.out}: {len(programs)} programs, {len(libraries)} libraries, {size / 1e6:.1f} MB")

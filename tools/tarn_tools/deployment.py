@@ -28,7 +28,7 @@ class Deployment:
 
     def __init__(self, options, bin_dir, run_dir):
         self._options, self._bin_dir, self._run_dir = options, bin_dir, run_dir
-        self._remote_run_dir = os.path.abspath(run_dir)  # the same path, maybe not the same directory
+        self._remote_run_dir = os.path.abspath(run_dir)  # the same path, possibly another directory
         self._places = hosts.places(options.hosts)
         self._away = [host for host in options.hosts if not host.here]
         self._ssh = remote.Ssh(options.ssh)
@@ -45,7 +45,7 @@ class Deployment:
         """Whether anything runs on another machine."""
         return bool(self._away)
 
-    # --- before ---
+    # --- before the run ---
 
     def prepare(self, given_up):
         """Checks all hosts, and makes keys if there are none. Raises CannotDeploy."""
@@ -92,7 +92,7 @@ class Deployment:
             except (OSError, UnicodeError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise CannotDeploy(
-                    f"{host.name}: its address is not known here ({why}): say by which one the hosts reach this machine, "
+                    f"{host.name}: its address is unknown here ({why}): give the address of this machine for the hosts, "
                     "--address HOST[:PORT]"
                 ) from error
             if not found.startswith("127."):
@@ -163,7 +163,7 @@ class Deployment:
         """Whether its host can accept another connection now: only a few may be in progress."""
         return sum(other.connecting and other.host == node.host for other in running) < CONNECTING_MAX
 
-    # --- after ---
+    # --- after the run ---
 
     def fetch_log(self, node):
         """Fetches the end of a process's log from its host."""

@@ -1,8 +1,8 @@
-"""The processes of a fleet: started, watched, and gone when the launcher is gone.
+"""The processes of a fleet: starts and watches them; none outlives the launcher.
 
-Every child gets a session of its own, so that Ctrl-C in the terminal reaches only the launcher, and asks the kernel
-to be killed when the launcher dies: even kill -9 of the launcher leaves no process behind. All functions are for the
-main thread (the kernel ties the death signal to the thread that started the child).
+Every child runs in a separate session, so that Ctrl-C in the terminal reaches only the launcher. Each asks the kernel
+to be killed when the launcher dies, so even kill -9 of the launcher leaves no process. All functions are for the
+main thread, because the kernel sends the death signal when the thread that started the child ends.
 """
 
 import ctypes
@@ -14,33 +14,33 @@ import time
 
 PR_SET_PDEATHSIG = 1
 TAIL_BYTES = 64 * 1024
-READ_BYTES = 4096  # at a time: lines of a program that prints without end take long to pass on
-LINE_BYTES_MAX = 64 * 1024  # a longer line is passed on in pieces
-LEFT_BYTES_MAX = 1024 * 1024  # what the kernel may hold of a pipe
+READ_BYTES = 4096  # handled at a time, because a program may print without end
+LINE_BYTES_MAX = 64 * 1024  # a longer line is handled in pieces
+LEFT_BYTES_MAX = 1024 * 1024  # maximum contents of a pipe
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with(parent_pid):
-    """The process that calls this is killed with its parent; to be run in a child, before exec where it execs."""
+    """Makes the kernel kill the calling process when its parent dies. Call it in a child, before exec."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:  # the launcher died between fork and prctl
         os._exit(1)
 
 
 def dies_with_us():
-    """For a preexec_fn: the child is killed with the process that calls this."""
+    """Returns a preexec_fn that makes the kernel kill the child when the calling process dies."""
     parent = os.getpid()
     return lambda: die_with(parent)
 
 
 def child_options():
-    """How every child is started, as arguments of Popen."""
+    """Arguments of Popen for every child."""
     return {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True, "preexec_fn": dies_with_us()}
 
 
 def describe_exit(code, ours=True):
-    """What a Popen.returncode means, in words; of a program that is not ours, less."""
+    """Describes a Popen.returncode. `ours`: a program of tarn, whose exit codes have known meanings."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"
@@ -51,7 +51,7 @@ def describe_exit(code, ours=True):
 
 
 def signal_group(group, number):
-    """Whether anybody is there to get it."""
+    """Sends the signal to the process group. Returns whether the group has processes."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -60,7 +60,7 @@ def signal_group(group, number):
 
 
 def tail(path, lines):
-    """The last lines of a file, fewer if it is shorter, none if it cannot be read."""
+    """The last lines of a file; none if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
@@ -70,21 +70,21 @@ def tail(path, lines):
 
 
 class Node:
-    """One process. `restarts` counts how often its rank was started anew."""
+    """One process. `restarts` counts the restarts of its rank."""
 
-    GRACE_SECONDS = 2.0  # between being asked to end and being killed
-    host = None  # the name of the other machine that it runs on, if it is one
-    connecting = False  # whether it is still on its way there
-    ours = True  # a program of tarn, not of the user's own
+    GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
+    host = None  # name of the other machine on which it runs; None: this machine
+    connecting = False  # whether the connection to that machine is being established
+    ours = True  # a program of tarn, not of the user
 
     def __init__(self, role, rank, argv, log):
         self.role, self.rank, self.argv, self.log = role, rank, argv, log
         self.name = role if role == "scheduler" else f"{role}-{rank}"
         self.restarts = 0
         self.process = None
-        self.output = b""  # the unfinished last line of what it printed
-        self.said, self.said_at = "", 0.0  # the last line that it printed since its last start, and when (monotonic)
-        self.ended_at = 0.0  # when its end was seen (monotonic); of a process that runs, nothing
+        self.output = b""  # the incomplete last line of its output
+        self.last_line, self.last_line_at = "", 0.0  # the last line that it printed since its last start, and when (monotonic)
+        self.ended_at = 0.0  # time when its end was detected (monotonic); meaningless while it runs
 
     @property
     def running(self):
@@ -92,7 +92,7 @@ class Node:
 
     @property
     def code(self):
-        """How it ended, as Popen.returncode."""
+        """Its exit code, as Popen.returncode."""
         return self.process.returncode
 
     def how_it_ended(self):
@@ -100,19 +100,19 @@ class Node:
 
     @property
     def log_hint(self):
-        """Where a person finds its log."""
+        """The location of its log, for users."""
         return str(self.log)
 
-    def told_as(self):
-        """Its command, for the journal of the run."""
+    def command_text(self):
+        """Its command line, for the journal of the run."""
         return " ".join(self.argv)
 
     def is_greeting(self, line):
-        """Whether the line only says that it has begun."""
+        """Whether the line only reports that it has started."""
         return False
 
     def popen(self):
-        """Starts it. Raises OSError when the program cannot be run."""
+        """Starts the program. Raises OSError if it cannot be run."""
         return subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, **child_options())
 
     def ask_to_end(self):
@@ -122,7 +122,7 @@ class Node:
         signal_group(self.process.pid, number)
 
     def close_input(self):
-        """Once it has ended: lets go of what it read from, if it was anything."""
+        """Closes its input, if it has one, after it has ended."""
 
 
 class Fleet:
@@ -133,13 +133,13 @@ class Fleet:
 
     def __init__(self, on_output):
         self.nodes = []
-        self._left = []  # groups in which a process is there that its leader, which has ended, had started
+        self._left = []  # process groups whose leader has ended but that still have processes
         self._on_output = on_output
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         for fd in (self._wake_read, self._wake_write):
             os.set_blocking(fd, False)
-        # A signal, SIGCHLD among them, ends wait() at once.
+        # A signal, such as SIGCHLD, ends wait() at once.
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
 
@@ -150,28 +150,28 @@ class Fleet:
         return [node for node in self.nodes if node.running]
 
     def start(self, node):
-        """Starts the process of a node, new or dead. Raises OSError when the program cannot be run."""
+        """Starts the process of a node, which is new or has ended. Raises OSError if the program cannot be run."""
         node.process = node.popen()
-        node.said, node.said_at = "", 0.0
+        node.last_line, node.last_line_at = "", 0.0
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
         if node not in self.nodes:
             self.nodes.append(node)
 
     def wait(self, timeout_seconds):
-        """Waits for output, a signal or the time to be over; passes on some output, and returns the nodes that ended."""
+        """Waits for output, a signal or the timeout. Handles some output, and returns the nodes that have ended."""
         for key, _ in self._selector.select(timeout_seconds):
             if key.data is None:
                 os.read(self._wake_read, 4096)
             else:
-                self._read(key.data, READ_BYTES)  # no more: who prints without end must not keep us from all else
+                self._read(key.data, READ_BYTES)  # bounded, because a process may print without end
         ended = [node for node in self.nodes if node.running and node.process.poll() is not None]
         for node in ended:
             self._end(node)
         return ended
 
     def _end(self, node):
-        """Passes on what is left of a process that has ended."""
+        """Handles the remaining output of a process that has ended."""
         node.ended_at = time.monotonic()
         self._read(node, LEFT_BYTES_MAX)
         self._close(node)
@@ -180,7 +180,7 @@ class Fleet:
             self._left.append(node.process.pid)
 
     def _read(self, node, bytes_max):
-        """Passes on about so much of what the process has printed; closes the pipe at its end."""
+        """Handles at most about `most` bytes of output; closes the pipe at its end."""
         pipe = node.process.stdout
         while not pipe.closed and bytes_max > 0:
             try:
@@ -208,9 +208,9 @@ class Fleet:
             node.output = b""
 
     def kill(self):
-        """Ends every process: SIGTERM, and SIGKILL for who is still there two seconds later.
+        """Ends every process: SIGTERM, and SIGKILL for those that still run two seconds later.
 
-        With them those that they have started and not taken along, unless these have gone to a session of their own.
+        Also ends their remaining children, unless those have moved to another session.
         """
         asked_at = time.monotonic()
         for node in self.running():

@@ -26,8 +26,7 @@ PROGRAMS = ("gpu_bench", "model_step", "tarn-generate", *launch_options.PROGRAMS
 TESTS = sorted(bundle.GPU_TESTS)
 TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
-# The parts of gpu_bench behind a part, each a process: an error of the GPU that stays costs one of them. The others are
-# run here.
+# The parts that run gpu_bench, with its parts, each in a separate process, so that a permanent GPU error fails only one.
 OF_GPU_BENCH = {
     "limits": ["limits"],
     "kernels": ["embedding", "plans", "optimizers"],
@@ -37,24 +36,24 @@ OF_GPU_BENCH = {
 }
 PARTS = list(gpu_table.PARTS)
 OF_CHECK = ["tests", "sanitizer"]
-# What a part takes at most of the time that is left for it and those behind it: shares, about seconds of 8.5 minutes.
+# A part's maximum share of the remaining time, relative to the parts after it; about seconds of 8.5 minutes.
 SHARES = {"limits": 20, "kernels": 60, "products": 50, "hot_rows": 40, "steps": 60, "stepper": 60, "fleet": 140,
           "torch": 80, "tests": 200, "sanitizer": 310}
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_GPU, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 GRACE_SECONDS = 5  # from SIGTERM to SIGKILL
-RESERVE_SECONDS = 10  # of all of them, behind the last program
-HOT_STALENESS = 10_000  # clocks: more than a run has, so that a row is pulled once
-FLEET_SECONDS = 20  # over which a fleet that reaches its target is measured
-FLEET_SECONDS_MAX = 90  # of a fleet, with its start: a slower one is ended, and what it reached until then counts
+RESERVE_SECONDS = 10  # of all parts, kept for the end
+HOT_STALENESS = 10_000  # clocks; more than a run has, so that each row is pulled once
+FLEET_SECONDS = 20  # seconds of measurement for a fleet that reaches its target
+FLEET_SECONDS_MAX = 90  # seconds of a fleet, including its start; a slower one is stopped, and its result until then is used
 STEADY_SECONDS_MIN = 3
-TOLD_SECONDS = 1  # between two lines of a fleet
+LINE_SECONDS = 1  # between two lines of a fleet
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 OF_QUICK_SANITIZER = ("memcheck", "racecheck")
-# All that --check gives racecheck: it slows the steps' tests down to minutes each, and their kernels are the same.
+# The tests that --check runs under racecheck. Those of training steps would take minutes each, with the same kernels.
 OF_QUICK_RACECHECK = "gpu_kernels_test"
-# Kernels of CUB and of cuBLAS, whose findings are known and not ours (NVIDIA/cccl 1891, 1903, 2104).
+# Kernels of CUB and cuBLAS with known findings, which are not errors of tarn (NVIDIA/cccl 1891, 1903, 2104).
 OF_LIBRARIES = re.compile(r"\b(cub|thrust)::|cublas|cutlass|\bnvjet|xmma|\b(ampere|hopper|volta|sm\d\d)_|gemmk?\d|gemv|splitKreduce")
-SAID_SHOWN = 400  # characters of what a program said at its end
+OUTPUT_SHOWN = 400  # characters shown of a program's last output
 
 DESCRIPTION = """\
 Measures tarn on a GPU and compares it with the limits of the GPU and with PyTorch on the same GPU: kernels, matrix
@@ -101,31 +100,31 @@ exit codes  0 done    1 a part failed; the others are in the table    2 bad usag
 
 
 class NoGpu(Exception):
-    """There is none: nothing was measured."""
+    """There is no GPU, so nothing was measured."""
 
 
 class Late(bench.Failed):
-    """A program whose time was over before it was done."""
+    """A program exceeded its time limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FleetSizes:
-    """Of the job that a fleet trains."""
+    """The sizes of the job that a fleet trains."""
 
     batch: int = 65536
-    rows: int = 1 << 23  # of an epoch: nearly a second at the highest target, so that its end weighs little
-    target: bool = True  # whether there are as many epochs as measuring at the target takes, or two
+    rows: int = 1 << 23  # rows per epoch: nearly a second at the highest target, so that the end of an epoch matters little
+    target: bool = True  # true: as many epochs as needed to measure at the target; false: two
     dim: int = 128
     bottom: tuple = (512, 256)
     hidden: tuple = (1024, 1024, 512, 256)
-    hot_rows: int = 24_000_000  # more than the set should have keys; the note tells how many were found
+    hot_rows: int = 24_000_000  # more than the data should have keys; the note reports the hit rate
 
     def epochs(self, name):
-        """Of the fleet with this name: the first, in which all is cold, and what comes behind it."""
+        """The epochs of the fleet with this name: the first one, with cold caches, and the measured ones."""
         if not self.target:
             return 2
         at_least = next(row.at_least for row in gpu_table.PARTS["fleet"] if row.name == name)
-        return 1 + math.ceil(at_least * (FLEET_SECONDS + 2 * TOLD_SECONDS) / self.rows)
+        return 1 + math.ceil(at_least * (FLEET_SECONDS + 2 * LINE_SECONDS) / self.rows)
 
 
 TINY_FLEET = FleetSizes(batch=64, rows=256, target=False, dim=4, bottom=(8,), hidden=(8,), hot_rows=10_000)
@@ -168,7 +167,7 @@ def parse_arguments(argv):
 
 
 class Results:
-    """Lines of figures, in a file too as they come."""
+    """Collects lines of figures, and writes them to a file as they arrive."""
 
     def __init__(self, path):
         self.lines, self._path = [], path
@@ -183,7 +182,7 @@ class Results:
         print(f"  {bench_table.in_words(line)}", flush=True)
 
     def skip(self, part, why):
-        """The whole part: its rows that have not come."""
+        """A part that failed or was skipped: the reason for its missing rows."""
         have = {line["name"] for line in self.lines}
         for row in gpu_table.PARTS[part]:
             if row.name not in have:
@@ -199,20 +198,20 @@ def environment(options):
 
 
 def end(process, number):
-    """A signal to a program and what it has started in its session."""
+    """Sends a signal to a program and its children in its session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 
 
 def why_it_failed(code, said):
-    """In words; said: the last line on stderr."""
-    hint = "; --cuda-lib DIR says where it is" if "libcublas" in said and "shared" in said else ""
-    return f"{fleet.describe_exit(code)}: {said[:SAID_SHOWN]}{hint}"
+    """Describes an exit code. said: the last line on stderr."""
+    hint = "; give its folder with --cuda-lib DIR" if "libcublas" in said and "shared" in said else ""
+    return f"{fleet.describe_exit(code)}: {said[:OUTPUT_SHOWN]}{hint}"
 
 
 @contextlib.contextmanager
 def log_of(options, command):
-    """The file with what a program prints: in the folder of --out, once that is there."""
+    """The file for a program's output, in the folder of --out if that exists."""
     if not options.out.is_dir():
         with tempfile.TemporaryFile("w+") as log:
             yield log
@@ -229,11 +228,11 @@ def log_of(options, command):
 
 
 def run(command, options, on_line, seconds=math.inf):
-    """Runs a program, which dies with this one and where its time is over; on_line gets what it prints. Failed where it
-    fails, Late where its time is over; NoGpu where it finds none."""
+    """Runs a program, which ends with this one or at its time limit; on_line gets its output. Raises Failed, Late at the
+    time limit, and NoGpu if it finds no GPU."""
     limit = min(options.limit, options.ends - time.monotonic(), options.part_ends - time.monotonic(), seconds)
     if limit <= 0:
-        raise bench.Failed(f"no time left of {options.minutes:g} minutes (--minutes)")
+        raise bench.Failed(f"no time left of the {options.minutes:g} minutes of --minutes")
     command = [str(word) for word in command]
     print(f"bench/gpu: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
     parent, program = os.getpid(), bench.program_of(command)
@@ -272,8 +271,8 @@ def run(command, options, on_line, seconds=math.inf):
 
 
 def each(options, commands, take):
-    """Runs take(what, seconds) for each of them with an even share of the part's time; one that fails does not keep the
-    others from running. Failed where any has."""
+    """Runs take(what, seconds) for each item with an equal share of the part's time, even if some fail. Raises Failed if
+    any has failed."""
     failures = []
     for i, what in enumerate(commands):
         seconds = (options.part_ends - time.monotonic()) / (len(commands) - i)
@@ -286,7 +285,7 @@ def each(options, commands, take):
 
 
 def measure_by_gpu_bench(part):
-    """The function that measures a part by gpu_bench."""
+    """Returns the function that measures a part with gpu_bench."""
 
     def measure_it(options, results):
         command = [options.bin_dir / "gpu_bench", "--device", options.device, *(["--tiny"] if options.tiny else [])]
@@ -307,7 +306,7 @@ def joined(sizes):
 
 
 def measure_stepper(options, results):
-    """Steps of the worker's compute stage: a batch's rows from memory of the host, gradients back into it."""
+    """Steps of the worker's compute stage: rows from host memory, gradients back to it."""
     sizes = TINY_FLEET if options.tiny else FleetSizes()
     batch, precision = options.batch or sizes.batch, precision_of(options)
 
@@ -321,7 +320,7 @@ def measure_stepper(options, results):
         run([*command, "--precision", precision, *([] if graphs else ["--no-graphs"])], options, told.append, seconds)
         record = json.loads(told[-1]) if told else {}
         if "compute" not in record:
-            raise bench.Failed(f"model_step --model {model} did not say what it measured")
+            raise bench.Failed(f"model_step --model {model} printed no result")
         results.add({
             "name": f"stepper.{model}" + ("" if graphs else "_no_graphs"),
             "value": record["rows"] * record["steps"] / record["compute"],
@@ -384,11 +383,10 @@ push_codec = "bf16"
 
 
 def steady_lines(text):
-    """The lines of metrics.jsonl between which a fleet is measured, the first and the last; nothing: it tells too few.
+    """The first and last line of metrics.jsonl between which a fleet is measured; nothing if there are too few.
 
-    From the second epoch on: before the first batch programs start, data is opened and algorithms of matrix products are
-    tried, and in the first epoch the hot-row cache is empty. To the last line before the last sample: when that one was
-    trained, between two lines, nobody says."""
+    Begins with the second epoch: in the first one programs start, data is opened, matrix product algorithms are measured
+    and the hot-row cache is cold. Ends with the last line before the last sample, whose exact time is unknown."""
     records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
     told = [record for record in records if record.get("samples")]
     lines = [record for record in told if record["epoch"] >= 2 and record["samples"] < told[-1]["samples"]]
@@ -396,20 +394,20 @@ def steady_lines(text):
 
 
 def steady_rate(text):
-    """Samples a second between these lines; None if it took too short."""
+    """Samples per second between these lines; None if the time is too short."""
     first, last = steady_lines(text) or ({"time": 0}, {"time": 0})
     seconds = last["time"] - first["time"]
     return (last["samples"] - first["samples"]) / seconds if seconds >= STEADY_SECONDS_MIN else None
 
 
 def fleet_figure(name, options, sizes, run_dir, ended=False):
-    """ended: before it was done, since its time was over."""
+    """ended: it was stopped at its time limit."""
     record = summary.read(run_dir / "summary.json")
     metrics = run_dir / "metrics.jsonl"
     found = steady_rate(metrics.read_text()) if metrics.exists() else None
     whole = None if ended else record.get("samples_per_second")
     if not found and not whole:
-        raise bench.Failed("its files do not say how fast it was")
+        raise bench.Failed("its files have no throughput")
     bound = stages.bound(record)
     asked = record.get("hot_rows") or 0
     note = [] if found else ["with its start, too short without"]
@@ -428,7 +426,7 @@ def fleet_figure(name, options, sizes, run_dir, ended=False):
 
 
 def train_fleet(name, command, options, sizes, run_dir, seconds=math.inf):
-    """The figure of one that is done, or was so slow that it had to be ended."""
+    """The figure of a fleet that is done, or that was stopped because it was too slow."""
     try:
         run(command, options, lambda line: None, min(FLEET_SECONDS_MAX, seconds))
     except Late as late:
@@ -463,7 +461,7 @@ def measure_fleet(options, results):
 
 
 def keep_logs(run_dir, folder):
-    """What a fleet wrote, but its checkpoints."""
+    """Removes a fleet's checkpoints, and keeps its other files."""
     if (run_dir / "logs").is_dir():
         shutil.copytree(run_dir / "logs", folder, dirs_exist_ok=True)
         for name in ("metrics.jsonl", "summary.json"):
@@ -472,7 +470,7 @@ def keep_logs(run_dir, folder):
 
 
 def torch_python(options):
-    """A Python that has torch, or this one, which then says that it has not."""
+    """A Python that has torch, else this one, which then reports that torch is missing."""
     if options.python:
         return options.python
     for python in (sys.executable, PEERS_PYTHON, shutil.which("python3")):
@@ -502,18 +500,18 @@ def why_no_sanitizer(options, sanitizer, tests):
         return "no GPU"
     if not sanitizer:
         return "compute-sanitizer is not installed"
-    return "" if tests else "the GPU's tests are not there; tools/build makes them where there is a CUDA toolkit"
+    return "" if tests else "the GPU tests do not exist; tools/build builds them if there is a CUDA toolkit"
 
 
-def errors_told(text):
-    """The errors and hazards that compute-sanitizer counts, or None."""
+def error_count(text):
+    """The number of errors and hazards reported by compute-sanitizer, or None."""
     found = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", text)
     return sum(int(errors or hazards) for errors, hazards in found) if found else None
 
 
 def findings_in(text):
-    """How many findings compute-sanitizer shows, and how many of them are in kernels of CUDA's libraries. A finding begins
-    with a line that says what it is, and names its kernel in that line or in those that follow it."""
+    """The number of findings of compute-sanitizer, and how many of them are in kernels of CUDA's libraries. A finding begins
+    with a line that names its kind, and names its kernel in that line or a following one."""
     found = of_libraries = 0
     for finding in re.split(r"^=+ (?=\S)", text, flags=re.MULTILINE)[1:]:
         if re.match(r"(COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|LEAK SUMMARY|Target application)", finding):
@@ -527,7 +525,7 @@ def findings_in(text):
 
 
 def tests_passed(text):
-    """As the test program says; 0 where all were skipped or none ran."""
+    """The number of passed tests in the output of a test program; 0 if all were skipped or none ran."""
     found = re.findall(r"\[  PASSED  \] (\d+) test", text)
     return sum(map(int, found))
 
@@ -561,25 +559,25 @@ def measure_sanitizer(options, results):
 def sanitizer_command(sanitizer, tool, test):
     command = [sanitizer, "--tool", tool, "--error-exitcode", "86"]
     if tool == "memcheck":
-        command += ["--report-api-errors", "no"]  # tests ask for what CUDA refuses
-    # Death tests trap on purpose; the large arrays leave the tools no memory for what they keep of every byte. What a
-    # block does again in its loop is seen with few of them alone.
+        command += ["--report-api-errors", "no"]  # tests provoke CUDA errors
+    # Death tests trap on purpose, and large arrays leave the tools no memory for their records of every byte. With few
+    # blocks the loops iterate, so that races between iterations are found.
     blocks = ["env", "TARN_TEST_BLOCKS=2"] if tool == "racecheck" else []
     return blocks + command + [test, "--gtest_filter=-*DeathTest*:GpuLargeArrays*"]
 
 
 def sanitized(options, sanitizer, tool, test, seconds=math.inf):
-    """The errors that a tool finds in a test program, those that it finds in CUDA's libraries, which are none of them, and
-    how many of its tests passed: of skipped ones it says nothing."""
+    """The errors found by a tool in a test program, those found in CUDA's libraries, which do not count, and the number
+    of passed tests (skipped ones are not counted)."""
     lines = []
     try:
         run(sanitizer_command(sanitizer, tool, test), options, lines.append, seconds)
     except bench.Failed as failure:
-        if not errors_told("".join(lines)):
+        if not error_count("".join(lines)):
             raise bench.Failed(f"{test.name} under {tool}: {failure}") from failure
-    told, passed = errors_told("".join(lines)), tests_passed("".join(lines))
+    told, passed = error_count("".join(lines)), tests_passed("".join(lines))
     if told is None:
-        raise bench.Failed(f"{test.name}: {tool} did not say how many errors there are")
+        raise bench.Failed(f"{test.name}: {tool} did not report the number of errors")
     if passed == 0:
         raise bench.Failed(f"{test.name} under {tool}: no test passed, all were skipped or none ran")
     _, of_libraries = findings_in("".join(lines))
@@ -587,7 +585,7 @@ def sanitized(options, sanitizer, tool, test, seconds=math.inf):
 
 
 def measure_tests(options, results):
-    """The GPU's tests, and every program at small sizes."""
+    """Runs the GPU tests, and every program at small sizes."""
 
     def test_one(name, seconds):
         lines, failure = [], None
@@ -613,7 +611,7 @@ def measure_tests(options, results):
     tests = [name for name in TESTS if not on_cpu and (options.bin_dir / name).exists()]
     for name in TESTS:
         if name not in tests:
-            why = "no GPU" if on_cpu else "it is not there; tools/build makes it where there is a CUDA toolkit"
+            why = "no GPU" if on_cpu else "it does not exist; tools/build builds it if there is a CUDA toolkit"
             results.add({"name": f"tests.{name}", "skipped": why})
     each(options, [(test_one, name) for name in tests] + [(run_tiny, "")], lambda what, seconds: what[0](what[1], seconds))
 
@@ -629,7 +627,7 @@ MEASURES = {
 
 
 def measure(options, where, results):
-    """Whether no part failed. A part that fails does not keep the others from being measured."""
+    """Measures all parts, even if some fail. Returns whether no part failed."""
     good = True
     parts = [part for part in PARTS if part in options.only]
     for i, part in enumerate(parts):
@@ -638,10 +636,10 @@ def measure(options, where, results):
         try:
             MEASURES[part](options, results)
         except (bench.Failed, OSError, ValueError) as failure:
-            print(f"bench/gpu: {errors.told(failure)}", file=sys.stderr)
+            print(f"bench/gpu: {errors.message(failure)}", file=sys.stderr)
             good = False
             results.skip(part, str(failure))
-        except NoGpu as failure:  # it was there before
+        except NoGpu as failure:  # it existed before
             print(f"bench/gpu: {failure}", file=sys.stderr)
             good = False
             results.skip(part, str(failure))
@@ -650,7 +648,7 @@ def measure(options, where, results):
 
 
 def gpu_of(options):
-    """The device's name. NoGpu where it is not there; Failed where the program does not even start."""
+    """The device's name. Raises NoGpu if there is no GPU, and Failed if the program cannot start."""
     told = []
     run([options.bin_dir / "gpu_bench", "--device", options.device, "--probe"], options, told.append)
     return "".join(told).strip()
@@ -672,7 +670,7 @@ def circumstances(argv, gpu):
 
 
 def write(options, where, lines, parts):
-    """The table of what there is so far; returns it."""
+    """Writes the table of the results so far; returns it."""
     text = gpu_table.document(where, lines, parts)
     with bench.writing_out():
         for name, content in (("table.md", text), ("circumstances.json", json.dumps(where) + "\n")):
@@ -683,7 +681,7 @@ def write(options, where, lines, parts):
 
 
 def pack(options):
-    """All that the folder of --out holds, in one file beside it."""
+    """Packs the folder of --out into one file beside it."""
     path = options.out.with_name(options.out.name + ".tar.gz")
     with bench.writing_out():
         part = path.with_name(path.name + ".part")
@@ -694,7 +692,7 @@ def pack(options):
 
 
 def note_machine(options):
-    """What NVIDIA's own program says of the GPU, and what the processors are, into the logs."""
+    """Writes the output of nvidia-smi and a description of the processors to the logs."""
     for command in (["nvidia-smi", "-q"], ["lscpu", "--extended"], ["nvidia-smi", "topo", "-m"]):
         if shutil.which(command[0]):
             with contextlib.suppress(bench.Failed, OSError):
@@ -702,7 +700,7 @@ def note_machine(options):
 
 
 def draw(options):
-    """The table of an earlier run, into its folder."""
+    """Writes the table of an earlier run to its folder."""
     lines = [json.loads(line) for line in options.draw.read_text().splitlines()]
     told = options.draw.with_name("circumstances.json")
     where = [tuple(pair) for pair in json.loads(told.read_text())] if told.exists() else []
@@ -727,7 +725,7 @@ def measure_and_write(argv, options):
 
 
 def find_programs(options):
-    """Sets --bin-dir: the bundle's programs as they are, or the build's, brought up to date. False: the build failed."""
+    """Sets --bin-dir to the programs of the bundle, or to those of the build after building them. False: the build failed."""
     if options.bin_dir is None and not IN_BUNDLE:
         tests = TESTS if set(OF_CHECK) & set(options.only) and (ROOT / "build/cuda-toolkit").exists() else ()
         if subprocess.run([ROOT / "tools/build", "release", *PROGRAMS, *tests]).returncode:
@@ -748,15 +746,15 @@ def main(argv):
             return EXIT_FAILED
         for program in PROGRAMS:
             if not (options.bin_dir / program).exists():
-                print(f"bench/gpu: {options.bin_dir / program}: not there; expected the programs", file=sys.stderr)
+                print(f"bench/gpu: {options.bin_dir / program}: not found; expected the programs", file=sys.stderr)
                 return EXIT_USAGE
         return measure_and_write(argv, options)
     except NoGpu as why:
         print(f"bench/gpu: {why}", file=sys.stderr)
         return EXIT_NO_GPU
     except (bench.Failed, OSError, ValueError) as error:
-        print(f"bench/gpu: {errors.told(error)}", file=sys.stderr)
+        print(f"bench/gpu: {errors.message(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print(f"\nbench/gpu: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)
+        print(f"\nbench/gpu: interrupted; the results so far are in {options.out / 'results.jsonl'}", file=sys.stderr)
         return EXIT_INTERRUPTED

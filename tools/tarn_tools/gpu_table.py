@@ -8,12 +8,12 @@ from tarn_tools import bench_table
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A line of the table. The ceiling is another figure, "own" a number that came with the figure."""
+    """A line of the table. The ceiling is the name of another figure, or "own": a number reported with the figure."""
 
     name: str
     about: str
     ceiling: str = ""
-    share: typing.Optional[float] = None  # of the ceiling, to be reached
+    share: typing.Optional[float] = None  # target, as a share of the ceiling
     at_least: typing.Optional[float] = None
     at_most: typing.Optional[float] = None
     peer: str = ""
@@ -22,75 +22,75 @@ class Row:
 COPY = "limit.copy"
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "row_wise_adagrad", "rmsprop", "adam", "adamw", "ftrl")
 
-# What is promised, by the part of bench/gpu that measures it. Figures that are not here are shown without a target.
+# The targets, by part of bench/gpu. Other figures are shown without a target.
 PARTS = {
     "limits": [
-        Row(COPY, "copy within the GPU's memory, read and written"),
-        Row("limit.product", "the largest matrix product, by cuBLASLt's fastest algorithm"),
-        Row("limit.from_host", "copy from pinned memory of the host"),
-        Row("limit.to_host", "copy to pinned memory of the host"),
-        Row("limit.from_host_pageable", "copy from other memory of the host, by way of the driver's"),
-        Row("limit.to_host_pageable", "copy to other memory of the host"),
-        Row("limit.launch", "an operation that has nothing to do, one of many"),
-        Row("limit.launch_and_wait", "the same, one by one, until it is done"),
+        Row(COPY, "copy within GPU memory, bytes read and written"),
+        Row("limit.product", "the largest matrix product, with cuBLASLt's fastest algorithm"),
+        Row("limit.from_host", "copy from pinned host memory"),
+        Row("limit.to_host", "copy to pinned host memory"),
+        Row("limit.from_host_pageable", "copy from pageable host memory, through the driver's buffers"),
+        Row("limit.to_host_pageable", "copy to pageable host memory"),
+        Row("limit.launch", "an empty operation, one of many in a row"),
+        Row("limit.launch_and_wait", "the same, launched and waited for one at a time"),
     ],
     "kernels": [
-        Row("kernel.embedding_forward", "embeddings side by side, every row another", COPY, 0.90),
-        Row("kernel.embedding_forward_power_law", "the same, rows of a power law: hot ones come from the L2 cache", COPY, 0.90),
-        Row("kernel.embedding_bag_forward", "embeddings summed, every row another", COPY, 0.90),
-        Row("kernel.embedding_backward_adagrad", "backward with row-wise Adagrad, grouping by row included", COPY, 0.60),
-        Row("kernel.embedding_backward_adagrad_grouped", "the same, grouped before", COPY),
+        Row("kernel.embedding_forward", "embeddings concatenated, all rows different", COPY, 0.90),
+        Row("kernel.embedding_forward_power_law", "the same, power-law rows: hot ones come from the L2 cache", COPY, 0.90),
+        Row("kernel.embedding_bag_forward", "embeddings summed, all rows different", COPY, 0.90),
+        Row("kernel.embedding_backward_adagrad", "backward with row-wise Adagrad, including grouping by row", COPY, 0.60),
+        Row("kernel.embedding_backward_adagrad_grouped", "the same, already grouped", COPY),
         Row("kernel.unique_keys", "removing duplicates of a batch's keys"),
-        Row("plan.batch", "a batch's plan: keys to the GPU, duplicates removed there, by partition, unique keys back"),
-        Row("plan.batch_on_host", "the same by one thread of the host"),
+        Row("plan.batch", "a batch's plan: keys to the GPU, deduplicated and grouped by partition, unique keys back"),
+        Row("plan.batch_on_host", "the same on one host thread"),
         Row("kernel.interaction_forward", "dot interaction", COPY),
         Row("kernel.interaction_backward", "dot interaction, backward", COPY),
         Row("kernel.fp32_to_bf16", "fp32 to bf16", COPY),
         *(Row(f"kernel.optimizer_{kind}", f"{kind} of rows in random order", COPY, 0.90) for kind in OPTIMIZERS),
     ],
     "products": [
-        Row("product.dlrm", "DLRM's layers, forward and backward, beside cuBLASLt's fastest bare products", "own", 0.85),
-        Row("product.dcn_v2", "DCN v2's layers, likewise", "own", 0.85),
+        Row("product.dlrm", "DLRM's layers, forward and backward, compared with cuBLASLt's fastest products alone", "own", 0.85),
+        Row("product.dcn_v2", "DCN v2's layers, the same", "own", 0.85),
     ],
     "hot_rows": [
-        Row("hot_rows.find", "hot-row cache half full: find", at_least=4e9),
-        Row("hot_rows.find_and_read", "find, and the rows copied out", at_least=4e9),
+        Row("hot_rows.find", "hot-row cache half full: look-up", at_least=4e9),
+        Row("hot_rows.find_and_read", "look-up, and copying the rows out", at_least=4e9),
         Row("hot_rows.find_full", "full: find", at_least=4e9),
-        Row("hot_rows.find_and_read_full", "full: find, and the rows copied out", at_least=4e9),
+        Row("hot_rows.find_and_read_full", "full: look-up, and copying the rows out", at_least=4e9),
     ],
     "steps": [
-        Row("step.dlrm", "DLRM, the GPU's work alone: all rows in the hot-row cache, nothing read or pushed", at_least=10e6, peer="torch.dlrm"),
+        Row("step.dlrm", "DLRM, only the GPU's work: all rows in the hot-row cache, no reading or pushing", at_least=10e6, peer="torch.dlrm"),
         Row("step.dlrm_graph", "the same, the model's work launched as a graph", at_least=10e6, peer="torch.dlrm"),
-        Row("step.dcn_v2", "DCN v2 of MLPerf's shape, likewise", at_least=2.6e6, peer="torch.dcn_v2"),
+        Row("step.dcn_v2", "DCN v2 in MLPerf's shape, the same", at_least=2.6e6, peer="torch.dcn_v2"),
         Row("step.dcn_v2_graph", "the same, the model's work launched as a graph", at_least=2.6e6, peer="torch.dcn_v2"),
     ],
     "stepper": [
-        Row("stepper.dlrm", "DLRM, rows brought from the host, gradients brought back: the worker's compute stage"),
+        Row("stepper.dlrm", "DLRM, rows from the host, gradients back: the worker's compute stage"),
         Row("stepper.dlrm_no_graphs", "the same, operations launched one by one"),
         Row("stepper.dcn_v2", "DCN v2, likewise"),
         Row("stepper.dcn_v2_no_graphs", "the same, operations launched one by one"),
     ],
     "fleet": [
         Row("fleet.pulled", "DLRM, every row pulled from servers on this machine, every gradient pushed", at_least=2.5e6),
-        Row("fleet.hot", "DLRM, rows kept in the hot-row cache, every gradient pushed", at_least=10e6),
+        Row("fleet.hot", "DLRM, rows in the hot-row cache, every gradient pushed", at_least=10e6),
     ],
     "torch": [
-        Row("torch.dlrm", "PyTorch: DLRM, tables in the GPU's memory, forward and backward"),
+        Row("torch.dlrm", "PyTorch: DLRM, tables in GPU memory, forward and backward"),
         Row("torch.dlrm_sgd", "PyTorch: the same with a step of SGD"),
         Row("torch.dcn_v2", "PyTorch: DCN v2, forward and backward"),
         Row("torch.dcn_v2_sgd", "PyTorch: the same with a step of SGD"),
     ],
     "tests": [
-        Row("tests.gpu_kernels_test", "kernels beside the CPU's: tests that failed", at_most=0),
-        Row("tests.gpu_stepper_test", "steps of every model beside the CPU's, likewise", at_most=0),
-        Row("tests.gpu_train_test", "hot rows, plans and jobs, likewise", at_most=0),
-        Row("tests.tiny", "every part of gpu_bench at small sizes: figures that came", at_least=1),
+        Row("tests.gpu_kernels_test", "kernels compared with the CPU's: failed tests", at_most=0),
+        Row("tests.gpu_stepper_test", "steps of every model compared with the CPU's: failed tests", at_most=0),
+        Row("tests.gpu_train_test", "hot rows, plans and jobs: failed tests", at_most=0),
+        Row("tests.tiny", "every part of gpu_bench at small sizes: number of figures", at_least=1),
     ],
     "sanitizer": [
-        Row("sanitizer.memcheck", "the GPU's tests under compute-sanitizer: accesses out of bounds", at_most=0),
-        Row("sanitizer.racecheck", "likewise: races in shared memory", at_most=0),
-        Row("sanitizer.synccheck", "likewise: barriers that not all threads reach", at_most=0),
-        Row("sanitizer.initcheck", "likewise: reads of memory that nobody wrote", at_most=0),
+        Row("sanitizer.memcheck", "GPU tests under compute-sanitizer: accesses out of bounds", at_most=0),
+        Row("sanitizer.racecheck", "the same: races in shared memory", at_most=0),
+        Row("sanitizer.synccheck", "the same: barriers that not all threads reach", at_most=0),
+        Row("sanitizer.initcheck", "the same: reads of uninitialized memory", at_most=0),
     ],
 }
 HEAD = ["figure", "what", "measured", "ceiling", "share", "target", "reached", "beside PyTorch"]
@@ -101,7 +101,7 @@ def amount(value, unit):
 
 
 def ceiling_of(row, figure, figures):
-    """The number that the figure cannot exceed, in its unit; None: there is none."""
+    """The maximum possible figure, in its unit; None: unknown."""
     if row.ceiling == "own":
         return figure.get("limit")
     found = figures.get(row.ceiling, {})
@@ -117,7 +117,7 @@ def target_text(row, unit):
 
 
 def reached(row, value, ceiling):
-    """Whether the target is; None: there is none, or no ceiling to compare with."""
+    """Whether the target is reached; None: no target, or no ceiling to compare with."""
     if row.share is not None:
         return None if not ceiling else value / ceiling >= row.share
     if row.at_least is not None:
@@ -126,7 +126,7 @@ def reached(row, value, ceiling):
 
 
 def cells(row, figure, figures, counts):
-    """Of one line. counts: whether it is a measurement, whose target may be reached."""
+    """The cells of one line. counts: it is a measurement, whose target can be reached."""
     value, unit = figure["value"], figure["unit"]
     ceiling = ceiling_of(row, figure, figures)
     peer = figures.get(row.peer, {}).get("value")
@@ -154,7 +154,7 @@ def table(part, figures, skipped, counts):
         if row.name in figures:
             rows.append(cells(row, figures[row.name], figures, counts))
         else:
-            why = skipped.get(row.name) or skipped.get(part) or "its program did not say it"
+            why = skipped.get(row.name) or skipped.get(part) or "its program did not report it"
             rows.append([row.name, row.about, f"not measured: {why}", "", "", "", "", ""])
     known = {row.name for row in PARTS[part]}
     for name, figure in figures.items():
@@ -164,14 +164,14 @@ def table(part, figures, skipped, counts):
 
 
 def document(where, lines, parts):
-    """where: (what, value) pairs; lines: those of the programs; parts: those that were asked for."""
+    """where: (name, value) pairs; lines: of the programs; parts: the requested ones."""
     figures = {line["name"]: line for line in lines if "skipped" not in line}
     skipped = {line["name"]: line["skipped"] for line in lines if "skipped" in line}
     device = next((f["settings"]["device"] for f in figures.values() if "device" in f.get("settings", {})), "")
     counts = device != "cpu"
     text = ["# GPU\n", "\n".join(f"- {what}: {value}" for what, value in where) + "\n"]
     if not counts:
-        text.append("**Computed on a CPU, at sizes of no meaning: this shows that the benchmark works and measures nothing.**\n")
+        text.append("**Run on a CPU at tiny sizes: this tests the benchmark itself; the figures mean nothing.**\n")
     for part in (part for part in PARTS if part in parts or (part == "limits" and COPY in figures)):
         text += [f"## {part}\n", table(part, figures, skipped, counts)]
     notes = [f"- {name}: {line['note']}" for name, line in figures.items() if line.get("note")]

@@ -36,11 +36,11 @@ def parse(text, path):
         host = _host(words, f"{path}:{number}")
         twin = next((other for other in hosts if other.name == host.name or (other.here and host.here)), None)
         if twin:
-            raise BadHosts(f"{path}:{number}: {host.name} is on a line above already ({twin.name}): expected one line a host")
+            raise BadHosts(f"{path}:{number}: {host.name} is already on an earlier line ({twin.name}): expected one line per host")
         hosts.append(host)
     for role in COUNTS:
         if not sum(getattr(host, role) for host in hosts):
-            raise BadHosts(f"{path}: no {role} in it: expected {role}=N on one line at least, such as: node1 servers=1 workers=2")
+            raise BadHosts(f"{path}: no {role}: expected {role}=N on at least one line, such as: node1 servers=1 workers=2")
     return hosts
 
 
@@ -60,7 +60,7 @@ def _host(words, where):
         if key not in (*COUNTS, "address"):
             raise BadHosts(f"{where}: '{word}': expected servers=N, workers=N or address=HOST")
         if key in told:
-            raise BadHosts(f"{where}: '{word}': {key} is there twice")
+            raise BadHosts(f"{where}: '{word}': {key} occurs twice")
         told.add(key)
         setattr(host, key, _value(key, value, f"{where}: '{word}'"))
     if not host.servers and not host.workers:
@@ -71,7 +71,7 @@ def _host(words, where):
 def _value(key, value, where):
     if key in COUNTS:
         if not re.fullmatch(r"[0-9]{1,5}", value):
-            raise BadHosts(f"{where}: expected a whole number, to 99999")
+            raise BadHosts(f"{where}: expected a whole number of at most 99999")
         return int(value)
     if not ADDRESS.fullmatch(value):
         raise BadHosts(f"{where}: expected a name or an IPv4 address")

@@ -15,7 +15,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_DIVERGED, EXIT_KILLED = 0, 1, 2, 4, 130
 PROGRAM_FINAL = (2, EXIT_DIVERGED)
 ENDED_BADLY = ("failed", "diverged")  # exit statuses with a reason
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
-SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has ended
+SHUTDOWN_SECONDS_MAX = 30.0  # time for servers and workers to end after the scheduler
 STOPPED_SECONDS_MAX = 5.0  # the same, for a stopped run, or one whose programs have ended: for late processes
 VERDICT_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server has ended
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
@@ -98,7 +98,7 @@ class Launch:
         if self._stopping:
             return node
         self._start(node)
-        self._note(f"{node.name}: pid {node.process.pid}: {node.told_as()}")
+        self._note(f"{node.name}: pid {node.process.pid}: {node.command_text()}")
         return node
 
     def _await_room(self, node):
@@ -119,7 +119,7 @@ class Launch:
             return
         self._begun = True
         if self._options.insecure and not self._options.keys:
-            self._fail("launch: warning: --insecure: whoever reaches a port of this fleet can read and change the job")
+            self._fail("launch: warning: --insecure: anyone who can connect to a port of this fleet can read and change the job")
         self._port_file.unlink(missing_ok=True)
         arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
         if self._options.job is not None:
@@ -297,11 +297,11 @@ class Launch:
             if self._stopping:
                 raise Failure(f"killed by a second {name}", EXIT_KILLED)
             self._stopping = True
-            self._fail(f"launch: {name}: checkpoint, then stop (once more to kill)")
+            self._fail(f"launch: {name}: writing a checkpoint, then stopping; press again to kill")
             if self._scheduler is not None and self._scheduler.running:
                 self._scheduler.process.send_signal(signal.SIGINT)
 
-    # --- telling ---
+    # --- output ---
 
     def _note(self, text):
         self._journal.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {text}\n")
@@ -319,7 +319,7 @@ class Launch:
         self._note(f"{node.name}: {line}")
         if node.is_greeting(line):
             return
-        node.said, node.said_at = line, time.monotonic()
+        node.last_line, node.last_line_at = line, time.monotonic()
         if self._is_own(node):
             self._on_program_output(node, line)
             return
@@ -352,7 +352,7 @@ class Launch:
 
     def _last_words(self, node):
         """The last output of an ended process, if it is recent enough to explain its end."""
-        return node.said if node.ended_at - node.said_at < LAST_WORDS_SECONDS else ""
+        return node.last_line if node.ended_at - node.last_line_at < LAST_WORDS_SECONDS else ""
 
     def _death(self, node):
         """Text: how a process ended, its reason if known, and the path of its log."""
@@ -465,7 +465,7 @@ def main(argv):
         bin_dir = launch_options.find_programs(options, launch_options.programs(options), libraries)
         folder = launch_options.make_run_dir(options)
     except OSError as error:
-        print(f"{called.here('tools/launch')}: {errors.told(error)}", file=sys.stderr)
+        print(f"{called.here('tools/launch')}: {errors.message(error)}", file=sys.stderr)
         return EXIT_USAGE
     except subprocess.CalledProcessError as error:
         print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)

@@ -95,7 +95,7 @@ def parse_arguments(argv):
     if unknown:
         parser.error(f"unrecognized arguments: {shlex.join(unknown)}{hint_of_dashes(options, words, unknown, dashes)}")
     if dashes and not program:
-        parser.error("a program is missing behind --")
+        parser.error("a program is missing after --")
     if options.job is None and options.resume is None:
         parser.error("JOB.toml is missing")
     if options.resume and not os.path.isdir(options.resume):
@@ -123,7 +123,7 @@ def check_data(parser, options, words):
     if options.program or not readable or section(effective_job(options), "data").get("train"):
         return
     parser.error(
-        "the job names no training file, which tarn-worker needs. Set train under [data], or give the program that trains in "
+        "the job has no training file, which tarn-worker needs. Set train under [data], or give a program to run in "
         f"its place: {shlex.join(['tools/launch', *words])} -- PROGRAM [ARGUMENT...]"
     )
 
@@ -179,7 +179,7 @@ def take_hosts(options):
     if options.hosts is None:
         for name in ("address", "ssh", "remote_dir"):
             if getattr(options, name) not in (None, "", "ssh"):
-                raise ValueError(f"--{name.replace('_', '-')} is of use with --hosts FILE alone")
+                raise ValueError(f"--{name.replace('_', '-')} needs --hosts FILE")
         options.hosts = []
         return
     address = ADDRESS.fullmatch(options.address)

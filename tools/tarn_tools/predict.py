@@ -136,6 +136,6 @@ def main(argv):
         print(f"{called.here('tools/predict')}: {error}: it needs NumPy", file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:  # tarn's are ValueErrors
-        print(f"{called.here('tools/predict')}: {errors.told(error)}", file=sys.stderr)
+        print(f"{called.here('tools/predict')}: {errors.message(error)}", file=sys.stderr)
         return 1
     return 0

@@ -94,7 +94,7 @@ class RemoteNode(fleet.Node):
         self.host, self._ssh, self._keys, self._command = host, ssh, keys, command
         self.greeted = False  # since the last start
 
-    def told_as(self):
+    def command_text(self):
         return f"on {self.host}: {' '.join(self._command)}"
 
     def popen(self):

@@ -34,7 +34,7 @@ class JudgeTest(unittest.TestCase):
 
     def test_it_cannot_tell_where_the_spread_is_larger_than_what_is_allowed(self):
         verdict, why = accuracy.judge(pairs(0.004, -0.004), 0.001)
-        self.assertEqual((verdict, why), ("cannot tell", ": 32 seeds would do"))
+        self.assertEqual((verdict, why), ("cannot tell", ": 32 seeds should suffice"))
         self.assertEqual(accuracy.judge(pairs(0.0), 0.001), ("cannot tell", ": one seed"))
         # As many as it says do, if they differ as these do.
         many = pairs(*[0.004, -0.004] * 16)
@@ -46,7 +46,7 @@ class JudgeTest(unittest.TestCase):
 
     def test_equal_runs_are_equal_where_nothing_is_allowed(self):
         self.assertEqual(accuracy.judge(pairs(0.0, 0.0), 0.0), ("yes", ""))
-        self.assertEqual(accuracy.judge(pairs(0.0, 0.1), 0.0), ("cannot tell", ": no number of seeds would do"))
+        self.assertEqual(accuracy.judge(pairs(0.0, 0.1), 0.0), ("cannot tell", ": no number of seeds should suffice"))
 
 
 class DataTest(unittest.TestCase):
@@ -77,7 +77,7 @@ class DataTest(unittest.TestCase):
             code = accuracy.main(["a9a-logistic_regression", "--set", f"data.dir={folder}"])
         self.assertEqual(code, 77)
         self.assertIn(f"SKIP a9a-logistic_regression: {folder}", told.getvalue())
-        self.assertIn("--data DIR says where the sets are", told.getvalue())
+        self.assertIn("give the folder of the sets with --data DIR", told.getvalue())
 
 
 class TableTest(unittest.TestCase):
@@ -105,7 +105,7 @@ class TableTest(unittest.TestCase):
     def test_what_cannot_be_told_is_said_in_the_table(self):
         verdict, line = self.compare("criteo-dlrm", 0.770, 0.774, 0.780, 0.776)
         self.assertEqual(verdict, "cannot tell")
-        self.assertIn("| +0.0000 ± 0.0040 | 0.001 | cannot tell: 32 seeds would do |", line)
+        self.assertIn("| +0.0000 ± 0.0040 | 0.001 | cannot tell: 32 seeds should suffice |", line)
 
     def test_accuracy_where_there_is_no_auc(self):
         verdict, line = self.compare("fashion-mlp", 0.892, 0.897, 0.892, 0.897, key="eval_accuracy")

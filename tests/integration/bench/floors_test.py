@@ -54,7 +54,7 @@ class PipelineWaitTest(unittest.TestCase):
         self.assertEqual(self.verdict(0.09, 0.099, 0.3)[0], 0)
         status, said = self.verdict(0.09, 0.101, 0.3)
         self.assertEqual(status, 1)
-        self.assertIn("compute waits 10.1% of the time with prefetch; the aim is at most 10%", said)
+        self.assertIn("compute waits 10.1% of the time with prefetch; the target is at most 10%", said)
         self.assertEqual(self.verdict(0.3, check=False)[0], 0)
 
 

@@ -202,7 +202,7 @@ class ToolTest(Folder):
             gpu_bench='echo "$LD_LIBRARY_PATH: error while loading shared libraries: libcublasLt.so.13" >&2; exit 127\n')
         done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--cuda-lib", "/opt/cuda")
         self.assertEqual(done.returncode, 1)
-        for words in ("/opt/cuda", "libcublasLt.so.13", "--cuda-lib DIR says where it is"):
+        for words in ("/opt/cuda", "libcublasLt.so.13", "give its folder with --cuda-lib DIR"):
             self.assertIn(words, done.stderr)
 
 
@@ -340,7 +340,7 @@ class SanitizerTest(Folder):
     def test_a_tool_that_fails_is_told_and_the_others_go_on(self):
         done, lines, table = self.sanitize(races="killed")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("racecheck did not say how many errors", lines["sanitizer.racecheck"]["skipped"])
+        self.assertIn("racecheck did not report the number of errors", lines["sanitizer.racecheck"]["skipped"])
         self.assertEqual(table.count("| at most 0 | yes |"), 3)
         done, lines, table = self.sanitize(code=1)
         self.assertEqual(done.returncode, 1)
@@ -373,9 +373,9 @@ class SanitizerTest(Folder):
         self.assertIn("sanitizer.memcheck: 4 findings in kernels of CUB and cuBLAS are left out", table)
 
     def test_errors_of_several_programs_add_up(self):
-        self.assertEqual(gpu_bench.errors_told("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)
-        self.assertEqual(gpu_bench.errors_told("== RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"), 1)
-        self.assertIsNone(gpu_bench.errors_told("nothing"))
+        self.assertEqual(gpu_bench.error_count("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)
+        self.assertEqual(gpu_bench.error_count("== RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"), 1)
+        self.assertIsNone(gpu_bench.error_count("nothing"))
 
 
 def told(at, samples, epoch=1, role="scheduler"):

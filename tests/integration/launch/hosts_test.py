@@ -32,18 +32,18 @@ class FileTest(unittest.TestCase):
     def test_errors_name_the_file_the_line_and_what_was_expected(self):
         good = "a servers=1 workers=1\n"
         for text, expected in (
-            ("", "f: no servers in it: expected servers=N"),
-            ("a servers=1\n", "f: no workers in it: expected workers=N"),
+            ("", "f: no servers: expected servers=N"),
+            ("a servers=1\n", "f: no workers: expected workers=N"),
             (good + "b\n", "f:2: nothing runs on b: expected servers=N or workers=N"),
             (good + "b workers=0", "f:2: nothing runs on b"),
             (good + "b worker=1", "f:2: 'worker=1': expected servers=N, workers=N or address=HOST"),
             (good + "b 4", "f:2: '4': expected servers=N"),
             (good + "b workers=two", "f:2: 'workers=two': expected a whole number"),
             (good + "b workers=-1", "f:2: 'workers=-1': expected a whole number"),
-            (good + "b workers=1 workers=1", "f:2: 'workers=1': workers is there twice"),
+            (good + "b workers=1 workers=1", "f:2: 'workers=1': workers occurs twice"),
             (good + "b workers=1 address=a:b", "f:2: 'address=a:b': expected a name or an IPv4 address"),
-            (good + "a workers=1", "f:2: a is on a line above already"),
-            ("local servers=1\nlocalhost workers=1", "f:2: localhost is on a line above already (local)"),
+            (good + "a workers=1", "f:2: a is already on an earlier line"),
+            ("local servers=1\nlocalhost workers=1", "f:2: localhost is already on an earlier line (local)"),
             (good + "workers=1", "f:2: 'workers=1': expected the name of a host"),
             (good + "-oProxyCommand=x workers=1", "f:2: '-oProxyCommand=x': expected the name of a host"),
         ):

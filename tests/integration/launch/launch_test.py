@@ -80,7 +80,7 @@ class LaunchTest(LaunchCase):
         self.assertNotIn("restarted", done.stdout)
         done = self.launch("", "--")
         self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertIn("a program is missing behind --", done.stdout)
+        self.assertIn("a program is missing after --", done.stdout)
 
     def test_a_worker_that_dies_for_ever_is_left_out(self):
         done = self.launch("starts = 7\ndeaths = 3\nworker_crashes = 9\n")
@@ -382,7 +382,7 @@ class LaunchTest(LaunchCase):
     def test_insecure_is_told(self):
         done = self.launch("", "--insecure")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn("launch: warning: --insecure: whoever reaches a port of this fleet can", done.stdout)
+        self.assertIn("launch: warning: --insecure: anyone who can connect to a port of this fleet can", done.stdout)
 
     def test_a_reader_that_goes_away_does_no_harm(self):
         with subprocess.Popen(

@@ -338,7 +338,7 @@ class ValuesTest(unittest.TestCase):
             (lambda: self.ps.table("no", dim=2, optimizer="adagrat"), "the nearest is 'adagrad'"),
             (lambda: self.ps.table("no", dim=2, optimizer={"kind": "adam", "learning_rat": 1}), "learning_rate"),
             (lambda: self.ps.table("no", dim=2, optimizer={"kind": 'a"\n[b'}), "unknown optimizer"),
-            (lambda: self.ps.table("no", rows=2), "needs its dim"),
+            (lambda: self.ps.table("no", rows=2), "need dim"),
             (lambda: self.ps.table("n\0o", dim=2), "without NUL"),
             (lambda: self.ps.table("no", dim=2, optimizer=["adam"]), "expected the name of a kind or a dict, found list"),
         ]:

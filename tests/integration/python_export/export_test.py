@@ -88,7 +88,7 @@ class ExportTest(unittest.TestCase):
 
     def test_empty_and_unknown(self):
         self.assertEqual(Model(self.folder / "empty").names, [])
-        with self.assertRaisesRegex(KeyError, "no table 'items'; there are layer, users"):
+        with self.assertRaisesRegex(KeyError, "no table 'items'; the tables are layer, users"):
             Model(self.folder / "full").lookup("items", [1])
 
     def test_every_damaged_byte(self):

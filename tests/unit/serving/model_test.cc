@@ -70,7 +70,7 @@ TEST_F(ModelTest, ADeltaOfAnotherStateIsRefused) {
   ASSERT_TRUE(WriteExport(Path(4), DeltaInfo(3, 4), {{SparseSpec(), {}, {1}}}));
   ASSERT_TRUE(WriteExport(Path(5), DeltaInfo(4, 5), {{SparseSpec(), {}, {2}}}));
   auto model = Model::Open(Path(3)).value();
-  EXPECT_NE(model.Apply(Path(5)).error().message.find("goes on top of checkpoint 4"), std::string::npos);
+  EXPECT_NE(model.Apply(Path(5)).error().message.find("applies to checkpoint 4"), std::string::npos);
   EXPECT_EQ(model.Apply(Path(3)).error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(model.Apply(Path(4)));
   EXPECT_FALSE(model.Apply(Path(4)));  // not twice
@@ -86,7 +86,7 @@ TEST_F(ModelTest, ATableOfAnotherShapeOrNameIsRefused) {
   auto model = Model::Open(Path(3)).value();
   EXPECT_EQ(model.Apply(Path(4)).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(model.deltas(), 0u);
-  EXPECT_EQ(model.FindTable("items").error().message, "no table 'items'; there are 'users'");
+  EXPECT_EQ(model.FindTable("items").error().message, "no table 'items'; the tables are 'users'");
 }
 
 }  // namespace
