@@ -118,7 +118,7 @@ class ToolTest(Folder):
         self.assertNotIn("of rows found", lines["fleet.pulled"]["note"])
         for name in promised("sanitizer"):
             self.assertEqual(lines[name]["skipped"], "no GPU")
-        self.assertIn("measures nothing", table)
+        self.assertIn("figures mean nothing", table)
         self.assertNotIn("yes |", table)
         self.assertNotIn("**no**", table)
         for words in ("- GPU: cpu", "- driver: ", "- commit: ", "bench/gpu --bin-dir"):
@@ -138,8 +138,8 @@ class ToolTest(Folder):
         self.assertIn("the GPU is on fire", done.stderr)
         table = (self.out / "table.md").read_text()
         self.assertIn("not measured: " + str(programs / "model_step"), table)
-        self.assertIn("| limit.copy | copy within the GPU's memory, read and written | 3,000 GB/s |", table)
-        self.assertIn("not measured: its program did not say it", table)
+        self.assertIn("| limit.copy | copy within GPU memory, bytes read and written | 3,000 GB/s |", table)
+        self.assertIn("not measured: its program did not report it", table)
 
     def test_a_program_that_does_not_end_is_ended(self):
         programs = self.stand_ins(gpu_bench="case $* in *--probe*) echo H100;; *) sleep 600;; esac\n")
@@ -267,7 +267,7 @@ class TableTest(unittest.TestCase):
 
     def test_what_is_missing_says_why(self):
         self.assertEqual(self.row("torch.dcn_v2")[0], "not measured: out of memory")
-        self.assertEqual(self.row("kernel.optimizer_sgd")[0], "not measured: its program did not say it")
+        self.assertEqual(self.row("kernel.optimizer_sgd")[0], "not measured: its program did not report it")
 
     def test_only_the_parts_that_were_asked_for_are_shown(self):
         text = gpu_table.document([], self.LINES, ["steps"])
@@ -279,7 +279,7 @@ class TableTest(unittest.TestCase):
     def test_a_cpu_reaches_no_target(self):
         lines = [{**line, "settings": {"device": "cpu"}} for line in self.LINES if "skipped" not in line]
         text = gpu_table.document([], lines, ["kernels", "steps"])
-        self.assertIn("measures nothing", text)
+        self.assertIn("figures mean nothing", text)
         self.assertNotIn("yes |", text)
 
     def test_the_names_of_parts_and_targets_are_those_of_the_issue(self):

@@ -139,11 +139,11 @@ class LaunchTest(LaunchCase):
         job = self.folder / "job.toml"
         job.write_text(job.read_text().replace('train = "rows"', ""))
         told = self.refused("job.toml", "--set", "fleet.workers=3")
-        self.assertIn("the job names no training file", told)
+        self.assertIn("the job has no training file", told)
         self.assertIn(f"--run-dir {self.run_dir} job.toml --set fleet.workers=3 -- PROGRAM [ARGUMENT...]", told)
-        self.assertIn("the job names no training file", self.refused("--resume", "."))
+        self.assertIn("the job has no training file", self.refused("--resume", "."))
         job.write_text("")
-        self.assertIn("the job names no training file", self.refused("job.toml"))
+        self.assertIn("the job has no training file", self.refused("job.toml"))
         self.assertEqual(launch_options.parse_arguments([str(job), "--", "true"]).program, ["true"])
         (self.folder / "no.toml").write_text("no TOML")  # what is wrong with it the scheduler says
         self.assertEqual(launch_options.parse_arguments([str(self.folder / "no.toml")]).program, [])

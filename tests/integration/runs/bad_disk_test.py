@@ -39,7 +39,7 @@ class BadDiskTest(FleetCase):
         programs = self.programs("scarce", "tarn-server", TARN_TEST_SCARCE=f"*/log/shard-*/*:{1 << 20}")
         record = self.run_ok(job, "scarce", "--bin-dir", programs)
         self.assertEqual(record["samples"], self.rows)
-        self.assertGreater(self.log("scarce").count(" is whole: "), 2)
+        self.assertGreater(self.log("scarce").count(" is complete: "), 2)
         alone = self.run_ok(job, "plenty")
         self.assertEqual(record["parameters_hash"], alone["parameters_hash"])
 

@@ -74,7 +74,7 @@ class BadInputTest(FleetCase):
         path = self.folder / "no-data.toml"
         path.write_text("[job]\n")
         output = self.fails(path, "no-data", code=2)
-        self.assertIn("the job names no training file", output)
+        self.assertIn("the job has no training file", output)
         self.assertIn("--quiet -- PROGRAM [ARGUMENT...]", output)
         self.assertFalse((self.folder / "no-data").exists(), "nothing has begun")
 
@@ -194,7 +194,7 @@ class BadInputTest(FleetCase):
         self.assertIn("nothing to train: all 1 epochs are done", output)
         code, _, output = self.launch(job, "more", "--resume", self.folder / "whole", "--set", "train.epochs=2")
         self.assertEqual(code, 0, output)
-        self.assertNotIn("nothing is left", output)
+        self.assertNotIn("nothing to train", output)
 
     def test_a_path_of_the_command_line_counts_from_the_current_folder(self):
         elsewhere = self.folder / "jobs"

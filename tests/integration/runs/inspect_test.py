@@ -196,7 +196,7 @@ class InspectTest(FleetCase):
             done = subprocess.run([BIN / "tarn-inspect", "show", self.run_folder], stdout=full, stderr=subprocess.PIPE,
                                   text=True, timeout=120)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("cannot be written", done.stderr)
+        self.assertIn("cannot write the output", done.stderr)
 
     def test_a_pipe_is_not_waited_for(self):
         copy = self.folder / "piped"
