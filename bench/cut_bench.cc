@@ -281,10 +281,10 @@ class Bench {
   void RunOnDisk(const std::string& dir, RocksDbCheckpointStore* store) {
     Measure("without a checkpoint");
     const std::uint64_t full = Write(1, dir, "while all rows are written", store);
-    Write(2, dir, "while what changed meanwhile is written", store);
+    Write(2, dir, "while the rows changed meanwhile are written", store);
     // Before the fourth checkpoint only these keys are pushed.
     hot_ = rows_ / 100;
-    Write(3, dir, "while the rest of that is written", store);
+    Write(3, dir, "while the rest of those is written", store);
     Longest ignored;
     for (std::uint64_t first = 0; first < hot_; first += kPushKeys) Push(first, &ignored);
     const std::uint64_t delta = Write(4, dir, "while the 1% that changed is written", store);
@@ -315,14 +315,14 @@ class Bench {
 
 int main(int argc, char** argv) {
   std::uint64_t rows = 10'000'000;
-  CLI::App app{"How long a checkpoint holds up the pushes of one shard."};
+  CLI::App app{"Measures how long a checkpoint delays the pushes of one shard."};
   app.add_option("--rows", rows, "rows of 16 values with Adagrad")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{2048}, std::uint64_t{1} << 32));
   std::string dir;
-  app.add_option("--dir", dir, "folder to write checkpoints into; left out: they are dropped");
+  app.add_option("--dir", dir, "folder for checkpoints; default: drop them");
   std::size_t memory_mib = 0;
-  app.add_option("--memory", memory_mib, "MiB of rows in memory, the others lie in --dir; left out: all")
+  app.add_option("--memory", memory_mib, "MiB of rows in memory, with the others in --dir; default: all rows")
       ->check(CLI::Range(std::size_t{64}, std::size_t{1} << 20));
   CLI11_PARSE(app, argc, argv);
   if (memory_mib != 0 && dir.empty()) tarn::server::Die("--memory needs --dir");

@@ -156,10 +156,10 @@ int main(int argc, char** argv) {
   using namespace tarn::bench;
   std::uint32_t rows = 1'000'000;
   std::size_t accesses = 10'000'000, batch = 8192;
-  CLI::App app{"Hit rates of eviction policies on Zipf traces, beside the optimum."};
+  CLI::App app{"Hit rates of eviction policies on Zipf traces, compared with the optimum."};
   app.add_option("--rows", rows, "rows of the table")->capture_default_str();
-  app.add_option("--accesses", accesses, "of a trace, about")->capture_default_str();
-  app.add_option("--batch", batch, "look-ups of a batch, duplicates included")->capture_default_str();
+  app.add_option("--accesses", accesses, "approximate accesses per trace")->capture_default_str();
+  app.add_option("--batch", batch, "look-ups per batch, including duplicates")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   fmt::print("{} rows, {} accesses; hit rates\n", rows, accesses);
   fmt::print("{:>6} {:>5} {:>5} {:>8} {:>8} {:>8} {:>8} {:>10}\n", "memory", "zipf", "scans", "optimum", "CLOCK",

@@ -3,9 +3,8 @@
 // are medians of several passes. Streams and random rows are larger than caches (--mib). Layers have the size of a
 // batch of 2,048 samples, which may fit into caches, as in training, so their share of a memory copy can exceed 100%.
 //
-//   kernels_bench            a Markdown table
-//   kernels_bench --json     one JSON object per line
-//   kernels_bench --blas libopenblas.so.0        products by OpenBLAS beside ours (tools/install bench has it)
+//   kernels_bench a Markdown table kernels_bench --json one JSON object per line kernels_bench --blas libopenblas.so.0
+//   also OpenBLAS's products (installed by tools/install bench)
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -242,9 +241,9 @@ class Bench {
       seeds[i] = i;
     }
     const double bytes = double(picked) * dim * 6;
-    Moves(fmt::format("random rows of {} kept as bf16, read", dim), bytes,
+    Moves(fmt::format("random rows of {} stored as bf16, read", dim), bytes,
           [&] { WidenRows(ValueCodec::kBf16, dim, picked, rows.data(), b_.data()); });
-    Moves(fmt::format("random rows of {} kept as bf16, written", dim), bytes,
+    Moves(fmt::format("random rows of {} stored as bf16, written", dim), bytes,
           [&] { NarrowRows(ValueCodec::kBf16, dim, picked, a_.data(), seeds.data(), rows.data()); });
   }
 
@@ -325,9 +324,9 @@ class Bench {
     const std::size_t width = fields * dim;
     std::vector<float> out(samples * width), sums(samples * dim), grad(rows.size());
     const double moved = double(samples) * fields * dim * 4;
-    Moves("embeddings side by side, 26 x 64", 2 * moved,
+    Moves("embeddings concatenated, 26 x 64", 2 * moved,
           [&] { EmbeddingConcatForward(samples, fields, dim, rows.data(), inverse.data(), out.data(), width); });
-    Moves("embeddings side by side, 26 x 64, backward", 3 * moved,
+    Moves("embeddings concatenated, 26 x 64, backward", 3 * moved,
           [&] { EmbeddingConcatBackward(samples, fields, dim, out.data(), width, inverse.data(), grad.data()); });
     Moves("embedding bag, 26 of 64", moved + double(samples) * dim * 4, [&] {
       EmbeddingBagForward(samples, dim, rows.data(), inverse.data(), offsets.data(), nullptr, sums.data());
@@ -390,7 +389,7 @@ class Bench {
   // Without bias and ReLU.
   void CompareProducts(std::size_t in, std::size_t out, const float* x, const float* w, float* y) {
     const double operations = 2.0 * 2048 * double(in) * double(out);
-    Multiplies(fmt::format("layer {} to {}, its product alone", in, out), operations,
+    Multiplies(fmt::format("layer {} to {}, only its product", in, out), operations,
                [&] { Gemm({2048, out, in}, 1, {x, in}, {w, out}, 0, y, out); });
     Multiplies(fmt::format("layer {} to {}, the same by {}", in, out, options_.blas), operations,
                [&] { other_blas_->Multiply(2048, out, in, x, w, y); });
@@ -408,13 +407,13 @@ class Bench {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"The kernels one by one, on one thread, beside memory copy and the largest matrix product."};
-  app.add_option("--repetitions", options.repetitions, "timed calls; the median counts")
+  CLI::App app{"Measures each kernel on one thread and compares it with a memory copy or the largest matrix product."};
+  app.add_option("--repetitions", options.repetitions, "timed calls; the result is the median")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));
-  app.add_option("--mib", options.mib, "of a stream, in MiB")->capture_default_str()->check(CLI::Range(16, 8192));
-  app.add_flag("--json", options.json, "a JSON object a line instead of a table");
-  app.add_option("--blas", options.blas, "products by this library too, beside ours: libopenblas.so.0");
+  app.add_option("--mib", options.mib, "size of a stream, in MiB")->capture_default_str()->check(CLI::Range(16, 8192));
+  app.add_flag("--json", options.json, "print one JSON object per line instead of a table");
+  app.add_option("--blas", options.blas, "also measure the products of this library, such as libopenblas.so.0");
   CLI11_PARSE(app, argc, argv);
   const SubnormalsAreZero as_in_training;
   try {

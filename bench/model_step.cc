@@ -109,7 +109,7 @@ std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, 
       for (std::uint32_t f = 0; f < shape.fields; ++f)
         batch.keys.push_back(Key{f} * options.field_keys + zipf.Draw(random));
       batch.offsets.push_back(static_cast<std::uint32_t>(batch.keys.size()));
-      // Something to learn, and noise.
+      // Labels that can be learnt, with noise.
       const double noisy = double(sum) + random.Unit() * 2 - 1;
       batch.labels.push_back(shape.classes == 2
                                  ? (noisy > 0 ? 1.0f : 0.0f)
@@ -186,7 +186,7 @@ class Bench {
     }
     const std::string config = JsonText(json, 2);
     write("config.json", config.data(), config.size(), "wb");
-    if (!good) return Fail(ErrorCode::kIo, fmt::format("{}: cannot write there", options_.dump));
+    if (!good) return Fail(ErrorCode::kIo, fmt::format("{}: cannot write", options_.dump));
     return {};
   }
 
@@ -317,30 +317,31 @@ int Measure(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Times the training steps of one model on one thread; prints a JSON object."};
-  app.add_option("--model", options.model, "what is trained")
+  CLI::App app{"Measures the training steps of one model on one thread; prints a JSON object."};
+  app.add_option("--model", options.model, "model")
       ->check(CLI::IsMember({"dlrm", "dcn_v2", "mlp"}))
       ->capture_default_str();
-  app.add_option("--rows", options.rows, "rows of a batch")->capture_default_str()->check(CLI::Range(1u, 1u << 20));
+  app.add_option("--rows", options.rows, "rows per batch")->capture_default_str()->check(CLI::Range(1u, 1u << 20));
   app.add_option("--steps", options.steps, "timed steps")->capture_default_str()->check(CLI::Range(1u, 100'000u));
-  app.add_option("--warmup", options.warmup, "steps before them")->capture_default_str();
-  app.add_option("--fields", options.fields, "keys a row")->capture_default_str()->check(CLI::Range(1u, 1000u));
-  app.add_option("--field-keys", options.field_keys, "different keys of a field")->capture_default_str();
-  app.add_option("--dim", options.dim, "width of an embedding")->capture_default_str()->check(CLI::Range(1u, 4096u));
-  app.add_option("--bottom", options.bottom, "layers from the dense columns: 512,256")->delimiter(',');
-  app.add_option("--hidden", options.hidden, "layers to the output: 512,512,256, of the MLP 512,256")->delimiter(',');
-  app.add_option("--cross-layers", options.cross_layers, "of DCN v2")->capture_default_str();
-  app.add_option("--cross-rank", options.cross_rank, "of their matrices; 0: full")->capture_default_str();
+  app.add_option("--warmup", options.warmup, "untimed steps before them")->capture_default_str();
+  app.add_option("--fields", options.fields, "keys per row")->capture_default_str()->check(CLI::Range(1u, 1000u));
+  app.add_option("--field-keys", options.field_keys, "distinct keys per field")->capture_default_str();
+  app.add_option("--dim", options.dim, "values per embedding")->capture_default_str()->check(CLI::Range(1u, 4096u));
+  app.add_option("--bottom", options.bottom, "layers over the dense columns, such as 512,256")->delimiter(',');
+  app.add_option("--hidden", options.hidden, "layers before the output (default: 512,512,256; mlp: 512,256)")
+      ->delimiter(',');
+  app.add_option("--cross-layers", options.cross_layers, "cross layers of DCN v2")->capture_default_str();
+  app.add_option("--cross-rank", options.cross_rank, "rank of their matrices; 0: full")->capture_default_str();
   app.add_option("--rate", options.rate, "of SGD")->capture_default_str();
-  app.add_option("--skew", options.skew, "of the keys: Zipf's exponent")->capture_default_str();
-  app.add_option("--precision", options.precision, "of matrix products")
+  app.add_option("--skew", options.skew, "Zipf exponent of the keys")->capture_default_str();
+  app.add_option("--precision", options.precision, "precision of matrix products")
       ->check(CLI::IsMember({"fp32", "bf16", "tf32", "fp16"}))
       ->capture_default_str();
   app.add_option("--device", options.device, "cpu, gpu or gpu:N")->capture_default_str();
-  app.add_option("--accumulate", options.accumulate, "parts of a batch")->capture_default_str();
-  app.add_flag("--recompute", options.recompute, "activations, in the backward pass");
-  app.add_flag("--no-graphs", options.no_graphs, "on a GPU: give it every operation by itself");
-  app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
+  app.add_option("--accumulate", options.accumulate, "parts of a batch (train.accumulate)")->capture_default_str();
+  app.add_flag("--recompute", options.recompute, "recompute activations in the backward pass");
+  app.add_flag("--no-graphs", options.no_graphs, "on a GPU: launch each operation separately, without graphs");
+  app.add_option("--dump", options.dump, "write the batches and initial parameters to this folder");
   CLI11_PARSE(app, argc, argv);
   return Measure(options);
 }

@@ -5,8 +5,8 @@
 
 namespace tarn::bench {
 
-// Fused multiply-adds of fp32 on registers alone, on one thread, by the widest vectors that the kernels use. Returns
-// how many floating-point operations that were, two for each multiply-add; at least `operations`.
+// Runs fused multiply-adds of fp32 in registers, on one thread, with the widest vectors that the kernels use. Returns
+// the number of floating-point operations, two per multiply-add; at least `operations`.
 double MultiplyAdds(double operations);
 
 }  // namespace tarn::bench

@@ -117,7 +117,7 @@ class Bench {
     return message;
   }
 
-  // Millions of rows a second of the best pass.
+  // Millions of rows per second in the best pass.
   double Best(const std::function<void(const Message&)>& step) const {
     double best = 0;
     for (std::size_t pass = 0; pass < kPasses; ++pass) {
@@ -142,7 +142,7 @@ class Bench {
       rows.Apply(spec_.id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, gradients, Clock(0));
     }
     const double payload = double(row_floats_ * sizeof(float));
-    memory_ = fmt::format("{:.1f} bytes a row beyond its {:.0f} ({:.1f} by RSS)",
+    memory_ = fmt::format("{:.1f} bytes per row in addition to its {:.0f} ({:.1f} by RSS)",
                           double(rows.memory_bytes()) / row_count_ - payload, payload,
                           double(ResidentBytes() - before) / row_count_ - payload);
     return Best([&](const Message& m) {
@@ -209,12 +209,12 @@ int InChild(const std::function<void()>& run) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("What the row store's rows cost in time and memory");
+  CLI::App app("Measures time and memory per row of the row store");
   std::uint32_t rows = 10'000'000, only_dim = 0;
   std::string only;
   app.add_option("--rows", rows, "rows of the table")->check(CLI::Range(1L, 1L << 40));
-  app.add_option("--dim", only_dim, "only this dim; 0: 16 and 64");
-  app.add_option("--only", only, "only settings whose names contain this");
+  app.add_option("--dim", only_dim, "values per row; 0: 16 and 64");
+  app.add_option("--only", only, "only settings whose names contain this text");
   CLI11_PARSE(app, argc, argv);
   constexpr Setting kSettings[] = {{"look up and copy", "sgd", false, false},
                                    {"look up and copy, with a life", "sgd", false, true},

@@ -217,8 +217,8 @@ Status Run(const Job& job) {
 int main(int argc, char** argv) {
   std::string path;
   std::vector<std::string> overrides;
-  CLI::App app{"Trains a job in one process and one thread: the baseline that a fleet is measured against."};
-  app.add_option("job", path, "the job file")->required();
+  CLI::App app{"Trains a job in one process and one thread, as a baseline for fleets."};
+  app.add_option("job", path, "job file")->required();
   app.add_option("--set", overrides, "section.key=value");
   CLI11_PARSE(app, argc, argv);
   const auto job = LoadJob(path, overrides);

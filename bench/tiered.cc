@@ -326,7 +326,7 @@ void RunAll(const Options& options) {
   const TableSpec spec = Spec(options);
   const std::size_t row_bytes = RowWords(spec) * sizeof(float);
   const auto limit = static_cast<std::size_t>(options.share * double(options.rows) * double(row_bytes));
-  if (limit == 0) Die("no budget: more rows, or a larger --share");
+  if (limit == 0) Die("the budget is 0: use more rows or a larger --share");
   const Trace trace = MakeTrace(options.rows, options.exponent, 0, options.batch, options.accesses);
   const Messages messages(spec, trace);
   fmt::print("{} rows of {} bytes, {:.0f} MiB, budget {:.0f} MiB; Zipf {}, {} batches of {:.0f} rows\n", options.rows,
@@ -344,7 +344,7 @@ void RunAll(const Options& options) {
     const Residency& tier = *store.rows().tier();
     fmt::print(
         "  filled in {:.1f} s; {:.0f} MiB in memory of {:.0f}, process {:.0f}, {:.0f} on disk; {} rows in memory, {} "
-        "fetched, {} waited for\n",
+        "fetched, {} read synchronously\n",
         filled, double(store.rows().memory_bytes()) / double(kMiB), double(limit) / double(kMiB),
         double(server::ResidentBytes()) / double(kMiB), double(tier.disk_bytes()) / double(kMiB), tier.resident_rows(),
         tier.counters().fetched, tier.counters().read_waiting);
@@ -374,25 +374,26 @@ void RunAll(const Options& options) {
 int main(int argc, char** argv) {
   tarn::bench::Options options;
   const CLI::Range at_least_one(1u, std::numeric_limits<std::uint32_t>::max());
-  CLI::App app{"A table larger than its memory, beside the optimum and beside plain RocksDB."};
+  CLI::App app{"Measures a table larger than its memory, and compares it with the optimum and with plain RocksDB."};
   app.add_option("--rows", options.rows, "rows of the table")->capture_default_str()->check(at_least_one);
-  app.add_option("--dim", options.dim, "values of a row; Adam keeps two more for each")
+  app.add_option("--dim", options.dim, "values per row; Adam stores two more for each")
       ->capture_default_str()
       ->check(CLI::Range(1u, tarn::limits::kRowDimMax));
-  app.add_option("--share", options.share, "the budget, of the bytes of all rows")
+  app.add_option("--share", options.share, "memory budget, as a share of the bytes of all rows")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 10.0));
   app.add_option("--zipf", options.exponent, "exponent")->capture_default_str();
-  app.add_option("--batch", options.batch, "look-ups of a message, duplicates included")
+  app.add_option("--batch", options.batch, "look-ups per message, including duplicates")
       ->capture_default_str()
       ->check(at_least_one);
-  app.add_option("--accesses", options.accesses, "rows pulled in all, about")
+  app.add_option("--accesses", options.accesses, "approximate number of pulled rows")
       ->capture_default_str()
       ->check(at_least_one);
-  app.add_option("--ahead", options.ahead, "batches that are known ahead")->capture_default_str();
-  app.add_option("--dir", options.dir, "where the disk's files go; needs twice the rows' bytes")->capture_default_str();
-  app.add_flag("!--no-plain", options.plain, "without plain RocksDB");
-  app.add_flag("!--no-fits", options.fits, "without the runs in which everything fits");
+  app.add_option("--ahead", options.ahead, "batches known in advance")->capture_default_str();
+  app.add_option("--dir", options.dir, "folder for rows on disk; needs twice the bytes of the rows")
+      ->capture_default_str();
+  app.add_flag("!--no-plain", options.plain, "skip plain RocksDB");
+  app.add_flag("!--no-fits", options.fits, "skip the runs in which everything fits");
   CLI11_PARSE(app, argc, argv);
   tarn::bench::RunAll(options);
   return 0;

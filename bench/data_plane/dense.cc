@@ -39,7 +39,7 @@ Status CheckValues(const RowsFuture& rows, float expected) {
   const auto values = rows.Wait();
   if (!values) return std::unexpected(values.error());
   if (std::ranges::all_of(*values, [&](float v) { return v == expected; })) return {};
-  return Fail(ErrorCode::kInternal, fmt::format("a tensor's values are not all {}", expected));
+  return Fail(ErrorCode::kInternal, fmt::format("not all values of a tensor are {}", expected));
 }
 
 // Stores the first error of operations in flight.

@@ -17,11 +17,10 @@ namespace {
 constexpr int kExitUsage = 2;
 
 constexpr const char* kAbout =
-    "What this machine allows at best for the operations that push_pull measures, each alone. Prints one line of JSON "
-    "a\n"
-    "figure; the last part of a name is that of the operation in push_pull:\n\n"
+    "Measures the limits of this machine for each operation of push_pull. Prints one line of JSON per figure; the\n"
+    "last part of a name is that of the operation in push_pull:\n\n"
     "  memory.copy_SIZE     memcpy, one thread, GB/s\n"
-    "  array.sparse_pull    random rows at known places, copied (pull) or updated (push), one thread\n"
+    "  array.sparse_pull    random rows at known addresses, copied (pull) or updated (push), one thread\n"
     "  store.sparse_pull    the same through the servers' row store: look-up by key, no transport\n"
     "  zmq.TRANSPORT....    ROUTER and DEALER in two processes with messages of the operation's size\n"
     "  socket.tcp....       plain sockets on loopback, two processes\n"
@@ -43,22 +42,23 @@ bool Wanted(const std::vector<std::string>& names, const std::string& name) {
 }
 
 void AddOptions(CLI::App* app, LimitOptions* o, std::vector<std::string>* only) {
-  app->add_option("--only", *only, "copy, rows, zmq, sockets or shm; may be repeated (all)")
+  app->add_option("--only", *only, "copy, rows, zmq, sockets or shm; may be repeated (default: all)")
       ->check(CLI::IsMember({"copy", "rows", "zmq", "sockets", "shm"}));
-  app->add_option("--for", o->operations, "only limits of sparse, dense or small operations; may be repeated (all)")
+  app->add_option("--for", o->operations,
+                  "only limits of sparse, dense or small operations; may be repeated (default: all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
   app->add_option("--rows", o->rows, "rows of the array")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
-  app->add_option("--dim", o->dim, "fp32 values of a row")
+  app->add_option("--dim", o->dim, "fp32 values per row")
       ->capture_default_str()
       ->check(CLI::Range(1u, limits::kRowDimMax));
-  app->add_option("--batch", o->batch, "rows of a sparse request")
+  app->add_option("--batch", o->batch, "rows per sparse request")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   app->add_option("--depth", o->depth, "sparse requests in flight")->capture_default_str()->check(CLI::Range(1, 1024));
   app->add_option("--small-depth", o->small_depth, "exchanges of 1 KB in flight")
       ->capture_default_str()
       ->check(CLI::Range(2, 1024));
-  app->add_option("--seconds", o->duration.seconds, "of each figure, after a quarter more to warm up")
+  app->add_option("--seconds", o->duration.seconds, "seconds per figure, after a warm-up of a quarter more")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
 }

@@ -34,12 +34,12 @@ struct Figure {
   std::string name;  // "tarn.tcp.sparse_pull": system, transport and operation
   double value = 0;
   std::string unit;
-  std::vector<Setting> settings;                     // all that the value depends on
+  std::vector<Setting> settings;                     // everything that the value depends on
   std::vector<std::pair<std::string, double>> more;  // further numbers of the same measurement: "p99", "worker_cores"
 };
 
-// {"name":..,"value":..,"unit":..,"settings":{..},"cores":2} and `more`, on a line of its own, at once. `cores`: those
-// that this process may use.
+// Prints a line {"name":..,"value":..,"unit":..,"settings":{..},"cores":2} with `more`, and flushes it. `cores`: the
+// number that this process may use.
 void Print(const Figure& figure);
 // {"name":..,"skipped":"why"}.
 void PrintSkipped(const std::string& name, const std::string& why);
@@ -56,9 +56,8 @@ struct Duration {
   double warm_up() const { return seconds / 4; }
 };
 
-// Operations a second with always `depth` of them in flight: `start` begins one and returns its handle, `finish` waits
-// for it; operations end in the order in which they were begun. At least `depth` of them are counted, however long they
-// take.
+// Operations per second with `depth` always in flight: `start` begins one and returns its handle, `finish` waits for
+// it. Operations end in the order of their start. Counts at least `depth` of them, however long they take.
 template <typename Start, typename Finish>
 double PerSecond(const Duration& duration, std::size_t depth, Start start, Finish finish) {
   using Handle = decltype(start());

@@ -131,7 +131,7 @@ class Client {
     for (std::size_t i = 0; i < depth_; ++i) Wait(Pull());
     for (const Values& values : values_)
       if (std::ranges::any_of(values, [](float value) { return value != kInitial; }))
-        Die("ps-lite: rows are not what they were");
+        Die("ps-lite: a pull did not return the initial values");
   }
 
  private:

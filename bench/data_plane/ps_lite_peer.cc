@@ -42,37 +42,36 @@ void SayMissing(const PsLiteOptions& options) {
 int Main(int argc, char** argv) {
   PsLiteOptions options;
   CLI::App app{
-      "ps-lite beside push_pull: starts its scheduler, server and worker as processes and prints one line of JSON for\n"
-      "each of\n\n"
-      "  ps_lite.TRANSPORT.sparse_pull, sparse_push    random rows of a large table, SGD, many keys a request\n"
-      "  ps_lite_array.TRANSPORT.sparse_pull, ...      the same, of rows that lie where their keys say\n"
+      "Measures ps-lite for comparison with push_pull: starts its scheduler, server and worker as processes\n"
+      "and prints one line of JSON for each of\n\n"
+      "  ps_lite.TRANSPORT.sparse_pull, sparse_push    random rows of a large table, SGD, many keys per request\n"
+      "  ps_lite_array.TRANSPORT.sparse_pull, ...      the same, with rows in an array indexed by key\n"
       "  ps_lite.TRANSPORT.dense_pull_1mb, ...         whole tensors of 1 MB and 16 MB, each the value of one key\n"
       "  ps_lite.TRANSPORT.small_pull_many, _one       rows of 1 KB: many in flight, and the round trip of one\n\n"
-      "TRANSPORT is tcp or ipc (DMLC_LOCAL). A server of ps-lite's keeps what its handler keeps: here rows side by "
-      "side\n"
-      "and a std::unordered_map of their places, as in its own handler; or no map at all, which is what its transport\n"
-      "can do. Keys are sorted and values lie in buffers of their own before the clock runs (ZPush, ZPull). A build\n"
-      "without ps-lite's sources says so.\n\n"
+      "TRANSPORT is tcp or ipc (DMLC_LOCAL). The handler of the server stores consecutive rows and a\n"
+      "std::unordered_map of their positions, as ps-lite's own handler does; ps_lite_array has no map, and shows\n"
+      "the limit of the transport. Keys are sorted and values are in separate buffers before the measurement\n"
+      "(ZPush, ZPull). A build without ps-lite's sources prints a line that says so.\n\n"
       "  ps_lite_peer --only sparse --rows 1000000\n\n"
       "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
-  app.add_option("--only", options.only, "sparse, dense or small; may be repeated (all)")
+  app.add_option("--only", options.only, "sparse, dense or small; may be repeated (default: all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
   app.add_option("--rows", options.rows, "rows of the sparse table")
       ->capture_default_str()
       ->check(CLI::Range(1L, 1L << 40));
-  app.add_option("--dim", options.dim, "fp32 values of a row")->capture_default_str()->check(CLI::Range(1, 4096));
-  app.add_option("--batch", options.batch, "keys of a request")->capture_default_str()->check(CLI::Range(1, 1'000'000));
+  app.add_option("--dim", options.dim, "fp32 values per row")->capture_default_str()->check(CLI::Range(1, 4096));
+  app.add_option("--batch", options.batch, "keys per request")->capture_default_str()->check(CLI::Range(1, 1'000'000));
   app.add_option("--depth", options.depth, "sparse requests in flight")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", options.duration.seconds, "of each figure, after a quarter more to warm up")
+  app.add_option("--seconds", options.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   try {
     app.parse(argc, argv);
     if (options.batch > options.rows)
       throw CLI::ValidationError(
-          "--batch", fmt::format("{} different keys of {} rows: at most --rows", options.batch, options.rows));
+          "--batch", fmt::format("{} distinct keys of {} rows: expected at most --rows", options.batch, options.rows));
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }

@@ -20,21 +20,18 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
 constexpr const char* kAbout =
-    "What push and pull cost between a server process and a worker process of this machine.\n"
-    "Starts tarn-scheduler and tarn-server from its own folder, joins them as the worker through the client library, "
-    "and\n"
-    "prints one line of JSON a figure:\n\n"
+    "Measures push and pull between a server process and a worker process on this machine.\n"
+    "Starts tarn-scheduler and tarn-server from its own folder, joins them as the worker through the client library,\n"
+    "and prints one line of JSON per figure:\n\n"
     "  tarn.TRANSPORT.sparse_pull, sparse_push    random rows of a large table, SGD; from keys\n"
     "  tarn.TRANSPORT.adagrad_push                the same with row-wise Adagrad\n"
-    "  ..._planned                                the same from plans made before, as training makes them\n"
+    "  ..._planned                                the same with existing plans, as in training\n"
     "  tarn.TRANSPORT.dense_pull_1mb, ...         whole tensors of 1 MB and 16 MB, GB/s\n"
-    "  tarn.TRANSPORT.small_pull_many, _one       rows of 1 KB: a second with many in flight; round trip of one\n\n"
-    "TRANSPORT is tcp, ipc, shm (shared memory, as between processes of one host unless switched off), or spin (shm "
-    "with\n"
-    "fleet.busy_poll_us = 1000; rows of 1 KB alone). "
-    "server_cores and worker_cores of a line say how many cores each side kept busy. What the figures are to be "
-    "compared\n"
-    "with: data_plane_limits. Both, several times, in a table: tools/bench.\n\n"
+    "  tarn.TRANSPORT.small_pull_many, _one       rows of 1 KB: pulls/s with many in flight; round trip of one\n\n"
+    "TRANSPORT is tcp, ipc, shm (shared memory, the default on one host), or spin (shm with\n"
+    "fleet.busy_poll_us = 1000; only rows of 1 KB). server_cores and worker_cores are the numbers of cores that\n"
+    "each side kept busy. data_plane_limits measures the limits of these figures; tools/bench runs both several\n"
+    "times and makes a table.\n\n"
     "  push_pull --only sparse --transport tcp --rows 1000000\n\n"
     "Exit status: 0 done, 1 failed, 2 bad usage.";
 
@@ -77,18 +74,18 @@ Status MeasureOver(const std::string& transport, const Flags& flags) {
 
 void AddOptions(CLI::App* app, Flags* flags) {
   WorkloadOptions& o = flags->workload;
-  app->add_option("--transport", flags->transports, "tcp (loopback), ipc, shm or spin; may be repeated (all)")
+  app->add_option("--transport", flags->transports, "tcp (loopback), ipc, shm or spin; may be repeated (default: all)")
       ->check(CLI::IsMember(kTransports));
-  app->add_option("--only", flags->only, "sparse, dense or small; may be repeated (all)")
+  app->add_option("--only", flags->only, "sparse, dense or small; may be repeated (default: all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
   app->add_option("--rows", o.rows, "rows of a sparse table")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
-  app->add_option("--dim", o.dim, "fp32 values of a row")
+  app->add_option("--dim", o.dim, "fp32 values per row")
       ->capture_default_str()
       ->check(CLI::Range(1u, limits::kRowDimMax));
-  app->add_option("--batch", o.batch, "keys of a sparse request, all different: at most --rows")
+  app->add_option("--batch", o.batch, "distinct keys per sparse request; at most --rows")
       ->capture_default_str()
       ->check(CLI::Range(1L, 1L << 40));
-  app->add_option("--depth", o.depth, "sparse requests in flight; the client holds back what exceeds its credit")
+  app->add_option("--depth", o.depth, "sparse requests in flight; the client delays those beyond its credit")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   app->add_option("--small-depth", o.small_depth, "pulls of 1 KB in flight")
@@ -97,10 +94,10 @@ void AddOptions(CLI::App* app, Flags* flags) {
   app->add_option("--servers", o.servers, "server processes, of one shard each")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  app->add_option("--lanes", o.lanes, "fleet.lanes: connections to each server, where no memory is shared")
+  app->add_option("--lanes", o.lanes, "fleet.lanes: connections to each server, without shared memory")
       ->capture_default_str()
       ->check(CLI::Range(1u, kJobLanesMax));
-  app->add_option("--seconds", o.duration.seconds, "of each figure, after a quarter more to warm up")
+  app->add_option("--seconds", o.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
 }
@@ -114,7 +111,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (flags.workload.batch > flags.workload.rows)
-      throw CLI::ValidationError("--batch", fmt::format("{} different keys of {} rows: at most --rows",
+      throw CLI::ValidationError("--batch", fmt::format("{} distinct keys of {} rows: expected at most --rows",
                                                         flags.workload.batch, flags.workload.rows));
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;

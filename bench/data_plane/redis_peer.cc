@@ -60,7 +60,7 @@ class Connection {
     }
   }
 
-  // The next `bytes` bytes, good until the next call; they must begin with `prefix`.
+  // The next `bytes` bytes, valid until the next call; they must begin with `prefix`.
   std::string_view Receive(std::size_t bytes, std::string_view prefix) {
     answer_.resize(bytes);
     Require(recv(fd_, answer_.data(), bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes), "redis: receive");
@@ -97,7 +97,7 @@ std::string Request(const char* verb, const std::vector<std::uint64_t>& rows) {
   return out;
 }
 
-// What MGET of so many rows answers.
+// The answer of MGET for that many rows.
 std::string Values(std::size_t rows) {
   std::string out = fmt::format("*{}\r\n", rows);
   for (std::size_t i = 0; i < rows; ++i) AppendBulk(Value(), &out);
@@ -131,7 +131,7 @@ int ConnectUnix(const std::string& path) {
   return -1;
 }
 
-// A running server, and where it listens.
+// A running server and its addresses.
 struct Server {
   std::string program, output, unix_path;
   std::uint16_t port;
@@ -166,7 +166,7 @@ void Load(const Options& options, Connection* connection) {
     connection->Receive(kOk.size(), kOk);
     if (Now() - last < kProgressSeconds) continue;
     last = Now();
-    fmt::print(stderr, "redis_peer: {} of {} rows are there\n", row, options.rows);
+    fmt::print(stderr, "redis_peer: {} of {} rows written\n", row, options.rows);
   }
 }
 
@@ -226,18 +226,19 @@ int Run(const Options& options) {
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "Redis beside push_pull's sparse operations: starts redis-server on a free port of loopback and a unix socket,\n"
-      "without persistence and in a temporary folder, fills it, and prints one line of JSON for each of\n\n"
-      "  redis.tcp.mget, redis.unix.mget   random rows of 64 bytes a second, many keys a request, several in flight\n"
+      "Measures Redis for comparison with push_pull's sparse operations: starts redis-server on a free port of\n"
+      "loopback and a Unix socket, without persistence and in a temporary folder, fills it, and prints one line of\n"
+      "JSON for each of\n\n"
+      "  redis.tcp.mget, redis.unix.mget   random rows of 64 bytes, rows/s; many keys per request, several in flight\n"
       "  redis.tcp.mset, redis.unix.mset\n\n"
-      "Where redis-server is not installed the lines say so. tools/install bench installs it.\n\n"
+      "Without redis-server it prints lines that say so. tools/install bench installs it.\n\n"
       "  redis_peer --rows 1000000\n\n"
       "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
-  app.add_option("--program", options.program, "the server, on the PATH or with its folder")->capture_default_str();
+  app.add_option("--program", options.program, "server program: a name on the PATH, or a path")->capture_default_str();
   app.add_option("--rows", options.rows, "keys")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
-  app.add_option("--batch", options.batch, "keys of a request")->capture_default_str()->check(CLI::Range(1, 500'000));
+  app.add_option("--batch", options.batch, "keys per request")->capture_default_str()->check(CLI::Range(1, 500'000));
   app.add_option("--depth", options.depth, "requests in flight")->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", options.duration.seconds, "of each figure, after a quarter more to warm up")
+  app.add_option("--seconds", options.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   try {

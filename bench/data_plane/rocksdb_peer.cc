@@ -74,7 +74,7 @@ class Table {
       Write({keys.data() + first, count}, values.data());
       if (Now() - last < kProgressSeconds) continue;
       last = Now();
-      fmt::print(stderr, "rocksdb_peer: {} of {} rows are there\n", first + count, keys.size());
+      fmt::print(stderr, "rocksdb_peer: {} of {} rows written\n", first + count, keys.size());
     }
     Check(db_->CompactRange({}, nullptr, nullptr));
   }
@@ -152,25 +152,25 @@ void Run(const Options& options) {
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app{
-      "RocksDB beside push_pull's sparse operations, without any transport: fills a database in a temporary folder,\n"
-      "all of which its cache holds, without a log, and prints one line of JSON for each of\n\n"
-      "  rocksdb.sparse_pull   random rows a second by MultiGet of sorted keys\n"
-      "  rocksdb.sparse_push   the same, changed (SGD) and written back as one WriteBatch\n\n"
+      "Measures RocksDB for comparison with push_pull's sparse operations, without a transport: fills a database in a\n"
+      "temporary folder, which fits in its cache, without a log, and prints one line of JSON for each of\n\n"
+      "  rocksdb.sparse_pull   random rows/s with MultiGet of sorted keys\n"
+      "  rocksdb.sparse_push   the same, updated (SGD) and written back as one WriteBatch\n\n"
       "  rocksdb_peer --rows 1000000\n\n"
       "Exit status: 0 done, 1 failed, 2 bad usage."};
   std::size_t depth = 1;
   app.add_option("--rows", options.rows, "rows")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
-  app.add_option("--dim", options.dim, "fp32 values of a row")->capture_default_str()->check(CLI::Range(1, 4096));
-  app.add_option("--batch", options.batch, "keys of a request")->capture_default_str()->check(CLI::Range(1, 1'000'000));
-  app.add_option("--depth", depth, "taken and ignored: its calls answer at once")->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", options.duration.seconds, "of each figure, after a quarter more to warm up")
+  app.add_option("--dim", options.dim, "fp32 values per row")->capture_default_str()->check(CLI::Range(1, 4096));
+  app.add_option("--batch", options.batch, "keys per request")->capture_default_str()->check(CLI::Range(1, 1'000'000));
+  app.add_option("--depth", depth, "ignored, because calls are synchronous")->check(CLI::Range(1, 1024));
+  app.add_option("--seconds", options.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   try {
     app.parse(argc, argv);
     if (options.batch > options.rows)
       throw CLI::ValidationError(
-          "--batch", fmt::format("{} different keys of {} rows: at most --rows", options.batch, options.rows));
+          "--batch", fmt::format("{} distinct keys of {} rows: expected at most --rows", options.batch, options.rows));
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }

@@ -15,7 +15,7 @@ namespace tarn::bench {
 namespace {
 
 void Whole(bool good) {
-  if (!good) Die("the other side of a socket is gone");
+  if (!good) Die("the other side of a socket has disconnected");
 }
 
 void ReadAll(int fd, void* to, std::size_t bytes) {

@@ -98,7 +98,7 @@ Status SparseTable::Load() {
     }
     if (Now() - last < kProgressSeconds) continue;
     last = Now();
-    fmt::print(stderr, "push_pull: table '{}': {} of {} rows are there\n", table_.spec().name, row, options_.rows);
+    fmt::print(stderr, "push_pull: table '{}': {} of {} rows written\n", table_.spec().name, row, options_.rows);
   }
   for (const StatusFuture& future : in_flight) TARN_RETURN_IF_ERROR(future.Wait());
   return {};
@@ -112,8 +112,7 @@ Status SparseTable::CheckLoaded() {
     if (!values) return std::unexpected(values.error());
     const float first = values->front();
     if (first < 0 && std::ranges::all_of(*values, [&](float v) { return v == first; })) continue;
-    return Fail(ErrorCode::kInternal,
-                fmt::format("table '{}': rows that were pushed alike differ", table_.spec().name));
+    return Fail(ErrorCode::kInternal, fmt::format("table '{}': rows with equal pushes differ", table_.spec().name));
   }
   return {};
 }

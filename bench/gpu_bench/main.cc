@@ -1,9 +1,8 @@
 // Measures tarn's kernels on a GPU and the GPU's limits; prints one line of JSON per figure. bench/gpu runs it together
 // with a fleet and PyTorch, and makes a table.
 //
-//   gpu_bench                        everything, about two minutes
-//   gpu_bench --only limits products the limits of the machine, and matrix products
-//   gpu_bench --device cpu --tiny    on this thread with tiny sizes, as a test
+//   gpu_bench everything, about two minutes gpu_bench --only limits products the limits of the machine, and matrix
+//   products gpu_bench --device cpu --tiny on this thread with tiny sizes, as a test
 
 #include <fmt/format.h>
 
@@ -39,28 +38,27 @@ void AddOptions(CLI::App* app, Options* options) {
   std::vector<std::string> names;
   for (const auto& [name, measure] : kParts) names.push_back(name);
   Sizes& sizes = options->sizes;
-  app->add_option("--device", options->device,
-                  "gpu, gpu:N or cpu: this thread, which shows only that the benchmark works")
+  app->add_option("--device", options->device, "gpu, gpu:N, or cpu: this thread, to test the benchmark")
       ->capture_default_str();
-  app->add_option("--only", options->only, fmt::format("parts: {} (all)", fmt::join(names, ", ")))
+  app->add_option("--only", options->only, fmt::format("parts: {} (default: all)", fmt::join(names, ", ")))
       ->check(CLI::IsMember(names));
-  app->add_flag("--probe", options->probe, "say whether there is such a device, and stop");
-  app->add_option("--batch", sizes.batch, "rows of a batch")->capture_default_str()->check(CLI::Range(1u, 1u << 20));
-  app->add_option("--fields", sizes.fields, "keys of a row")->capture_default_str()->check(CLI::Range(2u, 100u));
-  app->add_option("--dim", sizes.dim, "values of an embedding")->capture_default_str()->check(CLI::Range(1u, 1024u));
-  app->add_option("--field-keys", sizes.field_keys, "different keys of a field")
+  app->add_flag("--probe", options->probe, "report whether the device exists, and exit");
+  app->add_option("--batch", sizes.batch, "rows per batch")->capture_default_str()->check(CLI::Range(1u, 1u << 20));
+  app->add_option("--fields", sizes.fields, "keys per row")->capture_default_str()->check(CLI::Range(2u, 100u));
+  app->add_option("--dim", sizes.dim, "values per embedding")->capture_default_str()->check(CLI::Range(1u, 1024u));
+  app->add_option("--field-keys", sizes.field_keys, "distinct keys per field")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{2}, std::uint64_t{1} << 40));
-  app->add_option("--skew", sizes.skew, "of the keys: Zipf's exponent")
+  app->add_option("--skew", sizes.skew, "Zipf exponent of the keys")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 4.0));
-  app->add_option("--hot-rows", sizes.hot_rows, "rows of the cache, 281 bytes each")
+  app->add_option("--hot-rows", sizes.hot_rows, "rows in the cache, 281 bytes each")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{128}, std::uint64_t{4'000'000'000}));
-  app->add_option("--seconds", options->timing.seconds, "of each figure, about")
+  app->add_option("--seconds", options->timing.seconds, "approximate seconds per figure")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 100.0));
-  app->add_flag("--tiny", options->tiny, "small sizes, where not given: to see that it works");
+  app->add_flag("--tiny", options->tiny, "use tiny sizes by default, to test the benchmark");
 }
 
 void MakeTiny(const CLI::App& app, Options* options) {
@@ -90,8 +88,8 @@ std::unique_ptr<Limits> LimitsOf(const Place& place, const Timing& timing) {
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App app{"What a GPU reaches with tarn's kernels, beside its own limits: one line of JSON a figure."};
-  app.footer("\nexit codes  0 done    1 something failed    2 bad usage    3 no GPU: nothing was measured");
+  CLI::App app{"Measures tarn's kernels on a GPU and the limits of the GPU. Prints one line of JSON per figure."};
+  app.footer("\nexit codes  0 done    1 a part failed    2 bad usage    3 no GPU: nothing was measured");
   AddOptions(&app, &options);
   try {
     app.parse(argc, argv);

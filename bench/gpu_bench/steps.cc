@@ -225,13 +225,13 @@ class Step {
   void Check() {
     if (place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front() != 0) Die("rows are missing in the cache");
     for (const float logit : place_.Fetch(predictions_.logits, sizes_.batch))
-      if (!std::isfinite(logit)) Die("the model says what is no number");
+      if (!std::isfinite(logit)) Die("a prediction of the model is not finite");
     for (std::size_t t = 0; t < views_.size(); ++t) {
       const std::size_t n = views_[t].unique * model_->tables()[t].spec.dim;
       const std::vector<float> gradients = place_.Fetch(views_[t].gradients, n);
       if (!std::ranges::all_of(gradients, [](float g) { return std::isfinite(g); }) ||
           std::ranges::all_of(gradients, [](float g) { return g == 0; }))
-        Die("no gradient has come to " + model_->tables()[t].spec.name);
+        Die("no gradient for " + model_->tables()[t].spec.name);
     }
   }
 

@@ -86,14 +86,14 @@ std::string_view Name(Work work) { return kNames[static_cast<std::size_t>(work)]
 
 std::string ToText(const Costs& costs) {
   Costs copy = costs;
-  std::string text = "# nanoseconds of a thread; bench/scale_model/costs.h says of what\n";
+  std::string text = "# nanoseconds of a thread, described in bench/scale_model/costs.h\n";
   for (const auto& [name, value] : Fields(&copy)) text += fmt::format("{} {}\n", name, *value);
   return text;
 }
 
 Expected<Costs> ReadCosts(const std::string& path) {
   std::ifstream in(path);
-  if (!in) return Fail(ErrorCode::kNotFound, path + ": cannot be read; expected what `scale_model calibrate` wrote");
+  if (!in) return Fail(ErrorCode::kNotFound, path + ": cannot be read; expected a file of `scale_model calibrate`");
   Costs costs;
   auto fields = Fields(&costs);
   std::string line;

@@ -129,7 +129,7 @@ void FleetModel::SetUp() {
     EndStep(node.get(), &out, 0, nullptr, true);
     TimerOf(node.get());
   }
-  RunUntil("a simulated fleet does not get ready", &MeasuredClocks::all_ready);
+  RunUntil("the simulated fleet does not become ready", &MeasuredClocks::all_ready);
   clocks_.Begin();
   for (const auto& node : nodes_.all()) {
     if (!node->is_worker) continue;
@@ -141,7 +141,7 @@ void FleetModel::SetUp() {
 
 FleetResult FleetModel::Run() {
   SetUp();
-  RunUntil("a simulated fleet is stuck", &MeasuredClocks::over);
+  RunUntil("the simulated fleet is stuck", &MeasuredClocks::over);
   return Summarize();
 }
 

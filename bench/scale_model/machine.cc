@@ -26,7 +26,7 @@ void Thread::Run(double ns, std::function<void()> done) {
 }
 
 double Thread::Reserve(double at, double ns) {
-  TARN_CHECK(host_->cores_ == 0, "threads that share cores cannot tell when they will be done");
+  TARN_CHECK(host_->cores_ == 0, "the end of work on shared cores is not known in advance");
   busy_ns_ += ns;
   return free_at_ns_ = std::max(free_at_ns_, at) + ns;
 }

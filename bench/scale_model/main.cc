@@ -21,13 +21,13 @@ using namespace tarn;
 using namespace tarn::scale;
 
 constexpr const char* kEpilog = R"(
-First measure, then ask:
+First measure, then predict:
   scale_model calibrate --job examples/criteo-dlrm.toml --out costs.txt
   scale_model run --job examples/criteo-dlrm.toml --costs costs.txt --workers 64 --servers 8
   scale_model run ... --set consistency.mode=ssp consistency.staleness=2
-  scale_model run ... --cores 2        as if all nodes shared this machine's cores: to compare with a real run
+  scale_model run ... --cores 2        all nodes share this machine's cores, for comparison with a real run
 
-exit codes  0 done    1 it came to nothing    2 bad usage
+exit codes  0 done    1 failed    2 bad usage
 )";
 
 struct Arguments {
@@ -91,12 +91,14 @@ void PrintResult(const Arguments& a, const Job& job, const Workload& workload, c
 
 int RunOne(Arguments a, Job job) {
   if (a.fleet.servers % a.fleet.bundle != 0) {
-    fmt::print(stderr, "scale_model: --bundle {}: must divide --servers {}\n", a.fleet.bundle, a.fleet.servers);
+    fmt::print(stderr, "scale_model: --bundle {}: expected a divisor of --servers {}\n", a.fleet.bundle,
+               a.fleet.servers);
     return 2;
   }
   const std::uint32_t shards = a.fleet.servers / a.fleet.bundle;
   if (shards > (1u << limits::kPartitionBitsMax)) {
-    fmt::print(stderr, "scale_model: {} simulated servers: at most {}\n", shards, 1u << limits::kPartitionBitsMax);
+    fmt::print(stderr, "scale_model: {} simulated servers: expected at most {}\n", shards,
+               1u << limits::kPartitionBitsMax);
     return 2;
   }
   job.fleet.partition_bits = std::max<std::uint32_t>(job.fleet.partition_bits, std::bit_width(shards - 1));
@@ -118,8 +120,9 @@ int CalibrateTo(const Arguments& a, const Job& job) {
 }
 
 void AddJob(CLI::App* app, Arguments* a) {
-  app->add_option("--job", a->job, "job file: model, data, batch, consistency")->capture_default_str();
-  app->add_option("--set", a->sets, "section.key=value of the job, as for tools/launch")->expected(1, 100);
+  app->add_option("--job", a->job, "job file with model, data, batch and consistency")->capture_default_str();
+  app->add_option("--set", a->sets, "section.key=value: override a key of the job, as in tools/launch")
+      ->expected(1, 100);
 }
 
 void AddFleet(CLI::App* app, Arguments* a) {
@@ -127,42 +130,44 @@ void AddFleet(CLI::App* app, Arguments* a) {
   app->add_option("--workers", f.workers, "how many")
       ->check(CLI::Range(1u, limits::kWorkersMax))
       ->capture_default_str();
-  app->add_option("--servers", f.servers, "how many, of one shard each")
+  app->add_option("--servers", f.servers, "servers, with one shard each")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
   app->add_option("--bundle", f.bundle, "servers simulated as one shard, for large fleets")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();
-  app->add_option("--batch", a->workload.batch_rows, "rows of a worker's batch; 0: the job's")->capture_default_str();
-  app->add_option("--batches", a->workload.batches, "different ones, read from the data set")
+  app->add_option("--batch", a->workload.batch_rows, "rows per batch of a worker; 0: as in the job")
+      ->capture_default_str();
+  app->add_option("--batches", a->workload.batches, "distinct batches, read from the data set")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
-  app->add_option("--cores", f.cores, "that all nodes share on one machine; 0: a machine a node, with a network")
+  app->add_option("--cores", f.cores,
+                  "cores of one machine that all nodes share; 0: one machine per node, with a network")
       ->capture_default_str();
-  app->add_option("--gbit", f.network.gbit_per_second, "of each link and direction, Gb/s; 0: no limit")
+  app->add_option("--gbit", f.network.gbit_per_second, "bandwidth of each link and direction, Gb/s; 0: no limit")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_option("--latency", f.network.latency_us, "one way, us")
+  app->add_option("--latency", f.network.latency_us, "one-way latency, us")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_option("--stragglers", f.stragglers.share, "share of the nodes that are slow")
+  app->add_option("--stragglers", f.stragglers.share, "share of slow nodes")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  app->add_option("--slower", f.stragglers.times_slower, "how many times they take")
+  app->add_option("--slower", f.stragglers.times_slower, "slowdown of slow nodes")
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
   app->add_option("--straggler-period", f.stragglers.period_seconds,
-                  "seconds until others are slow; 0: always the same")
+                  "seconds until other nodes are slow; 0: always the same ones")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_option("--warm-up", f.warm_up, "clocks that do not count")
+  app->add_option("--warm-up", f.warm_up, "clocks before the measurement")
       ->check(CLI::Range(1u, 10000u))
       ->capture_default_str();
-  app->add_option("--clocks", f.clocks, "clocks that count")->check(CLI::Range(1u, 10000u))->capture_default_str();
-  app->add_option("--seed", f.seed, "who is slow, and who begins with which batch")->capture_default_str();
-  app->add_flag("--free-ticks", f.free_ticks, "ticks take nothing: what a cheaper way for them could gain at most");
-  app->add_flag("--free", f.free, "nothing but the batch takes time: must give workers x batch / compute");
-  app->add_option("--name", a->name, "of the line that is printed")->capture_default_str();
+  app->add_option("--clocks", f.clocks, "measured clocks")->check(CLI::Range(1u, 10000u))->capture_default_str();
+  app->add_option("--seed", f.seed, "random seed: selects the slow nodes and the first batches")->capture_default_str();
+  app->add_flag("--free-ticks", f.free_ticks, "ticks take no time: the upper bound of a gain there");
+  app->add_flag("--free", f.free, "only batches take time: the result must be workers x batch / compute");
+  app->add_option("--name", a->name, "name in the printed line")->capture_default_str();
 }
 
 }  // namespace
@@ -174,15 +179,15 @@ int main(int argc, char** argv) {
   CLI::App app{"Predicts the throughput of large fleets: the real scheduler, shards and clients in simulated time."};
   app.footer(kEpilog);
   app.require_subcommand(1);
-  CLI::App* calibrate = app.add_subcommand("calibrate", "measures what the job's work costs on this machine");
+  CLI::App* calibrate = app.add_subcommand("calibrate", "measures the costs of the job's work on this machine");
   AddJob(calibrate, &a);
   calibrate->add_option("--out", a.out, "file to write")->capture_default_str();
-  calibrate->add_option("--seconds", a.calibrate.seconds, "of each measurement")
+  calibrate->add_option("--seconds", a.calibrate.seconds, "seconds per measurement")
       ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
-  CLI::App* run = app.add_subcommand("run", "one fleet in simulated time; prints one line of JSON");
+  CLI::App* run = app.add_subcommand("run", "simulates one fleet; prints one line of JSON");
   AddJob(run, &a);
-  run->add_option("--costs", a.costs, "what calibrate has written")->required();
+  run->add_option("--costs", a.costs, "file written by calibrate")->required();
   AddFleet(run, &a);
   try {
     app.parse(argc, argv);

@@ -34,7 +34,7 @@ void TrainerModel::Done(TableSpec table) {
 void TrainerModel::Done(LeaseReply reply) {
   asked_ = false;
   for (const LeaseGrant& grant : reply.grants) leases_.push_back(grant);
-  TARN_CHECK(!reply.finished, "a simulated run is stopped before its data end");
+  TARN_CHECK(!reply.finished, "a simulated run stops before the end of its data");
   if (reply.grants.empty()) jump_to_ = reply.jump_to;
 }
 

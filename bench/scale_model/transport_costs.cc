@@ -30,10 +30,11 @@ void Echo(int to_parent) {
   net::ZmqContext context;
   net::ZmqTransport transport(&context, kSockets);
   const auto endpoint = transport.Bind("tcp://127.0.0.1:*");
-  bench::Require(endpoint.has_value(), "the echo cannot listen");
+  bench::Require(endpoint.has_value(), "the echo process cannot listen");
   std::string text = *endpoint;
   text.resize(kEndpointBytes);
-  bench::Require(write(to_parent, text.data(), text.size()) == ssize_t(text.size()), "the echo cannot be heard");
+  bench::Require(write(to_parent, text.data(), text.size()) == ssize_t(text.size()),
+                 "cannot receive from the echo process");
   std::vector<net::Received> received;
   Outbox out;
   while (true) {
@@ -59,7 +60,8 @@ void Echo(int to_parent) {
 class Ends {
  public:
   explicit Ends(const std::string& endpoint) : transport_(&context_, kSockets) {
-    bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(), "the echo cannot be reached");
+    bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(),
+                   "cannot connect to the echo process");
   }
 
   // Sends `burst` messages and receives their answers, with the given numbers of values each way.
@@ -112,7 +114,8 @@ Status MeasureTransport(double seconds, Costs* costs) {
   bench::Require(pipe(ends) == 0, "pipe");
   const bench::Child echo = bench::Fork([&] { Echo(ends[1]); });
   std::string endpoint(kEndpointBytes, '\0');
-  bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes), "the echo did not start");
+  bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes),
+                 "the echo process did not start");
   endpoint.resize(endpoint.find('\0'));
   Ends here(endpoint);
   struct Case {

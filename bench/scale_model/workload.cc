@@ -91,13 +91,13 @@ double Workload::DifferentShare(double batches) const {
 std::size_t Workload::IndexOf(TableId id) const {
   for (std::size_t t = 0; t < uses_.size(); ++t)
     if (uses_[t].spec.id == id) return t;
-  TARN_CHECK(false, "a message names a table that the workload has not");
+  TARN_CHECK(false, "a message names a table that is not in the workload");
   return 0;
 }
 
 void Workload::SetId(const TableSpec& spec) {
   const auto use = std::ranges::find(uses_, spec.name, [](const worker::TableUse& u) { return u.spec.name; });
-  TARN_CHECK(use != uses_.end(), "the scheduler has a table that the workload has not");
+  TARN_CHECK(use != uses_.end(), "the scheduler has a table that is not in the workload");
   if (use->spec.id == spec.id) return;
   const auto t = static_cast<std::size_t>(use - uses_.begin());
   use->spec.id = spec.id;

@@ -73,7 +73,7 @@ class Scale(unittest.TestCase):
             self.assertIn(expected, done.stderr)
         done = self.model("--workers", 4, "--servers", 3, "--bundle", 2)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("must divide", done.stderr)
+        self.assertIn("expected a divisor", done.stderr)
 
 
 if __name__ == "__main__":
