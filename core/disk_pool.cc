@@ -53,14 +53,14 @@ struct DiskPool::Impl {
   }
   void GiveBack(std::unique_ptr<Threads> thread) {
     const std::lock_guard lock(mutex);
-    idle.push_back(std::move(thread));  // for which there is room
+    idle.push_back(std::move(thread));  // the capacity is reserved
   }
 
   std::string name;
   std::optional<Threads> shared;               // for Post
-  std::mutex mutex;                            // guards the next two
-  std::vector<std::unique_ptr<Threads>> idle;  // one thread each, of destroyed strands
-  std::size_t made = 0;                        // number of threads of existing and destroyed strands
+  std::mutex mutex;                            // protects the next two
+  std::vector<std::unique_ptr<Threads>> idle;  // threads of destroyed strands, for reuse
+  std::size_t made = 0;                        // threads started for strands so far
 };
 
 DiskPool::DiskPool() : impl_(std::make_unique<Impl>()) {}
@@ -71,7 +71,7 @@ DiskPool::DiskPool(std::string name, unsigned threads) : DiskPool() {
 DiskPool::~DiskPool() = default;
 
 void DiskPool::Post(Job job) {
-  TARN_CHECK(impl_->shared.has_value(), "a pool with threads for it");
+  TARN_CHECK(impl_->shared.has_value(), "the pool has threads for Post");
   asio::post(impl_->shared->context, [this, job = std::move(job)]() mutable {
     SetThreadName(impl_->name);
     job();
@@ -100,7 +100,7 @@ struct DiskPool::Strand::Impl {
 
   DiskPool::Impl* pool;
   std::unique_ptr<Threads> thread;  // one
-  std::mutex mutex;                 // guards what follows
+  std::mutex mutex;                 // protects the following members
   std::condition_variable changed;
   std::uint64_t posted = 0, begun = 0, ended = 0;  // jobs
 };
@@ -117,7 +117,7 @@ bool DiskPool::Strand::TryPost(std::size_t waiting_max, Job job) {
   if (impl_->posted - impl_->begun >= waiting_max) return false;
   asio::post(impl_->thread->context,
              [impl = impl_.get(), job = std::move(job)]() mutable { impl->Run(std::move(job)); });
-  ++impl_->posted;  // before the job begins, which takes the lock
+  ++impl_->posted;  // set before the job begins, because the job takes the lock
   return true;
 }
 

@@ -5,10 +5,10 @@
 // corrupt the counters: each read of them is checked, and a ring with invalid counters is broken permanently. Both ends
 // start at 0, whatever the shared words contain.
 //
-// Sleep and wake: before a reader sleeps it calls Sleep, and the writer's next Publish returns that it must be woken.
-// Before a writer waits for room it calls WaitForRoom, and the reader's next GiveBack returns it. The owner performs
-// the wake-up (net/shm_channel.h). Spurious wake-ups are possible; missed ones are not, because each side writes its
-// own word and then reads the other's, in sequentially consistent order.
+// Sleep and wake: a reader calls Sleep before it sleeps; the writer's next Publish then returns true. A writer calls
+// WaitForRoom before it waits; the reader's next GiveBack that leaves room then returns true. The caller that gets true
+// wakes the other side (net/shm_channel.h). Spurious wake-ups are possible; missed ones are not, because each side
+// writes its own word and then reads the other's, in sequentially consistent order.
 //
 // Threads: one thread may own the writer and another, in this process or another one, the reader.
 #pragma once
@@ -47,7 +47,7 @@ class RingWriter {
     if (bytes != 0) std::memcpy(Place(), from, bytes);
     written_ += bytes;
   }
-  // Leaves bytes as they are.
+  // Advances without writing.
   void Skip(std::size_t bytes) { written_ += bytes; }
   // Makes the written bytes visible to the reader. True: the reader sleeps, and this caller must wake it.
   bool Publish() {
@@ -113,7 +113,7 @@ class RingReader {
   const std::byte* bytes_;
   std::size_t capacity_;
   std::uint64_t read_ = 0;
-  std::uint64_t given_ = 0;  // back; up to read_
+  std::uint64_t given_ = 0;  // released to the writer; at most read_
   std::uint64_t seen_ = 0;   // the writer's position at the last check
   bool broken_ = false;
 };

@@ -1,4 +1,4 @@
-// The costs of messages for the threads that they pass, and the size of the real messages that a simulated one
+// The costs of a message for each thread that handles it, and the size of the real messages that a simulated one
 // represents.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tarn::scale {
 // The size of a message in the real fleet, which has one message per server of a bundle.
 struct Extent {
   double copies = 1;           // messages
-  double rows = 0, dense = 0;  // of all of them, in the units of costs
+  double rows = 0, dense = 0;  // of all these messages, in the units of costs
   double bytes = 0;
   double part = 1;  // the largest share of one server of a bundle
   // For costs that depend on bytes.

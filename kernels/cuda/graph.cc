@@ -14,7 +14,7 @@ namespace {
 using Recording = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroyer<cudaGraphDestroy>>;
 using Executable = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroyer<cudaGraphExecDestroy>>;
 
-// Later calls do not see this error again.
+// Clears the pending CUDA error, so that later calls do not report it.
 std::unexpected<Error> Unsupported(const Stream::Native& stream, std::string_view what, cudaError_t error) {
   cudaGetLastError();
   return Fail(ErrorCode::kUnsupported,

@@ -64,7 +64,7 @@ void GroupByPartition(Stream& s, std::size_t n, const std::uint32_t* partition_o
 
 void TopK(Stream& s, std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values,
           SortScratch& scratch) {
-  TARN_CHECK(k <= n, "at most as many as there are");
+  TARN_CHECK(k <= n, "k is at most n");
   s.native().Note(cuda::TopK(s.native().stream, n, k, in, index, values, BuffersFor(n, scratch)), "TopK");
 }
 void RowNorms(Stream& s, std::uint32_t dim, std::size_t n, const float* rows, float* norms) {
@@ -79,7 +79,7 @@ void EmbeddingBagBackward(Stream& s, std::size_t samples, std::uint32_t dim, con
 }
 void EmbeddingConcatBackward(Stream& s, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
                              const float* grad_out, std::size_t out_stride, Segments& segments, float* grad_rows) {
-  TARN_CHECK(segments.native().view.n == samples * fields, "segments are of the batch's occurrences");
+  TARN_CHECK(segments.native().view.n == samples * fields, "the segments hold the batch's occurrences");
   s.native().Note(cuda::EmbeddingConcatBackward(s.native().stream, fields, dim, grad_out, out_stride,
                                                 ViewFor(dim, segments), grad_rows),
                   "EmbeddingConcatBackward");

@@ -84,7 +84,7 @@ Expected<ChosenCheckpoint> ChooseCheckpoint(const std::string& path, const Check
   const bool asked = choice.which == Which::kBest || choice.which == Which::kNumber;
   if (itself && asked)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: this is a checkpoint, expected a run's folder with --best and --checkpoint", path));
+                fmt::format("{}: is a checkpoint; --best and --checkpoint expect the folder of a run", path));
   const bool exists = fs::exists(path, ignored);
   if (!itself && exists && choice.which == Which::kNumber) {
     const fs::path directory = fs::path(path) / "checkpoints" / fmt::format("ckpt-{}", choice.number);

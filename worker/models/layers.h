@@ -54,8 +54,8 @@ class LayerStack {
 
   // x: rows x in, valid until Backward. Returns rows x out, in memory of `compute`.
   float* Forward(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views);
-  // The same if Backward follows at once: stores intermediate activations even with train.recompute, as long as the
-  // caller does not release the memory of `compute`.
+  // Like Forward, for a Backward that follows at once: stores intermediate activations even with train.recompute. The
+  // caller must not release the memory of `compute` in between.
   float* ForwardAgain(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views);
   // dy: rows x out, changed in place. dx: output, rows x in, or null. Adds to the gradients of the views.
   void Backward(Compute& compute, std::size_t rows, const float* x, float* dy, float* dx,
@@ -81,7 +81,7 @@ class LayerStack {
   Precision precision_;
   bool recompute_;
   std::vector<Kept> kept_;  // set by Run
-  bool has_kept_ = false;   // it is still in the memory of the compute
+  bool has_kept_ = false;   // kept_ is valid: its memory has not been released
   const float* output_ = nullptr;
 };
 

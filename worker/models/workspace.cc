@@ -42,7 +42,7 @@ bool Workspace::AddChunk(std::size_t bytes) {
     chunk.data = chunk.host.data();
   } else {
     auto device = kernels::DeviceBuffer::Allocate(*stream_, chunk.bytes, "the activations of a step");
-    if (!device) {  // exactly so much may still be there
+    if (!device) {  // a freed chunk of exactly this size may be reused
       chunk.bytes = bytes;
       device = kernels::DeviceBuffer::Allocate(*stream_, bytes, "the activations of a step");
     }
