@@ -107,7 +107,7 @@ struct Chunks {
   }
 };
 
-// The sum of the squares of a row's conditioned gradient times `factor`, in the shape of kernels/elementwise.h: eight
+// The sum of the squares of a row's conditioned gradient times `factor`, in the order of kernels/elementwise.h: eight
 // partial sums in double. `first`: the thread's elements of the first chunk. Called by all lanes of a warp; all lanes
 // of a team get the result.
 __device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float factor, const Floats<kHeld>& first,
@@ -153,7 +153,7 @@ __device__ inline RowNumbers CountStep(const OptimizerStep& s, const Row& row, b
           float(1.0 / sqrt(1.0 - math::Power(double(s.beta2), t)))};
 }
 
-// `before`: the accumulator as it was.
+// `before`: the accumulator before this step.
 __device__ inline RowNumbers AddMeanSquare(const OptimizerStep& s, const Row& row, bool writes, float before,
                                            double squares) {
   const float a = before + float(squares / double(row.dim));
