@@ -17,7 +17,7 @@
 namespace tarn::bench {
 namespace {
 
-constexpr std::size_t kBatches = 4;  // that take turns
+constexpr std::size_t kBatches = 4;  // distinct batches, used in turn
 
 // A batch as the reader leaves it, in memory of the host.
 struct HostBatch {
@@ -248,7 +248,7 @@ class Step {
   std::size_t next_ = 0;
   std::unique_ptr<kernels::HotRows> cache_;
   Array keys_, unique_, inverse_, slots_, missing_, counts_, labels_, dense_, offsets_, rows_, gradients_;
-  std::vector<Array> layers_;  // values and gradients in turns
+  std::vector<Array> layers_;  // values and gradients, alternating
   std::vector<worker::TableView> views_;
   std::size_t n_unique_ = 0;
   kernels::UniqueScratch unique_scratch_;

@@ -86,7 +86,7 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
         if (answer->number != number) continue;
         if (answer->code != ErrorCode::kOk) return Fail(answer->code, answer->message);
         if (!answer->directory.empty()) return answer->directory;
-        waits = answer->message.empty() ? "" : "; the fleet " + answer->message;
+        waits = answer->message.empty() ? "" : "; the fleet is " + answer->message;
       } else if (const auto* shutdown = std::get_if<Shutdown>(&message.message.body)) {
         return Fail(ErrorCode::kCancelled, "the run has ended: " + shutdown->reason);
       }
