@@ -1,4 +1,5 @@
-// One of the sockets to a peer. Accepted peers have one lane, because each of their connections is a separate peer.
+// Identifies one of the connections to a peer, a lane. Accepted peers have one lane, because each of their connections
+// is a separate peer.
 #pragma once
 
 #include <compare>

@@ -50,7 +50,7 @@ class FleetModel {
   double HearShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
-  // Ends a step: its messages are sent after `ns` of the node's main thread, if `flush`.
+  // Ends a step that took `ns` of the node's main thread; with `flush` its messages are then sent.
   void EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush);
   void Flush(Node* node);
   void Send(Node* from, Outgoing outgoing, const Extent& extent);
