@@ -3,8 +3,9 @@
 // are medians of several passes. Streams and random rows are larger than caches (--mib). Layers have the size of a
 // batch of 2,048 samples, which may fit into caches, as in training, so their share of a memory copy can exceed 100%.
 //
-//   kernels_bench a Markdown table kernels_bench --json one JSON object per line kernels_bench --blas libopenblas.so.0
-//   also OpenBLAS's products (installed by tools/install bench)
+//   kernels_bench            a Markdown table
+//   kernels_bench --json     one JSON object per line
+//   kernels_bench --blas libopenblas.so.0        also OpenBLAS's products (installed by tools/install bench)
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -56,9 +56,10 @@ void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 
 // Clipping on a GPU, without a transfer to the host. `parts` are kNormParts doubles of device memory, zeroed beforehand
 // (Fill of twice as many floats).
-//   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone. ClipScale: for a
-//   gradient in multiples of `unit`, whose squared norm is the sum of the parts, computes the factor that divides by
-//   the unit and limits the norm to norm_max (0: no limit). Stores the sum in parts[0]. Scale: out[i] *= *factor.
+//   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone.
+//   ClipScale: for a gradient in multiples of `unit`, whose squared norm is the sum of the parts, computes the factor
+//   that divides by the unit and limits the norm to norm_max (0: no limit). Stores the sum in parts[0].
+//   Scale: out[i] *= *factor.
 inline constexpr std::size_t kNormParts = 512;
 void AddSquaredNorm(Stream& stream, std::size_t n, const float* in, double* parts);
 void ClipScale(Stream& stream, double* parts, float unit, float norm_max, float* factor);

@@ -3,7 +3,7 @@
 // `rows` is n_unique x dim; inverse[o] < n_unique is the row of occurrence o.
 //   Bag:     sample s has the occurrences offsets[s] ... offsets[s + 1), offsets[0] may be > 0 (a slice of a batch);
 //            its input is the sum of their rows, each times its weight.
-//   Concat: every sample has `fields` occurrences, from s * fields on; its input is their rows side by side.
+//   Concat:  every sample has `fields` occurrences, from s * fields on; its input is their rows side by side.
 //
 // Sums run in the order of the occurrences; the same bits on every x86-64. *Backward adds to grad_rows (n_unique x
 // dim), so that several uses of a table sum up: the caller zeroes it first (Fill). `weights` has one value per
@@ -35,8 +35,8 @@ void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint
 void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                              std::size_t out_stride, const std::uint32_t* inverse, float* grad_rows);
 
-// The constant feature: row `*row` of `rows`, which are single floats, is added to every sample. out[s] += rows[*row];
-// grad_rows[*row] += the sum of grad_out, in double, rounded once.
+// The constant feature: row `*row` of `rows`, which are single floats, is added to every sample.
+// out[s] += rows[*row]; grad_rows[*row] += the sum of grad_out, in double, rounded once.
 void BiasForward(std::size_t samples, const float* rows, const std::uint32_t* row, float* out);
 void BiasBackward(std::size_t samples, const float* grad_out, const std::uint32_t* row, float* grad_rows);
 

@@ -1,9 +1,11 @@
 // The fastest measured cuBLASLt algorithm for each matrix product, and the file that stores them. Works in builds
 // without CUDA too: it only reads and writes the file. One thread at a time.
 //
-//   GemmAlgorithms algorithms = MakeGemmAlgorithms(stream); // kernels/device_gemm.h if (Status status =
-//   algorithms.Load(path); !status) ... // warn and continue: everything is measured again UseGemmAlgorithms(stream,
-//   &algorithms); ... train ... if (algorithms.changed()) Status status = algorithms.Save(path);
+//   GemmAlgorithms algorithms = MakeGemmAlgorithms(stream);   // kernels/device_gemm.h
+//   if (Status status = algorithms.Load(path); !status) ...   // warn and continue: everything is measured again
+//   UseGemmAlgorithms(stream, &algorithms);
+//   ... train ...
+//   if (algorithms.changed()) Status status = algorithms.Save(path);
 //
 // The file is text with three kinds of lines:
 //

@@ -2,8 +2,10 @@
 // about a hundred operations of some microseconds each. Submitted one by one, each costs the caller a launch and the
 // GPU a pause; recorded, all of them cost one launch.
 //
-//   Graph graph(stream.get()); Relu(*stream, n, x); // has run before if (Status s = graph.Record([&] { Relu(*stream,
-//   n, x); }); !s) ... graph.Launch(); // any number of times
+//   Graph graph(stream.get());
+//   Relu(*stream, n, x);                                     // has run before
+//   if (Status s = graph.Record([&] { Relu(*stream, n, x); }); !s) ...
+//   graph.Launch();                                          // any number of times
 //
 // A graph records the arguments of operations: addresses, sizes, numbers. The contents of arrays are read at each
 // launch. A graph is valid as long as its memory exists: MemoryVersion changes when a stream allocates or frees memory.
@@ -32,10 +34,10 @@ class Graph {
   // CUDA can, its executable is updated in place (cudaGraphExecUpdate); else a new one is made, which takes many times
   // as long as a launch.
   //
-  // After an error nothing is recorded, nothing was executed, and the stream is unchanged. kUnavailable: the work
-  // allocated memory, waited, or multiplied matrices of a shape that is new to the stream or not measured yet; run the
-  // work once without recording, then record it. Or the stream had failed before. kUnsupported: CUDA cannot record this
-  // work; the message names what failed.
+  // After an error nothing is recorded, nothing was executed, and the stream is unchanged.
+  // kUnavailable: the work allocated memory, waited, or multiplied matrices of a shape that is new to the stream or not
+  // measured yet; run the work once without recording, then record it. Or the stream had failed before.
+  // kUnsupported: CUDA cannot record this work; the message names what failed.
   Status Record(const std::function<void()>& work);
 
   // Submits the recorded operations to the stream.

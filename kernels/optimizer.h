@@ -31,8 +31,9 @@ namespace tarn::kernels {
 class Stream;  // kernels/stream.h
 
 // The rate at `clock`. With c = clock and W = warmup_clocks:
-//   c < W: rate * (c + 1) / W, so that the first step is not 0; then, with d = c - W, constant: rate; step: rate *
-//   factor^(d / period); cosine: rate * (factor + (1 - factor) * (1 + cos(pi min(d / period, 1))) / 2).
+//   c < W: rate * (c + 1) / W, so that the first step is not 0; then, with d = c - W,
+//   constant: rate;  step: rate * factor^(d / period);
+//   cosine: rate * (factor + (1 - factor) * (1 + cos(pi min(d / period, 1))) / 2).
 // A period of 0 means constant. Computed in double, rounded once.
 float LearningRate(const OptimizerSpec& spec, Clock clock);
 

@@ -1,10 +1,11 @@
 // The occurrences of a batch on a GPU, grouped by row: sorted once per batch, so that every backward pass of the batch
 // sums them without atomics and in a fixed order.
 //
-//   auto scratch = SortScratch::Make(*stream, occurrences_max); auto segments = Segments::Make(*stream, {.occurrences =
-//   occurrences_max, .rows = rows_max, .dim = dim_max}); UniqueKeys(*stream, n, keys, unique, inverse, n_unique,
-//   **scratch, **segments); // or, if the inverse is known, GroupByRow(*stream, n, inverse, rows, **scratch,
-//   **segments); EmbeddingConcatBackward(*stream, samples, fields, dim, grad_out, stride, **segments, grad_rows);
+//   auto scratch = SortScratch::Make(*stream, occurrences_max);
+//   auto segments = Segments::Make(*stream, {.occurrences = occurrences_max, .rows = rows_max, .dim = dim_max});
+//   UniqueKeys(*stream, n, keys, unique, inverse, n_unique, **scratch, **segments);    // or, if the inverse is known,
+//   GroupByRow(*stream, n, inverse, rows, **scratch, **segments);
+//   EmbeddingConcatBackward(*stream, samples, fields, dim, grad_out, stride, **segments, grad_rows);
 //
 // The order of a sum: up to 64 occurrences of a row are added to the output one by one, in the order of the batch; this
 // gives the CPU's bits. With more, each group of 64 consecutive occurrences is summed in order from zero, then groups

@@ -2,10 +2,12 @@
 // operation of kernels/ whose first parameter is a Stream returns at once, and its pointers are device memory. Without
 // CUDA in the build, Make returns an error.
 //
-//   auto stream = Stream::Make(); // kUnavailable: no GPU here auto x = DeviceBuffer::Allocate(**stream, n * 4, "the
-//   batch"); CopyToDevice(**stream, values.data(), n * 4, x->data()); Relu(**stream, n, x->as<float>());
-//   CopyToHost(**stream, x->data(), n * 4, values.data()); Status status = (*stream)->Wait(); // done, or the first
-//   error
+//   auto stream = Stream::Make();                                   // kUnavailable: no GPU here
+//   auto x = DeviceBuffer::Allocate(**stream, n * 4, "the batch");
+//   CopyToDevice(**stream, values.data(), n * 4, x->data());
+//   Relu(**stream, n, x->as<float>());
+//   CopyToHost(**stream, x->data(), n * 4, values.data());
+//   Status status = (*stream)->Wait();                              // done, or the first error
 //
 // One thread at a time may use a stream and its buffers, not necessarily the one that made them. An operation selects
 // the stream's GPU for the calling thread (cudaSetDevice), so a thread may use streams of several GPUs.

@@ -1,7 +1,7 @@
 // Removes duplicate keys of a batch and maps every occurrence to its unique key.
 //
-//   UniqueScratch scratch; // kept across batches: allocates nothing once it is large enough size_t n =
-//   UniqueKeys(keys, unique.data(), inverse.data(), scratch); // unique[inverse[i]] == keys[i]
+//   UniqueScratch scratch;                                   // kept across batches: reuses its memory
+//   size_t n = UniqueKeys(keys, unique.data(), inverse.data(), scratch);   // unique[inverse[i]] == keys[i]
 #pragma once
 
 #include <cstddef>

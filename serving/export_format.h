@@ -5,11 +5,15 @@
 //   header    64 bytes, little-endian:
 //               0  "TARNEXPT"
 //               8  format version (32 bits)
-//              12 CRC-32 of bytes 16..63 (32 bits) 16 offset of the index (64 bits) 24 bytes of the index (64 bits) 32
-//              CRC-32 of the index (32 bits), then 32 bits of 0 40 bytes of the file (64 bits) 48 0 (128 bits)
+//              12  CRC-32 of bytes 16..63 (32 bits)
+//              16  offset of the index (64 bits)
+//              24  bytes of the index (64 bits)
+//              32  CRC-32 of the index (32 bits), then 32 bits of 0
+//              40  bytes of the file (64 bits)
+//              48  0 (128 bits)
 //   sections  each at a multiple of 64: keys of rows (64 bits each, ascending), keys of removed rows (64 bits each,
 //             ascending), values (rows x dim, fp32, bf16 or fp16). Only a delta has removed ones.
-//   index a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and the source
+//   index     a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and the source
 //
 // The checksum is the CRC-32 of zlib and Python. Only version 1 is read, so a damaged version field is rejected; the
 // checksum of a later version must cover it. The writer and the readers share this header.

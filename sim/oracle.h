@@ -1,14 +1,15 @@
 // The invariants of every run, checked from outside the state machines against the simulator's own records.
 //
-//   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes exactly - the
-//   staleness bound holds on every pull, against the workers' true clocks and against the values seen, whether they
-//     come from a shard or from the worker's cache; in evaluation no push is missing
-//   - versions, epochs, clocks and minimum clocks never go back - each row of data is trained exactly once per epoch,
-//   by pushes that count - rows of an aggregated table are created and expire as computed from their pushes
-//   (life_model.h) - a checkpoint of a clean stop contains every row of data whose push was acknowledged, and no other
-//   - a checkpoint at a clock contains exactly the pushes before that clock - the residuals of a worker with top-k
-//   pushes are in the checkpoint, as of its clock - a checkpoint contains every row as of its cut, whatever was pushed
-//   while it was copied (sim_store.h)
+//   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes exactly
+//   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen, whether
+//     they come from a shard or from the worker's cache; in evaluation no push is missing
+//   - versions, epochs, clocks and minimum clocks never go back
+//   - each row of data is trained exactly once per epoch, by pushes that count
+//   - rows of an aggregated table are created and expire as computed from their pushes (life_model.h)
+//   - a checkpoint of a clean stop contains every row of data whose push was acknowledged, and no other
+//   - a checkpoint at a clock contains exactly the pushes before that clock
+//   - the residuals of a worker with top-k pushes are in the checkpoint, as of its clock
+//   - a checkpoint contains every row as of its cut, whatever was pushed while it was copied (sim_store.h)
 //
 // The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
 #pragma once

@@ -1,8 +1,9 @@
 // Measures tarn's kernels on a GPU and the GPU's limits; prints one line of JSON per figure. bench/gpu runs it together
 // with a fleet and PyTorch, and makes a table.
 //
-//   gpu_bench everything, about two minutes gpu_bench --only limits products the limits of the machine, and matrix
-//   products gpu_bench --device cpu --tiny on this thread with tiny sizes, as a test
+//   gpu_bench                        everything, about two minutes
+//   gpu_bench --only limits products the limits of the machine, and matrix products
+//   gpu_bench --device cpu --tiny    on this thread with tiny sizes, as a test
 
 #include <fmt/format.h>
 

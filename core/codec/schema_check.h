@@ -14,11 +14,13 @@ class Table;
 namespace tarn {
 
 // Checks `table` and the tables below it:
-//   - every enum has a known value, also in structs and in lists; - tables and structs exist, unless they are optional;
-//   - lists and strings are within their limits, and strings are UTF-8 unless they hold bytes; - items of lists are
-//   aligned (the verifier of FlatBuffers 2.0.8, VerifyVectorOrString, looks at a list's length only); - all lists and
-//   strings together have no more than `bytes_max` bytes. With the size of the buffer this says that they
-//     do not share bytes: what is made of a buffer stays in proportion to its size.
+//   - every enum has a known value, also in structs and in lists;
+//   - tables and structs exist, unless they are optional;
+//   - lists and strings are within their limits, and strings are UTF-8 unless they hold bytes;
+//   - items of lists are aligned (the verifier of FlatBuffers 2.0.8, VerifyVectorOrString, checks only a list's
+//     length);
+//   - all lists and strings together have no more than `bytes_max` bytes. With the size of the buffer this means that
+//     they do not share bytes: what is made of a buffer is proportional to its size.
 // kMalformed or kTooLarge; the message begins with the field, such as "view.tables[].kind: value 7, expected 0 to 1".
 Status Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max);
 // The same; `status` must be ok, and receives the error.

@@ -1,7 +1,8 @@
 // The HTTP server of a program of a fleet. GET
 //
-//   /healthz 200 while the process runs /readyz 200 when all state machines of the process take part in the run, else
-//   503 /metrics their metrics and those of the process, for Prometheus
+//   /healthz  200 while the process runs
+//   /readyz   200 when all state machines of the process take part in the run, else 503
+//   /metrics  their metrics and those of the process, for Prometheus
 //
 // Each state machine's loop puts reports into a feed; requests are answered from it on the context's thread. So a loop
 // never waits for a client.
