@@ -273,8 +273,8 @@ class Bench {
     longest.Print(what);
     std::uint64_t entries = 0;
     for (const CheckpointFile& file : own.files) entries += file.rows;
-    fmt::print("  {:.2f} s, {} rows, {} bytes; random reads beside: longest {:.3f} ms of their thread\n", took, entries,
-               own.bytes(), beside_.TakeLongestCpu() * 1e3);
+    fmt::print("  {:.2f} s, {} rows, {} bytes; random reads meanwhile: longest {:.3f} ms of their thread\n", took,
+               entries, own.bytes(), beside_.TakeLongestCpu() * 1e3);
     return own.bytes();
   }
 

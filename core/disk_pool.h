@@ -1,7 +1,7 @@
 // Threads for operations that may take long, such as disk writes, so that threads that answer heartbeats or own rows
 // never wait for them. Wraps Boost.Asio's executor, which no header includes.
 //
-// A strand runs its jobs one after the other, in the order of the posts, on a thread of its own, so no strand waits for
+// A strand runs its jobs one after the other, in the order of the posts, on a separate thread, so no strand waits for
 // another. Threads are not shared by strands, because malloc keeps freed memory per thread: every thread would keep as
 // much memory as the largest job of all strands needs.
 //

@@ -37,7 +37,7 @@ std::string TextOf(const in_addr& address) {
 
 bool IsLoopbackAddress(const in_addr& address) { return ntohl(address.s_addr) >> 24 == 127; }
 
-// The same machine, in the family that everything is bound in.
+// This machine, in the address family to which everything is bound.
 std::optional<in_addr> Ipv4Of(const addrinfo& info) {
   if (info.ai_family == AF_INET) {
     sockaddr_in address{};
@@ -70,7 +70,7 @@ Expected<std::optional<in_addr>> Resolve(const std::string& host) {
   return address;
 }
 
-// Our address on the way to another; a datagram socket that connects sends nothing.
+// Our address for connections to another address. A datagram socket that connects sends nothing.
 std::optional<in_addr> SourceTowards(const in_addr& to) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<in_addr> SourceTowards(const in_addr& to) {
   return address.sin_addr;
 }
 
-// Of the interfaces that are up, the first that is not loopback.
+// The first interface that is up and not loopback.
 std::optional<in_addr> FirstInterface() {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) return std::nullopt;
@@ -118,8 +118,8 @@ Expected<std::string> ReachableHost(const std::string& bound, const std::string&
   if (const auto out = WayOut()) return TextOf(*out);
   if (towards_peer) return TextOf(*towards_peer);
   return Fail(ErrorCode::kUnavailable,
-              fmt::format("{}: bound to all interfaces, of which none leads out of this machine; --advertise HOST says "
-                          "where others reach it",
+              fmt::format("{}: bound to all interfaces, but only loopback is up; use --advertise HOST to set the "
+                          "address for other nodes",
                           bound));
 }
 

@@ -15,7 +15,7 @@
 namespace tarn::net {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the wire form is the memory of a little-endian machine");
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
 constexpr std::size_t kPrefixBytes = sizeof(Prefix);
 constexpr std::size_t kBundledHeadBytes = 2 * sizeof(std::uint32_t);

@@ -145,7 +145,7 @@ Expected<Message> ReadHeader(std::span<const std::byte> bytes) {
   flatbuffers::Verifier verifier(data, bytes.size(), limits::kHeaderDepthMax, limits::kHeaderTablesMax);
   if (!wire::VerifyHeaderBuffer(verifier))
     return Fail(ErrorCode::kMalformed,
-                fmt::format("header: {} bytes that are no FlatBuffer of wire.fbs", bytes.size()));
+                fmt::format("header: {} bytes, expected a FlatBuffer of wire.fbs", bytes.size()));
   Expected<Message> message;
   Status status;
   Read(*wire::GetHeader(data), bytes.size(), &*message, &status);

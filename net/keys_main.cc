@@ -1,4 +1,4 @@
-// tarn-keys: makes the key file of a fleet on several machines.
+// tarn-keys: generates the key file of a fleet on several machines.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

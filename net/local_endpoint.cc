@@ -43,10 +43,10 @@ struct Address {
   sockaddr_un address{};
 };
 
-// Its connect never waits: a listener whose queue is full answers EAGAIN.
+// Its connect never blocks: a listener with a full queue returns EAGAIN.
 Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Some file systems of shared folders know no sockets.
+// Some file systems for shared folders do not support sockets.
 bool HoldsSockets(int folder, const std::string& name) {
   const std::string path = Beneath(folder, name);
   const Address address(path);
@@ -62,12 +62,12 @@ Status CheckPrivate(int folder, const std::string& path) {
   if (fstat(folder, &info) != 0) return std::unexpected(SystemError(path, "look at this folder", errno));
   if (info.st_uid != geteuid())
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: this folder of sockets is of another user ({}), expected one of this user ({})", path,
+                fmt::format("{}: this folder of sockets belongs to another user ({}), expected this user ({})", path,
                             info.st_uid, geteuid()));
   if ((info.st_mode & kOthers) == 0) return {};
   return Fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("{}: this folder of sockets has mode {:04o}, expected 0700 so that no other user reaches them: "
+      fmt::format("{}: this folder of sockets has mode {:04o}, expected 0700 so that other users cannot connect: "
                   "chmod 700 {}",
                   path, info.st_mode & 07777, path));
 }
@@ -99,9 +99,10 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds)
     if (!found && found.error().code != ErrorCode::kNotFound) return std::unexpected(found.error());
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (waited.count() >= seconds)
-      return Fail(ErrorCode::kTimeout, fmt::format("{}: no scheduler runs here: expected {}, which is there while one "
-                                                   "does, or an endpoint tcp://HOST:PORT",
-                                                   text, AddressFile(text)));
+      return Fail(ErrorCode::kTimeout,
+                  fmt::format("{}: no scheduler runs here: expected {}, which exists while a scheduler "
+                              "runs, or an endpoint tcp://HOST:PORT",
+                              text, AddressFile(text)));
     std::this_thread::sleep_for(kLookPeriod);
   }
 }
@@ -161,7 +162,7 @@ Expected<std::string> LocalFolders::Reach(const std::string& endpoint, bool priv
   Folder folder{.file = OpenFolder(path)};
   if (folder.file.get() < 0) {
     if (errno == EACCES)
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: this folder of sockets is of another user", path));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: this folder of sockets belongs to another user", path));
     return std::unexpected(SystemError(path, "open this folder of sockets", errno));
   }
   if (private_only) TARN_RETURN_IF_ERROR(CheckPrivate(folder.file.get(), path));

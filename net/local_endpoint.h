@@ -1,12 +1,12 @@
-// Endpoints that only the user of this process can reach: Unix sockets in a folder of mode 0700, for fleets on one
-// machine. The kernel refuses every other user, so such connections need no keys.
+// Endpoints to which only the user of this process can connect: Unix sockets in a folder of mode 0700, for fleets on
+// one machine. The kernel rejects all other users, so such connections need no keys.
 //
 //   RUN_DIR/sockets/scheduler            the scheduler of the run in RUN_DIR
 //   RUN_DIR/sockets/shard-3-5f2c01aa     a shard; the number differs at every start
 //
-// A folder is opened once, checked through that descriptor, and sockets are bound and connected beneath the descriptor
-// (/proc/self/fd/N/NAME). So the folder that was checked is the folder that is used, and its path may be longer than
-// the 107 bytes of a socket's address.
+// A folder is opened once and checked through its descriptor, and sockets are bound and connected through the same
+// descriptor (/proc/self/fd/N/NAME). So the checked folder is the one that is used, and its path may exceed the 107
+// bytes of a socket's address.
 #pragma once
 
 #include <mutex>
@@ -21,23 +21,22 @@ namespace tarn::net {
 // Stands for a new endpoint of this kind in --bind.
 inline constexpr char kAnyLocalEndpoint[] = "ipc://*";
 
-// What --bind is without being given: a local endpoint, or a port of the loopback interface where keys or --insecure
-// decide who may connect.
+// The default of --bind: a local endpoint, or with keys or --insecure a port of the loopback interface.
 std::string DefaultBind(bool has_keys, bool insecure);
 
-// Where a running scheduler writes its endpoint; removed at the end of the run.
+// The file to which a running scheduler writes its endpoint; removed at the end of the run.
 std::string AddressFile(const std::string& run_dir);
 
-// What --scheduler names: an endpoint is returned as it is; anything else is the folder of a run, whose AddressFile is
-// read, and waited for up to `seconds`. kTimeout: no scheduler has written it by then.
+// The endpoint for an argument of --scheduler. Returns an endpoint unchanged. Other text is the folder of a run: waits
+// up to `seconds` for its AddressFile and returns the contents. kTimeout: no scheduler has written it by then.
 Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds);
 
-// Removes RUN_DIR/sockets with what is in it; with `stale_only` the sockets to which nobody listens any more. Only for
-// the scheduler, which holds the run's folder.
+// Removes RUN_DIR/sockets with its contents; with `stale_only` only sockets without a listener. Only for the scheduler,
+// which has locked the run's folder.
 void RemoveSockets(const std::string& run_dir, bool stale_only);
 
-// The folders of a process's local endpoints. Outlives ZeroMQ's sockets, which connect again beneath their folders;
-// then removes the files of those that Make has named. Free to use from any thread.
+// The folders of a process's local endpoints. Outlives ZeroMQ's sockets, which reconnect through these folders. The
+// destructor removes the files of endpoints returned by Make. Any thread.
 class LocalFolders {
  public:
   LocalFolders() = default;
@@ -45,12 +44,13 @@ class LocalFolders {
   LocalFolders(const LocalFolders&) = delete;
   LocalFolders& operator=(const LocalFolders&) = delete;
 
-  // A new endpoint ipc://RUN_DIR/sockets/NAME; makes the folder. Where there is no run_dir, or it cannot hold sockets,
-  // or the endpoint would be longer than limits::kEndpointBytesMax: in a new folder under that for temporary files.
+  // Makes a new endpoint ipc://RUN_DIR/sockets/NAME and its folder. If there is no run_dir, or it cannot hold sockets,
+  // or the endpoint would be longer than limits::kEndpointBytesMax, uses a new folder in the directory for temporary
+  // files.
   Expected<std::string> Make(const std::string& run_dir, const std::string& name);
 
-  // The address under which ZeroMQ reaches the endpoint ipc://FOLDER/NAME from this process. With `private_only`
-  // kInvalidArgument unless the folder is this user's and closed to all others (mode 0700).
+  // The address with which ZeroMQ connects to the endpoint ipc://FOLDER/NAME from this process. With `private_only`,
+  // kInvalidArgument unless the folder belongs to this user and has mode 0700.
   Expected<std::string> Reach(const std::string& endpoint, bool private_only);
 
  private:
@@ -63,7 +63,7 @@ class LocalFolders {
 
   std::mutex mutex_;
   std::vector<Folder> open_;
-  std::vector<std::string> sockets_, temporary_;  // what Make has named, and the folders that it has made for itself
+  std::vector<std::string> sockets_, temporary_;  // endpoints returned by Make, and folders that it has created
 };
 
 }  // namespace tarn::net

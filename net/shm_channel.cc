@@ -78,7 +78,7 @@ void ShmChannel::Flush() {
       if (!full) ++write_frame_, write_offset_ = 0;
     }
     Publish();
-    if (writer_.broken()) return Break("counters that are not possible");
+    if (writer_.broken()) return Break("invalid counters");
     if (full) {
       if (writer_.WaitForRoom()) continue;
       return;
@@ -99,12 +99,12 @@ void ShmChannel::Consume() {
 }
 
 void ShmChannel::GiveBack() {
-  TARN_CHECK(borrowed_ == nullptr || borrowed_.use_count() == 1, "a payload that was lent has been kept");
+  TARN_CHECK(borrowed_ == nullptr || borrowed_.use_count() == 1, "a lent payload is still in use");
   lent_bytes_ = 0;
   Consume();
 }
 
-// A socket that is full of wake-ups wakes.
+// If the socket is full, wake-ups are already pending.
 void ShmChannel::Wake() {
   const char word = 0;
   if (send(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN && errno != EINTR) gone_ = true;
@@ -124,36 +124,37 @@ void ShmChannel::TakeWakes() {
 
 bool ShmChannel::Receive(ShmFrames* frames) {
   if (broken_ || lent_bytes_ > ring_bytes() / 8) return false;
-  const bool was_gone = gone_;  // then all of it was there before this look
+  const bool was_gone = gone_;  // then everything was written before this check
   Consume();
   bool whole = false;
   if (reading_.count == 0 ? ReadHead(frames, &whole) : true) {
     if (whole || ReadOn(frames)) return true;
   }
-  if (reader_.broken()) Break("counters that are not possible");
+  if (reader_.broken()) Break("invalid counters");
   drained_ = was_gone;
   return false;
 }
 
-// Whether a message begins; `whole`: it is small, and all of it is in `frames`.
+// Returns whether a message begins. `whole`: it is small and completely in `frames`.
 bool ShmChannel::ReadHead(ShmFrames* frames, bool* whole) {
   const std::size_t available = reader_.Available();
   if (available < HeadBytes(1)) return false;
   std::uint32_t count = 0;
   std::memcpy(&count, reader_.Place(), sizeof(count));
-  if (count == 0 || count > limits::kFramesMax) return Break("a number of frames that is not possible"), false;
+  if (count == 0 || count > limits::kFramesMax) return Break("an invalid number of frames"), false;
   if (available < HeadBytes(count)) return false;
   std::array<std::uint32_t, limits::kFramesMax> all_sizes;
   const std::span<std::uint32_t> sizes(all_sizes.data(), count);
   std::memcpy(sizes.data(), reader_.Place() + sizeof(count), sizes.size_bytes());
   std::size_t bytes = 0;
   for (const std::uint32_t size : sizes) {
-    if (size > limits::kFrameBytesMax) return Break("a frame over the limit"), false;
+    if (size > limits::kFrameBytesMax) return Break("a frame that exceeds the limit"), false;
     bytes += PadTo8(size);
   }
   const std::size_t head_bytes = HeadBytes(count);
   if (bytes <= kSmallBytes) return *whole = ReadSmall(sizes, head_bytes, bytes, frames);
-  if (bytes > limits::kMessageBytesMax + limits::kFramesMax * 8) return Break("a message over the limit"), false;
+  if (bytes > limits::kMessageBytesMax + limits::kFramesMax * 8)
+    return Break("a message that exceeds the limit"), false;
   if (borrowed_ != nullptr && bytes <= ring_bytes() / 2) return *whole = Lend(sizes, head_bytes, bytes, frames);
   for (std::size_t i = 0; i < count; ++i) reading_.buffers[i] = Buffer::Allocate(sizes[i]);
   reading_.count = count;

@@ -1,5 +1,6 @@
-// How a loop exchanges messages with other nodes: it owns one Transport, on one thread, and calls Receive in a loop.
-// Links may lose, repeat and reorder (across reconnects); the state machines repeat what must arrive.
+// The interface through which a loop exchanges messages with other nodes. A loop owns one Transport, on one thread, and
+// calls Receive repeatedly. Links may lose, repeat and (across reconnects) reorder messages; the state machines repeat
+// those that must arrive.
 //
 //   transport->Connect(kSchedulerPeer, "ipc:///home/me/runs/mine/sockets/scheduler");
 //   std::vector<Received> batch;
@@ -25,22 +26,22 @@ struct Received {
   Message message;
 };
 
-// Cumulative since the transport was made, but for the last three.
+// Cumulative since construction, except the last three.
 struct TransportCounters {
   std::uint64_t sent_messages = 0;
   std::uint64_t sent_bytes = 0;  // payload and headers, without ZeroMQ's own framing
   std::uint64_t received_messages = 0;
   std::uint64_t received_bytes = 0;
-  std::uint64_t refused_malformed = 0;    // bytes that are no message
+  std::uint64_t refused_malformed = 0;    // bytes that are not a message
   std::uint64_t refused_too_large = 0;    // over a limit: frames, bytes, lengths
   std::uint64_t refused_version = 0;      // another protocol version
   std::uint64_t refused_handshakes = 0;   // connections that do not speak ZeroMQ, or are not admitted
-  std::uint64_t dropped_backlog = 0;      // messages to a peer that takes nothing, beyond the bound
-  std::uint64_t dropped_unreachable = 0;  // messages to a peer that is gone or was never there
-  std::uint64_t dropped_unencodable = 0;  // our own messages that Encode refused
-  std::uint64_t backlog_bytes = 0;        // waiting now
-  std::uint64_t accepted_peers = 0;       // known now
-  std::uint64_t shm_peers = 0;            // with whom memory is shared now
+  std::uint64_t dropped_backlog = 0;      // messages to a peer whose backlog is full
+  std::uint64_t dropped_unreachable = 0;  // messages to a peer that has disconnected or never connected
+  std::uint64_t dropped_unencodable = 0;  // our own messages that Encode rejected
+  std::uint64_t backlog_bytes = 0;        // currently waiting
+  std::uint64_t accepted_peers = 0;       // currently known
+  std::uint64_t shm_peers = 0;            // currently sharing memory
 };
 inline constexpr MetricField<TransportCounters> kTransportMetrics[] = {
     {MetricOf(kOfScheduler | kOfShard, "sent_messages"), &TransportCounters::sent_messages},
@@ -60,47 +61,47 @@ inline constexpr MetricField<TransportCounters> kTransportMetrics[] = {
 };
 static_assert(BindsAll(kTransportMetrics));
 
-// Not thread-safe: it is one thread's at a time. Wake alone may be called from any thread while the transport lives.
+// Not thread-safe, except Wake, which any thread may call during the transport's lifetime.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Accepts peers at `endpoint` ("tcp://127.0.0.1:7701", "ipc:///path"; port * or 0: the system chooses); each one that
-  // sends gets a Peer from kFirstAcceptedPeer on. Returns the real endpoint, with the port.
+  // Accepts peers at `endpoint` ("tcp://127.0.0.1:7701", "ipc:///path"; port * or 0: the system chooses). Each peer
+  // that sends a message gets a Peer from kFirstAcceptedPeer on. Returns the endpoint with the chosen port.
   virtual Expected<std::string> Bind(const std::string& endpoint) = 0;
 
-  // Makes `peer` (below kFirstAcceptedPeer) reachable at `endpoint`, now or whenever somebody is there. The same
-  // again does nothing; another endpoint replaces the first, and what still waited for that is dropped.
+  // Connects `peer` (below kFirstAcceptedPeer) to `endpoint`, now or when a process listens there. Idempotent; another
+  // endpoint replaces the first, and messages that waited for it are dropped.
   virtual Status Connect(Peer peer, const std::string& endpoint) = 0;
 
-  // Never blocks. What the network does not take now (as before a connection stands) waits, in order for each lane, up
-  // to limits::kBacklogBytesMax a peer, and leaves during Receive; beyond, and to peers that are gone, messages are
-  // dropped and counted.
+  // Never blocks. Messages that the network does not accept now (such as before a connection is established) wait, in
+  // order for each lane, up to limits::kBacklogBytesMax per peer, and are sent during Receive. Messages beyond this
+  // bound, or to peers that have disconnected, are dropped and counted.
   virtual void Send(Peer to, const Message& message) = 0;
-  // The same for many, in order for each lane to a peer; small ones to one lane travel together.
+  // The same for several messages, in order for each lane; small ones on one lane are sent together.
   virtual void Send(std::span<const Outgoing> outgoing) {
     for (const Outgoing& o : outgoing) Send(o.to, o.message);
   }
 
-  // A message in another protocol version from a peer that we connected to comes as Shutdown{kWrongJob}, naming both
-  // versions, with the scheduler as its sender (rule N1); from others it is counted and answered.
+  // A message of another protocol version from a peer that we connected to is delivered as Shutdown{kWrongJob}, which
+  // names both versions, with the scheduler as its sender (rule N1). From other peers it is counted and answered.
   //
-  // (Payloads may be good only until the next Receive, where a transport says so.)
+  // Payloads may be valid only until the next Receive, if the implementation says so.
   //
-  // Appends about `max` messages to `out` (what came together is given together), and returns how many. Waits up to
-  // `timeout_us` (below 0: for ever; rounded up to whole milliseconds) for the first; comes back empty after Wake, a
-  // signal or the timeout.
+  // Appends about `max` messages to `out` (messages that arrived together are returned together) and returns their
+  // number. Waits up to `timeout_us` (below 0: without limit; rounded up to whole milliseconds) for the first one.
+  // Returns 0 after Wake, a signal or the timeout.
   virtual std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) = 0;
 
   // Makes the Receive in progress, or else the next one, return at once.
   virtual void Wake() = 0;
 
-  // For how long Receive looks for messages before it sleeps: an answer comes sooner, and a core is busy meanwhile.
+  // How long Receive polls before it sleeps. Polling shortens round trips and keeps a core busy.
   virtual void SetBusyPoll(std::int64_t /*us*/) {}
 
-  // How many lanes lead to each peer that is connected to from now on, other than the scheduler; at least 1. The first
-  // carries all messages but `Pull`, which take the others in turns (docs/protocol.md, "Lanes"): pulls may overtake
-  // other messages and each other.
+  // The number of lanes, at least 1, for each later Connect except to the scheduler. The first lane carries all
+  // messages but `Pull`, which use the others in turns (docs/protocol.md, "Lanes"), so pulls may overtake other
+  // messages and each other.
   virtual void SetLanes(std::uint32_t /*lanes*/) {}
 
   virtual TransportCounters counters() const = 0;

@@ -1,4 +1,4 @@
-// tarn-scheduler: places partitions, watches the fleet, hands out data, coordinates checkpoints and evaluation.
+// tarn-scheduler: places partitions, monitors the fleet, grants data leases, coordinates checkpoints and evaluation.
 
 #include <fmt/format.h>
 

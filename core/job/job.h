@@ -163,7 +163,7 @@ struct TableOverride {
 
 // The inheritable keys that the job sets itself, so that a later override applies to the sections that inherit the key
 // (ToToml writes only these keys there). Not part of the job's meaning: all values compare equal.
-struct SaidKeys {
+struct ExplicitKeys {
   // [optimizer], from which the roles inherit. It may contain options of rules other than its own.
   OptimizerSpec optimizer;
   std::map<std::string, std::set<std::string>> by_section;  // such as "optimizer.dense" -> {"kind"}
@@ -171,7 +171,7 @@ struct SaidKeys {
     const auto found = by_section.find(section);
     return found != by_section.end() && found->second.contains(std::string(key));
   }
-  friend bool operator==(const SaidKeys&, const SaidKeys&) { return true; }
+  friend bool operator==(const ExplicitKeys&, const ExplicitKeys&) { return true; }
 };
 
 struct Job {
@@ -185,7 +185,7 @@ struct Job {
   TrainSection train;
   OptimizerSection optimizer;
   std::map<std::string, TableOverride> tables;
-  SaidKeys said;
+  ExplicitKeys explicit_keys;
   friend bool operator==(const Job&, const Job&) = default;
 };
 

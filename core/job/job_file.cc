@@ -60,8 +60,8 @@ struct TableRules {
   bool mode_is_new = false;  // set by an override, so keys of the file may belong to another mode
 };
 
-void NoteConsistencyKeys(const SectionReader& in, SaidKeys* said, const std::string& section) {
-  KeyFinder finder(in, &said->by_section[section]);
+void NoteConsistencyKeys(const SectionReader& in, ExplicitKeys* keys, const std::string& section) {
+  KeyFinder finder(in, &keys->by_section[section]);
   const ConsistencySpec consistency;
   const WorkerCacheSpec worker_cache;
   VisitConsistency(finder, consistency);
@@ -194,8 +194,8 @@ Status ReadData(SectionReader in, bool in_file, std::string_view base_dir, DataS
   }
   if (in_file && !in.Has("train")) return in.Refusal({}, "no key 'train': expected the name of the training file");
   if (out.format == DataFormat::kCriteo) TARN_RETURN_IF_ERROR(CheckColumns(in, out));
-  const bool said_to_be_empty = in.Has("dir") && out.dir.empty();
-  if (in_file && !said_to_be_empty) out.dir = Resolve(out.dir, in.IsOverride("dir") ? kCurrentDir : base_dir);
+  const bool is_explicitly_empty = in.Has("dir") && out.dir.empty();
+  if (in_file && !is_explicitly_empty) out.dir = Resolve(out.dir, in.IsOverride("dir") ? kCurrentDir : base_dir);
   return {};
 }
 
@@ -283,7 +283,7 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, const TableRu
       return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: tables: name {}: expected {}", table->place,
                                                            Quoted(member.key), DescribeRule(TextRule::kName)));
     const std::string section = "tables." + member.key;
-    NoteConsistencyKeys({table, section, origin}, &job.said, section);
+    NoteConsistencyKeys({table, section, origin}, &job.explicit_keys, section);
     TARN_RETURN_IF_ERROR(ReadTable({table, section, origin}, job, inherited, job.tables[member.key], notes));
   }
   return tables.Finish();
@@ -294,7 +294,7 @@ void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
   for (const std::string_view key : {"mode", "staleness", "apply", "worker_cache", "own_pushes", "push_every"}) {
     if (!in.IsOverride(key)) continue;
     for (const auto& [name, own] : job.tables)
-      if (job.said.Has("tables." + name, key))
+      if (job.explicit_keys.Has("tables." + name, key))
         notes->push_back(in.Note(key, fmt::format("without effect on [tables.{}], which sets it", name)));
   }
 }
@@ -366,14 +366,14 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadFleet(std::move(fleet), job.fleet));
   TableRules rules;
   TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules, notes));
-  NoteConsistencyKeys(consistency, &job.said, "consistency");
+  NoteConsistencyKeys(consistency, &job.explicit_keys, "consistency");
   job.consistency = rules.consistency;
   job.worker_cache = rules.worker_cache;
   TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
   TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
-  TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.said, notes));
+  TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
   TARN_RETURN_IF_ERROR(CheckHotRows(train, rules, job, notes));

@@ -122,26 +122,26 @@ class ValueTexts {
   std::map<std::string, std::string, std::less<>> texts;
 };
 
-// kAll: every key. kSaid: without later keys that have their defaults, so that the fingerprint of an older job, by
+// kAll: every key. kExplicit: without later keys that have their defaults, so that the fingerprint of an older job, by
 // which logs and checkpoints identify it, does not change. Also without keys that concern only a worker, because a run
 // may continue on machines without a GPU.
-enum class Keys { kAll, kSaid };
+enum class Keys { kAll, kExplicit };
 
 // Whether a key of an inheriting section must be written: the job sets it there, or it differs from the inherited
 // value.
 std::function<bool(std::string_view)> Own(const Job& job, std::string section, ValueTexts mine, ValueTexts inherited) {
   return [&job, section = std::move(section), mine = std::move(mine.texts),
           inherited = std::move(inherited.texts)](std::string_view key) {
-    return job.said.Has(section, key) || mine.find(key)->second != inherited.find(key)->second;
+    return job.explicit_keys.Has(section, key) || mine.find(key)->second != inherited.find(key)->second;
   };
 }
 
 void WriteRole(SectionWriter& out, const Job& job, const std::string& role, const OptimizerSpec& spec) {
   ValueTexts mine, inherited;
   VisitOptimizer(mine, spec);
-  const OptimizerSpec above = InheritedOptimizer(job.said.optimizer, spec.kind);
+  const OptimizerSpec above = InheritedOptimizer(job.explicit_keys.optimizer, spec.kind);
   VisitOptimizer(inherited, above);
-  inherited.texts["kind"] = Name(job.said.optimizer.kind);
+  inherited.texts["kind"] = Name(job.explicit_keys.optimizer.kind);
   out.Begin("optimizer." + role);
   out.Only(Own(job, "optimizer." + role, std::move(mine), std::move(inherited)));
   VisitOptimizer(out, spec);
@@ -151,7 +151,7 @@ void WriteRole(SectionWriter& out, const Job& job, const std::string& role, cons
 // Writes the section, with `apply` derived from the mode if the job does not set it.
 void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
   ConsistencySpec spec = job.consistency;
-  if (!derived_in_comment || job.said.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode))
+  if (!derived_in_comment || job.explicit_keys.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode))
     return VisitConsistency(out, spec);
   out.Only([](std::string_view key) { return key != "apply"; });
   VisitConsistency(out, spec);
@@ -169,7 +169,7 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     VisitConsistency(mine, consistency);
     VisitConsistency(inherited, follows);
     inherited.texts["mode"] = Name(job.consistency.mode);
-    const bool nothing = mine.texts == inherited.texts && !job.said.by_section.contains(section);
+    const bool nothing = mine.texts == inherited.texts && !job.explicit_keys.by_section.contains(section);
     if (nothing) inherited.texts["mode"].clear();  // the key implies it
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitConsistency(out, consistency);
@@ -180,9 +180,9 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     ValueTexts mine, inherited;
     VisitWorkerCache(mine, table.worker_cache);
     VisitWorkerCache(inherited, follows);
-    const bool said =
-        std::ranges::any_of(mine.texts, [&](const auto& key) { return job.said.Has(section, key.first); });
-    const bool nothing = mine.texts == inherited.texts && follows == job.worker_cache && !said;
+    const bool is_explicit =
+        std::ranges::any_of(mine.texts, [&](const auto& key) { return job.explicit_keys.Has(section, key.first); });
+    const bool nothing = mine.texts == inherited.texts && follows == job.worker_cache && !is_explicit;
     if (nothing) inherited.texts["own_pushes"].clear();  // the key implies it
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitWorkerCache(out, table.worker_cache);
@@ -192,7 +192,7 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
 
 void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSpec& spec, Keys keys) {
   out.Begin(fmt::format("optimizer.{}", role));
-  if (keys == Keys::kSaid)
+  if (keys == Keys::kExplicit)
     out.Only([&spec](std::string_view key) {
       const UpdateRule& rule = *FindUpdateRule(spec.kind);
       return !rule.Has(key) || OptionOf(spec, key) != rule.options[rule.IndexOf(key)].by_default;
@@ -268,9 +268,9 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
   if (own) {
     out.Begin("optimizer");
-    VisitOptimizer(out, job.said.optimizer);
-    const UpdateRule& rule = *FindUpdateRule(job.said.optimizer.kind);
-    for (const auto& [name, value] : job.said.optimizer.options)
+    VisitOptimizer(out, job.explicit_keys.optimizer);
+    const UpdateRule& rule = *FindUpdateRule(job.explicit_keys.optimizer.kind);
+    for (const auto& [name, value] : job.explicit_keys.optimizer.options)
       if (!rule.Has(name)) out.Number(name, value, Range());
   }
   for (const auto& [role, spec] :
@@ -291,7 +291,7 @@ std::uint64_t Fingerprint(const Job& job) {
   Job shared = job;
   shared.data.dir.clear();  // nodes may have copies of the data in different places
   shared.fleet.worker_restarts = 0;
-  return HashBytes(Text(shared, Keys::kSaid, Inherited::kEverywhere));
+  return HashBytes(Text(shared, Keys::kExplicit, Inherited::kEverywhere));
 }
 
 }  // namespace tarn

@@ -41,12 +41,12 @@ std::string NamesOf(const UpdateRule& rule) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& above, OptimizerSpec& out, std::set<std::string>* said,
-                         Notes* notes) {
+Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& above, OptimizerSpec& out,
+                         std::set<std::string>* explicit_keys, Notes* notes) {
   RuleName kind = above.kind;
   in.Name("kind", kind);
   out = InheritedOptimizer(above, kind);
-  KeyFinder finder(in, said);
+  KeyFinder finder(in, explicit_keys);
   VisitOptimizer(finder, out);
   VisitOptimizer(in, out);
   const NamedOptions others = ReadOtherOptions(in, out);
@@ -60,16 +60,16 @@ Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& above, Optimizer
 
 // An override of [optimizer] affects only roles that do not set the key. Notes the others; an error if all set it,
 // because the override has no effect.
-Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
+Status CheckReach(const SectionReader& in, const ExplicitKeys& explicit_keys, Notes* notes) {
   std::set<std::string> keys;
   KeyFinder finder(in, &keys);
-  VisitOptimizer(finder, said.optimizer);
-  for (const auto& [name, value] : said.optimizer.options) keys.insert(name);
+  VisitOptimizer(finder, explicit_keys.optimizer);
+  for (const auto& [name, value] : explicit_keys.optimizer.options) keys.insert(name);
   for (const std::string& key : keys) {
     if (!in.IsOverride(key)) continue;
     std::vector<std::string> own;
     for (const char* role : {"optimizer.linear", "optimizer.embedding", "optimizer.dense"})
-      if (said.Has(role, key)) own.push_back(fmt::format("[{}]", role));
+      if (explicit_keys.Has(role, key)) own.push_back(fmt::format("[{}]", role));
     if (own.empty()) continue;
     const std::string who = fmt::format("{}", fmt::join(own, ", "));
     if (own.size() == 3)
@@ -94,8 +94,8 @@ void NoteUnusedOptions(const SectionReader& in, const OptimizerSection& roles, c
 
 }  // namespace
 
-Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes) {
-  OptimizerSpec& base = said.optimizer;
+Status ReadOptimizer(SectionReader in, OptimizerSection& out, ExplicitKeys& explicit_keys, Notes* notes) {
+  OptimizerSpec& base = explicit_keys.optimizer;
   VisitOptimizer(in, base);
   const NamedOptions others = ReadOtherOptions(in, base);
   const std::pair<const char*, OptimizerSpec*> roles[] = {
@@ -108,10 +108,10 @@ Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, No
   for (std::size_t i = 0; i < std::size(roles); ++i) {
     const std::string section = fmt::format("optimizer.{}", roles[i].first);
     TARN_RETURN_IF_ERROR(
-        ReadOptimizerRole({nodes[i], section, {}}, base, *roles[i].second, &said.by_section[section], notes));
+        ReadOptimizerRole({nodes[i], section, {}}, base, *roles[i].second, &explicit_keys.by_section[section], notes));
   }
   NoteUnusedOptions(in, out, others, notes);
-  return CheckReach(in, said, notes);
+  return CheckReach(in, explicit_keys, notes);
 }
 
 Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out) {

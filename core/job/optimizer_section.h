@@ -15,8 +15,8 @@ namespace tarn {
 using Notes = std::vector<std::string>;
 
 // [optimizer] and its roles: `in`: the reader of [optimizer]. Stores the values that it sets for the roles in
-// said.optimizer, and the keys that the roles set in said.by_section.
-Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes);
+// explicit_keys.optimizer, and the keys that the roles set in explicit_keys.by_section.
+Status ReadOptimizer(SectionReader in, OptimizerSection& out, ExplicitKeys& explicit_keys, Notes* notes);
 
 // The rule of one table. kInvalidArgument as for a job, and for options of other rules.
 Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out);

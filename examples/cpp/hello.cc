@@ -5,8 +5,8 @@
 //   tarn-hello --scheduler runs/hello
 //   kill %1
 //
-// The fleet has no data of its own to come to an end with: it waits for the next worker until its scheduler is stopped,
-// here by the last line, else by Ctrl-C.
+// The fleet has no data that could come to an end: it waits for the next worker until its scheduler is stopped, here by
+// the last line, else by Ctrl-C.
 //
 // Learns x[k] = k for a handful of keys by plain gradient descent on (x[k] - k)^2 / 2, and prints what comes of it.
 

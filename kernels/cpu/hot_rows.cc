@@ -82,7 +82,7 @@ class HostHotRows final : public HotRows {
   void Unpin(std::size_t n, const std::uint32_t* slots) override {
     for (std::size_t i = 0; i < n; ++i) {
       if (slots[i] == kNoSlot) continue;
-      TARN_CHECK(table_.slots[slots[i]].pins != 0, "a slot is unpinned as often as it was pinned");
+      TARN_CHECK(table_.slots[slots[i]].pins != 0, "an unpinned slot was pinned");
       --table_.slots[slots[i]].pins;
     }
   }

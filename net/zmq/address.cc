@@ -29,8 +29,8 @@ Expected<std::string> ZmqAddress(const std::string& endpoint, bool open, LocalFo
                 fmt::format("{}: expected tcp://HOST:PORT with a port up to 65535", endpoint));
   if (open || !IsTcp(endpoint)) return endpoint;
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: every user of its host can connect to a TCP address: expected keys (--keys FILE, which "
-                          "tarn-keys makes), or ipc:// in a folder of mode 0700; --insecure goes without",
+              fmt::format("{}: any user of the host can connect to a TCP address: expected keys (--keys FILE, made by "
+                          "tarn-keys), ipc:// in a folder of mode 0700, or --insecure",
                           endpoint));
 }
 

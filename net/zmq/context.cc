@@ -11,7 +11,7 @@
 namespace tarn::net {
 
 void KeepLargeBlocks() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
 }
 

@@ -1,4 +1,4 @@
-// What all transports of a process share: ZeroMQ's threads, and the keys.
+// Shared by all transports of a process: ZeroMQ's threads, and the keys.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct ZmqContextOptions {
   int sockets_max = 65536;  // a transport uses one, and one more for each lane to a peer that it connects to
 };
 
-// A connection stays with one of ZeroMQ's threads, the one with the fewest when it is made. One thread moves more than
-// 1 GB/s each way, so more pay off for several busy connections over a network above 10 Gb/s, and with cores that the
-// rest of the process leaves free: on two cores they cost what they gain.
+// The number of ZeroMQ threads for a number of lanes. ZeroMQ assigns each new connection to the thread with the fewest
+// connections. One thread transfers more than 1 GB/s each way, so more threads help only with several busy connections
+// over a network above 10 Gb/s and with free cores; on two cores they gain nothing.
 inline int IoThreadsFor(std::uint32_t lanes) { return static_cast<int>((lanes + 1) / 2); }
 
-// Open files that a process of a fleet needs: its own (ZeroMQ's, logs, metrics), those of its HTTP server (of a worker:
-// in addition, programs that use the library have none) and those of its connections, measured and rounded up. Each
-// connection of a shard counts once for its socket and, per worker, once for shared memory.
+// Open files that a process of a fleet needs, measured and rounded up: its own (ZeroMQ's, logs, metrics), those of its
+// HTTP server (kHttpFiles, not included for workers, because programs that use the library have no HTTP server), and
+// those of its connections. A shard needs one per connection for the socket and one per worker for shared memory.
 inline constexpr std::uint64_t kHttpFiles = limits::kHttpConnectionsMax + 8;
 inline std::uint64_t SchedulerFiles(std::uint64_t shards, std::uint64_t workers) {
   return 24 + kHttpFiles + shards + workers;
@@ -42,8 +42,8 @@ inline std::uint64_t ServerFiles(std::uint64_t own_shards, std::uint64_t workers
 }
 inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) { return 20 + shards * (2 * lanes + 1); }
 
-// ZeroMQ's threads, and the keys. Exactly one per process. Destroying it waits until what was sent has left, at most
-// as long as its transports linger; they must be gone before. Free to use from any thread.
+// ZeroMQ's threads, and the keys. Exactly one per process. The destructor waits until sent messages have left, at most
+// the linger time of its transports, which must be destroyed before. Any thread.
 class ZmqContext {
  public:
   // Also calls KeepLargeBlocks.
@@ -52,11 +52,11 @@ class ZmqContext {
   ZmqContext(const ZmqContext&) = delete;
   ZmqContext& operator=(const ZmqContext&) = delete;
 
-  // From now on all connections are encrypted and only holders of `keys` are admitted, which it proves first. Once,
-  // before the first transport. An error leaves a context that must not be used.
+  // Encrypts all later connections and admits only holders of `keys`; first checks that a connection with an unknown
+  // key fails. Call it at most once, before the first transport. After an error the context must not be used.
   Status Secure(const CurveKeys& keys);
 
-  // Secure with the keys of a file (LoadCurveKeys); no path: plain connections. What programs do with --keys.
+  // Secure with the keys of a file (LoadCurveKeys), for --keys. Empty path: plain connections.
   Status SecureFromFile(const std::string& path);
 
   // Folders of Unix sockets; they stay open until ZeroMQ has ended.

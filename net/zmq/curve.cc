@@ -28,7 +28,7 @@ constexpr std::size_t kKeyText = 40;
 constexpr std::size_t kKeyBytes = 32;
 constexpr int kProofMs = 5000;
 
-// cppzmq has nothing for Z85 and for making keys: those are C functions.
+// cppzmq does not wrap Z85 and key generation, so the C functions are called.
 bool IsKey(const std::string& text) {
   std::array<std::uint8_t, kKeyBytes> bytes;
   return text.size() == kKeyText && zmq_z85_decode(bytes.data(), text.c_str()) != nullptr;
@@ -37,7 +37,7 @@ bool IsKey(const std::string& text) {
 template <typename Option>
 Status SetText(zmq::socket_t* socket, Option option, std::string_view what, const std::string& text) {
   try {
-    socket->set(option, zmq::buffer(text.c_str(), text.size() + 1));  // keys are taken with their final zero
+    socket->set(option, zmq::buffer(text.c_str(), text.size() + 1));  // with the final zero of the key
     return {};
   } catch (const zmq::error_t& error) {
     return Fail(ErrorCode::kIo, fmt::format("cannot set {}: {}", what, error.what()));
@@ -49,7 +49,7 @@ Status SetText(zmq::socket_t* socket, Option option, std::string_view what, cons
 Expected<CurveKeys> MakeCurveKeys() {
   std::array<char, kKeyText + 1> public_key{}, secret_key{};
   if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0)
-    return Fail(ErrorCode::kUnsupported, fmt::format("cannot make keys: {}", zmq::error_t().what()));
+    return Fail(ErrorCode::kUnsupported, fmt::format("cannot generate keys: {}", zmq::error_t().what()));
   return CurveKeys{public_key.data(), secret_key.data()};
 }
 
@@ -82,7 +82,7 @@ Expected<CurveKeys> LoadCurveKeys(const std::string& path) {
     if (line.empty() || line[0] == '#') continue;
     const std::string name = line.substr(0, line.find(' '));
     const std::string key = line.size() > name.size() ? line.substr(name.size() + 1) : "";
-    if ((name != "public" && name != "secret") || !IsKey(key))  // without the line: it may hold a secret
+    if ((name != "public" && name != "secret") || !IsKey(key))  // does not quote the line, which may contain a secret
       return Fail(ErrorCode::kMalformed, fmt::format("{}:{}: expected 'public' or 'secret' and a key of {} characters",
                                                      path, number, kKeyText));
     (name == "public" ? keys.public_key : keys.secret_key) = key;
@@ -146,7 +146,7 @@ class CurveGate::Impl {
         zmq::poll(items);
       } catch (const zmq::error_t& error) {
         if (error.num() == EINTR) continue;
-        return;  // no peer is admitted any more
+        return;  // no further peer is admitted
       }
       if ((items[0].revents & ZMQ_POLLIN) != 0) return;
       if ((items[1].revents & ZMQ_POLLIN) != 0) Answer();
@@ -186,13 +186,13 @@ namespace {
 // fail.
 Status ProveShut(zmq::context_t* context, const CurveKeys& keys) {
   const auto failed = [](const Status& status) {
-    return Fail(status.error().code, "cannot check that unknown keys are refused: " + status.error().message);
+    return Fail(status.error().code, "cannot check that unknown keys are rejected: " + status.error().message);
   };
   const SocketOptions options{.high_water_mark = 4, .reconnect_ms = 100};
   Expected<Socket> inside = Socket::Open(context, zmq::socket_type::router, options);
   Expected<Socket> outside = Socket::Open(context, zmq::socket_type::dealer, options);
   Expected<CurveKeys> throw_away = MakeCurveKeys();
-  if (!inside || !outside || !throw_away) return Fail(ErrorCode::kIo, "cannot check that unknown keys are refused");
+  if (!inside || !outside || !throw_away) return Fail(ErrorCode::kIo, "cannot check that unknown keys are rejected");
   if (Status s = ApplyCurveKeys(keys, true, &inside->raw()); !s) return failed(s);
   if (Status s = ApplyCurveKeys(*throw_away, false, &outside->raw()); !s) return failed(s);
   if (Status s = SetText(&outside->raw(), zmq::sockopt::curve_serverkey, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
@@ -209,10 +209,10 @@ Status ProveShut(zmq::context_t* context, const CurveKeys& keys) {
     if (monitor.Take() > 0) return {};
     outside->Send({}, knock);
     if (inside->Receive(&parts))
-      return Fail(ErrorCode::kInternal, "an unknown key was admitted: the check of keys does not work");
+      return Fail(ErrorCode::kInternal, "a connection with an unknown key was admitted: authentication does not work");
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  return Fail(ErrorCode::kInternal, "an unknown key was not refused: the check of keys does not work");
+  return Fail(ErrorCode::kInternal, "a connection with an unknown key was not rejected: authentication does not work");
 }
 
 }  // namespace

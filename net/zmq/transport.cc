@@ -72,7 +72,8 @@ class ZmqTransport::Impl {
     const Expected<std::string> address = ZmqAddress(endpoint, IsOpen(), &context_->folders());
     if (!address) return std::unexpected(address.error());
     if (IsTcp(endpoint) && context_->keys() == nullptr)
-      LogWarning("insecure: {} takes plain connections: whoever reaches it can read and change the job", endpoint);
+      LogWarning("insecure: {} accepts plain connections: anyone who can connect can read and change the job",
+                 endpoint);
     Expected<std::string> bound = router_.Bind(context_, *address);
     if (!bound) return bound;
     if (options_.shm) shm_.Open();

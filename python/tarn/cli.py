@@ -48,7 +48,7 @@ FIRST_STEPS = """\
 first steps:
 
   tarn quickstart                                     1 million rows, a factorization machine: minutes on two cores
-  tarn launch job.toml                                a job of your own; `tarn launch --help` tells what it may say
+  tarn launch job.toml                                your own job; see `tarn launch --help`
   tarn launch job.toml -- python3 train.py            your program as each worker, which joins by tarn.connect()
   tarn inspect list runs/mine                         the checkpoints of a run
 """

@@ -38,7 +38,7 @@ struct Cut {
 // gives its position at the clock of the cut.
 bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers);
 
-// The workers' blobs for the manifest (rule K9), by rank. Warns of those whose worker is gone.
+// The workers' blobs for the manifest (rule K9), by rank. Warns about those whose worker has ended.
 std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* notes);
 
 // Whether the cut can never be complete, because the worker ended beyond the clock of the cut without reporting its

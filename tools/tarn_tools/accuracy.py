@@ -51,7 +51,7 @@ Test results of the examples with 4 workers and 2 servers, compared with those o
 bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC where nothing
 else is said. s: training and evaluation, in seconds, with whatever else the machine did."""
 BESIDE_ABOUT = """\
-Test results of the examples with `{}` beside those without, 4 workers and 2 servers: means of {} seeds, the smallest
+Test results of the examples with and without `{}`, 4 workers and 2 servers: means of {} seeds, the smallest
 and the largest. Difference: the mean over the seeds of the difference of two runs with the same seed, and its standard
 error. ok: the mean difference is no more than what is allowed, in either direction. Where the standard error is larger
 than that it cannot be told, unless the difference is further off than three of them."""

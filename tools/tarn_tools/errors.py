@@ -2,7 +2,7 @@
 
 
 def message(error):
-    """An operating system's with the file's name in front and without its number; any other as it is."""
+    """The text of an error; that of an OSError is "FILE: REASON"."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)

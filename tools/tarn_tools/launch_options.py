@@ -327,7 +327,7 @@ def make_run_dir(options):
     if goes_on(options):
         path = pathlib.Path(options.resume)
         if options.run_dir and not (os.path.exists(options.run_dir) and os.path.samefile(options.run_dir, path)):
-            raise FileExistsError(f"--run-dir {options.run_dir}: a run with a log goes on in its own folder, {path}")
+            raise FileExistsError(f"--run-dir {options.run_dir}: a run with a log continues in its own folder, {path}")
         lock = hold(path)
         if not goes_on(options):
             raise FileNotFoundError(f"{path}: the run has ended meanwhile; to begin another from its newest checkpoint, repeat this")

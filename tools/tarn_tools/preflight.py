@@ -106,7 +106,7 @@ def _no_answer(code, lines, to_try):
 def _no_programs(host, needs):
     names, folders = " and ".join(_programs(host)), " or ".join(needs.folders)
     return (f"expected {names} in {folders}, of a checkout that is built (tools/build) or of an unpacked tools/bundle; "
-            "--remote-dir DIR says where it lies on the hosts")
+            "give its folder on the hosts with --remote-dir DIR")
 
 
 def _problem(word, text, needs):

@@ -31,7 +31,7 @@ def tile(name, value, under=""):
 
 
 def joined(*texts, by=", "):
-    """Those that there are."""
+    """The existing ones."""
     return by.join(text for text in texts if text)
 
 
@@ -69,7 +69,7 @@ def headline(record):
         (
             "Gradients skipped",
             text("rows_not_finite", "{:,.0f}") if record.get("rows_not_finite") else None,
-            "infinite or NaN values: their rows were left as they were",
+            "infinite or NaN values: their rows were skipped",
         ),
         ("Batches passed over", summary.passed_over_text(record), None),
         (
@@ -97,7 +97,7 @@ def finished_epochs(record):
 def validation(metrics, record, score, axis):
     """[(x, score)] of the validation set, each where its epoch's training ended."""
     epochs = finished_epochs(record)
-    if not epochs:  # of a run that did not come to its end: as it was told
+    if not epochs:  # of a run that did not finish: from its metrics
         points = metrics.scheduler(f"valid_{score}", axis)
         return [point for i, point in enumerate(points) if i == 0 or point[1] != points[i - 1][1]]
     ends = metrics.epoch_ends(len(epochs), number(record, "train_rows"), axis)
@@ -150,7 +150,7 @@ def learning_charts(metrics, record):
 
 
 def stage_bars(seconds):
-    """Shares are of the stages that follow each other; reading and planning run beside them."""
+    """Shares are of the sequential stages; reading and planning run in parallel."""
     names = [name for name in STAGES if name in seconds]
     names += [name for name in seconds if name not in STAGES + NO_STAGES]
     times = {name: number(seconds, name) for name in names if number(seconds, name) is not None}
@@ -254,7 +254,7 @@ def trained_nothing(record):
 
 
 def of_own_programs(record):
-    """Whether the workers were programs of the user's own, of whose samples and losses nobody here knows."""
+    """Whether the workers were programs of the user, whose samples and losses are unknown."""
     return "model" in record and record["model"] is None
 
 

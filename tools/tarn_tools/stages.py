@@ -1,8 +1,8 @@
 """Where the time of a run's workers went: how long each stage of their pipeline worked and waited, and what bounds it.
 
 A summary has the seconds of all workers in `stage_seconds`. The reader's thread has `read`, `plan`, and `room`, in which it
-waits because its batches lie ready. The training loop has `compute`, `push`, `pull` (it waits for rows) and `wait` (for
-data); the rest of its time goes to messages. Pulls are under way for `flight`, beside both. All of `wall`.
+waits because enough batches are ready. The training loop has `compute`, `push`, `pull` (waiting for rows) and `wait` (for
+data); the rest of its time is spent on messages. During `flight` pulls are in progress. All are shares of `wall`.
 """
 
 from tarn_tools.progress import number

@@ -43,7 +43,7 @@ def read(path):
 def complete(record, job, latest):
     """The summary of a run whose scheduler could not write one: what job.toml and the newest line of metrics say.
 
-    Every field of a summary is there, null where nobody knows; what `record` says already, stays.
+    Every field of a summary exists, null if unknown; fields of `record` are kept.
     """
     fleet, consistency = job.get("fleet", {}), job.get("consistency", {})
     mode = consistency.get("mode")
@@ -84,7 +84,7 @@ def fleet_text(servers, shards, workers):
 
 
 def share_text(record, asked_key, found_key):
-    """{"asked": 200, "found": 50} -> "25.0% of 200 rows"; None if nothing was asked for."""
+    """{"asked": 200, "found": 50} -> "25.0% of 200 rows"; None if there were no look-ups."""
     asked, found = number(record, asked_key) or 0, number(record, found_key) or 0
     return f"{100 * found / asked:.1f}% of {asked:,.0f} rows" if asked else None
 
@@ -114,7 +114,7 @@ def malformed_text(record):
 def not_finite_text(record):
     """How many gradients changed nothing since they had infinite or NaN values; None without any."""
     rows = number(record, "rows_not_finite") or 0
-    return f"{rows:,.0f}, infinite or NaN: their rows were left as they were (in the servers' logs)" if rows else None
+    return f"{rows:,.0f}, infinite or NaN: their rows were skipped (see the servers' logs)" if rows else None
 
 
 def not_kept_text(record):

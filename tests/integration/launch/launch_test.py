@@ -490,7 +490,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(summary.malformed_text({"malformed_lines": 2}), "2, skipped (in the workers' logs)")
         self.assertIsNone(summary.malformed_text({"malformed_lines": 0}))
         skipped = dict(summary.rows({"status": "done", "rows_not_finite": 1500}))["gradients skipped"]
-        self.assertEqual(skipped, "1,500, infinite or NaN: their rows were left as they were (in the servers' logs)")
+        self.assertEqual(skipped, "1,500, infinite or NaN: their rows were skipped (see the servers' logs)")
         self.assertNotIn("gradients skipped", dict(summary.rows({"status": "done", "rows_not_finite": 0})))
         passed = {"status": "done", "samples": 9, "train_logloss": None}
         self.assertEqual(summary.loss_text(passed), "none: no batch was pushed")

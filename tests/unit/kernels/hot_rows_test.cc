@@ -305,7 +305,7 @@ TEST(HotRowsTest, HashesSpreadOverBucketsAndDigests) {
 TEST(HotRowsDeathTest, MisuseIsRefused) {
   Cache cache({.dim = kDim, .rows = kBucket, .batch_keys_max = 3});
   EXPECT_DEATH(cache.Find(Keys(0, 4), 0), "as large as was said");
-  EXPECT_DEATH(cache.Unpin({5}), "as often as it was pinned");
+  EXPECT_DEATH(cache.Unpin({5}), "an unpinned slot was pinned");
 }
 
 // Batches as a pipeline has them: each finds and inserts, is filled some batches later, computes and lets go. A row is

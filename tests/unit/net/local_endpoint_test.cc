@@ -99,10 +99,9 @@ TEST_F(LocalEndpointTest, AFolderThatOthersMayOpenIsRefused) {
   ZmqTransport transport(&context, Quick());
   const auto bound = transport.Bind(endpoint);
   ASSERT_FALSE(bound);
-  EXPECT_EQ(bound.error().message,
-            fmt::format("{0}/open: this folder of sockets has mode 0750, expected 0700 so that no other user reaches "
-                        "them: chmod 700 {0}/open",
-                        run_));
+  EXPECT_EQ(bound.error().message, fmt::format("{0}/open: this folder of sockets has mode 0750, expected 0700 so that "
+                                               "other users cannot connect: chmod 700 {0}/open",
+                                               run_));
   EXPECT_FALSE(transport.Connect(kSchedulerPeer, endpoint));
   auto options = Quick();
   options.insecure = true;
@@ -118,8 +117,7 @@ TEST_F(LocalEndpointTest, AnothersFolderIsRefused) {
   ZmqContext context;
   const auto reached = context.folders().Reach("ipc://" + run_ + "/theirs/scheduler", true);
   ASSERT_FALSE(reached);
-  EXPECT_NE(reached.error().message.find("is of another user (65534), expected one of this user (0)"),
-            std::string::npos)
+  EXPECT_NE(reached.error().message.find("belongs to another user (65534), expected this user (0)"), std::string::npos)
       << reached.error().message;
 }
 

@@ -263,7 +263,7 @@ TEST(ShmLaneDeathTest, WhatIsLentMustNotBeKept) {
   ASSERT_TRUE(ends.server->Receive(&got));
   const Buffer kept = got.Take(2);
   got.Clear();
-  EXPECT_DEATH(ends.server->GiveBack(), "has been kept");
+  EXPECT_DEATH(ends.server->GiveBack(), "is still in use");
 }
 
 TEST(ShmChannelTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {

@@ -18,7 +18,7 @@ TEST(ZmqAddress, TcpNeedsKeysOrConsent) {
   const auto refused = ZmqAddress("tcp://127.0.0.1:7701", false, &folders);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_TRUE(refused.error().message.starts_with("tcp://127.0.0.1:7701: every user of its host can connect"));
+  EXPECT_TRUE(refused.error().message.starts_with("tcp://127.0.0.1:7701: any user of the host can connect"));
 }
 
 TEST(ZmqAddress, PortsAndProtocolsAreChecked) {

@@ -270,10 +270,9 @@ TEST_F(TransportTest, TcpTakesKeysOrInsecure) {
   for (const char* endpoint : {"tcp://127.0.0.1:*", "tcp://0.0.0.0:*", "tcp://localhost:1"}) {
     const auto refused = transport.Bind(endpoint);
     ASSERT_FALSE(refused) << endpoint;
-    EXPECT_EQ(refused.error().message,
-              std::string(endpoint) +
-                  ": every user of its host can connect to a TCP address: expected keys (--keys FILE, which tarn-keys "
-                  "makes), or ipc:// in a folder of mode 0700; --insecure goes without");
+    EXPECT_EQ(refused.error().message, std::string(endpoint) +
+                                           ": any user of the host can connect to a TCP address: expected keys (--keys "
+                                           "FILE, made by tarn-keys), ipc:// in a folder of mode 0700, or --insecure");
     EXPECT_FALSE(transport.Connect(kSchedulerPeer, endpoint));
   }
   EXPECT_TRUE(Make()->Bind("tcp://0.0.0.0:*"));
