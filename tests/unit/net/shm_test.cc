@@ -112,7 +112,7 @@ TEST(ShmChannelTest, ManyMessagesWaitInOrder) {
   EXPECT_EQ(ends.server->waiting_messages(), 0u);
 }
 
-TEST(ShmChannelTest, WhatWaitsIsBoundedAndAnEmptyLaneTakesAnything) {
+TEST(ShmChannelTest, WhatWaitsIsBoundedAndAnEmptyChannelTakesAnything) {
   Ends ends = MakeEnds();
   SplitMix random(3);
   EXPECT_TRUE(ends.client->Send({RandomBytes(&random, 100'000)}, 10));
