@@ -92,9 +92,8 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
       }
     }
     if (SecondsSince(heard) > flags.silence_seconds)
-      return Fail(ErrorCode::kUnavailable,
-                  fmt::format("no answer from the scheduler for {:.0f} s: is it running, {}?",
-                              SecondsSince(heard), kSameKeys));
+      return Fail(ErrorCode::kUnavailable, fmt::format("no answer from the scheduler for {:.0f} s: is it running, {}?",
+                                                       SecondsSince(heard), kSameKeys));
     if (SecondsSince(start) > flags.timeout_seconds)
       return Fail(ErrorCode::kTimeout,
                   fmt::format("no checkpoint within {:.0f} s{}; it may complete later (see tools/inspect list); "
