@@ -10,9 +10,9 @@
 //
 // A hash table of buckets of 128 slots. A key's bucket is fixed by its hash; 8 more bits of the hash, its digest, are
 // stored separately from the keys, so that one read of 128 bytes detects nearly every absent key. A slot is
-//   free      no digest, not pinned: the first to be taken
-//   kept      a row with its version, of the batches that have it pinned, if any; it may be found
-//   detached  no digest, but pinned: cannot be found any more, but those who have it still compute with it; free once
+//   free      no digest, not pinned: used first
+//   kept      a row and its version, pinned by any number of batches; it may be found
+//   detached  no digest, but pinned: cannot be found, but batches that pinned it still compute with it; free when
 //             the last of them has unpinned it
 // A pinned row is never overwritten: a newer one of the same key gets another slot, and the old one is detached.
 //

@@ -30,7 +30,7 @@ class HostHotRows final : public HotRows {
 
   void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
             std::uint32_t* missing_count) override {
-    TARN_CHECK(n <= batch_keys_max_, "a batch is as large as was said");
+    TARN_CHECK(n <= batch_keys_max_, "a batch has at most batch_keys_max keys");
     ++now_;
     *missing_count = 0;
     for (std::size_t i = 0; i < n; ++i) {
@@ -49,7 +49,7 @@ class HostHotRows final : public HotRows {
   }
 
   void Insert(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots) override {
-    TARN_CHECK(n <= batch_keys_max_, "a batch is as large as was said");
+    TARN_CHECK(n <= batch_keys_max_, "a batch has at most batch_keys_max keys");
     for (std::size_t i = 0; i < n; ++i)
       if (slots[i] == kNoSlot && SlotOf(keys[i]) != kNoSlot) slots[i] = Place(keys[i], least);
     for (std::size_t i = 0; i < n; ++i)

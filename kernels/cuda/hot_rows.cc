@@ -21,12 +21,12 @@ class DeviceHotRows final : public HotRows {
 
   void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
             std::uint32_t* missing_count) override {
-    TARN_CHECK(n <= scratch_.keys_max, "a batch is as large as was said");
+    TARN_CHECK(n <= scratch_.keys_max, "a batch has at most batch_keys_max keys");
     Note(cuda::HotFind(queue(), table_, scratch_, n, keys, least.value, ++now_, slots, missing, missing_count),
          "HotRows::Find");
   }
   void Insert(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots) override {
-    TARN_CHECK(n <= scratch_.keys_max, "a batch is as large as was said");
+    TARN_CHECK(n <= scratch_.keys_max, "a batch has at most batch_keys_max keys");
     Note(cuda::HotInsert(queue(), table_, scratch_, n, keys, least.value, now_, slots), "HotRows::Insert");
   }
   void Fill(std::size_t n, const std::uint32_t* positions, const std::uint32_t* slots, const float* rows,

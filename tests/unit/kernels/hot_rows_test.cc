@@ -304,7 +304,7 @@ TEST(HotRowsTest, HashesSpreadOverBucketsAndDigests) {
 
 TEST(HotRowsDeathTest, MisuseIsRefused) {
   Cache cache({.dim = kDim, .rows = kBucket, .batch_keys_max = 3});
-  EXPECT_DEATH(cache.Find(Keys(0, 4), 0), "as large as was said");
+  EXPECT_DEATH(cache.Find(Keys(0, 4), 0), "at most batch_keys_max keys");
   EXPECT_DEATH(cache.Unpin({5}), "an unpinned slot was pinned");
 }
 
