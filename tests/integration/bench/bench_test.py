@@ -210,7 +210,7 @@ class BenchTest(unittest.TestCase):
         self.assert_usage_error([TOOL, "spars"], "no bench 'spars'", "sparse, dense, small")
         self.assert_usage_error([TOOL, "--repetitions", "0"], "--repetitions")
         self.assert_usage_error([TOOL, "--rows", "10", "--batch", "11"], "at most --rows")
-        self.assert_usage_error([TOOL, "--bin-dir", self.folder], str(self.folder), "not there")
+        self.assert_usage_error([TOOL, "--bin-dir", self.folder], str(self.folder), "not found")
 
     def test_batches_are_those_that_all_programs_take(self):
         for name, most, program in (("sparse", 500_000, "redis_peer"), ("small", 1_000_000, "data_plane_limits")):

@@ -297,7 +297,7 @@ class ValuesTest(unittest.TestCase):
             except tarn.Gone as error:
                 said = str(error)
             self.ps.close()
-            os._exit(0 if "connect anew" in said else 1)
+            os._exit(0 if "connect again" in said else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(table.pull([1]).wait().shape, (1, 1))
 

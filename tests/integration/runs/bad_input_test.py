@@ -263,7 +263,7 @@ class BadInputTest(FleetCase):
             finally:
                 scheduler.kill()
                 scheduler.wait()
-        self.assertIn(f"{partial}: passed over", told.read_text())
+        self.assertIn(f"{partial}: skipped", told.read_text())
 
     def test_a_folder_has_one_scheduler(self):
         run_dir = self.folder / "one"

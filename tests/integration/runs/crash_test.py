@@ -81,7 +81,7 @@ class CrashTest(CrashCase):
         state.unlink()
         code, _, output = self.launch(job, "elsewhere", "--resume", run_dir)
         self.assertEqual(code, 2, output)
-        self.assertIn("scheduler.state: not there", output)
+        self.assertIn("scheduler.state: not found", output)
         state.write_bytes(newest)
         self.finish(command, run_dir)
         self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))

@@ -233,11 +233,11 @@ class InspectTest(FleetCase):
             process.communicate(timeout=120)
         late = subprocess.run([BIN / "tarn-checkpoint", run_dir], capture_output=True, text=True, timeout=120)
         self.assertEqual(late.returncode, 1)
-        self.assertIn("no scheduler runs here", late.stderr)
+        self.assertIn("no scheduler is running here", late.stderr)
 
     def test_nothing_to_see(self):
         self.assertIn("neither a checkpoint", self.inspect("show", self.folder / "data", fails=True))
-        self.assertIn("not there", self.inspect("show", self.folder / "nowhere", fails=True))
+        self.assertIn("not found", self.inspect("show", self.folder / "nowhere", fails=True))
         self.assertIn("folder of a run", self.inspect("list", self.folder / "data", fails=True))
 
 

@@ -157,11 +157,11 @@ TEST(Manifest, BlobsOfWorkers) {
     return decoded ? "accepted" : decoded.error().message;
   };
   EXPECT_EQ(refused([](auto* blobs) { std::swap((*blobs)[0], (*blobs)[1]); }),
-            "m: field blobs (not in ascending order) makes no sense");
+            "m: field blobs (not in ascending order) is invalid");
   EXPECT_EQ(refused([](auto* blobs) { (*blobs)[1].file.name = "shard-0.rows"; }),
-            "m: field blobs (file 'shard-0.rows' twice) makes no sense");
+            "m: field blobs (file 'shard-0.rows' twice) is invalid");
   EXPECT_EQ(refused([](auto* blobs) { (*blobs)[1].file.bytes = 0; }),
-            "m: field blobs (file '3-worker-4-9.blob' of 0 bytes) makes no sense");
+            "m: field blobs (file '3-worker-4-9.blob' of 0 bytes) is invalid");
   const auto many = [&](std::uint32_t n) {
     return refused([&](std::vector<WorkerBlob>* blobs) {
       blobs->clear();
@@ -170,7 +170,7 @@ TEST(Manifest, BlobsOfWorkers) {
     });
   };
   EXPECT_EQ(many(limits::kBlobsMax), "accepted");
-  EXPECT_EQ(many(limits::kBlobsMax + 1), "m: field blobs (16385 of them) makes no sense");
+  EXPECT_EQ(many(limits::kBlobsMax + 1), "m: field blobs (16385 of them) is invalid");
 }
 
 TEST_F(ManifestFile, ABlobThatIsNotThereIsNamed) {
@@ -395,7 +395,7 @@ TEST(Manifest, ATableThatMakesNoSenseIsNamed) {
   m.tables[0].optimizer.kind = "none";
   auto read = DecodeManifest(EncodeManifest(m), "m");
   ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().message, "m: field tables (table.optimizer.kind: value 9, expected 0 to 8) makes no sense");
+  EXPECT_EQ(read.error().message, "m: field tables (table.optimizer.kind: value 9, expected 0 to 8) is invalid");
   m = Small();
   m.tables[0].dim = 0;
   EXPECT_FALSE(DecodeManifest(EncodeManifest(m), "m"));

@@ -82,7 +82,7 @@ TEST(WorkerBlob, ACutOneIsRefused) {
     EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
     EXPECT_TRUE(status.error().message.starts_with("12-worker-3-40.blob: chunk "));
   }
-  EXPECT_EQ(Refusal(Read(bytes + "x")), "12-worker-3-40.blob: 1 bytes behind the last chunk");
+  EXPECT_EQ(Refusal(Read(bytes + "x")), "12-worker-3-40.blob: 1 bytes after the last chunk");
 }
 
 TEST(WorkerBlob, Version1IsReadAsBefore) {

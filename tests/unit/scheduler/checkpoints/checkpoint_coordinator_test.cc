@@ -104,7 +104,7 @@ TEST_F(CoordinatorTest, FromTheWishToTheManifest) {
   EXPECT_FALSE(cuts_.UnderWay());
   EXPECT_TRUE(cuts_.state_is_cut());
   EXPECT_EQ(cuts_.whole().directory, "dir/ckpt-1");
-  EXPECT_EQ(TakeNote(), "checkpoint 1 (requested) is whole: dir/ckpt-1");
+  EXPECT_EQ(TakeNote(), "checkpoint 1 (requested) is complete: dir/ckpt-1");
   const Manifest& manifest = store_.manifests.at("dir/ckpt-1");
   EXPECT_EQ(manifest.job_text, "job");
   EXPECT_EQ(manifest.resume_clock, Clock(12));
@@ -205,7 +205,7 @@ TEST_F(CoordinatorTest, AtTheStopToolsAreAnsweredAndTheDirectoryGoes) {
   cuts_.OnRequest(Peer(40), {.number = 6}, {}, "", fleet_.mail);
   cuts_.NeedsAgreement(moment_);
   cuts_.OnStop("stopped", fleet_.mail);
-  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->message, "the run ended before it: stopped");
+  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->message, "the run ended before the checkpoint: stopped");
   EXPECT_TRUE(store_.removed.empty());
   cuts_.OnStopped();
   EXPECT_EQ(store_.removed, std::vector<std::string>{"dir/ckpt-1"});

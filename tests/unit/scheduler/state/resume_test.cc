@@ -35,7 +35,7 @@ TEST(Resume, LogsWithoutTheirStateAreRefused) {
   const Status lost = CheckLogsHaveState(root.string());
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, ErrorCode::kNotFound);
-  EXPECT_TRUE(lost.error().message.starts_with((root / kStateName).string() + ": not there")) << lost.error().message;
+  EXPECT_TRUE(lost.error().message.starts_with((root / kStateName).string() + ": not found")) << lost.error().message;
   const std::string checkpoint = (root / "checkpoints/ckpt-3").string();
   fs::create_directories(checkpoint);
   ASSERT_TRUE(WriteManifest(checkpoint, Manifest{}));

@@ -94,7 +94,7 @@ TEST(State, WhatCannotBeWrittenIsNotToldAndEndsTheRunAtTheThirdTry) {
   EXPECT_TRUE(fleet.scheduler.stopping());
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kIo);
   EXPECT_EQ(fleet.scheduler.stop_reason().reason,
-            "the scheduler's state: run/scheduler.state: No space left on device (3 tries)");
+            "the scheduler's state: run/scheduler.state: No space left on device (3 attempts)");
 }
 
 TEST(State, AFileThatFailedIsFollowedByAnother) {

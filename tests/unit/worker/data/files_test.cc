@@ -135,8 +135,8 @@ TEST(Files, OpeningIsGivenUpWhenAskedTo) {
   const DatasetOptions options{.stop = stop.get_token()};
   EXPECT_EQ(ReadWhole(Section(dir), "rows.tsv", options).rows, kRows);
   stop.request_stop();
-  EXPECT_HAS(ErrorOf(Section(dir), "rows.tsv", ErrorCode::kCancelled, options), "given up");
-  EXPECT_HAS(ErrorOf(Section(dir), "rows.gz", ErrorCode::kCancelled, options), "given up");
+  EXPECT_HAS(ErrorOf(Section(dir), "rows.tsv", ErrorCode::kCancelled, options), "was cancelled");
+  EXPECT_HAS(ErrorOf(Section(dir), "rows.gz", ErrorCode::kCancelled, options), "was cancelled");
 }
 
 TEST(Files, ManyThreadsReadAtOnce) {
@@ -184,7 +184,7 @@ TEST(Files, MissingFilesAreNamedWithWhatWasExpected) {
   EXPECT_HAS(ErrorOf(Section(dir), "train.tsv", ErrorCode::kNotFound), "there is " + dir.path() + "/train.tsv.gz");
   EXPECT_HAS(ErrorOf(Section(dir, DataFormat::kLibsvm), "a9a", ErrorCode::kNotFound), "libsvm");
   EXPECT_HAS(ErrorOf(Section(dir, DataFormat::kIdx), "train", ErrorCode::kNotFound), "train-images-idx3-ubyte");
-  EXPECT_HAS(ErrorOf(Section(dir), "", ErrorCode::kInvalidArgument), "without a name");
+  EXPECT_HAS(ErrorOf(Section(dir), "", ErrorCode::kInvalidArgument), "has no name");
 }
 
 TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
