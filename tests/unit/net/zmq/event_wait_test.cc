@@ -22,7 +22,7 @@ class EventWaitTest : public SocketsTest {
  protected:
   void SetUp() override {
     SocketsTest::SetUp();
-    shm_.Tend(NowUs());
+    shm_.Step(NowUs());
     Empty();
   }
   // Finds all lanes empty, as who waits must have done.
