@@ -35,7 +35,7 @@ extern "C" {
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
-#define TARN_C_VERSION 2
+#define TARN_C_VERSION 3
 TARN_C_API uint32_t tarn_c_version(void);
 
 /* Codes that a program may want to handle. Other errors are other positive numbers (core/error.h). */
@@ -157,6 +157,21 @@ TARN_C_API int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const 
                               void (*release)(void* context), void* context, uint64_t pulled_clock_plus_1,
                               tarn_future** future);
 
+/* Pulls and pushes of several plans with one future. Nothing is pushed if one of the plans is rejected. The gradients are
+   copied. */
+typedef struct {
+  const tarn_plan* plan;
+  float* out; /* see tarn_pull_options.out */
+} tarn_plan_pull;
+typedef struct {
+  const tarn_plan* plan;
+  const float* gradients; /* tarn_plan_size x dim */
+} tarn_plan_push;
+TARN_C_API int tarn_pull_plans(tarn_client* client, const tarn_plan_pull* pulls, size_t count,
+                               const tarn_pull_options* options, tarn_future** future);
+TARN_C_API int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes, size_t count,
+                               uint64_t pulled_clock_plus_1, tarn_future** future);
+
 /* --- Clocks ----------------------------------------------------------------------------------------------------- */
 
 TARN_C_API int tarn_tick(tarn_client* client, tarn_future** future);
@@ -211,7 +226,7 @@ TARN_C_API int tarn_wait(const tarn_future* future, double seconds);
 /* For pulls: waits likewise and returns the rows in the order of the keys. They are valid as long as the future, unless
    they are in the caller's buffer. `staleness`: by how many clocks the rows may be stale; may be null. */
 TARN_C_API int tarn_rows(const tarn_future* future, double seconds, const float** rows, uint64_t* staleness);
-/* The same for the `which`-th table of tarn_pull_many. */
+/* The same for the `which`-th table of tarn_pull_many or tarn_pull_plans. */
 TARN_C_API int tarn_rows_of(const tarn_future* future, size_t which, double seconds, const float** rows,
                             uint64_t* staleness);
 TARN_C_API void tarn_future_free(tarn_future* future);
