@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/job/job.h"
 #include "core/job/table_text.h"
 #include "worker/tarn.h"
 
@@ -222,7 +223,9 @@ int tarn_open_table(tarn_client* client, const char* name, tarn_table** table) {
 int tarn_create_table(tarn_client* client, const char* name, const char* description, tarn_table** table) {
   return GuardedWith("tarn_create_table",
                      {{"client", client}, {"name", name}, {"description", description}, {"table", table}}, [&] {
-                       const auto spec = tarn::ParseTable(name, description);
+                       const auto job = tarn::ParseJob(client->client.job_text(), "the scheduler's job", "/");
+                       if (!job) return Failed(job.error());
+                       const auto spec = tarn::ParseTable(name, description, job->optimizer);
                        return spec ? Give(client->client.OpenTable(*spec), table) : Failed(spec.error());
                      });
 }

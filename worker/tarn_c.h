@@ -84,7 +84,8 @@ TARN_C_API const char* tarn_job_text(const tarn_client* client);
 
 /* Waits until the table exists, at most for the timeout. */
 TARN_C_API int tarn_open_table(tarn_client* client, const char* name, tarn_table** table);
-/* Creates the table if it does not exist. `description` is TOML (core/job/table_text.h). */
+/* Creates the table if it does not exist. `description` is TOML (core/job/table_text.h). Without [optimizer] in it the
+   table has the job's: that of embeddings if it is sparse, of dense layers if it is dense. */
 TARN_C_API int tarn_create_table(tarn_client* client, const char* name, const char* description, tarn_table** table);
 TARN_C_API uint32_t tarn_table_dim(const tarn_table* table);
 TARN_C_API uint64_t tarn_table_rows(const tarn_table* table); /* 0: sparse */

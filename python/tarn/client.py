@@ -214,7 +214,10 @@ def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # at the end of the interpreter, from Python 3.12
+        return call(*arguments)
     while thread.is_alive():
         thread.join(_PATIENCE_SECONDS)
     if failed:
@@ -542,9 +545,10 @@ class Client:
 
         With `dim` it is created if it does not exist: sparse, or with `rows` dense, with the keys 0..rows-1.
         `initializer` and `optimizer` are the name of a kind or a dict of settings: "zero" (the default),
-        {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" (the default) or any other
-        of the job file's [optimizer] with its keys. Consistency, codecs and life are those of the job. Without `dim`,
-        waits until the table exists.
+        {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" or any other of the job
+        file's [optimizer] with its keys. The default optimizer is the job's: [optimizer.embedding], of dense tables
+        [optimizer.dense]. Consistency, codecs and life are those of the job. Without `dim`, waits until the table
+        exists.
         """
         pointer = _P()
         if dim is None:
