@@ -38,16 +38,24 @@ epsilon = 1e-10
 
 
 class Model(nn.Module):
-    def __init__(self, device=None, sparse=False):
+    def __init__(self, sparse=False):
         super().__init__()
         kinds = ("sum", "mean", "sum", "mean")
         self.bags = nn.ModuleList(
-            nn.EmbeddingBag(ROWS, DIM, mode=mode, padding_idx=3 if i == 2 else None, device=device, sparse=sparse)
+            nn.EmbeddingBag(ROWS, DIM, mode=mode, padding_idx=3 if i == 2 else None, sparse=sparse)
             for i, mode in enumerate(kinds))
         self.top = nn.Sequential(nn.Linear(TABLES * DIM, 16), nn.ReLU(), nn.Linear(16, 1))
 
     def forward(self, ids):
         return self.top(torch.cat([bag(ids[:, i]) for i, bag in enumerate(self.bags)], dim=1)).squeeze(1)
+
+
+def on_meta():
+    """The dense part with values, the tables on the meta device."""
+    model = Model()
+    for bag in model.bags:
+        bag.to("meta")
+    return model
 
 
 def data(distinct):
@@ -99,7 +107,7 @@ class SameLossTest(unittest.TestCase):
     def compare(self, optimizer, local_optimizer, distinct, before_step=lambda model: None, depth=0, **fleet):
         torch.manual_seed(1)
         with Fleet(**fleet) as running, tarn.connect(running.address) as ps:
-            model = tarn.torch.remote(Model("meta").to_empty(device="cpu") if False else _remote_ready(), ps, optimizer=optimizer)
+            model = tarn.torch.remote(on_meta(), ps, optimizer=optimizer)
             local = local_copy(model)
             optimizers = [tarn.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))]
             batches = list(data(distinct))
@@ -142,14 +150,6 @@ class SameLossTest(unittest.TestCase):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def _remote_ready():
-    """The dense part with values, the tables on the meta device."""
-    model = Model()
-    for bag in model.bags:
-        bag.to("meta")
-    return model
-
-
 class WorkersTest(unittest.TestCase):
     def test_two_workers_wait_for_each_other(self):
         """bsp: rows of clock 1 arrive when both have ticked, and are the average of both pushes. A line says so."""
@@ -181,7 +181,7 @@ class WorkersTest(unittest.TestCase):
     def test_loader_processes_and_staleness(self):
         """ssp: a DataLoader with forked workers, pulled ahead."""
         with Fleet(mode="ssp", apply="immediate", staleness=2) as fleet, tarn.connect(fleet.address) as ps:
-            model = tarn.torch.remote(_remote_ready(), ps, optimizer={"kind": "adagrad", "learning_rate": 0.1})
+            model = tarn.torch.remote(on_meta(), ps, optimizer={"kind": "adagrad", "learning_rate": 0.1})
             optimizer = tarn.torch.attach(model, torch.optim.Adam(model.parameters(), lr=0.01))
             loader = torch.utils.data.DataLoader(list(data(False)), batch_size=None, num_workers=2, multiprocessing_context="fork")
             losses = train(model, [optimizer], tarn.torch.prefetch(loader, model, depth=2))
