@@ -76,9 +76,8 @@ Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const
 Status CheckGradients(const Table& table, const worker::Plan& plan, const Buffer& gradients) {
   const std::size_t expected = plan.keys.size() * plan.dim * sizeof(float);
   if (gradients.size() != expected)
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {} bytes of gradients for a plan of {} keys, expected {}", NameOf(table),
-                            gradients.size(), plan.keys.size(), expected));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} bytes of gradients for a plan of {} keys, expected {}",
+                                                         NameOf(table), gradients.size(), plan.keys.size(), expected));
   return CheckFinite(table, plan, gradients.as<float>());
 }
 

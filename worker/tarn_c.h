@@ -158,8 +158,8 @@ TARN_C_API int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const 
                               void (*release)(void* context), void* context, uint64_t pulled_clock_plus_1,
                               tarn_future** future);
 
-/* Pulls and pushes of several plans with one future. Nothing is pushed if one of the plans is rejected. The gradients are
-   copied. */
+/* Pulls and pushes of several plans with one future. Nothing is pushed if one of the plans is rejected. The gradients
+   are copied. */
 typedef struct {
   const tarn_plan* plan;
   float* out; /* see tarn_pull_options.out */

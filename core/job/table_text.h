@@ -23,8 +23,9 @@ namespace tarn {
 //   kind = "adagrad"
 //   learning_rate = 0.05
 //
-// roles: optimizers of tables that do not set one: `embedding` of sparse tables, `dense` of dense ones. Consistency, codecs and life are those of the job ([consistency] and [tables.NAME]). kInvalidArgument names the
-// table, the line, the key and what was expected, and for an unknown key the nearest known one.
+// roles: optimizers of tables that do not set one: `embedding` of sparse tables, `dense` of dense ones. Consistency,
+// codecs and life are those of the job ([consistency] and [tables.NAME]). kInvalidArgument names the table, the line,
+// the key and what was expected, and for an unknown key the nearest known one.
 Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const OptimizerSection& roles = {});
 
 }  // namespace tarn

@@ -88,7 +88,7 @@ class Remote(nn.Module):
 class RemoteEmbedding(Remote):
     """An nn.Embedding whose rows are in a table."""
 
-    @torch.compiler.disable
+    @recipe.not_compiled
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """input: int64 or int32 ids of any shape [*]. Returns float32 [*, embedding_dim] on the device of the ids.
 
@@ -101,14 +101,15 @@ class RemoteEmbedding(Remote):
 class RemoteEmbeddingBag(Remote):
     """An nn.EmbeddingBag whose rows are in a table."""
 
-    def __init__(self, name: str, of: nn.EmbeddingBag, table: Any, session: Session) -> None:
+    def __init__(self, name: str, of: nn.Embedding | nn.EmbeddingBag, table: Any, session: Session) -> None:
         super().__init__(name, of, table, session)
+        assert isinstance(of, nn.EmbeddingBag)
         self.mode, self.include_last_offset = of.mode, of.include_last_offset
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, mode={self.mode!r}"
 
-    @torch.compiler.disable
+    @recipe.not_compiled
     def forward(
         self, input: torch.Tensor, offsets: torch.Tensor | None = None, per_sample_weights: torch.Tensor | None = None
     ) -> torch.Tensor:

@@ -8,8 +8,8 @@ call uses rows that were pulled ahead only if its ids are equal (Session.take). 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from tarn.torch.session import Session
 
 Calls = list[tuple["Remote", torch.Tensor]]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def not_compiled(function: _F) -> _F:
+    """torch.compile leaves this function as it is: its graph breaks there."""
+    return cast(_F, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
 
 
 def _tensors(data: Any, depth: int = 0) -> Iterator[torch.Tensor]:
@@ -67,7 +73,7 @@ def _part(module: Remote, ids: torch.Tensor, tensors: list[torch.Tensor]) -> _Pa
         if each is ids or (each.shape == ids.shape and torch.equal(each.to(ids.device, ids.dtype), ids)):
             return _Part(module, which, whole, None)
         if each.dim() and each.dtype == ids.dtype and each.untyped_storage().data_ptr() == ids.untyped_storage().data_ptr():
-            return _Part(module, which, whole, (ids.shape, ids.stride(), ids.storage_offset() - each.storage_offset()))
+            return _Part(module, which, whole, (ids.shape, ids.stride(), int(ids.storage_offset() - each.storage_offset())))
     return None
 
 
@@ -110,14 +116,14 @@ def pull_together(model: nn.Module, session: Session) -> None:
     """From the second call of the model, one request pulls the rows of all its modules."""
     recipe = Recipe(session)
 
-    @torch.compiler.disable
+    @not_compiled
     def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         data, clock = (arguments, named), session.client.clock
         if not session.has_ahead(clock):
             session.pull_ahead(recipe.calls(data), clock)
         recipe.begin(data)
 
-    @torch.compiler.disable
+    @not_compiled
     def after(*_: Any) -> None:
         recipe.end()
 

@@ -92,7 +92,7 @@ class Session:
     def pull(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
         """Pulls the rows of several calls with one request, for use at `clock`."""
         pulled = [module.plan(ids, clock) for module, ids in calls]
-        pairs = [(each.plan, each.rows[:-1].numpy()) for each in pulled]
+        pairs = [(each.plan, each.rows[:-1].numpy()) for each in pulled if each.rows is not None]
         for each, future in zip(pulled, self.client.pull_plans(pairs, clock=clock)):
             each.future = future
         return pulled
@@ -125,7 +125,8 @@ class Session:
         if torch.is_grad_enabled():
             self._before_training()
             rows.requires_grad_()
-            rows.register_post_accumulate_grad_hook(lambda leaf: self._on_gradient(leaf, pulled))
+            rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda leaf: self._on_gradient(leaf, pulled))
         return rows
 
     def leaves(self) -> list[Leaf]:

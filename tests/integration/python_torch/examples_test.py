@@ -37,6 +37,16 @@ class ExamplesTest(unittest.TestCase):
         self.assertGreater(float(found), 0.6, output)
         self.assertLess(float(found), float(best), output)
 
+    def test_two_tower(self):
+        output = self.run_example("two_tower", "--steps", "200", "--batch", "128", "--users", "1000")
+        [(found, popular)] = re.findall(r"first ten: ([0-9.]+), of the most popular ([0-9.]+)", output)
+        self.assertGreater(float(found), 0.02, output)
+
+    def test_factorization(self):
+        output = self.run_example("factorization", "--steps", "300", "--users", "1000")
+        [(found, best)] = re.findall(r"HR@10 ([0-9.]+), of the hidden model ([0-9.]+)", output)
+        self.assertGreater(float(found), 0.2, output)
+
 
 if __name__ == "__main__":
     unittest.main()
