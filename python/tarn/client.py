@@ -14,6 +14,7 @@ thread may use a client. Connect in each process, after a fork. Waiting releases
 interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
+import contextlib
 import ctypes
 import math
 import operator
@@ -332,11 +333,6 @@ def _address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int 
     return out.ctypes.data if out.size else None
 
 
-def _pull_options(out: int | None, priority: int, clock: int | None) -> _PullOptions:
-    return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
-                        use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
-
-
 class Rows(Future):
     """The rows of a pull. After it is dropped, `out` is not written to."""
 
@@ -391,7 +387,7 @@ class Plan:
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
         shape, pointer = (len(self.keys), self.table.dim), _P()
-        options = _pull_options(_address_of(out, shape), priority, clock)
+        options = self.table.client._pull_options(_address_of(out, shape), priority, clock)
         _lib().pull_plan(self.table.client.pointer, self._handle.pointer, options, pointer)
         return _rows(pointer, shape, out)
 
@@ -429,7 +425,7 @@ class Table:
         shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
         """
         array, pointer, shape = _as_keys(keys), _P(), np.shape(keys) + (self.dim,)
-        options = _pull_options(_address_of(out, shape), priority, clock)
+        options = self.client._pull_options(_address_of(out, shape), priority, clock)
         _lib().pull(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, options, pointer)
         return _rows(pointer, shape, out)
 
@@ -496,6 +492,7 @@ class Client:
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
+        self._asked_clock = 0  # the latest for which a pull has asked
 
     @property
     def pointer(self) -> Any:
@@ -517,6 +514,13 @@ class Client:
 
     def __del__(self) -> None:
         self.close()
+
+    def _pull_options(self, out: int | None, priority: int, clock: int | None) -> _PullOptions:
+        """For the pulls of tables and plans."""
+        if clock is not None:
+            self._asked_clock = max(self._asked_clock, operator.index(clock))
+        return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
+                            use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
 
     @property
     def rank(self) -> int:
@@ -581,7 +585,7 @@ class Client:
             shapes.append(shape)
             outs.append(out)
         pointer = _P()
-        _lib().pull_many(self.pointer, items, len(pulls), _pull_options(None, priority, clock), pointer)
+        _lib().pull_many(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
         handle = _Handle(pointer, _lib().future_free, outs)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
@@ -617,7 +621,7 @@ class Client:
         for item, (plan, out), shape in zip(items, pulls, shapes):
             item.plan, item.out = plan.pointer, _address_of(out, shape)
         pointer = _P()
-        _lib().pull_plans(self.pointer, items, len(pulls), _pull_options(None, priority, clock), pointer)
+        _lib().pull_plans(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
         handle = _Handle(pointer, _lib().future_free, [out for _, out in pulls])
         return [Rows(handle, shape, out, which) for which, (shape, (_, out)) in enumerate(zip(shapes, pulls))]
 
@@ -697,13 +701,21 @@ class Client:
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. After it only close() may be called."""
+        self._release_pulls(self.pointer)
         _interruptible(_lib().leave, self.pointer)
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
+            with contextlib.suppress(Error):
+                self._release_pulls(pointer)
             _lib().close(pointer)
+
+    def _release_pulls(self, pointer: Any) -> None:
+        """Ticks to the latest clock of a pull: leaving waits for the answers to all pulls, also dropped ones."""
+        if self._asked_clock > _lib().clock(pointer):
+            _lib().tick_to(pointer, self._asked_clock, None)
 
 
 def _as_rank(text: str) -> int:

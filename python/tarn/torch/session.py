@@ -13,7 +13,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,7 +73,7 @@ class Session:
         self.attached: torch.optim.Optimizer | None = None
         self.calls: list[list[tuple[Remote, torch.Tensor]]] = []  # the recorders of the calls in progress
         self._ahead: list[Pulled] = []  # asked for, not used yet
-        self._leaves: list[Leaf] = []  # in the order of backward
+        self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[Any] = collections.deque()  # futures of pushes and ticks
         self._lock = threading.Lock()
         self._warned = False
@@ -99,8 +99,11 @@ class Session:
 
     def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
         """The same before the modules are called. `take` finds the rows if the calls are those."""
-        if calls:
-            self._ahead += self.pull(calls, clock)
+        if not calls:
+            return
+        for each in self.pull(calls, clock):
+            each.ids = each.ids.clone()  # the program may write to its tensor before the call
+            self._ahead.append(each)
 
     def has_ahead(self, clock: int) -> bool:
         return any(each.clock == clock for each in self._ahead)
@@ -132,16 +135,15 @@ class Session:
     def leaves(self) -> list[Leaf]:
         """Those with a gradient that is not pushed yet."""
         with self._lock:
-            return [leaf for leaf in self._leaves if leaf.rows.grad is not None]
+            return [leaf for leaf in self._leaves.values() if leaf.rows.grad is not None]
 
     def show_leaves(self, shown: bool) -> None:
         """Puts the leaves into the optimizer, or takes them out while it saves or loads its state."""
         with self._lock:
             params = self._params()
-            leaves = {id(leaf.rows) for leaf in self._leaves}
-            params[:] = [each for each in params if id(each) not in leaves]
+            params[:] = [each for each in params if id(each) not in self._leaves]
             if shown:
-                params += [leaf.rows for leaf in self._leaves]
+                params += [leaf.rows for leaf in self._leaves.values()]
 
     def _params(self) -> list[torch.Tensor]:
         """Of the optimizer, those to which leaves are added."""
@@ -154,22 +156,21 @@ class Session:
         """Takes the leaves out of the optimizer. Those without a gradient, after zero_grad, are dropped."""
         self.show_leaves(False)
         with self._lock:
-            leaves, self._leaves = self._leaves, []
+            leaves, self._leaves = self._leaves.values(), {}
         return [leaf for leaf in leaves if leaf.rows.grad is not None]
 
     def _on_gradient(self, rows: torch.Tensor, pulled: Pulled) -> None:
         """Autograd has added to the gradient of these rows."""
         with self._lock:
-            if any(leaf.rows is rows for leaf in self._leaves):
+            if id(rows) in self._leaves:
                 return
-            self._leaves.append(Leaf(rows, pulled, any(each.grad is not None for each in self._dense())))
+            self._leaves[id(rows)] = Leaf(rows, pulled, any(each.grad is not None for each in self._dense()))
             self._params().append(rows)  # zero_grad and GradScaler find it there
 
-    def _dense(self) -> list[torch.Tensor]:
+    def _dense(self) -> Iterator[torch.Tensor]:
         """The parameters of the attached optimizer, without leaves."""
-        groups = [] if self.attached is None else self.attached.param_groups
-        leaves = {id(leaf.rows) for leaf in self._leaves}
-        return [each for group in groups for each in group["params"] if id(each) not in leaves]
+        for group in () if self.attached is None else self.attached.param_groups:
+            yield from (each for each in group["params"] if id(each) not in self._leaves)
 
     def _before_training(self) -> None:
         """Drops gradients that no step will push, and warns if there is no step at all."""
@@ -184,17 +185,17 @@ class Session:
                               "the training loop", stacklevel=6)
         # The program dropped the gradients without the optimizer, as model.zero_grad() does, after a step that was
         # skipped: those of the leaves belong to them.
-        elif all(leaf.beside_dense for leaf in self._leaves) and all(each.grad is None for each in self._dense()):
+        elif all(leaf.beside_dense for leaf in self._leaves.values()) and all(each.grad is None for each in self._dense()):
             self.take_leaves()
 
     # --- the step --------------------------------------------------------------------------------------------------
 
     def push(self, leaves: Iterable[Leaf], scale: float = 1.0) -> None:
         """Pushes the gradients divided by `scale` and ticks."""
-        by_table: dict[int, list[tuple[Any, Gradients]]] = {}
+        by_table: dict[str, list[tuple[Any, Gradients]]] = {}
         for leaf in leaves:
             plan = leaf.pulled.plan
-            by_table.setdefault(id(plan.table), []).append((plan, leaf.pulled.row_gradients(leaf.rows, scale)))
+            by_table.setdefault(plan.table.name, []).append((plan, leaf.pulled.row_gradients(leaf.rows, scale)))
         self._raise_failures()
         if by_table:
             self._sent.append(self.client.push_plans([_summed(each) for each in by_table.values()]))
@@ -218,7 +219,7 @@ class Session:
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one is other or (one.shape == other.shape and one.device == other.device and torch.equal(one, other))
+    return one.shape == other.shape and one.device == other.device and torch.equal(one, other)
 
 
 def _summed(parts: list[tuple[Any, Gradients]]) -> tuple[Any, Gradients]:

@@ -436,6 +436,19 @@ class FleetsTest(unittest.TestCase):
                 with self.assertRaises(tarn.Gone):
                     theirs.pull([1]).wait()
 
+    def test_leaving_does_not_wait_for_pulls_of_later_clocks(self):
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            rows = ps.table("ahead", dim=2).pull([1], clock=ps.clock + 2)
+            self.assertFalse(rows.ready())
+            ps.leave()
+            self.assertEqual(rows.wait(timeout=0).shape, (1, 2))
+        with Fleet() as fleet:
+            ps = tarn.connect(fleet.address)
+            ps.table("ahead", dim=2).pull([1], clock=ps.clock + 2)
+            begun = time.monotonic()
+            ps.close()
+            self.assertLess(time.monotonic() - begun, 1.9, "closing waits for 2 seconds at most")
+
     def test_a_checkpoint_on_request(self):
         with Fleet(more='durability = "checkpoint"') as fleet, tarn.connect(fleet.address) as ps:
             table = ps.table("users", dim=2)

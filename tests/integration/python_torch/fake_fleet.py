@@ -57,10 +57,12 @@ class FakeClient:
         self.left = False
 
     def table(self, name, dim, initializer, optimizer):
-        found = self.tables.setdefault(name, FakeTable(self, name, dim, initializer, optimizer))
-        if found.described != {"dim": dim, "initializer": initializer, "optimizer": optimizer}:
+        made = FakeTable(self, name, dim, initializer, optimizer)
+        found = self.tables.setdefault(name, made)
+        if found.described != made.described:
             raise tarn_client.InvalidArgument(5, f"table {name!r} exists with another description")
-        return found
+        made.values = found.values
+        return made
 
     def pull_plans(self, pulls, clock):
         self.pulls.append((clock, [plan.table.name for plan, _ in pulls]))

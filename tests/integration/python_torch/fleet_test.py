@@ -234,22 +234,38 @@ class WorkersTest(unittest.TestCase):
 
 
 class EnvironmentTest(unittest.TestCase):
-    def test_a_program_joins_by_itself_and_leaves_at_its_end(self):
-        program = textwrap.dedent("""
-            import tarn.torch, torch
-            model = tarn.torch.remote(torch.nn.Embedding(10, 2), optimizer={"kind": "sgd", "learning_rate": 1.0}, initializer="zero")
-            assert tarn.torch.remote(torch.nn.Embedding(10, 2), tables={"": {"name": "x"}}).session is model.session
-            optimizer = tarn.torch.attach(model)
-            for _ in range(3):
-                optimizer.zero_grad()
-                model(torch.tensor([1])).sum().backward()
-                optimizer.step()
-            print(model(torch.tensor([1])).tolist())
-        """)
+    PROGRAM = textwrap.dedent("""
+        import sys, tarn.torch, torch
+        model = tarn.torch.remote(torch.nn.Embedding(10, 2), optimizer={"kind": "sgd", "learning_rate": 1.0}, initializer="zero")
+        other = tarn.torch.remote(torch.nn.Embedding(10, 2), tables={"": {"name": "x"}})
+        assert other.session is model.session
+        optimizer = tarn.torch.attach(model)
+        for step, ids in enumerate(tarn.torch.prefetch([torch.tensor([1])] * 9, model)):
+            optimizer.zero_grad()
+            model(ids).sum().backward()
+            optimizer.step()
+            if step == 2:
+                break
+        if len(sys.argv) > 1:
+            raise ValueError(sys.argv[1])
+        print(model(torch.tensor([1])).tolist())
+    """)
+
+    def run_program(self, *arguments):
+        """While pulls for later clocks are in progress."""
         with Fleet() as fleet:
-            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS * 4,
-                                  env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "TARN_SCHEDULER": fleet.address})
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TARN_SCHEDULER": fleet.address}
+            return subprocess.run([sys.executable, "-c", self.PROGRAM, *arguments], capture_output=True, text=True,
+                                  timeout=PATIENCE_SECONDS * 4, env=environment)
+
+    def test_a_program_joins_by_itself_and_leaves_at_its_end(self):
+        done = self.run_program()
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "[[-3.0, -3.0]]\n", ""))
+
+    def test_a_program_that_fails_ends(self):
+        done = self.run_program("a failure of its own")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertTrue(done.stderr.endswith("ValueError: a failure of its own\n"), done.stderr)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,13 @@ class RemoteTest(unittest.TestCase):
         self.assertEqual(len(self.client.pushes), 1)
         self.assertEqual({key: list(value) for key, value in self.client.pushes[0]["a"].items()}, {3: [3, 3], 4: [3, 3]})
 
+    def test_two_models_share_tables_of_the_same_name(self):
+        one, two = (self.remote(nn.Embedding(10, 2), optimizer=SGD) for _ in range(2))
+        optimizer = tarn.torch.attach(one)
+        (one(torch.tensor([3])).sum() + two(torch.tensor([3])).sum()).backward()
+        optimizer.step()
+        self.assertEqual(self.client.tables["embedding"].row(3).tolist(), [2, 2])
+
     def test_settings_of_tables(self):
         self.remote(Bags(), optimizer=SGD, initializer="zero",
                     tables={"bags.1": {"name": "one", "optimizer": "adam", "initializer": {"kind": "constant", "value": 2}}})
@@ -471,6 +478,13 @@ class PrefetchTest(unittest.TestCase):
         self.assertEqual([(clock, len(names)) for clock, names in self.client.pulls], [(clock, 3) for clock in range(4, 8)])
         with self.assertRaisesRegex(ValueError, "keys\\(\\) returned 'bag', expected paths of"):
             self.train(tarn.torch.prefetch(batches, self.model, keys=lambda batch: {"bag": batch}))
+
+    def test_ids_that_the_program_changes(self):
+        """Rows that were pulled for the ids before the change are not used."""
+        batches = [torch.full((1, 3, 1), i) for i in range(4)]
+        for batch in tarn.torch.prefetch(batches, self.model):
+            self.train([batch.add_(100)])
+        self.assertEqual([list(push["bags.0"]) for push in self.client.pushes], [[100], [101], [102], [103]])
 
     def test_an_empty_loader_and_a_break(self):
         self.train(tarn.torch.prefetch([], self.model))
