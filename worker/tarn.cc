@@ -72,6 +72,15 @@ Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const
                   NameOf(table), plan.keys[at / plan.dim], rows[at], at % plan.dim));
 }
 
+// Of a push of a plan.
+Status CheckGradients(const Table& table, const worker::Plan& plan, const Buffer& gradients) {
+  const std::size_t expected = plan.keys.size() * plan.dim * sizeof(float);
+  if (gradients.size() != expected)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} bytes of gradients for a plan of {} keys, expected {}",
+                                                         NameOf(table), gradients.size(), plan.keys.size(), expected));
+  return CheckFinite(table, plan, gradients.as<float>());
+}
+
 // A future that has failed already.
 StatusFuture Failed(const Error& error) {
   auto request = std::make_shared<PushRequest>(std::vector<PushRequest::Table>(), std::nullopt);
@@ -247,11 +256,8 @@ RowsFuture Client::Pull(const Table& table, std::span<const Key> keys, const Pul
 }
 
 RowsFuture Client::Pull(const Plan& plan, const PullOptions& options) {
-  std::vector<PullRequest::Table> tables(1);
-  tables[0].plan.shared = plan.plan_;
-  if (Status s = CheckMemory(plan.table(), plan.keys().size(), options.out); !s) return FailedRows(s.error());
-  tables[0].out = MemoryOf(options.out);
-  return Future(session_->Pull(std::move(tables), options.use_clock, options.priority));
+  const PlanPull pull{plan, options.out};
+  return PullPlans({&pull, 1}, options);
 }
 
 RowsFuture Client::PullMany(std::span<const TablePull> pulls, const PullOptions& options) {
@@ -259,6 +265,17 @@ RowsFuture Client::PullMany(std::span<const TablePull> pulls, const PullOptions&
   for (std::size_t i = 0; i < pulls.size(); ++i)
     if (Status s = MakePull(session_.get(), pulls[i], *pulls[i].table.open_, &tables[i]); !s)
       return FailedRows(s.error());
+  return Future(session_->Pull(std::move(tables), options.use_clock, options.priority));
+}
+
+RowsFuture Client::PullPlans(std::span<const PlanPull> pulls, const PullOptions& options) {
+  std::vector<PullRequest::Table> tables(pulls.size());
+  for (std::size_t i = 0; i < pulls.size(); ++i) {
+    const Plan& plan = pulls[i].plan;
+    if (Status s = CheckMemory(plan.table(), plan.keys().size(), pulls[i].out); !s) return FailedRows(s.error());
+    tables[i].plan.shared = plan.plan_;
+    tables[i].out = MemoryOf(pulls[i].out);
+  }
   return Future(session_->Pull(std::move(tables), options.use_clock, options.priority));
 }
 
@@ -278,17 +295,8 @@ StatusFuture Client::Push(const Table& table, std::span<const Key> keys, std::sp
 }
 
 StatusFuture Client::Push(const Plan& plan, Buffer gradients, const PushOptions& options) {
-  const std::size_t expected = plan.keys().size() * plan.table().dim() * sizeof(float);
-  if (gradients.size() != expected)
-    return Failed({ErrorCode::kInvalidArgument,
-                   fmt::format("{}: {} bytes of gradients for a plan of {} keys, expected {}", NameOf(plan.table()),
-                               gradients.size(), plan.keys().size(), expected)});
-  if (Status s = CheckFinite(plan.table(), *plan.plan_, std::as_const(gradients).as<float>()); !s)
-    return Failed(s.error());
-  std::vector<PushRequest::Table> tables(1);
-  tables[0].plan.shared = plan.plan_;
-  tables[0].gradients = std::move(gradients);
-  return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
+  const PlanPush push{plan, std::move(gradients)};
+  return PushPlans({&push, 1}, options);
 }
 
 StatusFuture Client::PushMany(std::span<const TablePush> pushes, const PushOptions& options) {
@@ -296,6 +304,17 @@ StatusFuture Client::PushMany(std::span<const TablePush> pushes, const PushOptio
   for (std::size_t i = 0; i < pushes.size(); ++i)
     if (Status s = MakePush(session_.get(), pushes[i], *pushes[i].table.open_, nullptr, &tables[i]); !s)
       return Failed(s.error());
+  return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
+}
+
+StatusFuture Client::PushPlans(std::span<const PlanPush> pushes, const PushOptions& options) {
+  std::vector<PushRequest::Table> tables(pushes.size());
+  for (std::size_t i = 0; i < pushes.size(); ++i) {
+    const auto& [plan, gradients] = pushes[i];
+    if (Status s = CheckGradients(plan.table(), *plan.plan_, gradients); !s) return Failed(s.error());
+    tables[i].plan.shared = plan.plan_;
+    tables[i].gradients = gradients;
+  }
   return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
 }
 

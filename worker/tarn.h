@@ -150,6 +150,16 @@ struct TablePush {
   std::span<const float> gradients;
 };
 
+// The same with plans.
+struct PlanPull {
+  Plan plan;
+  std::span<float> out;  // as PullOptions::out
+};
+struct PlanPush {
+  Plan plan;
+  Buffer gradients;  // fp32, plan.keys().size() x dim; as of Push(plan, gradients)
+};
+
 // The position of a program that reads data under leases: the first `rows` rows of lease `lease` are trained.
 struct LeasePosition {
   LeaseId lease;
@@ -213,6 +223,7 @@ class Client {
   RowsFuture Pull(const Plan& plan, const PullOptions& options = {});
   // Rows of several tables with one future; options.out is not used.
   RowsFuture PullMany(std::span<const TablePull> pulls, const PullOptions& options = {});
+  RowsFuture PullPlans(std::span<const PlanPull> pulls, const PullOptions& options = {});
   // Asks servers to bring the rows of `keys` from disk to memory (storage.memory), because they will be pulled soon. A
   // hint: not answered, and lost with a connection. kInvalidArgument as of Pull.
   Status Prefetch(const Table& table, std::span<const Key> keys);
@@ -228,6 +239,7 @@ class Client {
   StatusFuture Push(const Plan& plan, Buffer gradients, const PushOptions& options = {});
   // Pushes to several tables; nothing is sent if one of them is rejected.
   StatusFuture PushMany(std::span<const TablePush> pushes, const PushOptions& options = {});
+  StatusFuture PushPlans(std::span<const PlanPush> pushes, const PushOptions& options = {});
   // Pushes at this clock, ticks, and pulls the same rows for the next clock. If the push is rejected, it does not tick.
   struct PushPullFutures {
     StatusFuture pushed;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/job/job.h"
 #include "core/job/table_text.h"
 #include "worker/tarn.h"
 
@@ -139,6 +140,15 @@ int GivePush(tarn::StatusFuture pushed, tarn_future** future) {
   return GiveFuture(std::move(pushed), future);
 }
 
+// Of the rows of a plan.
+std::size_t Floats(const tarn::Plan& plan) { return plan.keys().size() * plan.table().dim(); }
+
+tarn::PushOptions PushedFor(uint64_t pulled_clock_plus_1) {
+  tarn::PushOptions options;
+  if (pulled_clock_plus_1 != 0) options.pulled_clock = tarn::Clock(pulled_clock_plus_1 - 1);
+  return options;
+}
+
 // The gradients of a plan: copied, or shared until they are released.
 tarn::Buffer Gradients(const float* gradients, std::size_t floats, std::shared_ptr<void> held) {
   const std::size_t bytes = floats * sizeof(float);
@@ -213,7 +223,9 @@ int tarn_open_table(tarn_client* client, const char* name, tarn_table** table) {
 int tarn_create_table(tarn_client* client, const char* name, const char* description, tarn_table** table) {
   return GuardedWith("tarn_create_table",
                      {{"client", client}, {"name", name}, {"description", description}, {"table", table}}, [&] {
-                       const auto spec = tarn::ParseTable(name, description);
+                       const auto job = tarn::ParseJob(client->client.job_text(), "the scheduler's job", "/");
+                       if (!job) return Failed(job.error());
+                       const auto spec = tarn::ParseTable(name, description, job->optimizer);
                        return spec ? Give(client->client.OpenTable(*spec), table) : Failed(spec.error());
                      });
 }
@@ -306,10 +318,36 @@ int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* grad
                         {{"client", client}, {"plan", plan}, Array("gradients", gradients, tarn_plan_size(plan))});
         !given)
       return Failed(given.error());
-    const std::size_t floats = plan->plan.keys().size() * plan->plan.table().dim();
-    tarn::PushOptions options;
-    if (pulled_clock_plus_1 != 0) options.pulled_clock = tarn::Clock(pulled_clock_plus_1 - 1);
-    return GivePush(client->client.Push(plan->plan, Gradients(gradients, floats, std::move(held)), options), future);
+    tarn::Buffer values = Gradients(gradients, Floats(plan->plan), std::move(held));
+    return GivePush(client->client.Push(plan->plan, std::move(values), PushedFor(pulled_clock_plus_1)), future);
+  });
+}
+
+int tarn_pull_plans(tarn_client* client, const tarn_plan_pull* pulls, size_t count, const tarn_pull_options* options,
+                    tarn_future** future) {
+  return GuardedWith("tarn_pull_plans", {{"client", client}, Array("pulls", pulls, count), {"future", future}}, [&] {
+    if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
+    std::vector<tarn::PlanPull> plans;
+    for (const tarn_plan_pull& pull : std::span(pulls, count)) {
+      if (const auto given = CheckNeeded("tarn_pull_plans", {{"plan", pull.plan}}); !given)
+        return Failed(given.error());
+      plans.push_back({pull.plan->plan, Memory(pull.out, Floats(pull.plan->plan))});
+    }
+    return GiveFuture(client->client.PullPlans(plans, Options(options, 0, 0)), future);
+  });
+}
+
+int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes, size_t count, uint64_t pulled_clock_plus_1,
+                    tarn_future** future) {
+  return GuardedWith("tarn_push_plans", {{"client", client}, Array("pushes", pushes, count)}, [&] {
+    std::vector<tarn::PlanPush> plans;
+    for (const tarn_plan_push& push : std::span(pushes, count)) {
+      const Needed gradients = Array("gradients", push.gradients, tarn_plan_size(push.plan));
+      if (const auto given = CheckNeeded("tarn_push_plans", {{"plan", push.plan}, gradients}); !given)
+        return Failed(given.error());
+      plans.push_back({push.plan->plan, Gradients(push.gradients, Floats(push.plan->plan), nullptr)});
+    }
+    return GivePush(client->client.PushPlans(plans, PushedFor(pulled_clock_plus_1)), future);
   });
 }
 

@@ -35,7 +35,7 @@ extern "C" {
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
-#define TARN_C_VERSION 2
+#define TARN_C_VERSION 3
 TARN_C_API uint32_t tarn_c_version(void);
 
 /* Codes that a program may want to handle. Other errors are other positive numbers (core/error.h). */
@@ -84,7 +84,8 @@ TARN_C_API const char* tarn_job_text(const tarn_client* client);
 
 /* Waits until the table exists, at most for the timeout. */
 TARN_C_API int tarn_open_table(tarn_client* client, const char* name, tarn_table** table);
-/* Creates the table if it does not exist. `description` is TOML (core/job/table_text.h). */
+/* Creates the table if it does not exist. `description` is TOML (core/job/table_text.h). Without [optimizer] in it the
+   table has the job's: that of embeddings if it is sparse, of dense layers if it is dense. */
 TARN_C_API int tarn_create_table(tarn_client* client, const char* name, const char* description, tarn_table** table);
 TARN_C_API uint32_t tarn_table_dim(const tarn_table* table);
 TARN_C_API uint64_t tarn_table_rows(const tarn_table* table); /* 0: sparse */
@@ -157,6 +158,21 @@ TARN_C_API int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const 
                               void (*release)(void* context), void* context, uint64_t pulled_clock_plus_1,
                               tarn_future** future);
 
+/* Pulls and pushes of several plans with one future. Nothing is pushed if one of the plans is rejected. The gradients
+   are copied. */
+typedef struct {
+  const tarn_plan* plan;
+  float* out; /* see tarn_pull_options.out */
+} tarn_plan_pull;
+typedef struct {
+  const tarn_plan* plan;
+  const float* gradients; /* tarn_plan_size x dim */
+} tarn_plan_push;
+TARN_C_API int tarn_pull_plans(tarn_client* client, const tarn_plan_pull* pulls, size_t count,
+                               const tarn_pull_options* options, tarn_future** future);
+TARN_C_API int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes, size_t count,
+                               uint64_t pulled_clock_plus_1, tarn_future** future);
+
 /* --- Clocks ----------------------------------------------------------------------------------------------------- */
 
 TARN_C_API int tarn_tick(tarn_client* client, tarn_future** future);
@@ -211,7 +227,7 @@ TARN_C_API int tarn_wait(const tarn_future* future, double seconds);
 /* For pulls: waits likewise and returns the rows in the order of the keys. They are valid as long as the future, unless
    they are in the caller's buffer. `staleness`: by how many clocks the rows may be stale; may be null. */
 TARN_C_API int tarn_rows(const tarn_future* future, double seconds, const float** rows, uint64_t* staleness);
-/* The same for the `which`-th table of tarn_pull_many. */
+/* The same for the `which`-th table of tarn_pull_many or tarn_pull_plans. */
 TARN_C_API int tarn_rows_of(const tarn_future* future, size_t which, double seconds, const float** rows,
                             uint64_t* staleness);
 TARN_C_API void tarn_future_free(tarn_future* future);

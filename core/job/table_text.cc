@@ -34,7 +34,7 @@ Status ReadInitializer(SectionReader in, InitializerSpec& out) {
 
 }  // namespace
 
-Expected<TableSpec> ParseTable(std::string_view name, std::string_view text) {
+Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const OptimizerSection& roles) {
   const std::string origin = fmt::format("table '{}'", name);
   const Expected<ConfigNode> root = ParseConfig(text, origin);
   if (!root) return std::unexpected(root.error());
@@ -45,6 +45,7 @@ Expected<TableSpec> ParseTable(std::string_view name, std::string_view text) {
   in.Integer("dim", spec.dim, 1, limits::kRowDimMax);
   in.Integer("rows", spec.rows, 0, kJobInt64Max);
   SectionReader initializer(in.Section("initializer"), "initializer", origin);
+  if (!in.Has("optimizer")) spec.optimizer = spec.kind == TableKind::kDense ? roles.dense : roles.embedding;
   SectionReader optimizer(in.Section("optimizer"), "optimizer", origin);
   TARN_RETURN_IF_ERROR(in.Finish());
   TARN_RETURN_IF_ERROR(ReadInitializer(std::move(initializer), spec.initializer));

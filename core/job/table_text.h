@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/job/job.h"
 #include "core/table/table_spec.h"
 
 namespace tarn {
@@ -18,12 +19,13 @@ namespace tarn {
 //   [initializer]
 //   kind = "normal"          # zero, constant (value), uniform (low, high), normal (mean, stddev)
 //   stddev = 0.01
-//   [optimizer]              # the keys of the job file's
+//   [optimizer]              # the keys of the job file's; without this section: as `roles`
 //   kind = "adagrad"
 //   learning_rate = 0.05
 //
-// Consistency, codecs and life are those of the job ([consistency] and [tables.NAME]). kInvalidArgument names the
-// table, the line, the key and what was expected, and for an unknown key the nearest known one.
-Expected<TableSpec> ParseTable(std::string_view name, std::string_view text);
+// roles: optimizers of tables that do not set one: `embedding` of sparse tables, `dense` of dense ones. Consistency,
+// codecs and life are those of the job ([consistency] and [tables.NAME]). kInvalidArgument names the table, the line,
+// the key and what was expected, and for an unknown key the nearest known one.
+Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const OptimizerSection& roles = {});
 
 }  // namespace tarn

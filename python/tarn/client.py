@@ -14,6 +14,7 @@ thread may use a client. Connect in each process, after a fork. Waiting releases
 interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
+import contextlib
 import ctypes
 import math
 import operator
@@ -31,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 Settings = str | Mapping[str, Any]
 _T = TypeVar("_T")
 
-_VERSION = 2  # of worker/tarn_c.h
+_VERSION = 3  # of worker/tarn_c.h
 _TIMEOUT = 13
 _ANY_RANK = 2**32 - 1
 _NO_TIME = 1e-9  # seconds; 0 is the library's default
@@ -80,6 +81,14 @@ class _TablePush(ctypes.Structure):
                 ("gradients", ctypes.c_void_p)]
 
 
+class _PlanPull(ctypes.Structure):
+    _fields_ = [("plan", ctypes.c_void_p), ("out", ctypes.c_void_p)]
+
+
+class _PlanPush(ctypes.Structure):
+    _fields_ = [("plan", ctypes.c_void_p), ("gradients", ctypes.c_void_p)]
+
+
 class _Lease(ctypes.Structure):
     _fields_ = [("id", ctypes.c_uint64), ("purpose", ctypes.c_int), ("epoch", ctypes.c_uint32),
                 ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64)]
@@ -122,6 +131,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "plan_free": (None, (_P,)),
     "pull_plan": (ctypes.c_int, (_P, _P, ctypes.POINTER(_PullOptions), _OUT)),
     "push_plan": (ctypes.c_int, (_P, _P, _FLOATS, _P, _P, ctypes.c_uint64, _OUT)),
+    "pull_plans": (ctypes.c_int, (_P, ctypes.POINTER(_PlanPull), ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
+    "push_plans": (ctypes.c_int, (_P, ctypes.POINTER(_PlanPush), ctypes.c_size_t, ctypes.c_uint64, _OUT)),
     "tick": (ctypes.c_int, (_P, _OUT)),
     "tick_at": (ctypes.c_int, (_P, ctypes.c_uint64, ctypes.c_uint64, _OUT)),
     "tick_to": (ctypes.c_int, (_P, ctypes.c_uint64, _OUT)),
@@ -204,7 +215,10 @@ def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # at the end of the interpreter, from Python 3.12
+        return call(*arguments)
     while thread.is_alive():
         thread.join(_PATIENCE_SECONDS)
     if failed:
@@ -216,10 +230,11 @@ class _Handle:
     """A pointer of the library, freed with the last reference; objects in `kept` are released after that."""
 
     def __init__(self, pointer: Any, free: Callable[[Any], None], kept: object = None) -> None:
-        self.pointer, self._free, self._kept = pointer, free, kept
+        self.pointer, self._free, self._kept, self._process = pointer, free, kept, os.getpid()
 
     def __del__(self) -> None:
-        self._free(self.pointer)
+        if self._process == os.getpid():  # after a fork a lock of the library may be held for ever
+            self._free(self.pointer)
 
 
 def _text(value: str | bytes | os.PathLike[str]) -> bytes:
@@ -318,11 +333,6 @@ def _address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int 
     return out.ctypes.data if out.size else None
 
 
-def _pull_options(out: int | None, priority: int, clock: int | None) -> _PullOptions:
-    return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
-                        use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
-
-
 class Rows(Future):
     """The rows of a pull. After it is dropped, `out` is not written to."""
 
@@ -362,7 +372,7 @@ class Plan:
     """Keys of one table that are used several times, without duplicates."""
 
     def __init__(self, table: "Table", shape: tuple[int, ...], pointer: Any) -> None:
-        self._table = table
+        self.table = table
         self._handle = _Handle(pointer, _lib().plan_free)
         size: int = _lib().plan_size(pointer)
         # each key once, in the order of the rows
@@ -370,18 +380,22 @@ class Plan:
         # for each given key its index in `keys`, in the shape of the given keys
         self.index: NDArray[np.uint32] = _view(_lib().plan_index(pointer), np.uint32, shape, self._handle)
 
+    @property
+    def pointer(self) -> Any:
+        return self._handle.pointer
+
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
-        shape, pointer = (len(self.keys), self._table.dim), _P()
-        options = _pull_options(_address_of(out, shape), priority, clock)
-        _lib().pull_plan(self._table.client.pointer, self._handle.pointer, options, pointer)
+        shape, pointer = (len(self.keys), self.table.dim), _P()
+        options = self.table.client._pull_options(_address_of(out, shape), priority, clock)
+        _lib().pull_plan(self.table.client.pointer, self._handle.pointer, options, pointer)
         return _rows(pointer, shape, out)
 
     def push(self, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
         pointer = _P()
-        values = _as_gradients(self._table, (len(self.keys),), gradients)
-        _lib().push_plan(self._table.client.pointer, self._handle.pointer, values.ctypes.data_as(_FLOATS), None, None, 0,
+        values = _as_gradients(self.table, (len(self.keys),), gradients)
+        _lib().push_plan(self.table.client.pointer, self._handle.pointer, values.ctypes.data_as(_FLOATS), None, None, 0,
                          pointer)
         return Future(pointer)
 
@@ -411,7 +425,7 @@ class Table:
         shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
         """
         array, pointer, shape = _as_keys(keys), _P(), np.shape(keys) + (self.dim,)
-        options = _pull_options(_address_of(out, shape), priority, clock)
+        options = self.client._pull_options(_address_of(out, shape), priority, clock)
         _lib().pull(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, options, pointer)
         return _rows(pointer, shape, out)
 
@@ -478,6 +492,7 @@ class Client:
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
+        self._asked_clock = 0  # the latest for which a pull has asked
 
     @property
     def pointer(self) -> Any:
@@ -499,6 +514,13 @@ class Client:
 
     def __del__(self) -> None:
         self.close()
+
+    def _pull_options(self, out: int | None, priority: int, clock: int | None) -> _PullOptions:
+        """For the pulls of tables and plans."""
+        if clock is not None:
+            self._asked_clock = max(self._asked_clock, operator.index(clock))
+        return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
+                            use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
 
     @property
     def rank(self) -> int:
@@ -527,9 +549,10 @@ class Client:
 
         With `dim` it is created if it does not exist: sparse, or with `rows` dense, with the keys 0..rows-1.
         `initializer` and `optimizer` are the name of a kind or a dict of settings: "zero" (the default),
-        {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" (the default) or any other
-        of the job file's [optimizer] with its keys. Consistency, codecs and life are those of the job. Without `dim`,
-        waits until the table exists.
+        {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" or any other of the job
+        file's [optimizer] with its keys. The default optimizer is the job's: [optimizer.embedding], of dense tables
+        [optimizer.dense]. Consistency, codecs and life are those of the job. Without `dim`, waits until the table
+        exists.
         """
         pointer = _P()
         if dim is None:
@@ -562,7 +585,7 @@ class Client:
             shapes.append(shape)
             outs.append(out)
         pointer = _P()
-        _lib().pull_many(self.pointer, items, len(pulls), _pull_options(None, priority, clock), pointer)
+        _lib().pull_many(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
         handle = _Handle(pointer, _lib().future_free, outs)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
@@ -580,6 +603,41 @@ class Client:
             arrays.append((array, values))
         pointer = _P()
         _lib().push_many(self.pointer, items, len(pushes), pointer)
+        return Future(pointer)
+
+    def pull_plans(
+        self,
+        pulls: Sequence[tuple[Plan, NDArray[np.float32] | None]],
+        priority: int = 0,
+        clock: int | None = None,
+    ) -> list[Rows]:
+        """Pulls the rows of several plans in one call: for [(plan, out), ...] returns a list of Rows, float32 [n, dim]
+        each, one row for each of plan.keys.
+
+        All are ready at the same time. Arguments as in Table.pull; `out` may be None.
+        """
+        items = (_PlanPull * len(pulls))()
+        shapes = [(len(plan.keys), plan.table.dim) for plan, _ in pulls]
+        for item, (plan, out), shape in zip(items, pulls, shapes):
+            item.plan, item.out = plan.pointer, _address_of(out, shape)
+        pointer = _P()
+        _lib().pull_plans(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
+        handle = _Handle(pointer, _lib().future_free, [out for _, out in pulls])
+        return [Rows(handle, shape, out, which) for which, (shape, (_, out)) in enumerate(zip(shapes, pulls))]
+
+    def push_plans(self, pushes: Sequence[tuple[Plan, ArrayLike]]) -> Future:
+        """Pushes gradients for several plans in one call: [(plan, gradients), ...], [n, dim] each, one row for each of
+        plan.keys. Returns a Future; see Table.push.
+
+        Nothing is sent if one of them is invalid.
+        """
+        items, kept = (_PlanPush * len(pushes))(), []
+        for item, (plan, gradients) in zip(items, pushes):
+            values = _as_gradients(plan.table, (len(plan.keys),), gradients)
+            item.plan, item.gradients = plan.pointer, values.ctypes.data
+            kept.append(values)
+        pointer = _P()
+        _lib().push_plans(self.pointer, items, len(pushes), 0, pointer)
         return Future(pointer)
 
     def tick(self, lease: int | None = None, rows: int = 0) -> Future:
@@ -643,13 +701,21 @@ class Client:
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. After it only close() may be called."""
+        self._release_pulls(self.pointer)
         _interruptible(_lib().leave, self.pointer)
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
+            with contextlib.suppress(Error):
+                self._release_pulls(pointer)
             _lib().close(pointer)
+
+    def _release_pulls(self, pointer: Any) -> None:
+        """Ticks to the latest clock of a pull: leaving waits for the answers to all pulls, also dropped ones."""
+        if self._asked_clock > _lib().clock(pointer):
+            _lib().tick_to(pointer, self._asked_clock, None)
 
 
 def _as_rank(text: str) -> int:

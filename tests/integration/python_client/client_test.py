@@ -108,6 +108,8 @@ class NullTest(unittest.TestCase):
         self.refused("tarn_plan_make", "client", none, none, keys, one, out)
         self.refused("tarn_pull_plan", "client", none, none, none, out)
         self.refused("tarn_push_plan", "client", none, none, none, none, none, ctypes.c_uint64(0), none)
+        self.refused("tarn_pull_plans", "client", none, none, zero, none, out)
+        self.refused("tarn_push_plans", "client", none, none, zero, ctypes.c_uint64(0), none)
         self.refused("tarn_tick_at", "client", none, ctypes.c_uint64(1), ctypes.c_uint64(1), out)
         self.refused("tarn_tick_to", "client", none, ctypes.c_uint64(1), out)
         self.refused("tarn_request_checkpoint", "client", none, out)
@@ -257,6 +259,27 @@ class ValuesTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             plan.keys[0] = 1
         self.assertEqual(table.plan([]).pull().wait().shape, (0, 2))
+
+    def test_several_plans_in_one_call(self):
+        users = self.ps.table("plan_users", dim=2, optimizer={"kind": "sgd", "learning_rate": 1})
+        items = self.ps.table("plan_items", dim=3, optimizer={"kind": "sgd", "learning_rate": 1})
+        plans = users.plan([5, 6, 5]), items.plan([7]), items.plan([8, 7]), users.plan([])
+        self.ps.push_plans([(plans[0], [[-1, -1], [-2, -2]]), (plans[1], [[-4] * 3]), (plans[3], [])]).wait()
+        self.ps.tick()
+        out = np.zeros((2, 3), np.float32)
+        rows = self.ps.pull_plans([(plans[0], None), (plans[1], None), (plans[2], out), (plans[3], None)])
+        np.testing.assert_array_equal(rows[0].wait()[plans[0].index], users.pull([5, 6, 5]).wait())
+        np.testing.assert_array_equal(rows[1].wait(), [[4] * 3])
+        self.assertIs(rows[2].wait(), out)
+        np.testing.assert_array_equal(out[plans[2].index], [[0] * 3, [4] * 3])
+        self.assertEqual(rows[3].wait().shape, (0, 2))
+        self.ps.push_plans([]).wait()
+        self.assertEqual(self.ps.pull_plans([]), [])
+        with self.assertRaisesRegex(tarn.InvalidArgument, "table 'plan_items': the gradient of key 7 is nan"):
+            self.ps.push_plans([(plans[0], np.ones((2, 2))), (plans[1], [[1, np.nan, 1]])])
+        self.assertEqual(users.pull([5]).wait()[0, 0], 1)
+        with self.assertRaisesRegex(tarn.InvalidArgument, r"'plan_items': gradients are \[2, 3\], expected \[1, 3\]"):
+            self.ps.push_plans([(plans[1], np.ones((2, 3)))])
 
     def test_ticks_jump_ahead(self):
         clock = self.ps.clock
@@ -412,6 +435,19 @@ class FleetsTest(unittest.TestCase):
                 first[0].leave()
                 with self.assertRaises(tarn.Gone):
                     theirs.pull([1]).wait()
+
+    def test_leaving_does_not_wait_for_pulls_of_later_clocks(self):
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            rows = ps.table("ahead", dim=2).pull([1], clock=ps.clock + 2)
+            self.assertFalse(rows.ready())
+            ps.leave()
+            self.assertEqual(rows.wait(timeout=0).shape, (1, 2))
+        with Fleet() as fleet:
+            ps = tarn.connect(fleet.address)
+            ps.table("ahead", dim=2).pull([1], clock=ps.clock + 2)
+            begun = time.monotonic()
+            ps.close()
+            self.assertLess(time.monotonic() - begun, 1.9, "closing waits for 2 seconds at most")
 
     def test_a_checkpoint_on_request(self):
         with Fleet(more='durability = "checkpoint"') as fleet, tarn.connect(fleet.address) as ps:

@@ -14,6 +14,17 @@ TEST(TableText, NothingIsADefaultTable) {
   EXPECT_EQ(*spec, expected);
 }
 
+TEST(TableText, WithoutAnOptimizerATableHasThatOfItsRole) {
+  OptimizerSection roles;
+  roles.embedding = {.kind = "adagrad", .learning_rate = 0.5f};
+  roles.embedding.options["epsilon"] = 0.25f;
+  roles.dense = {.kind = "adam"};
+  EXPECT_EQ(ParseTable("t", "", roles)->optimizer, roles.embedding);
+  EXPECT_EQ(ParseTable("t", "kind = 'dense'\nrows = 3", roles)->optimizer, roles.dense);
+  EXPECT_EQ(ParseTable("t", "[optimizer]\nlearning_rate = 2", roles)->optimizer.kind, OptimizerSpec().kind)
+      << "a section inherits nothing";
+}
+
 TEST(TableText, EverythingIsRead) {
   const auto spec = ParseTable("w", R"(
 kind = "dense"

@@ -1,0 +1,194 @@
+"""attach() and prefetch(): the step and the loader of a training loop."""
+
+from __future__ import annotations
+
+import collections
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from tarn.torch.modules import Remote
+from tarn.torch.recipe import Calls, Recipe
+from tarn.torch.session import Session
+
+_B = TypeVar("_B")
+
+
+def _modules(model: nn.Module, caller: str) -> dict[str, Remote]:
+    """The remote modules of the model by path."""
+    found = {path: each for path, each in model.named_modules() if isinstance(each, Remote)}
+    if not found:
+        raise ValueError(f"tarn.torch.{caller}: {type(model).__name__} has no module whose rows are in a table, expected "
+                         "tarn.torch.remote(model) before")
+    return found
+
+
+def _session(model: nn.Module, caller: str) -> Session:
+    return next(iter(_modules(model, caller).values())).session
+
+
+class TableOptimizer(torch.optim.Optimizer):
+    """Has no parameters: step() pushes. Made by attach(model) for a model all of whose parameters are in tables."""
+
+    def __init__(self) -> None:
+        super().__init__([{"params": []}], {})
+
+    def step(self, closure: Any = None) -> Any:
+        return None if closure is None else closure()
+
+
+def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
+    """From now on optimizer.step() also pushes the gradients of the tables of `model` and finishes the clock. Returns the
+    optimizer.
+
+    optimizer: of the dense parameters, created after remote(). Without one, for a model without dense parameters, a new
+    optimizer is returned, whose step() only pushes.
+
+    The gradients of all backward passes since the last step are summed for each row and pushed with one request a shard.
+    The servers apply the optimizer of the table, with the learning rate of the job. Between backward and step the
+    optimizer's last param_group also holds the pulled rows of the batch, so that optimizer.zero_grad() and
+    torch.amp.GradScaler include them: a step that GradScaler skips pushes nothing. clip_grad_norm_ includes them if they
+    are given to it: clip_grad_norm_([*model.parameters(), *tarn.torch.rows(model)], 1.0).
+
+    ValueError: no remote module, or the client has an optimizer already: a clock ends with one step. TypeError:
+    optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
+    dense parameters have been updated then), and errors of earlier pushes. One thread.
+    """
+    session = _session(model, "attach")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise TypeError("tarn.torch.attach: LBFGS calls its closure repeatedly; expected an optimizer with one backward "
+                        "pass for each update of the rows")
+    if session.attached is not None:
+        raise ValueError(f"tarn.torch.attach: the tables are attached to a {type(session.attached).__name__} already; "
+                         "expected one optimizer for each client. Of several optimizers attach the one that steps last")
+    for group in () if optimizer is None else optimizer.param_groups:
+        for parameter in group["params"]:
+            if (path := session.path_of(parameter)) is not None:
+                raise ValueError(f"tarn.torch.attach: the optimizer has the old weight {list(parameter.shape)} of module "
+                                 f"{path!r}; expected an optimizer created from model.parameters() after remote(model)")
+    attached = TableOptimizer() if optimizer is None else optimizer
+    session.attached = attached
+    taken: list[Any] = []
+
+    def before(*_: Any) -> None:  # the optimizer must not update rows itself
+        taken[:] = session.take_leaves()
+
+    def after(stepped: torch.optim.Optimizer, *_: Any) -> None:
+        leaves = [*taken, *session.take_leaves()]  # those that a closure has made
+        taken.clear()
+        # Set by GradScaler for optimizers that unscale and skip by themselves (fused=True).
+        found_inf, scale = getattr(stepped, "found_inf", None), getattr(stepped, "grad_scale", None)
+        if found_inf is None or not found_inf.item():
+            session.push(leaves, 1.0 if scale is None else scale.item())
+
+    attached.register_step_pre_hook(before)
+    attached.register_step_post_hook(after)
+    attached.register_state_dict_pre_hook(lambda _: session.show_leaves(False))
+    attached.register_state_dict_post_hook(lambda *_: session.show_leaves(True))
+    attached.register_load_state_dict_pre_hook(lambda *_: session.show_leaves(False))
+    attached.register_load_state_dict_post_hook(lambda _: session.show_leaves(True))
+    return attached
+
+
+def rows(model: nn.Module) -> list[torch.Tensor]:
+    """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for looking at
+    them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors."""
+    return [leaf.rows for leaf in _session(model, "rows").leaves()]
+
+
+def prefetch(
+    loader: Iterable[_B],
+    model: nn.Module,
+    depth: int = 2,
+    *,
+    accumulate: int = 1,
+    keys: Callable[[_B], Mapping[str, torch.Tensor]] | None = None,
+) -> Prefetcher[_B]:
+    """Iterates over `loader` and pulls the rows of the next `depth` batches while the model computes.
+
+        for batch in tarn.torch.prefetch(loader, model, depth=2):
+
+    Learns from the first batch which part of a batch each module gets: a tensor of the batch, a view of one such as
+    ids[:, 3], or a copy of one, as on another device. If that does not suffice, a warning names the modules, and `keys`
+    must return their ids: keys(batch) -> {"path.of.module": ids}.
+
+    depth: in batches. A batch is pulled for the clock at which it will be used, so the consistency of the job holds: with
+    "bsp" the rows arrive when the clock begins; with "ssp" and "asp" they may be as old as the job allows.
+    accumulate: batches of a step, for loops with gradient accumulation.
+
+    For training loops. Rows that are not used as expected are pulled again. Iterate in the process and the thread that
+    call the model. The loader may use worker processes.
+    """
+
+    if depth < 0 or accumulate < 1:
+        raise ValueError(f"tarn.torch.prefetch: depth = {depth} and accumulate = {accumulate}, expected at least 0 and 1")
+    return Prefetcher(loader, model, depth, accumulate, keys)
+
+
+class Prefetcher(Generic[_B]):
+    """What prefetch() returns. May be iterated again, as often as the loader."""
+
+    def __init__(
+        self,
+        loader: Iterable[_B],
+        model: nn.Module,
+        depth: int,
+        accumulate: int,
+        keys: Callable[[_B], Mapping[str, torch.Tensor]] | None,
+    ) -> None:
+        self.loader, self.depth, self.accumulate = loader, depth, accumulate
+        self._modules, self._keys = _modules(model, "prefetch"), keys
+        self._session = _session(model, "prefetch")
+        self._recipe = Recipe(self._session)
+        self._warned = False
+
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[_B]:
+        source, waiting = iter(self.loader), collections.deque[tuple[_B, bool]]()
+        position = 0
+        try:
+            while True:
+                while len(waiting) <= self.depth and (batch := next(source, waiting)) is not waiting:
+                    waiting.append((batch, False))  # type: ignore[arg-type]
+                if not waiting:
+                    return
+                self._pull_ahead(waiting, position)
+                batch, _ = waiting.popleft()
+                self._recipe.begin(batch)
+                yield batch
+                self._recipe.end()
+                self._warn()
+                position = (position + 1) % self.accumulate
+        finally:
+            self._recipe.end()
+
+    def _pull_ahead(self, waiting: collections.deque[tuple[_B, bool]], position: int) -> None:
+        """Pulls the rows of batches that are not pulled yet. `position`: of the first of them in its step."""
+        clock = self._session.client.clock
+        for i, (batch, pulled) in enumerate(waiting):
+            if pulled:
+                continue
+            calls = self._calls(batch)
+            if calls:
+                self._session.pull_ahead(calls, clock + (position + i) // self.accumulate)
+                waiting[i] = (batch, True)
+
+    def _calls(self, batch: _B) -> Calls:
+        if self._keys is None:
+            return self._recipe.calls(batch)
+        found = self._keys(batch)
+        for path in found:
+            if path not in self._modules:
+                raise ValueError(f"tarn.torch.prefetch: keys() returned {path!r}, expected paths of {sorted(self._modules)}")
+        return [(self._modules[path], ids) for path, ids in found.items()]
+
+    def _warn(self) -> None:
+        if self._recipe.missing and self._keys is None and not self._warned:
+            self._warned = True
+            warnings.warn(f"tarn.torch.prefetch: the ids of {self._recipe.missing} are not part of the batch: their rows "
+                          "are not pulled ahead. Expected keys=, a function from a batch to {path: ids}", stacklevel=3)

@@ -1,0 +1,258 @@
+"""remote(): swaps embeddings for modules whose rows are in tables of a fleet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from tarn import client as tarn_client
+from tarn.client import Settings
+from tarn.torch import recipe, session as sessions
+from tarn.torch.session import Pulled, Session
+
+_IDS = (torch.int32, torch.int64)
+
+
+class Remote(nn.Module):
+    """What RemoteEmbedding and RemoteEmbeddingBag share: the rows are in `table`, the module has no parameters.
+
+    num_embeddings, embedding_dim, padding_idx: as of the module that it replaces. The padding row is zero. Call it in
+    the process that called remote().
+    """
+
+    def __init__(self, name: str, of: nn.Embedding | nn.EmbeddingBag, table: Any, session: Session) -> None:
+        super().__init__()
+        self.name, self.table, self.session = name, table, session
+        self.num_embeddings, self.embedding_dim, self.padding_idx = of.num_embeddings, of.embedding_dim, of.padding_idx
+        self.scale_grad_by_freq = of.scale_grad_by_freq
+
+    def extra_repr(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}, table={self.table.name!r}"
+
+    def plan(self, ids: torch.Tensor, clock: int) -> Pulled:
+        """The distinct keys of these ids and memory for their rows, not yet pulled."""
+        flat = ids.detach().to("cpu", torch.int64).reshape(-1).contiguous()
+        self._check_range(flat)
+        kept = None if self.padding_idx is None else flat != self.padding_idx
+        keys = flat if kept is None else flat[kept]
+        plan = self.table.plan(keys.numpy().view(np.uint64))
+        index = torch.from_numpy(plan.index.astype(np.int64))
+        distinct = len(plan.keys)
+        if kept is not None:  # ids of the padding have the row behind the plan's
+            index = torch.full_like(flat, distinct).masked_scatter_(kept, index)
+        rows = torch.empty(distinct + 1, self.embedding_dim, pin_memory=ids.is_cuda)
+        rows[distinct:] = 0
+        return Pulled(self, ids, plan, index.reshape(ids.shape), rows, clock)
+
+    def rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int | None]:
+        """For ids of any shape: the index of each id's row, the rows, and the index of the padding."""
+        self._check_process()
+        self._check_ids(ids)
+        pulled = self.session.take(self, ids)
+        leaf = self.session.leaf(pulled, ids.device)
+        padding = None if self.padding_idx is None else len(pulled.plan.keys)
+        return pulled.index.to(ids.device, non_blocking=True), leaf, padding
+
+    def _check_process(self) -> None:
+        if os.getpid() != self.session.process:
+            raise RuntimeError(
+                f"tarn.torch: module {self.name!r} was called in process {os.getpid()}, a fork of the process "
+                f"{self.session.process} that is connected to the fleet. Expected calls in that process: workers of a "
+                "DataLoader may read and transform data, but not call the model")
+
+    def _check_ids(self, ids: torch.Tensor) -> None:
+        if not isinstance(ids, torch.Tensor) or ids.dtype not in _IDS:
+            found = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
+            raise TypeError(f"tarn.torch: module {self.name!r}: the ids are {found}, expected a tensor of torch.int64 or "
+                            "torch.int32")
+        if ids.device.type == "meta":
+            raise ValueError(f"tarn.torch: module {self.name!r}: the ids are on the meta device and have no values, "
+                             "expected a tensor on the CPU or a GPU")
+
+    def _check_range(self, flat: torch.Tensor) -> None:
+        if not flat.numel():
+            return
+        least, most = (int(each) for each in torch.aminmax(flat))
+        if least < 0 or most >= self.num_embeddings:
+            raise IndexError(f"tarn.torch: module {self.name!r}: an id is {least if least < 0 else most}, expected 0 to "
+                             f"{self.num_embeddings - 1} (num_embeddings = {self.num_embeddings})")
+
+
+class RemoteEmbedding(Remote):
+    """An nn.Embedding whose rows are in a table."""
+
+    @recipe.not_compiled
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """input: int64 or int32 ids of any shape [*]. Returns float32 [*, embedding_dim] on the device of the ids.
+
+        IndexError: an id that is not below num_embeddings. TypeError: other dtypes. tarn.Gone: the fleet has ended.
+        """
+        index, rows, padding = self.rows(input)
+        return F.embedding(index, rows, padding, scale_grad_by_freq=self.scale_grad_by_freq)
+
+
+class RemoteEmbeddingBag(Remote):
+    """An nn.EmbeddingBag whose rows are in a table."""
+
+    def __init__(self, name: str, of: nn.Embedding | nn.EmbeddingBag, table: Any, session: Session) -> None:
+        super().__init__(name, of, table, session)
+        assert isinstance(of, nn.EmbeddingBag)
+        self.mode, self.include_last_offset = of.mode, of.include_last_offset
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"
+
+    @recipe.not_compiled
+    def forward(
+        self, input: torch.Tensor, offsets: torch.Tensor | None = None, per_sample_weights: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """input: int64 or int32 ids, [bags, n], or [n] with `offsets` [bags], the first id of each bag. per_sample_weights:
+        float32, the shape of the input, with mode "sum". Returns float32 [bags, embedding_dim] on the device of the ids.
+
+        Errors as of RemoteEmbedding; ValueError for shapes that do not fit.
+        """
+        self._check_bags(input, offsets, per_sample_weights)
+        index, rows, padding = self.rows(input)
+        return F.embedding_bag(
+            index, rows, None if offsets is None else offsets.to(torch.int64), mode=self.mode, padding_idx=padding,
+            scale_grad_by_freq=self.scale_grad_by_freq, per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset)
+
+    def _check_bags(
+        self, ids: torch.Tensor, offsets: torch.Tensor | None, weights: torch.Tensor | None
+    ) -> None:
+        self._check_ids(ids)
+        where = f"tarn.torch: module {self.name!r}: "
+        if ids.dim() not in (1, 2) or (ids.dim() == 1) != (offsets is not None):
+            given = "without offsets" if offsets is None else "with offsets"
+            raise ValueError(f"{where}the ids are {list(ids.shape)} {given}, expected [n] with offsets [bags], or "
+                             "[bags, n] without offsets")
+        if offsets is not None and offsets.dtype not in _IDS:
+            raise TypeError(f"{where}the offsets are {offsets.dtype}, expected torch.int64 or torch.int32")
+        if weights is None:
+            return
+        if weights.shape != ids.shape or weights.dtype != torch.float32 or self.mode != "sum":
+            raise ValueError(f"{where}per_sample_weights are {weights.dtype} {list(weights.shape)} with mode "
+                             f"{self.mode!r}, expected torch.float32 {list(ids.shape)} with mode 'sum'")
+
+
+def remote(
+    model: nn.Module,
+    client: Any = None,
+    *,
+    optimizer: Settings | None = None,
+    initializer: Settings | None = None,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
+    only: Iterable[str] | None = None,
+) -> nn.Module:
+    """Swaps every nn.Embedding and nn.EmbeddingBag of `model` for one whose rows are in a table of the fleet. Returns the
+    model, or, if it is itself an embedding, its replacement.
+
+    client: of tarn.connect(); default: one for the fleet that `tools/launch ... -- PROGRAM` names, which leaves it when
+    the program ends. Every worker calls remote() with the same model.
+
+    The table of a module has the module's path as name, "towers.user". Modules that are one object or share one weight
+    share a table. Rows are created by their first push, so num_embeddings costs nothing: build the model with
+    device="meta" if its tables do not fit in memory. The values of allocated weights are not used.
+
+    optimizer, initializer: as of tarn.Client.table. Default: the job's [optimizer.embedding], and N(0, 1), with which
+    torch initializes its embeddings. The learning rate is that of the table, not of the torch optimizer. tables: by path
+    of a module, a dict with any of "name", "optimizer", "initializer". only: the paths of the modules to swap; default:
+    all, except frozen ones (requires_grad=False) and subclasses, which stay as they are.
+
+    Create the torch optimizer afterwards, from the parameters that are left, and call attach(). state_dict() has no
+    rows.
+
+    ValueError: nothing to swap, weights shared with another kind of module, max_norm, weights that are not float32.
+    tarn.InvalidArgument: no fleet, or a table of that name with another shape or optimizer. One thread.
+    """
+    chosen = _chosen(model, only, tables or {})
+    session = sessions.of(client)
+    swapped: dict[int, Remote] = {}  # by the id of the weight
+    replacements: dict[int, Remote] = {}
+    for path, module in chosen:
+        weight, own = id(module.weight), dict((tables or {}).get(path, {}))
+        first = swapped.get(weight)
+        if first is None:
+            table = _table(session.client, own.get("name", path or "embedding"), module,
+                           own.get("initializer", initializer), own.get("optimizer", optimizer))
+        else:
+            table = first.table
+        kind = RemoteEmbedding if isinstance(module, nn.Embedding) else RemoteEmbeddingBag
+        replacements[id(module)] = swapped[weight] = kind(path or "embedding", module, table, session)
+        session.replaced(module.weight, path)
+    whole = replacements.get(id(model))
+    if whole is not None:
+        return whole.train(model.training)
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):
+            if id(child) in replacements:
+                parent._modules[name] = replacements[id(child)].train(parent.training)
+    recipe.pull_together(model, session)
+    return model
+
+
+def _embeddings(model: nn.Module) -> Iterator[tuple[str, nn.Embedding | nn.EmbeddingBag]]:
+    for path, module in model.named_modules():
+        if type(module) in (nn.Embedding, nn.EmbeddingBag):
+            yield path, module
+
+
+def _chosen(
+    model: nn.Module, only: Iterable[str] | None, tables: Mapping[str, Any]
+) -> list[tuple[str, nn.Embedding | nn.EmbeddingBag]]:
+    """The modules to swap, checked."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"tarn.torch.remote: model is a {type(model).__name__}, expected a torch.nn.Module")
+    found = dict(_embeddings(model))
+    names = None if only is None else list(only)
+    for path in (*(names or ()), *tables):
+        if path not in found:
+            raise ValueError(f"tarn.torch.remote: {type(model).__name__} has no nn.Embedding or nn.EmbeddingBag at "
+                             f"{path!r}; it has {sorted(found)}")
+    for path, settings in tables.items():
+        if unknown := set(settings) - {"name", "optimizer", "initializer"}:
+            raise ValueError(f"tarn.torch.remote: tables[{path!r}] has {sorted(unknown)}, expected any of 'name', "
+                             "'optimizer', 'initializer'")
+    chosen = [(path, module) for path, module in found.items()
+              if module.weight.requires_grad and (names is None or path in names)]
+    if not chosen:
+        raise ValueError(f"tarn.torch.remote: {type(model).__name__} has no trainable nn.Embedding or nn.EmbeddingBag, "
+                         "expected at least one; call remote() once, before the model is wrapped or compiled")
+    for path, module in chosen:
+        _check(model, path, module)
+    return chosen
+
+
+def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag) -> None:
+    where = f"tarn.torch.remote: module {path!r}: "
+    if module.weight.dtype != torch.float32:
+        raise ValueError(f"{where}its weight is {module.weight.dtype}, expected torch.float32; codecs of the job "
+                         "narrow what is stored and sent ([tables.NAME] row_codec, pull_codec)")
+    if module.max_norm is not None:
+        raise ValueError(f"{where}max_norm = {module.max_norm} is not supported: rows are changed by their optimizer alone")
+    for other, each in model.named_modules():
+        if type(each) in (nn.Embedding, nn.EmbeddingBag):
+            continue
+        if any(parameter is module.weight for parameter in each.parameters(recurse=False)):
+            raise ValueError(f"{where}its weight is also a parameter of {other!r}, a {type(each).__name__}: expected a "
+                             "weight of embeddings alone; untie them, or leave the module out by `only`")
+
+
+def _table(
+    client: Any, name: str, module: nn.Embedding | nn.EmbeddingBag, initializer: Settings | None,
+    optimizer: Settings | None
+) -> Any:
+    normal = {"kind": "normal", "stddev": 1.0}
+    try:
+        return client.table(name, dim=module.embedding_dim, optimizer=optimizer,
+                            initializer=normal if initializer is None else initializer)
+    except tarn_client.InvalidArgument as error:
+        raise tarn_client.InvalidArgument(error.code, f"tarn.torch.remote: {error}") from None

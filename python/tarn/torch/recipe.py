@@ -1,0 +1,131 @@
+"""Finds the ids of the modules' calls in the arguments of a model or in a batch, to pull them together and ahead.
+
+A Recipe learns from one pass: it notes which part of the data each call of a remote module received, a tensor, or a view
+of it such as ids[:, 3]. It then takes the same parts from the next data. Nothing depends on the guess being right: a
+call uses rows that were pulled ahead only if its ids are equal (Session.take). Internal to tarn.torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from tarn.torch.modules import Remote
+    from tarn.torch.session import Session
+
+Calls = list[tuple["Remote", torch.Tensor]]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def not_compiled(function: _F) -> _F:
+    """torch.compile leaves this function as it is: its graph breaks there."""
+    return cast(_F, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
+
+
+def _tensors(data: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    """The tensors in lists, tuples, dicts and objects with fields, in a fixed order."""
+    if isinstance(data, torch.Tensor):
+        yield data
+    elif depth < 8 and isinstance(data, dict):
+        for value in data.values():
+            yield from _tensors(value, depth + 1)
+    elif depth < 8 and isinstance(data, (list, tuple)):
+        for value in data:
+            yield from _tensors(value, depth + 1)
+    elif depth < 8 and dataclasses.is_dataclass(data):
+        for field in dataclasses.fields(data):
+            yield from _tensors(getattr(data, field.name), depth + 1)
+
+
+@dataclasses.dataclass
+class _Part:
+    """A part of the data: the `which`-th tensor, or a view of it."""
+
+    module: Remote
+    which: int
+    whole: tuple[torch.Size, tuple[int, ...]]  # shape and strides of the tensor
+    view: tuple[torch.Size, tuple[int, ...], int] | None  # shape, strides and offset; None: the tensor itself
+
+    def of(self, tensors: list[torch.Tensor]) -> torch.Tensor | None:
+        """The same part of other data; None if that has another layout. Only its first dimension may differ."""
+        if self.which >= len(tensors):
+            return None
+        tensor = tensors[self.which]
+        if self.view is None:
+            return tensor if tensor.dim() == len(self.whole[0]) else None
+        (shape, strides), (part, steps, offset) = self.whole, self.view
+        if tensor.stride() != strides or tensor.shape[1:] != shape[1:]:
+            return None
+        if len(part) == 0 or (tensor.shape != shape and part[0] != shape[0]):
+            return None
+        return tensor.as_strided((tensor.shape[0], *part[1:]) if part[0] == shape[0] else part, steps,
+                                 tensor.storage_offset() + offset)
+
+
+def _part(module: Remote, ids: torch.Tensor, tensors: list[torch.Tensor]) -> _Part | None:
+    for which, each in enumerate(tensors):
+        whole = (each.shape, each.stride())
+        if each is ids or (each.shape == ids.shape and torch.equal(each.to(ids.device, ids.dtype), ids)):
+            return _Part(module, which, whole, None)
+        if each.dim() and each.dtype == ids.dtype and each.untyped_storage().data_ptr() == ids.untyped_storage().data_ptr():
+            return _Part(module, which, whole, (ids.shape, ids.stride(), int(ids.storage_offset() - each.storage_offset())))
+    return None
+
+
+class Recipe:
+    """Where the ids of the calls are in data of one kind. One thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._parts: list[_Part] | None = None
+        self._data: list[torch.Tensor] = []
+        self._recorder: Calls = []
+        self.missing: list[str] = []  # modules whose ids were not found
+
+    def begin(self, data: Any) -> None:
+        """The calls that follow, until `end`, belong to this data. Learns from them, once."""
+        if self._parts is None:
+            self._data, self._recorder = list(_tensors(data)), []
+            self._session.calls.append(self._recorder)
+
+    def end(self) -> None:
+        if not any(each is self._recorder for each in self._session.calls):
+            return
+        self._session.calls = [each for each in self._session.calls if each is not self._recorder]
+        if self._recorder:
+            found = [(module, _part(module, ids, self._data)) for module, ids in self._recorder]
+            self._parts = [part for _, part in found if part is not None]
+            self.missing = sorted({module.name for module, part in found if part is None})
+        self._data, self._recorder = [], []
+
+    def calls(self, data: Any) -> Calls:
+        """The expected calls for this data; none before the first pass."""
+        if not self._parts:
+            return []
+        tensors = list(_tensors(data))
+        found = [(part.module, part.of(tensors)) for part in self._parts]
+        return [(module, ids) for module, ids in found if ids is not None and ids.device.type != "meta"]
+
+
+def pull_together(model: nn.Module, session: Session) -> None:
+    """From the second call of the model, one request pulls the rows of all its modules."""
+    recipe = Recipe(session)
+
+    @not_compiled
+    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        data, clock = (arguments, named), session.client.clock
+        if not session.has_ahead(clock):
+            session.pull_ahead(recipe.calls(data), clock)
+        recipe.begin(data)
+
+    @not_compiled
+    def after(*_: Any) -> None:
+        recipe.end()
+
+    model.register_forward_pre_hook(before, with_kwargs=True)
+    model.register_forward_hook(after, always_call=True)

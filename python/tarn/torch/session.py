@@ -1,0 +1,266 @@
+"""The rows and gradients of one client's remote modules: pulls in progress, gradients that wait for the step.
+
+Internal to tarn.torch. One thread calls it, except for `gradient`, which autograd may call on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import dataclasses
+import logging
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from tarn import client as tarn_client
+
+if TYPE_CHECKING:
+    from tarn.torch.modules import Remote
+
+NOTE_SECONDS = 10.0  # between two messages of a wait
+Gradients = np.ndarray[Any, np.dtype[np.float32]]
+_log = logging.getLogger("tarn")
+
+
+@dataclasses.dataclass(eq=False)
+class Pulled:
+    """The rows of one call of a module: distinct keys, and for each id of the input its row."""
+
+    module: Remote
+    ids: torch.Tensor  # int64 or int32, the input of the call
+    plan: Any  # tarn.client.Plan of the distinct keys, without the padding
+    index: torch.Tensor  # int64, in the shape of `ids`: the row of each id
+    rows: torch.Tensor | None  # float32 [len(plan.keys) + 1, dim]; the last row, of the padding, is 0
+    clock: int  # at which the rows are used
+    future: Any = None  # tarn.client.Rows, which writes to `rows`
+
+    def take(self) -> torch.Tensor:
+        """Waits for the rows and releases them: a hook of the rows refers to this object, not it to them."""
+        _wait(self.future, f"rows of table {self.module.table.name!r} at clock {self.clock}: other workers have not "
+                           "finished an earlier clock, or a server does not answer")
+        rows, self.rows, self.future = self.rows, None, None
+        assert rows is not None, "taken once"
+        return rows
+
+    def row_gradients(self, leaf: torch.Tensor, scale: float) -> Gradients:
+        """Those of `leaf` divided by `scale`: [len(plan.keys), dim]."""
+        assert leaf.grad is not None
+        gradients = leaf.grad.detach()[:len(self.plan.keys)]
+        return (gradients if scale == 1.0 else gradients / scale).to("cpu", torch.float32).contiguous().numpy()
+
+
+@dataclasses.dataclass(eq=False)
+class Leaf:
+    """Rows on the device of the model, with a gradient that is not pushed yet."""
+
+    rows: torch.Tensor
+    pulled: Pulled
+    beside_dense: bool  # whether parameters of the optimizer had gradients when this one got its own
+
+
+class Session:
+    """Of one client, made by `of`."""
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.process = client, os.getpid()
+        self.attached: torch.optim.Optimizer | None = None
+        self.calls: list[list[tuple[Remote, torch.Tensor]]] = []  # the recorders of the calls in progress
+        self._ahead: list[Pulled] = []  # asked for, not used yet
+        self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
+        self._sent: collections.deque[Any] = collections.deque()  # futures of pushes and ticks
+        self._lock = threading.Lock()
+        self._warned = False
+        self._replaced: list[tuple[weakref.ref[torch.Tensor], str]] = []
+
+    def replaced(self, weight: torch.Tensor, path: str) -> None:
+        """remote() has replaced the module of this weight."""
+        self._replaced.append((weakref.ref(weight), path))
+
+    def path_of(self, parameter: torch.Tensor) -> str | None:
+        """The path of the module that had this parameter before remote()."""
+        return next((path for weight, path in self._replaced if weight() is parameter), None)
+
+    # --- pulls -----------------------------------------------------------------------------------------------------
+
+    def pull(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
+        """Pulls the rows of several calls with one request, for use at `clock`."""
+        pulled = [module.plan(ids, clock) for module, ids in calls]
+        pairs = [(each.plan, each.rows[:-1].numpy()) for each in pulled if each.rows is not None]
+        for each, future in zip(pulled, self.client.pull_plans(pairs, clock=clock)):
+            each.future = future
+        return pulled
+
+    def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
+        """The same before the modules are called. `take` finds the rows if the calls are those."""
+        if not calls:
+            return
+        for each in self.pull(calls, clock):
+            each.ids = each.ids.clone()  # the program may write to its tensor before the call
+            self._ahead.append(each)
+
+    def has_ahead(self, clock: int) -> bool:
+        return any(each.clock == clock for each in self._ahead)
+
+    def take(self, module: Remote, ids: torch.Tensor) -> Pulled:
+        """The rows of this call: pulled ahead, else pulled now."""
+        clock = self.client.clock
+        self._ahead = [each for each in self._ahead if each.clock >= clock]  # older rows would exceed the bound
+        for recorder in self.calls:
+            recorder.append((module, ids))
+        for i, each in enumerate(self._ahead):
+            # Rows for a later clock may be held back until this worker has ticked: waiting for them could be for ever.
+            if each.module is module and each.clock == clock and _equal(each.ids, ids):
+                return self._ahead.pop(i)
+        return self.pull([(module, ids)], clock)[0]
+
+    # --- gradients -------------------------------------------------------------------------------------------------
+
+    def leaf(self, pulled: Pulled, device: torch.device) -> torch.Tensor:
+        """The pulled rows on the device of the ids; in training a leaf whose gradient is pushed by the next step."""
+        rows = pulled.take().to(device, non_blocking=True)
+        if torch.is_grad_enabled():
+            self._before_training()
+            rows.requires_grad_()
+            rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                lambda leaf: self._on_gradient(leaf, pulled))
+        return rows
+
+    def leaves(self) -> list[Leaf]:
+        """Those with a gradient that is not pushed yet."""
+        with self._lock:
+            return [leaf for leaf in self._leaves.values() if leaf.rows.grad is not None]
+
+    def show_leaves(self, shown: bool) -> None:
+        """Puts the leaves into the optimizer, or takes them out while it saves or loads its state."""
+        with self._lock:
+            params = self._params()
+            params[:] = [each for each in params if id(each) not in self._leaves]
+            if shown:
+                params += [leaf.rows for leaf in self._leaves.values()]
+
+    def _params(self) -> list[torch.Tensor]:
+        """Of the optimizer, those to which leaves are added."""
+        if self.attached is None:
+            return []
+        params: list[torch.Tensor] = self.attached.param_groups[-1]["params"]
+        return params
+
+    def take_leaves(self) -> list[Leaf]:
+        """Takes the leaves out of the optimizer. Those without a gradient, after zero_grad, are dropped."""
+        self.show_leaves(False)
+        with self._lock:
+            leaves, self._leaves = self._leaves.values(), {}
+        return [leaf for leaf in leaves if leaf.rows.grad is not None]
+
+    def _on_gradient(self, rows: torch.Tensor, pulled: Pulled) -> None:
+        """Autograd has added to the gradient of these rows."""
+        with self._lock:
+            if id(rows) in self._leaves:
+                return
+            self._leaves[id(rows)] = Leaf(rows, pulled, any(each.grad is not None for each in self._dense()))
+            self._params().append(rows)  # zero_grad and GradScaler find it there
+
+    def _dense(self) -> Iterator[torch.Tensor]:
+        """The parameters of the attached optimizer, without leaves."""
+        for group in () if self.attached is None else self.attached.param_groups:
+            yield from (each for each in group["params"] if id(each) not in self._leaves)
+
+    def _before_training(self) -> None:
+        """Drops gradients that no step will push, and warns if there is no step at all."""
+        if not self._leaves:
+            return
+        if self.attached is None:
+            self.take_leaves()
+            if not self._warned:
+                self._warned = True
+                warnings.warn("tarn.torch: a second training step begins, but the gradients of the first were not "
+                              "pushed: the tables do not learn. Expected tarn.torch.attach(model, optimizer) before "
+                              "the training loop", stacklevel=6)
+        # The program dropped the gradients without the optimizer, as model.zero_grad() does, after a step that was
+        # skipped: those of the leaves belong to them.
+        elif all(leaf.beside_dense for leaf in self._leaves.values()) and all(each.grad is None for each in self._dense()):
+            self.take_leaves()
+
+    # --- the step --------------------------------------------------------------------------------------------------
+
+    def push(self, leaves: Iterable[Leaf], scale: float = 1.0) -> None:
+        """Pushes the gradients divided by `scale` and ticks."""
+        by_table: dict[str, list[tuple[Any, Gradients]]] = {}
+        for leaf in leaves:
+            plan = leaf.pulled.plan
+            by_table.setdefault(plan.table.name, []).append((plan, leaf.pulled.row_gradients(leaf.rows, scale)))
+        self._raise_failures()
+        if by_table:
+            self._sent.append(self.client.push_plans([_summed(each) for each in by_table.values()]))
+        self._sent.append(self.client.tick())
+
+    def _raise_failures(self) -> None:
+        while self._sent and self._sent[0].ready():
+            self._sent.popleft().wait()
+
+    def leave(self) -> None:
+        """At the end of the program: waits until the pushes are acknowledged, and leaves."""
+        if os.getpid() != self.process:
+            return
+        try:
+            while self._sent:
+                _wait(self._sent[0], "the last pushes: a server does not acknowledge them")
+                self._sent.popleft()
+            self.client.leave()
+        except tarn_client.Gone:
+            pass  # the fleet has ended first
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and one.device == other.device and torch.equal(one, other)
+
+
+def _summed(parts: list[tuple[Any, Gradients]]) -> tuple[Any, Gradients]:
+    """One plan and its gradients of several of one table, summed in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    plan = parts[0][0].table.plan(np.concatenate([plan.keys for plan, _ in parts]))
+    index = torch.from_numpy(plan.index.astype(np.int64))
+    values = torch.from_numpy(np.concatenate([gradients for _, gradients in parts]))
+    sums = torch.zeros(len(plan.keys), values.shape[1]).index_add_(0, index, values)
+    return plan, sums.numpy()
+
+
+def _wait(future: Any, what: str) -> Any:
+    """Waits for a future. Logs what it waits for every NOTE_SECONDS."""
+    seconds = 0.0
+    while True:
+        try:
+            return future.wait(timeout=NOTE_SECONDS)
+        except tarn_client.Timeout:
+            seconds += NOTE_SECONDS
+            _log.warning("tarn.torch: waiting for %.0f s for %s; the run's logs say which", seconds, what)
+
+
+_of_environment: Session | None = None
+
+
+def of(client: Any = None) -> Session:
+    """The session of a client; without one, of the fleet that the environment names, joined at the first call and left
+    when the program ends."""
+    global _of_environment
+    if client is not None:
+        if not hasattr(client, "torch_session"):
+            client.torch_session = Session(client)
+        session: Session = client.torch_session
+        return session
+    if _of_environment is None or _of_environment.process != os.getpid():
+        if not os.environ.get("TARN_SCHEDULER"):
+            raise tarn_client.InvalidArgument(
+                1, "tarn.torch.remote: there is no fleet: TARN_SCHEDULER is not set. Expected a program started by "
+                   "`tools/launch JOB.toml -- python3 PROGRAM.py`, or remote(model, client=tarn.connect(...))")
+        _of_environment = of(tarn_client.connect())
+        atexit.register(_of_environment.leave)
+    return _of_environment

@@ -1,0 +1,53 @@
+"""The examples of examples/torch as a user starts them: short, or with TARN_EXAMPLES=full as they are."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+FULL = os.environ.get("TARN_EXAMPLES") == "full"
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    print("examples_test.py: skipped: torch is not installed", file=sys.stderr)
+    sys.exit(77)
+
+
+class ExamplesTest(unittest.TestCase):
+    def run_example(self, name, *short):
+        with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
+            done = subprocess.run(
+                [sys.executable, ROOT / "tools/launch", ROOT / f"examples/torch/{name}.toml", "--bin-dir", BIN, "--run-dir",
+                 f"{folder}/run", "--", sys.executable, ROOT / f"examples/torch/{name}.py", *(() if FULL else short)],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, "status +done")
+        return done.stdout
+
+    def check(self, output, pattern, least, least_of_full):
+        """The first number of the pattern is the result of the model, the last that of the hidden model."""
+        [numbers] = re.findall(pattern, output)
+        self.assertGreater(float(numbers[0]), least_of_full if FULL else least, output)
+        self.assertLess(float(numbers[0]), float(numbers[-1]), output)
+
+    def test_dlrm(self):
+        output = self.run_example("dlrm", "--rows", "60000", "--batch", "512")
+        self.check(output, r"test AUC ([0-9.]+), of the hidden model ([0-9.]+)", 0.6, 0.735)
+
+    def test_two_tower(self):
+        output = self.run_example("two_tower", "--steps", "200", "--batch", "128", "--users", "1000")
+        self.check(output, r"first ten: ([0-9.]+), .* of the hidden model ([0-9.]+)", 0.02, 0.15)
+
+    def test_factorization(self):
+        output = self.run_example("factorization", "--steps", "300", "--users", "1000")
+        self.check(output, r"HR@10 ([0-9.]+), of the hidden model ([0-9.]+)", 0.2, 0.55)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,96 @@
+"""A client without a fleet: tables in memory, with SGD. It keeps what was pulled and pushed."""
+
+import numpy as np
+
+from tarn import client as tarn_client
+
+
+class FakeFuture:
+    def __init__(self, value=None):
+        self._value = value
+
+    def ready(self):
+        return True
+
+    def wait(self, timeout=None):
+        return self._value
+
+
+class HeldRows:
+    """Rows that arrive when their clock begins."""
+
+    def __init__(self, client, clock, write):
+        self._client, self._clock, self._write = client, clock, write
+
+    def wait(self, timeout=None):
+        if self._clock > self._client.clock:
+            raise tarn_client.Timeout(13, "the clock has not begun")
+        self._write()
+
+
+class FakePlan:
+    def __init__(self, table, keys):
+        self.table = table
+        self.keys, index = np.unique(np.asarray(keys, np.uint64), return_inverse=True)
+        self.index = index.astype(np.uint32)
+
+
+class FakeTable:
+    def __init__(self, client, name, dim, initializer, optimizer):
+        self.client, self.name, self.dim = client, name, dim
+        self.described = {"dim": dim, "initializer": initializer, "optimizer": optimizer}
+        self.rate = optimizer["learning_rate"] if isinstance(optimizer, dict) else 1.0
+        self.values = {}
+
+    def row(self, key):
+        return self.values.setdefault(int(key), np.full(self.dim, int(key) % 7, np.float32))
+
+    def plan(self, keys):
+        return FakePlan(self, keys)
+
+
+class FakeClient:
+    def __init__(self):
+        self.tables, self.clock = {}, 0
+        self.pulls = []  # (clock, names of the tables) of each request
+        self.pushes = []  # {name: {key: gradient}} of each request
+        self.left = False
+
+    def table(self, name, dim, initializer, optimizer):
+        made = FakeTable(self, name, dim, initializer, optimizer)
+        found = self.tables.setdefault(name, made)
+        if found.described != made.described:
+            raise tarn_client.InvalidArgument(5, f"table {name!r} exists with another description")
+        made.values = found.values
+        return made
+
+    def pull_plans(self, pulls, clock):
+        self.pulls.append((clock, [plan.table.name for plan, _ in pulls]))
+
+        def writing(plan, out):
+            def write():
+                for i, key in enumerate(plan.keys):
+                    out[i] = plan.table.row(key)
+
+            return write
+
+        return [HeldRows(self, clock, writing(plan, out)) for plan, out in pulls]
+
+    def push_plans(self, pushes):
+        pushed = {}
+        for plan, gradients in pushes:
+            assert plan.table.name not in pushed, "one push for each table"
+            if not np.isfinite(gradients).all():
+                raise tarn_client.InvalidArgument(1, f"table {plan.table.name!r}: not finite")
+            pushed[plan.table.name] = dict(zip(map(int, plan.keys), gradients.copy()))
+            for key, gradient in zip(plan.keys, gradients):
+                plan.table.row(key)[...] -= np.float32(plan.table.rate) * gradient
+        self.pushes.append(pushed)
+        return FakeFuture()
+
+    def tick(self):
+        self.clock += 1
+        return FakeFuture()
+
+    def leave(self):
+        self.left = True
