@@ -114,7 +114,7 @@ Expected<std::optional<FinishedLease>> Pipeline::Finish(TimeUs now) {
     counts.loss_rows += result->counted.rows;
     TARN_RETURN_IF_ERROR(PushAndTick(&batch, std::move(result->gradients), now));
   }
-  pulls_->End(&batch.rows, pushes);
+  pulls_->End(&batch.rows, pushes, now, outbox());
   std::optional<FinishedLease> lease;
   if (batch.prepared.last_of_lease) lease = TakeLease(batch);
   source_->Recycle(std::move(batch.prepared));

@@ -9,6 +9,7 @@
 #include "core/byte_size.h"
 #include "core/log.h"
 #include "core/position.h"
+#include "kernels/rows.h"
 #include "worker/client/client_cache.h"
 #include "worker/train/stepper.h"
 
@@ -57,6 +58,7 @@ Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<c
     if (uses[t].rows == RowsNeeded::kAll) stage->dense_plans_[t] = PlanOfAll(uses[t].spec, job.job.seed, &planner);
   WarnOfRowsThatAreNeverFound(job, uses);
   TARN_RETURN_IF_ERROR(stage->MakeHotTables(job, uses));
+  stage->MakeUnpushedRows(job, uses);
   return stage;
 }
 
@@ -85,6 +87,18 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
   return {};
 }
 
+// For `bsp` a pull waits for the pushes of all earlier clocks in any case.
+void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses) {
+  unpushed_.resize(uses.size());
+  if (job.train.prefetch == 0) return;
+  for (std::size_t t = 0; t < uses.size(); ++t) {
+    const TableSpec& spec = uses[t].spec;
+    if (hot_[t] == nullptr && spec.consistency.mode != ConsistencyMode::kBsp &&
+        SeesOwnPushes(spec.consistency, WorkerCacheOf(job, spec.name).own_pushes))
+      unpushed_[t] = std::make_unique<UnpushedRows>();
+  }
+}
+
 void PullStage::DropKeptRows() {
   client_->DropKeptRows();
   for (auto& table : hot_)
@@ -103,11 +117,17 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
     spare_.pop_back();
   }
   rows->hot.resize(tables);
+  rows->parts_staleness.assign(tables, 0);
+  rows->in_parts.assign(tables, false);
+  if (train) rows->number = ++begun_;
   ++rows->waiting;  // counted before the pulls, because pulls without keys complete at once
   if (batches_waiting_++ == 0) busy_since_ = rows->asked_at;
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
-    TARN_RETURN_IF_ERROR(Ask(t, now, out, rows));
+    if (train && unpushed_[t] != nullptr)
+      AskInParts(t, now, out, rows);
+    else
+      TARN_RETURN_IF_ERROR(Ask(t, now, out, rows));
   }
   if (--rows->waiting == 0) Complete(rows);
   return {};
@@ -122,12 +142,50 @@ Status PullStage::Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* row
     if (plan->keys.empty()) return {};
   }
   ++rows->waiting;
-  PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan);
+  PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan, std::vector<std::uint32_t>());
   client_->Pull(*plan, {.use = rows->use, .counted = !hot}, sink, now, out);
   return {};
 }
 
-void TablePull::Done(std::uint64_t staleness) { stage_->Arrive(batch_, table_, rows_.Release(), staleness); }
+// All rows of a dense table are in every batch.
+void PullStage::AskInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
+  const std::uint64_t before = rows->number - 1;
+  if (!dense_plans_[table].keys.empty())
+    parts_.assign(1, {.after = before > ended_ ? before : 0, .places = {}});
+  else
+    unpushed_[table]->Split(rows->number, ended_, *rows->plans[table], &parts_);
+  rows->in_parts[table] = parts_.size() > 1;
+  rows->waiting += parts_.size();
+  for (UnpushedRows::Part& part : parts_) {
+    if (part.after == 0)
+      Request(table, std::move(part), now, out, rows);
+    else
+      later_.push_back({rows, table, std::move(part)});
+  }
+}
+
+void PullStage::Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows) {
+  const Plan& whole = *rows->plans[table];
+  const bool all = part.places.empty();
+  const Plan some = all ? Plan() : PartOf(whole, part.places);
+  const Plan& plan = all ? whole : some;
+  PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, plan, std::move(part.places));
+  client_->Pull(plan, {.use = rows->use, .counted = all}, sink, now, out);
+}
+
+// Requests what no longer has to wait.
+void PullStage::RequestLater(TimeUs now, Outbox* out) {
+  const auto due = std::ranges::stable_partition(later_, [this](const Later& l) { return l.part.after > ended_; });
+  for (Later& later : due) Request(later.table, std::move(later.part), now, out, later.rows);
+  later_.erase(due.begin(), due.end());
+}
+
+void TablePull::Done(std::uint64_t staleness) {
+  if (places_.empty())
+    stage_->Arrive(batch_, table_, rows_.Release(), staleness);
+  else
+    stage_->ArrivePart(batch_, table_, places_, rows_.values(), staleness);
+}
 void TablePull::Failed(const Error& error) { stage_->NoteError(error); }
 
 void PullStage::Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness) {
@@ -138,6 +196,17 @@ void PullStage::Arrive(BatchRows* rows, std::size_t table, Buffer values, std::u
     if (Status kept = hot_[table]->Arrive(std::move(values), version, &rows->hot[table]); !kept)
       return NoteError(std::move(kept).error());
   }
+  if (--rows->waiting == 0) Complete(rows);
+}
+
+void PullStage::ArrivePart(BatchRows* rows, std::size_t table, std::span<const std::uint32_t> places,
+                           const Buffer& values, std::uint64_t staleness) {
+  const Plan& plan = *rows->plans[table];
+  Buffer& whole = rows->values[table];
+  if (whole.empty()) whole = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
+  kernels::ScatterByIndex(plan.dim, places.size(), values.as<float>().data(), places.data(),
+                          whole.as_mutable<float>().data());
+  rows->parts_staleness[table] = std::max(rows->parts_staleness[table], staleness);
   if (--rows->waiting == 0) Complete(rows);
 }
 
@@ -166,8 +235,11 @@ Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
   return {};
 }
 
-void PullStage::End(BatchRows* rows, bool pushed) {
+void PullStage::End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out) {
+  if (rows->number != 0) ended_ = rows->number;
+  RequestLater(now, out);
   for (std::size_t t = 0; t < hot_.size(); ++t) {
+    if (rows->in_parts[t]) client_->CountPull(rows->parts_staleness[t]);
     if (hot_[t] == nullptr) continue;
     if (pushed) hot_[t]->Push(rows->hot[t]);
     hot_[t]->End(&rows->hot[t]);

@@ -4,7 +4,11 @@
 //
 //   stage->Begin(plans, use, train, now, &out, &rows);   // until rows.ready(), the client brings them
 //   stage->Read(&rows, stream);                          // rows.values and rows.placed are complete
-//   stage->End(&rows, pushed);                           // when no computation uses them
+//   stage->End(&rows, pushed, now, &out);                // when no computation uses them
+//
+// Batches are pulled ahead of the one that is computed. Where pulls include the worker's own pushes (own_pushes =
+// "seen", rule C3), a row that a batch in flight has yet to push is requested when that batch has been pushed, so that
+// pulling ahead never misses the worker's own update. Tables with hot rows are the exception.
 //
 // One thread, which also executes the client's turns.
 #pragma once
@@ -24,18 +28,19 @@
 #include "worker/train/hot_table.h"
 #include "worker/train/row_place.h"
 #include "worker/train/trace.h"
+#include "worker/train/unpushed_rows.h"
 
 namespace tarn::worker {
 
 class PullStage;
 struct BatchRows;
 
-// Takes the rows of one table of a batch from the client.
+// Takes rows of one table of a batch from the client.
 class TablePull final : public PullSink {
  public:
-  // Of the requested plan.
-  TablePull(PullStage* stage, BatchRows* batch, std::size_t table, const Plan& plan)
-      : stage_(stage), batch_(batch), table_(table), rows_(plan) {}
+  // `plan` is requested: all rows of the batch if `places` is empty, or those at these indices in the batch's plan.
+  TablePull(PullStage* stage, BatchRows* batch, std::size_t table, const Plan& plan, std::vector<std::uint32_t> places)
+      : stage_(stage), batch_(batch), table_(table), places_(std::move(places)), rows_(plan) {}
   void Rows(const PulledRows& rows) override { rows_.Take(rows); }
   void Done(std::uint64_t staleness) override;
   void Failed(const Error& error) override;
@@ -44,6 +49,7 @@ class TablePull final : public PullSink {
   PullStage* stage_;
   BatchRows* batch_;
   std::size_t table_;
+  std::vector<std::uint32_t> places_;
   PlanRows rows_;
 };
 
@@ -54,7 +60,10 @@ struct BatchRows {
   std::vector<const float*> placed;  // for tables with hot rows: on the model's device, until End; else null
   std::deque<TablePull> pulls;       // of the tables of which rows are requested
   std::vector<HotBatch> hot;         // of tables that keep rows
-  std::size_t waiting = 0;           // pulls without an answer
+  std::vector<std::uint64_t> parts_staleness;  // of tables whose rows are requested in parts: the largest so far
+  std::vector<bool> in_parts;
+  std::uint64_t number = 0;  // of a training batch: 1, 2, ...
+  std::size_t waiting = 0;   // pulls without an answer, or not requested yet
   Clock use;
   Trace::SteadyClock::time_point asked_at;
 
@@ -77,8 +86,8 @@ class PullStage {
   // later operations run after the rows are in place. Null: the CPU computes.
   Status Read(BatchRows* rows, kernels::Stream* user);
   // Call it after the computation with the rows is complete. `pushed`: the gradients of all of them were passed to the
-  // client.
-  void End(BatchRows* rows, bool pushed);
+  // client. Requests the rows of later batches that waited for these.
+  void End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out);
 
   std::uint64_t hot_looked_for() const;  // rows
   std::uint64_t hot_found() const;
@@ -89,10 +98,23 @@ class PullStage {
   friend class TablePull;
 
   PullStage(Client* client, Trace* trace) : client_(client), trace_(trace) {}
+  // Rows of a batch that are requested when batch `part.after` has ended.
+  struct Later {
+    BatchRows* rows;
+    std::size_t table;
+    UnpushedRows::Part part;
+  };
+
   Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
+  void MakeUnpushedRows(const Job& job, std::span<const TableUse> uses);
   Status Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  void AskInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  void RequestLater(TimeUs now, Outbox* out);
+  void Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows);
   void DropKeptRows();
   void Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness);
+  void ArrivePart(BatchRows* rows, std::size_t table, std::span<const std::uint32_t> places, const Buffer& values,
+                  std::uint64_t staleness);
   void NoteError(Error error);
   void Complete(BatchRows* rows);
 
@@ -102,6 +124,11 @@ class PullStage {
   std::vector<Plan> dense_plans_;               // by table; empty where sparse
   std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null where no rows are kept
   std::vector<std::vector<HotBatch>> spare_;    // memory of batches that have ended
+  // By table; null where a pull need not wait for a push of this worker.
+  std::vector<std::unique_ptr<UnpushedRows>> unpushed_;
+  std::vector<UnpushedRows::Part> parts_;  // scratch
+  std::vector<Later> later_;
+  std::uint64_t begun_ = 0, ended_ = 0;  // training batches
   EvaluationStart evaluation_;
   Status status_;
   std::size_t batches_waiting_ = 0;

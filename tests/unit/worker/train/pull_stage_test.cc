@@ -93,7 +93,7 @@ struct Scene {
     }
     EXPECT_EQ(batch.rows.values[1].size(), 20 * 3 * sizeof(float));
     EXPECT_EQ(batch.rows.placed[1], nullptr);
-    stage->End(&batch.rows, pushed);
+    stage->End(&batch.rows, pushed, fleet.now, &fleet.out);
     return shifts;
   }
 
@@ -200,6 +200,62 @@ TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 0u) << "evaluation pushes nothing";
   EXPECT_EQ(scene.Run(Keys(0, 30), 4), 0u);
   EXPECT_EQ(scene.Run(Keys(0, 50), 4), 30u);
+}
+
+// Rule C3 for batches that are pulled ahead: each row is requested behind the push of the newest batch that has it.
+TEST(PullStage, ARowThatABatchInFlightWillPushIsRequestedBehindThatPush) {
+  Scene scene(0);
+  scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
+  scene.Start();
+  scene.At(1);
+  scene.Begin(Keys(0, 40), 1);
+  scene.Begin(Keys(20, 40), 2);
+  std::vector<Key> third = Keys(0, 10);
+  for (const Key key : Keys(50, 10)) third.push_back(key);
+  for (const Key key : Keys(100, 10)) third.push_back(key);
+  scene.Begin(third, 3);
+  scene.Exchange();
+  EXPECT_EQ(scene.asked, 40u + 20u + 10u);
+  EXPECT_TRUE(scene.batches[0].rows.ready());
+  EXPECT_FALSE(scene.batches[1].rows.ready());
+  EXPECT_FALSE(scene.batches[2].rows.ready());
+  EXPECT_EQ(scene.Finish().size(), 40u);
+  scene.At(2);
+  scene.Exchange();
+  EXPECT_EQ(scene.asked, 70u + 20u + 10u) << "of the second batch, and of the third what only the first had";
+  EXPECT_TRUE(scene.batches[0].rows.ready());
+  EXPECT_FALSE(scene.batches[1].rows.ready());
+  for (const auto& [key, shift] : scene.Finish()) EXPECT_EQ(shift, key < 40 ? 2 : 1) << key;
+  scene.At(3);
+  scene.Exchange();
+  EXPECT_EQ(scene.asked, 110u);
+  for (const auto& [key, shift] : scene.Finish()) EXPECT_EQ(shift, key < 10 ? 2 : key < 60 ? 3 : 1) << key;
+  EXPECT_EQ(scene.fleet.client.counters().pulls, 6u) << "one a table and batch, in how many parts it came";
+}
+
+TEST(PullStage, WhatNoPullHasToSeeIsPulledAheadWhole) {
+  for (const bool bsp : {false, true}) {
+    Scene scene(0, {bsp ? ConsistencyMode::kBsp : ConsistencyMode::kSsp, bsp ? 0 : kBound, ApplyMode::kImmediate});
+    scene.job.worker_cache.own_pushes = bsp ? OwnPushes::kSeen : OwnPushes::kBounded;
+    scene.Start();
+    scene.At(4);
+    for (std::uint64_t use : {1, 2, 3}) scene.Begin(Keys(0, 40), use);
+    scene.Exchange();
+    EXPECT_EQ(scene.asked, 120u);
+  }
+}
+
+// A batch that was passed over pushes nothing, and those behind it go on.
+TEST(PullStage, ABatchThatPushesNothingHoldsNothingBack) {
+  Scene scene(0);
+  scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
+  scene.Start();
+  scene.At(1);
+  for (std::uint64_t use : {1, 2}) scene.Begin(Keys(0, 40), use);
+  scene.Exchange();
+  scene.Finish(/*pushed=*/false);
+  scene.Exchange();
+  EXPECT_EQ(scene.Finish().size(), 40u);
 }
 
 TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {

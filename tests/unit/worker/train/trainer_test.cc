@@ -446,6 +446,7 @@ TEST(Trainer, ABatchPassedOverWhileTheNextIsComputed) {
   Scene scene(true);
   scene.job.train.prefetch = 3;
   scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};
+  scene.job.worker_cache.own_pushes = OwnPushes::kBounded;  // else the next waits for the push of the first
   const LateRun run = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; }, 2);
   EXPECT_EQ(run.log.most_under_way, 2u);
   EXPECT_EQ(run.log.scales, (std::vector<float>{65536, 65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768}));

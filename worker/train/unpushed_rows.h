@@ -1,0 +1,41 @@
+// The rows of one table that the batches in flight have yet to push. A batch that is pulled ahead must not read them
+// before that, or it would miss the worker's own update ("partial embedding conflict" in TorchRec): each of its rows
+// waits for the newest batch in flight that has the same row.
+//
+//   rows.Split(batch, ended, plan, &parts);   // for each batch, in the order of their numbers
+//
+// Rows are remembered by the hash of their key, kEntriesPerKey entries for each key of a plan. Of two keys with the
+// same entry one may wait for a batch that does not have it; no key waits too briefly. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "worker/client/plan.h"
+
+namespace tarn::worker {
+
+class UnpushedRows {
+ public:
+  static constexpr std::size_t kEntriesPerKey = 16, kEntriesMin = 4096;
+
+  // Some rows of a plan.
+  struct Part {
+    std::uint64_t after = 0;            // the batch that must be pushed first; 0: none
+    std::vector<std::uint32_t> places;  // their indices in the plan, ascending; empty: all of the plan
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+
+  // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them by the batch
+  // for which they wait: into at least one part. `ended`: batches up to this number are pushed.
+  void Split(std::uint64_t batch, std::uint64_t ended, const Plan& plan, std::vector<Part>* parts);
+
+ private:
+  void MakeRoom(std::uint64_t batch, std::size_t keys);
+
+  std::vector<std::uint64_t> newest_;  // by hash: the last batch with such a key; a power of two of them
+  std::vector<std::uint64_t> after_;   // scratch: by place
+};
+
+}  // namespace tarn::worker
