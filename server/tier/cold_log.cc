@@ -250,10 +250,11 @@ Status ColdLog::Read(TableId table, std::span<const ColdId> ids, std::uint32_t* 
   return {};
 }
 
-void ColdLog::Fetch(TableId table, std::vector<ColdId> ids) {
+void ColdLog::Fetch(TableId table, std::vector<ColdId> ids, FetchReceiver* receiver) {
   PendingFetch fetch;
   fetch.table = table;
   fetch.ids = std::move(ids);
+  fetch.receiver = receiver;
   Begin(std::move(fetch));
 }
 
@@ -343,9 +344,9 @@ Status ColdLog::Deliver(PendingFetch fetch) {
       std::memcpy(fetch.records.data() + fetch.from_store[i] * words, read.data() + i * bytes, bytes);
   }
   fetch_bytes_ -= (fetch.ids.size() + fetch.from_store.size()) * bytes;
-  if (Status taken = fetch.collecting ? MoveRows(fetch) : listener_->OnFetched(fetch.table, fetch.ids, fetch.records);
-      !taken)
-    return failed_ = std::move(taken);
+  Status taken =
+      fetch.receiver == nullptr ? MoveRows(fetch) : fetch.receiver->OnFetched(fetch.table, fetch.ids, fetch.records);
+  if (!taken) return failed_ = std::move(taken);
   // Only now: while a fetch touches a segment, none of its ids can become another row's.
   for (ColdId id : fetch.ids) {
     --family.Of(id).readers;
@@ -387,7 +388,6 @@ void ColdLog::Collect() {
   if (!table) return;
   PendingFetch fetch;
   fetch.table = *table;
-  fetch.collecting = true;
   const Family& family = families_[table->value];
   const std::size_t bytes = tight || holes > kTooManyHoles * live_written_bytes_
                                 ? std::clamp(options_.segment_bytes, kCollectBytes, kCollectBytesMax)

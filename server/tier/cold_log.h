@@ -5,7 +5,7 @@
 //
 //   ColdId id = log.Append(table, {place, number}, words);
 //   log.Read(table, ids, out);            // blocks; or
-//   log.Fetch(table, ids);                // ... and later, from Poll: listener->OnFetched
+//   log.Fetch(table, ids, receiver);      // ... and later, from Poll: receiver->OnFetched
 //   log.Free(table, id);
 //
 // A record is the row's owner (two words) and then its words as they were appended. A ColdId is valid from Append to
@@ -39,12 +39,17 @@ struct RowOwner {
 };
 inline constexpr std::size_t kOwnerWords = 2;
 
+class FetchReceiver {
+ public:
+  virtual ~FetchReceiver() = default;
+  // A fetch has ended: records[i] is the record of ids[i] at the time of the fetch. Some ids may have been freed since,
+  // but none is reused. An error ends the log's Poll.
+  virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
+};
+
 class ColdLogListener {
  public:
   virtual ~ColdLogListener() = default;
-  // The oldest fetch has ended: records[i] is the record of ids[i] at the time of the fetch. Some ids may have been
-  // freed since, but none is reused. An error ends the log's Poll.
-  virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
   // A row has moved to another id. `owner` comes from the disk; kCorrupt, with the table, the row and the directory, if
   // the owner has no row with the id `from`. The log then fails.
   virtual Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) = 0;
@@ -81,11 +86,11 @@ class ColdLog {
 
   // Whole records of ids in ascending order. Blocks for those that are not in memory.
   Status Read(TableId table, std::span<const ColdId> ids, std::uint32_t* records);
-  // Reads asynchronously; Poll calls the listener. Fetches end in order.
-  void Fetch(TableId table, std::vector<ColdId> ids);
+  // Reads asynchronously; Poll calls the receiver. Fetches end in order.
+  void Fetch(TableId table, std::vector<ColdId> ids, FetchReceiver* receiver);
 
-  // Receives results of the store and continues the collection. Calls the listener. Errors are those of the store, and
-  // permanent.
+  // Receives results of the store and continues the collection. Calls receivers and the listener. Errors are those of
+  // the store, and permanent.
   Status Poll();
 
   std::size_t record_words(TableId table) const { return families_[table.value].words + kOwnerWords; }
@@ -138,7 +143,7 @@ class ColdLog {
     std::vector<std::uint32_t> records;
     std::vector<std::uint32_t> from_store;  // places in ids; the store's records go there
     bool waiting = false;                   // for the store
-    bool collecting = false;
+    FetchReceiver* receiver = nullptr;      // null: the rows are to be appended again
   };
   static constexpr std::uint32_t kNone = 0xffffffff;
 

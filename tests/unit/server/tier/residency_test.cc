@@ -255,12 +255,12 @@ TEST_F(ResidencyTest, RecordsForACutAreNotKeptInMemory) {
   std::vector<ColdId> ids;
   for (const auto& [at, id] : cold) ids.push_back(at);
   const std::uint64_t resident = tier_->resident_rows();
-  tier_->FetchForCut(tables_[2], ids);
+  tier_->cut().Fetch(tables_[2]->table(), ids);
   std::vector<std::uint32_t> records;
-  EXPECT_FALSE(tier_->TakeForCut(&records));
+  EXPECT_FALSE(tier_->cut().Take(&records));
   while (store_->under_way() != 0) store_->RunOne();
   Poll();
-  ASSERT_TRUE(tier_->TakeForCut(&records));
+  ASSERT_TRUE(tier_->cut().Take(&records));
   EXPECT_EQ(tier_->resident_rows(), resident);
   for (std::size_t i = 0; i < cold.size(); ++i)
     EXPECT_EQ(std::memcmp(records.data() + i * (kOwnerWords + kWords[2]) + kOwnerWords, model_[cold[i].second].data(),
