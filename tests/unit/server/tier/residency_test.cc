@@ -304,17 +304,6 @@ TEST_F(ResidencyTest, WhatTheDiskSaysOfARowIsNotBelieved) {
 }
 
 // A table whose slots are nearly all free is worth nothing, and that is not found by looking at all of them.
-// Whatever the length of rows.
-TEST_F(ResidencyTest, EverySlotThatHasANumberIsOne) {
-  MemoryColdStore store;
-  ColdLog log(&store, nullptr, {});
-  for (std::size_t words = 1; words < 5000; words += 7) {
-    const ResidentRows rows(TableId(1), words, 1, std::size_t{2} << 20, &log);
-    EXPECT_GT(rows.slots_max(), kResidentRowsMax - (std::size_t{4} << 20) / (words * 4)) << words << " words";
-    EXPECT_LE(rows.chunk_bytes(), std::size_t{4} << 20);
-  }
-}
-
 TEST_F(ResidencyTest, AnEmptyTableIsWorthNothing) {
   Open(64 << 20);
   for (int i = 0; i < 100'000; ++i) Birth(2);
