@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/types.h"
-#include "server/tier/cold_log.h"
+#include "server/tier/cold_id.h"
 
 namespace tarn::server {
 

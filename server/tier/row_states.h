@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/hash.h"
-#include "server/tier/cold_log.h"
+#include "server/tier/cold_id.h"
 #include "server/tier/row_slots.h"
 #include "server/tier/use_count.h"
 
