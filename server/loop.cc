@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,10 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/byte_size.h"
 #include "core/disk_pool.h"
-#include "core/json.h"
-#include "core/listening.h"
 #include "core/log.h"
 #include "core/metrics/metrics_file.h"
 #include "core/process_limits.h"
@@ -23,18 +19,18 @@
 #include "net/advertise.h"
 #include "net/local_endpoint.h"
 #include "net/zmq/transport.h"
-#include "server/checkpoint/file_blob_store.h"
-#include "server/checkpoint/rocksdb_checkpoint_store.h"
 #include "server/exhaustion.h"
 #include "server/heap_trimmer.h"
 #include "server/loading_beacon.h"
-#include "server/log/file_shard_log.h"
-#include "server/log_watch.h"
 #include "server/memory_meter.h"
+#include "server/scheduler_watch.h"
 #include "server/shard/shard.h"
+#include "server/shard_disks.h"
+#include "server/shard_memory.h"
 #include "server/shard_metrics.h"
+#include "server/shard_notes.h"
+#include "server/shard_reporter.h"
 #include "server/store/store.h"
-#include "server/tier/rocksdb_cold_store.h"
 #include "server/turn.h"
 
 namespace tarn::server {
@@ -43,31 +39,10 @@ namespace {
 
 constexpr std::size_t kMessagesPerTurn = 256;
 constexpr TimeUs kTurnUsMax = 100'000;  // between two looks at the log, the lease and the memory
-constexpr TimeUs kMetricsPeriodUs = 1'000'000;
-// Period of memory checks, normally and during a checkpoint, when memory changes fast.
-constexpr TimeUs kMemoryPeriodUs = 100'000, kMemoryPeriodWritingUs = 20'000;
-// Rows in memory are few if they are one in so many.
-constexpr std::uint64_t kFewRows = 16;
-// Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
-constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1} << 20;
-constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
-// Delay of a heap trim after a part of a checkpoint, when its writer has freed its memory.
-constexpr TimeUs kTrimDelayUs = 2'000'000;
-constexpr std::size_t kNotesMax = 64;
 
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-// Maximum number of open files of a shard's tier: the tiers together get half of the process's limit, the rest is for
-// connections and logs. -1: unlimited, which makes reads faster.
-int TierFiles(std::uint32_t shards) {
-  constexpr rlim_t kEnough = 65536;
-  rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return -1;
-  const rlim_t mine = files.rlim_cur / 2 / shards;
-  return mine >= kEnough ? -1 : static_cast<int>(mine);
 }
 
 double WallSeconds() {
@@ -90,39 +65,32 @@ class ShardLoop {
  public:
   ShardLoop(const ServerOptions& options, std::uint32_t index, const Shared& shared)
       : options_(options),
-        context_(shared.context),
-        shard_id_(options.rank.value * options.shards + index),
+        shared_(shared),
         index_(index),
-        memory_(shared.memory),
-        trimmer_(shared.trimmer),
-        metrics_(shared.metrics),
-        feed_(index < options.feeds.size() ? options.feeds[index] : nullptr),
-        disk_(shared.disk),
-        notes_(shared.notes),
-        stop_(shared.stop),
+        shard_id_(ShardOf(options, index)),
         transport_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
         waker_(shared.stop, [this] { transport_.Wake(); }),
-        store_(shared.disk, [this] { transport_.Wake(); }),
-        blobs_(shared.disk, [this] { transport_.Wake(); }) {
-    if (options.run_dir.empty()) return;
-    const std::string folder = fmt::format("{}/log/shard-{}", options.run_dir, shard_id_.value);
-    log_ = std::make_unique<FileShardLog>(disk_, MakeFileOps(), folder, [this] { transport_.Wake(); });
-  }
+        disks_({.shard = shard_id_, .shards = options.shards, .run_dir = options.run_dir}, shared.disk,
+               [this] { transport_.Wake(); }),
+        memory_(shard_id_, index, shared.memory, shared.trimmer),
+        scheduler_(options, index),
+        notes_(shard_id_, shared.notes),
+        reporter_(shard_id_, shared.metrics, index < options.feeds.size() ? options.feeds[index] : nullptr) {}
 
   Status Run() {
     TARN_RETURN_IF_ERROR(Open());
     const TimeUs started = Now();
-    listening_.Begin(started);
+    scheduler_.Begin(started);
     shard_->Start(started, &out_);
     Flush();
     while (!shard_->ended()) {
-      if (stop_->IsSet()) {
+      if (shared_.stop->IsSet()) {
         if (shard_->stopped()) break;
         return Fail(ErrorCode::kCancelled, "terminated by a signal before the job was over");
       }
       TARN_RETURN_IF_ERROR(Turn());
     }
-    PublishMetrics(Now());  // the last line is of the whole run
+    Publish(Now());  // the last line is of the whole run
     const Shutdown& reason = shard_->stop_reason();
     LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
     if (reason.code == ErrorCode::kOk) return {};
@@ -133,7 +101,7 @@ class ShardLoop {
   Status Open() {
     const bool local = options_.bind == net::kAnyLocalEndpoint;
     const auto wanted =
-        local ? context_->folders().Make(options_.run_dir, LocalName()) : ShardEndpoint(options_.bind, index_);
+        local ? shared_.context->folders().Make(options_.run_dir, LocalName()) : ShardEndpoint(options_.bind, index_);
     if (!wanted) return std::unexpected(wanted.error());
     const auto endpoint = transport_.Bind(*wanted);
     if (!endpoint) return std::unexpected(endpoint.error());
@@ -147,11 +115,11 @@ class ShardLoop {
                                 .endpoint = *advertised,
                                 .shards_per_server = options_.shards,
                                 .http = options_.http,
-                                .log = log_.get(),
-                                .blobs = &blobs_,
+                                .log = disks_.log(),
+                                .blobs = &disks_.blobs(),
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },
                                 .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
-                   &store_);
+                   &disks_.checkpoints());
     return {};
   }
 
@@ -161,19 +129,10 @@ class ShardLoop {
   }
 
   Expected<Tier> MakeTier(const Job& job) {
-    budget_ = job.storage.memory;
-    if (budget_ == 0) return Tier{};
-    if (job.storage.tier_dir.empty() && options_.run_dir.empty())
-      return Fail(ErrorCode::kInvalidArgument,
-                  "storage.memory needs a place for the rows beyond it: storage.tier_dir, or --run-dir");
-    const std::string parent = job.storage.tier_dir.empty() ? options_.run_dir + "/tier" : job.storage.tier_dir;
-    auto store = RocksDbColdStore::Open(disk_,
-                                        {.directory = fmt::format("{}/shard-{}", parent, shard_id_.value),
-                                         .open_files_max = TierFiles(options_.shards)},
-                                        [this] { transport_.Wake(); });
+    auto store = disks_.OpenTier(job);
     if (!store) return std::unexpected(store.error());
-    store_.BoundMemory(std::max(kCheckpointBytesMin, budget_ / options_.shards / kCheckpointShare));
-    return Tier{.store = std::move(*store), .limit_bytes = memory_->Share(index_, 0, ResidentBytes(), budget_)};
+    if (*store == nullptr) return Tier{};
+    return Tier{.store = *std::move(store), .limit_bytes = memory_.Begin(job.storage.memory, ResidentBytes())};
   }
 
   // Memory may also end in the transport, where no step of the shard sees it.
@@ -194,28 +153,29 @@ class ShardLoop {
     const bool was_joined = shard_->joined();
     const std::unique_ptr<LoadingBeacon> beacon = was_joined ? nullptr : BeaconFor(batch_);
     const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
-    for (CheckpointPart& part : store_.TakeWritten()) {
-      LogPart(part);
+    for (CheckpointPart& part : disks_.checkpoints().TakeWritten()) {
+      notes_.OnCheckpointPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
-      trim_at_ = now + kTrimDelayUs;
+      memory_.TrimSoon(now);
     }
-    TrimIfDue(now);
-    for (const BlobWritten& written : blobs_.TakeWritten()) shard_->OnBlobWritten(written, now, &out_);
+    memory_.TrimIfDue(now);
+    for (const BlobWritten& written : disks_.blobs().TakeWritten()) shard_->OnBlobWritten(written, now, &out_);
     shard_->OnLogSynced(now, &out_);
     shard_->OnTier(now, &out_);
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
     Flush();
-    if (budget_ != 0 && now >= next_memory_) ShareMemory(now);
+    if (memory_.IsDue(now)) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
       transport_.SetBusyPoll(shard_->busy_poll_us());
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
     }
-    if (now >= next_metrics_) PublishMetrics(now);
-    listening_.Note(now, shard_->lease_us());
-    WatchLog(now);
-    WarnOfNotFinite(now);
-    return CheckScheduler(now);
+    if (reporter_.IsDue(now)) Publish(now);
+    notes_.WatchLog(now, shard_->log_is_durable(), shard_->log_synced());
+    if (notes_.NotFiniteIsDue(now, shard_->rows().counters().not_finite))
+      notes_.LogNotFinite(shard_->rows().not_finite());
+    if (shard_->stopped()) return {};
+    return scheduler_.Check(now, shard_->scheduler_heard(), shard_->lease_us(), shard_->joined());
   }
 
   // The beacon for the time in which this thread loads the state that a Welcome among these messages names.
@@ -226,7 +186,7 @@ class ShardLoop {
       const auto job = ParseJob(welcome->job_text, "the scheduler's job", ".");
       if (!job) return nullptr;  // the shard reports the error
       return std::make_unique<LoadingBeacon>(
-          LoadingBeacon::Options{.context = context_,
+          LoadingBeacon::Options{.context = shared_.context,
                                  .insecure = options_.insecure,
                                  .scheduler = options_.scheduler,
                                  .period_us = static_cast<TimeUs>(job->fleet.heartbeat_seconds * 1e6),
@@ -235,153 +195,39 @@ class ShardLoop {
     return nullptr;
   }
 
-  // Rule L1: callers that wait for acknowledgements then wait for the disk, and only this process can report it.
-  void WatchLog(TimeUs now) {
-    const auto silent = log_watch_.Note(now, shard_->log_is_durable(), shard_->log_synced());
-    if (!silent) return;
-    (void)notes_->TryPost(
-        kNotesMax,
-        [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
-                            shard_id_.value, static_cast<double>(*silent) * 1e-6)] {
-          Tell(LogLevel::kWarning, kProgram, text);
-        });
-  }
-
-  // The heap keeps the holes of each checkpoint, and the next one's are others.
-  void TrimIfDue(TimeUs now) {
-    if (trim_at_ == 0 || now < trim_at_) return;
-    trim_at_ = 0;
-    trimmer_->Begin();
-  }
-
   void Flush() {
     transport_.Send(out_);
     out_.clear();
   }
 
   void ShareMemory(TimeUs now) {
-    next_memory_ = now + (store_.memory_max() == 0 ? kMemoryPeriodUs : kMemoryPeriodWritingUs);
-    const std::size_t resident = ResidentBytes(), writing = store_.memory_max();
-    const std::size_t share = memory_->Share(index_, shard_->memory_bytes() + writing, resident, budget_);
-    if (memory_->TrimIsDue(resident, budget_, now)) trimmer_->Begin();
-    shard_->SetMemoryLimit(share - std::min(share, writing));
-    if (resident > budget_ / 10 * 11 && now >= next_memory_warning_) WarnOfMemory(resident, now);
+    const Store& rows = shard_->rows();
+    const Residency* tier = rows.tier();
+    shard_->SetMemoryLimit(memory_.Share({.bytes = shard_->memory_bytes(),
+                                          .checkpoint_bytes = disks_.checkpoints().memory_max(),
+                                          .resident = ResidentBytes(),
+                                          .rows = rows.row_count(),
+                                          .rows_in_memory = tier != nullptr ? tier->resident_rows() : rows.row_count()},
+                                         now));
   }
 
-  // With hardly a row in memory there is nothing left to give.
-  void WarnOfMemory(std::size_t resident, TimeUs now) {
-    const Residency* tier = shard_->rows().tier();
-    if (tier == nullptr || tier->resident_rows() * kFewRows > shard_->rows().row_count()) return;
-    next_memory_warning_ = now + kMemoryWarningPeriodUs;
-    LogWarning(
-        "shard {}: the process takes {} MiB, more than storage.memory = {}: {} MiB of this shard are the index of "
-        "its {} rows and what else it keeps of them, with {} rows in memory; expected a larger storage.memory, "
-        "more servers, or fewer rows (admission, expiry)",
-        shard_id_.value, resident >> 20, ToByteSize(budget_), shard_->memory_bytes() >> 20, shard_->rows().row_count(),
-        tier->resident_rows());
-  }
-
-  // All shards of a server wait for the same, so only the first logs it.
-  void SayWait(TimeUs waited, double left_seconds) {
-    if (waited < kWaitNotePeriodUs) next_wait_note_ = kWaitNotePeriodUs;
-    if (index_ != 0 || waited < next_wait_note_) return;
-    next_wait_note_ = waited + kWaitNotePeriodUs;
-    Tell(LogLevel::kWarning, kProgram,
-         fmt::format(
-             "server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once it runs and "
-             "all servers and workers are there (is that its address, {}?); gives up in {:.0f} s",
-             options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, kSameKeys, left_seconds));
-  }
-
-  // Rule N7.
-  Status CheckScheduler(TimeUs now) {
-    if (shard_->stopped()) return {};
-    const TimeUs silence = listening_.Silence(shard_->scheduler_heard(), now, shard_->lease_us());
-    const double silent = static_cast<double>(silence) * 1e-6;
-    const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
-    if (!shard_->joined()) SayWait(silence, std::max(0.0, limit - silent));
-    if (silent <= limit) return {};
-    if (shard_->joined())
-      return Fail(ErrorCode::kUnavailable, fmt::format("shard {}: the scheduler at {} was not heard for {:.0f} s",
-                                                       shard_id_.value, options_.scheduler, silent));
-    return Fail(
-        ErrorCode::kUnavailable,
-        fmt::format("shard {}: the scheduler at {} did not welcome it for {:.0f} s: is it running, is that its "
-                    "address, {}, and is everybody else there? Its log says for whom it waits; --join-seconds lets "
-                    "a server wait longer",
-                    shard_id_.value, options_.scheduler, silent, kSameKeys));
-  }
-
-  void LogPart(const CheckpointPart& part) const {
-    if (part.code == ErrorCode::kCancelled) {
-      LogInfo("shard {}: checkpoint {}: {}", shard_id_.value, part.id.value, part.message);
-      return;
-    }
-    if (part.code != ErrorCode::kOk) {
-      LogError("shard {}: checkpoint {}: {}", shard_id_.value, part.id.value, part.message);
-      return;
-    }
-    std::uint64_t bytes = 0, rows = 0;
-    for (const CheckpointFile& file : part.files) bytes += file.bytes, rows += file.rows;
-    LogInfo("shard {}: checkpoint {}: {} rows, {} bytes", shard_id_.value, part.id.value, rows, bytes);
-  }
-
-  // In metrics.jsonl and on the HTTP server.
-  void PublishMetrics(TimeUs now) {
-    next_metrics_ = now + kMetricsPeriodUs;
-    auto report = std::make_unique<StatusReport>(StatusReport{.role = "shard",
-                                                              .rank = std::to_string(shard_id_.value),
-                                                              .ready = shard_->joined() && !shard_->stopped(),
-                                                              .unix_seconds = WallSeconds(),
-                                                              .metrics = {}});
-    report->metrics = ShardMetrics(*shard_, transport_.counters(), log_.get());
-    if (metrics_ != nullptr) {
-      Json json = {{"time", report->unix_seconds}, {"role", report->role}, {"rank", shard_id_.value}};
-      report->metrics.WriteTo(&json);
-      metrics_->Append({JsonText(json)});
-    }
-    if (feed_ != nullptr) feed_->Put(std::move(report));
-  }
-
-  void WarnOfNotFinite(TimeUs now) {
-    const std::uint64_t skipped = shard_->rows().counters().not_finite;
-    if (skipped == not_finite_ || now < next_not_finite_note_) return;
-    not_finite_ = skipped;
-    next_not_finite_note_ = now + kWaitNotePeriodUs;
-    for (const NotFiniteRows& of : shard_->rows().not_finite())
-      LogWarning(
-          "shard {}: table '{}': {} gradients with infinite or NaN values so far, the last of key {}; their rows were "
-          "left as they were",
-          shard_id_.value, of.table, of.rows, of.key);
+  void Publish(TimeUs now) {
+    reporter_.Publish(now, WallSeconds(), shard_->joined() && !shard_->stopped(),
+                      ShardMetrics(*shard_, transport_.counters(), disks_.log()));
   }
 
   const ServerOptions& options_;
-  net::ZmqContext* context_;
-  ShardId shard_id_;
+  const Shared& shared_;
   std::uint32_t index_;
-  MemoryMeter* memory_;
-  HeapTrimmer* trimmer_;
-  MetricsWriter* metrics_;
-  std::shared_ptr<StatusFeed> feed_;  // null: not read
-  DiskPool* disk_;
-  DiskPool::Strand* notes_;
-  StopSignal* stop_;
+  ShardId shard_id_;
   net::ZmqTransport transport_;
-  StopSignal::Waker waker_;            // wakes the transport, so it is destroyed first
-  RocksDbCheckpointStore store_;       // and so does it
-  FileBlobStore blobs_;                // and so does it
-  std::unique_ptr<FileShardLog> log_;  // the same; null without a run directory
+  StopSignal::Waker waker_;  // wakes the transport, so it is destroyed first
+  ShardDisks disks_;         // the same
   std::optional<Shard> shard_;
-  Listening listening_;                        // to the scheduler
-  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
-  LogWatch log_watch_;
-  std::uint64_t not_finite_ = 0;  // rows skipped, when they were last logged
-  TimeUs next_not_finite_note_ = 0;
-  TimeUs next_metrics_ = 0;
-  std::size_t budget_ = 0;  // the job's; 0: none
-  TimeUs next_memory_ = 0;
-  TimeUs trim_at_ = 0;  // 0: not wanted
-  TimeUs next_memory_warning_ = 0;
+  ShardMemory memory_;
+  SchedulerWatch scheduler_;
+  ShardNotes notes_;
+  ShardReporter reporter_;
   std::vector<net::Received> batch_;
   Outbox out_;
 };

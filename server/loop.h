@@ -40,6 +40,11 @@ struct ServerOptions {
   std::string http;                                // address of the process's HTTP server; empty: none
 };
 
+// Shard `index` of the server.
+inline ShardId ShardOf(const ServerOptions& options, std::uint32_t index) {
+  return ShardId(options.rank.value * options.shards + index);
+}
+
 class Server {
  public:
   explicit Server(ServerOptions options) : options_(std::move(options)) {}

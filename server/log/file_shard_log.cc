@@ -19,15 +19,10 @@ namespace {
 // How far the durable mark may be behind durable records. After a crash of only the process the mark is exact.
 constexpr std::chrono::milliseconds kMarkPeriod{500};
 
-// Pause between two commits, unless so many bytes wait. The pushes of a clock arrive one after the other, their worker
-// waits only for the last, and each commit costs a disk operation and two thread switches.
-constexpr std::chrono::microseconds kCommitPause{250};
-constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
-
 }  // namespace
 
 FileShardLog::FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::string directory,
-                           std::function<void()> wake, LogWriterOptions options)
+                           std::function<void()> wake, SegmentFileOptions options)
     : pool_(pool),
       files_(std::move(files)),
       directory_(std::move(directory)),
@@ -36,13 +31,9 @@ FileShardLog::FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::
 
 FileShardLog::~FileShardLog() {
   if (!strand_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  more_.notify_one();
+  queue_.Stop();
   strand_.reset();
-  if (status_) (void)writer_->Trim();  // errors do not matter: the records are durable
+  if (queue_.Synced()) (void)writer_->Trim();  // errors do not matter: the records are durable
 }
 
 Status FileShardLog::LockDirectory() {
@@ -73,7 +64,6 @@ Status FileShardLog::Recover(const LogIdentity& identity, CheckpointId from, Log
 
 Status FileShardLog::Start(const LogIdentity& identity, LogTail tail, bool new_log) {
   queue_.Start(tail.last);
-  synced_ = tail.last;
   writer_.emplace(files_.get(), directory_, identity, std::move(tail), options_);
   TARN_RETURN_IF_ERROR(writer_->Start(new_log));
   mark_due_ = std::chrono::steady_clock::now();
@@ -81,41 +71,9 @@ Status FileShardLog::Start(const LogIdentity& identity, LogTail tail, bool new_l
   return {};
 }
 
-LogSequence FileShardLog::BeginSegment(CheckpointId cut, LogRecord head) {
-  const std::lock_guard lock(mutex_);
-  queue_.PushBegin(cut);
-  const LogSequence sequence = queue_.Push(std::move(head));
-  Wake();
-  return sequence;
-}
-
-LogSequence FileShardLog::Append(LogRecord record) {
-  const std::lock_guard lock(mutex_);
-  const std::size_t before = queue_.bytes();
-  const LogSequence sequence = queue_.Push(std::move(record));
-  if (!commits_ || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) Wake();
-  return sequence;
-}
-
 void FileShardLog::DropBefore(CheckpointId cut) {
-  const std::lock_guard lock(mutex_);
-  queue_.PushDrop(cut);
   dropping_.fetch_add(1, std::memory_order_relaxed);
-  Wake();
-}
-
-// Requires the lock. Schedules Commit, unless the log has failed.
-void FileShardLog::Wake() {
-  if (commits_) return more_.notify_one();
-  if (!status_) return;
-  strand_->Post([this] { Commit(); });
-  commits_ = true;
-}
-
-Expected<LogSequence> FileShardLog::TakeSynced() {
-  const std::lock_guard lock(mutex_);
-  if (!status_) return std::unexpected(status_.error());
-  return synced_;
+  queue_.DropBefore(cut);
 }
 
 // Exceptions on the strand fail the log, not the process.
@@ -132,32 +90,17 @@ Status FileShardLog::Guarded(Work work) {
 
 // Runs on the strand until the queue is empty or the log has failed.
 void FileShardLog::Commit() {
-  std::unique_lock lock(mutex_);
-  while (!queue_.empty()) {
-    auto items = queue_.TakeAll();
-    lock.unlock();
-    Publish(WriteAndSync(std::move(items)), &lock);
-    if (status_ && queue_.empty() && !stop_) {
-      lock.unlock();
-      if (Status prepared = Guarded([&] { return writer_->Prepare(); }); !prepared)
-        Publish(std::move(prepared), &lock);
-      else
-        lock.lock();
-    }
-    if (!status_) break;
-    more_.wait_for(lock, kCommitPause, [this] { return stop_ || queue_.bytes() >= kCommitBytes; });
+  for (auto items = queue_.Take(); !items.empty(); items = queue_.Take()) {
+    Publish(WriteAndSync(std::move(items)));
+    if (queue_.IsIdle())
+      if (Status prepared = Guarded([&] { return writer_->Prepare(); }); !prepared) Publish(std::move(prepared));
+    queue_.Pause();
   }
-  commits_ = false;
 }
 
-// Sets the result of TakeSynced. Acquires the lock and returns with it held.
-void FileShardLog::Publish(Status status, std::unique_lock<std::mutex>* lock) {
-  lock->lock();
-  status_ = std::move(status);
-  if (status_) synced_ = writer_->durable();
-  lock->unlock();
+void FileShardLog::Publish(Status status) {
+  queue_.Publish(std::move(status), writer_->durable());
   wake_();
-  lock->lock();
 }
 
 Status FileShardLog::WriteAndSync(std::vector<LogQueue::Item> items) {

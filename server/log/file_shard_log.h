@@ -6,15 +6,15 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/disk_pool.h"
+#include "server/log/commit_queue.h"
 #include "server/log/file_ops.h"
 #include "server/log/log_queue.h"
 #include "server/log/log_writer.h"
@@ -26,16 +26,18 @@ class FileShardLog final : public ShardLog {
  public:
   // `wake` is called on the strand when TakeSynced has a new result. The pool outlives the log.
   FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::string directory, std::function<void()> wake,
-               LogWriterOptions options = {});
+               SegmentFileOptions options = {});
   // Makes all appended records durable, unless an error occurred before.
   ~FileShardLog() override;
 
   Status Open(const LogIdentity& identity) override;
   Status Recover(const LogIdentity& identity, CheckpointId from, LogSequence at_least, LogSink& sink) override;
-  LogSequence BeginSegment(CheckpointId cut, LogRecord head) override;
-  LogSequence Append(LogRecord record) override;
+  LogSequence BeginSegment(CheckpointId cut, LogRecord head) override {
+    return queue_.BeginSegment(cut, std::move(head));
+  }
+  LogSequence Append(LogRecord record) override { return queue_.Append(std::move(record)); }
   void DropBefore(CheckpointId cut) override;
-  Expected<LogSequence> TakeSynced() override;
+  Expected<LogSequence> TakeSynced() override { return queue_.Synced(); }
   std::uint64_t bytes() const override {
     return dropping_.load(std::memory_order_acquire) != 0 ? 0 : bytes_.load(std::memory_order_relaxed);
   }
@@ -46,9 +48,8 @@ class FileShardLog final : public ShardLog {
  private:
   Status LockDirectory();
   Status Start(const LogIdentity& identity, LogTail tail, bool new_log);
-  void Wake();
   void Commit();
-  void Publish(Status status, std::unique_lock<std::mutex>* lock);
+  void Publish(Status status);
   Status WriteAndSync(std::vector<LogQueue::Item> items);
   template <typename Work>
   static Status Guarded(Work work);
@@ -57,20 +58,14 @@ class FileShardLog final : public ShardLog {
   std::unique_ptr<FileOps> files_;
   std::string directory_;
   std::function<void()> wake_;
-  LogWriterOptions options_;
+  SegmentFileOptions options_;
   std::unique_ptr<LogLock> lock_;
   std::optional<LogWriter> writer_;  // used only on the strand, once it exists
   std::chrono::steady_clock::time_point mark_due_;
   std::atomic<std::uint64_t> bytes_{0}, written_{0}, syncs_{0};
   std::atomic<std::uint32_t> dropping_{0};  // calls of DropBefore in progress
 
-  std::mutex mutex_;
-  std::condition_variable more_;
-  LogQueue queue_;
-  bool commits_ = false;  // Commit is queued or running
-  bool stop_ = false;
-  LogSequence synced_;
-  Status status_;
+  CommitQueue queue_{[this] { strand_->Post([this] { Commit(); }); }};
   std::optional<DiskPool::Strand> strand_;  // from Open or Recover on
 };
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,25 +11,18 @@
 #include "core/error.h"
 #include "server/log/file_ops.h"
 #include "server/log/log_format.h"
+#include "server/log/log_mark.h"
 #include "server/log/log_reader.h"
+#include "server/log/segment_file.h"
 #include "server/log/shard_log.h"
 
 namespace tarn::server {
-
-struct LogWriterOptions {
-  // Disk space of a segment is reserved in steps of this size, so that syncs need not write a new file length. If the
-  // disk has less space, it is reserved as needed.
-  std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
-  // Reserved space is prepared (LogFile::Prepare) in steps of this size when the writer is idle.
-  std::uint64_t prepare_bytes = std::uint64_t{4} << 20;
-  std::uint64_t prepare_ahead_bytes = std::uint64_t{16} << 20;
-};
 
 class LogWriter {
  public:
   // `files` outlives the writer. `tail`: the result of a reader; empty for a new log.
   LogWriter(FileOps* files, std::string directory, const LogIdentity& identity, LogTail tail,
-            LogWriterOptions options = {});
+            SegmentFileOptions options = {});
   ~LogWriter();
 
   // Must be called first. Creates the durable mark of a new log. For an existing log, reads its mark and writes records
@@ -42,11 +34,9 @@ class LogWriter {
   Status Write(std::span<const LogRecord> records);
   // Makes all written records durable and writes the mark. `sync_mark`: also makes the mark durable.
   Status Sync(bool sync_mark);
-  // To be called when idle: prepares some of the reserved space if little prepared space is left. A small segment is
-  // prepared up to twice its size.
-  Status Prepare();
-  // Frees the space reserved after the last record.
-  Status Trim();
+  // Those of the segment's file, if there is one.
+  Status Prepare() { return file_ ? file_->Prepare() : Status(); }
+  Status Trim() { return file_ ? file_->Trim() : Status(); }
   // Removes the segments before the one that began at `cut`; none if there is no such segment. The remaining records
   // must be durable.
   Status DropBefore(CheckpointId cut);
@@ -62,22 +52,18 @@ class LogWriter {
   Status WriteBatch(std::span<const LogRecord> records);
   Status Rewrite(const LogTail::Unproven& from);
   Status CopyBatches(const LogSegment& segment, std::uint64_t from);
-  Status Reserve(std::uint64_t bytes, std::uint64_t least);
-  Status WriteHeader(const SegmentHeader& header);
-  Status WriteMark(bool sync);
 
   FileOps* files_;
   std::string directory_;
   LogIdentity identity_;
-  LogWriterOptions options_;
+  SegmentFileOptions options_;
   std::vector<LogSegment> segments_;  // oldest first; the last one is being written
-  std::unique_ptr<LogFile> file_, mark_;
+  std::optional<SegmentFile> file_;   // of the last segment; none before BeginSegment
+  std::optional<LogMark> mark_;       // from Start on
   std::uint64_t next_number_;
-  std::uint64_t end_ = 0, allocated_ = 0, prepared_ = 0;  // of the current file
   LogSequence last_, durable_;
   std::optional<LogTail::Unproven> unproven_;
   bool names_changed_ = false;  // names in the directory are not durable yet
-  int mark_slot_ = 0;
   std::uint64_t written_ = 0, syncs_ = 0;
 };
 

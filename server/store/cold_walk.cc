@@ -27,7 +27,7 @@ std::size_t ColdWalk::Continue(std::vector<CutRows>* out) {
   if (next_ == 0 && fetching_.empty()) std::ranges::sort(found_, {}, &Row::id);
   const std::size_t before = next_;
   if (!fetching_.empty()) {
-    if (!context_->tier->HasForCut()) {
+    if (!context_->tier->cut().HasRecords()) {
       context_->cut.waits = true;
       return 0;
     }
@@ -44,7 +44,7 @@ std::size_t ColdWalk::Continue(std::vector<CutRows>* out) {
 // Skips rows that were changed or removed since: they were copied before.
 void ColdWalk::Take(std::vector<CutRows>* out) {
   std::vector<std::uint32_t> records;
-  context_->tier->TakeForCut(&records);
+  context_->tier->cut().Take(&records);
   const std::size_t words = records.size() / fetching_.size();
   for (std::size_t i = 0; i < fetching_.size(); ++i) {
     const Row& row = fetching_[i];
@@ -77,7 +77,7 @@ void ColdWalk::FetchNext(std::vector<CutRows>* out) {
   std::ranges::sort(fetching_, {}, &Row::id);
   std::vector<ColdId> ids;
   for (const Row& row : fetching_) ids.push_back(row.id);
-  context_->tier->FetchForCut(table_.resident(), std::move(ids));
+  context_->tier->cut().Fetch(table_.id(), std::move(ids));
   // All rows may still be in memory, not written yet.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }

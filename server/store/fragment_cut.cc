@@ -120,7 +120,7 @@ void FragmentCut::CopyRow(Key key, const RowParts& row, std::vector<CutRows>* ou
 void FragmentCut::CountEarly(std::size_t bytes) {
   CutContext& cut = context_->cut;
   cut.early_held_bytes += bytes;
-  if (context_->tier == nullptr || !context_->tier->MustPutAside(cut.early_held_bytes)) return;
+  if (context_->tier == nullptr || !context_->tier->cut().MustPutAside(cut.early_held_bytes)) return;
   // One fragment after the other, so that rows that are read together are stored together.
   for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->PutEarlyAside();
 }
@@ -149,8 +149,8 @@ void FragmentCut::PutEarlyAside() {
   state_->holds_early = false;
   for (PartitionRows& chunk : state_->early) {
     for (std::size_t i = 0; i < chunk.keys.size(); ++i) {
-      const auto id = context_->tier->PutAside(table_.id(), table_.row_words(), chunk.keys[i],
-                                               chunk.rows.data() + i * table_.row_words());
+      const auto id = context_->tier->cut().PutAside(table_.id(), table_.row_words(), chunk.keys[i],
+                                                     chunk.rows.data() + i * table_.row_words());
       if (!id) return context_->Fail(id.error());
       state_->aside.ids.push_back(*id);
     }
@@ -167,7 +167,7 @@ std::size_t FragmentCut::HandOutAside(std::vector<CutRows>* out) {
   AsideRows& aside = state_->aside;
   const std::size_t taken = aside.fetching;
   if (taken != 0) {
-    if (!context_->tier->HasForCut()) {
+    if (!context_->tier->cut().HasRecords()) {
       context_->cut.waits = true;
       return 0;
     }
@@ -183,7 +183,7 @@ std::size_t FragmentCut::HandOutAside(std::vector<CutRows>* out) {
 void FragmentCut::TakeAside(std::vector<CutRows>* out) {
   AsideRows& aside = state_->aside;
   std::vector<std::uint32_t> records;
-  context_->tier->TakeForCut(&records);
+  context_->tier->cut().Take(&records);
   PartitionRows rows{.partition = partition_, .keys = {}, .rows = {}, .removed = {}, .seen = {}};
   const std::size_t words = table_.row_words();
   for (std::size_t i = 0; i < aside.fetching; ++i) {
@@ -195,7 +195,7 @@ void FragmentCut::TakeAside(std::vector<CutRows>* out) {
     rows.rows.insert(rows.rows.end(), record + kOwnerWords, record + kOwnerWords + words);
   }
   out->push_back({table_.id(), std::move(rows)});
-  context_->tier->FreeAside(table_.id(), std::span(aside.ids).subspan(aside.next, aside.fetching));
+  context_->tier->cut().FreeAside(table_.id(), std::span(aside.ids).subspan(aside.next, aside.fetching));
   aside.next += aside.fetching;
   aside.fetching = 0;
 }
@@ -206,7 +206,7 @@ void FragmentCut::FetchAside() {
       std::min(aside.ids.size() - aside.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
   const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
   std::ranges::sort(ids);  // neighbouring rows were written together, but the order of segments is arbitrary
-  context_->tier->FetchAsideForCut(table_.id(), {ids.begin(), ids.end()});
+  context_->tier->cut().FetchAside(table_.id(), {ids.begin(), ids.end()});
   // All rows may still be in memory, not written yet.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }

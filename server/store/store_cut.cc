@@ -33,7 +33,7 @@ void StoreCut::Prepare(const CutRequest& request) {
     const auto owned = std::ranges::count_if(partitions_, [](const auto& partition) { return partition != nullptr; });
     const std::size_t fragments = std::max<std::size_t>(1, static_cast<std::size_t>(owned)) * tables_.size();
     cut.early_chunk_bytes =
-        std::clamp(context_->tier->HeldForCutMax() / fragments, kEarlyChunkBytesMin, kEarlyChunkBytes);
+        std::clamp(context_->tier->cut().held_bytes_max() / fragments, kEarlyChunkBytesMin, kEarlyChunkBytes);
   }
   table_ = partition_ = 0;
 }
@@ -78,9 +78,7 @@ void StoreCut::Drop() {
   cut.active = cut.waits = false;
   cut.early_held_bytes = 0;
   cut.holding_early.clear();
-  if (context_->tier == nullptr) return;
-  context_->tier->DropForCut();
-  context_->tier->FreeAllAside();
+  if (context_->tier != nullptr) context_->tier->cut().Drop();
 }
 
 // The current fragment of the walk, in order of table and partition; null: the walk is complete.

@@ -42,7 +42,7 @@ class StoreCut {
   bool KnowsChanges(bool base_is_previous_cut) const;
   bool active() const { return context_->cut.active; }
   // Whether the cut waits for rows on disk. Store::Tend receives them.
-  bool waits() const { return context_->cut.waits && !context_->tier->HasForCut(); }
+  bool waits() const { return context_->cut.waits && !context_->tier->cut().HasRecords(); }
   // Store::StateHash at the beginning of the last complete cut, if it had hash_all.
   std::uint64_t state_hash() const { return state_hash_; }
   // Bytes of rows that all cuts so far copied early, because they were about to change. The copies are kept until the

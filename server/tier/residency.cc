@@ -6,8 +6,6 @@
 #include <bit>
 #include <utility>
 
-#include "core/limits.h"
-
 namespace tarn::server {
 
 namespace {
@@ -25,8 +23,6 @@ constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
 // Shares of the budget: rows that a message reads at once, and rows being fetched.
 constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
 constexpr std::size_t kSpanRowsMin = 64, kSpanRowsMax = 4096;
-// Share of the budget: rows copied early for a cut, which are moved to disk at once (a few milliseconds).
-constexpr std::size_t kAsideShare = 32, kAsideBytesMax = std::size_t{16} << 20;
 // Number of tables compared to find less valuable memory, and the required difference.
 constexpr std::size_t kCompared = 8;
 constexpr double kLessWorth = 0.67;
@@ -42,8 +38,14 @@ Residency::Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store)
       chunk_bytes_(PartOf(options.limit_bytes, kChunks, kChunkBytesMin, kChunkBytesMax)),
       store_(std::move(store)),
       log_(store_.get(), this,
-           {.segment_bytes = PartOf(options.limit_bytes, kSegments, kSegmentBytesMin, kSegmentBytesMax)}) {}
+           {.segment_bytes = PartOf(options.limit_bytes, kSegments, kSegmentBytesMin, kSegmentBytesMax)}),
+      cut_(&log_, options.limit_bytes) {}
 Residency::~Residency() = default;
+
+void Residency::SetLimit(std::size_t bytes) {
+  options_.limit_bytes = bytes;
+  cut_.SetLimit(bytes);
+}
 
 void Residency::AddPlacesTo(std::uint32_t places) {
   options_.places = std::max(options_.places, places);
@@ -181,22 +183,14 @@ FetchTicket Residency::Fetch(ResidentRows* rows, std::span<const RowOwner> owner
     const auto piece = left.first(std::min(left.size(), SpanRows(*rows)));
     left = left.subspan(piece.size());
     ticket = ++begun_;
-    purposes_.push_back(Purpose::kRows);
     for (ColdId id : piece) in_flight_[InFlightKey(rows->table(), id)] = ticket;
-    log_.Fetch(rows->table(), {piece.begin(), piece.end()});
+    log_.Fetch(rows->table(), {piece.begin(), piece.end()}, this);
   }
   return ticket;
 }
 
 Status Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) {
-  const Purpose purpose = purposes_.front();
-  purposes_.pop_front();
   ++ended_;
-  if (purpose == Purpose::kDropped) return {};
-  if (purpose == Purpose::kCut) {
-    for_cut_.emplace_back(records.begin(), records.end());
-    return {};
-  }
   const auto found = std::ranges::find(tables_, table, &Table::id);
   ResidentRows* rows = found->rows.get();
   TARN_RETURN_IF_ERROR(Reserve(rows, ids.size()));
@@ -229,58 +223,10 @@ Error Residency::AnotherRow(TableId table, RowOwner asked) const {
                       namer_(table, asked))};
 }
 
-void Residency::FetchForCut(ResidentRows* rows, std::vector<ColdId> ids) {
-  ++begun_;
-  purposes_.push_back(Purpose::kCut);
-  log_.Fetch(rows->table(), std::move(ids));
-}
-
-bool Residency::TakeForCut(std::vector<std::uint32_t>* records) {
-  if (for_cut_.empty()) return false;
-  *records = std::move(for_cut_.front());
-  for_cut_.pop_front();
-  return true;
-}
-
-void Residency::DropForCut() {
-  for_cut_.clear();
-  std::ranges::replace(purposes_, Purpose::kCut, Purpose::kDropped);
-}
-
-// The table of the cold log for rows of `table` that are put aside for a cut.
-TableId Residency::AsideOf(TableId table) { return TableId(limits::kTablesMax + 1 + table.value); }
-
-Expected<ColdId> Residency::PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record) {
-  if (aside_.insert(table).second) log_.AddTable(AsideOf(table), words, false);
-  if (!log_.HasRoom()) TARN_RETURN_IF_ERROR(log_.WaitForRoom());
-  const RowOwner owner{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
-  return log_.Append(AsideOf(table), owner, record);
-}
-
-void Residency::FetchAsideForCut(TableId table, std::vector<ColdId> ids) {
-  ++begun_;
-  purposes_.push_back(Purpose::kCut);
-  log_.Fetch(AsideOf(table), std::move(ids));
-}
-
-void Residency::FreeAside(TableId table, std::span<const ColdId> ids) {
-  for (ColdId id : ids) log_.Free(AsideOf(table), id);
-}
-
-void Residency::FreeAllAside() {
-  for (TableId table : aside_) log_.FreeAll(AsideOf(table));
-}
-
 Error Residency::AnotherAside(TableId table, Key key, PartitionId asked) const {
   return {ErrorCode::kCorrupt,
           fmt::format("{}: table {}: key {} lies where one of partition {} was put: the tier's files are damaged",
                       store_->where(), table.value, key, asked.value)};
-}
-
-std::size_t Residency::HeldForCutMax() const { return std::min(options_.limit_bytes / kAsideShare, kAsideBytesMax); }
-
-bool Residency::MustPutAside(std::size_t held_bytes) const {
-  return held_bytes > HeldForCutMax() && (log_.HasRoom() || held_bytes > 2 * HeldForCutMax());
 }
 
 void Residency::CountUses(ResidentRows* rows, std::uint64_t uses) {

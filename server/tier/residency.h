@@ -14,17 +14,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "core/metrics/metric_table.h"
+#include "server/tier/cold_cut.h"
 #include "server/tier/cold_log.h"
 #include "server/tier/cold_store.h"
 #include "server/tier/resident_rows.h"
@@ -53,7 +52,7 @@ static_assert(BindsAll(kResidencyMetrics));
 // A fetch in progress; 0: none. Fetches end in order.
 using FetchTicket = std::uint64_t;
 
-class Residency : private ColdLogListener {
+class Residency : private ColdLogListener, private FetchReceiver {
  public:
   Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store);
   ~Residency() override;
@@ -61,8 +60,10 @@ class Residency : private ColdLogListener {
   // Names a row in errors: its table, its key, its partition, and the owner found on disk.
   using RowNamer = std::function<std::string(TableId table, RowOwner owner)>;
   void NameRowsBy(RowNamer namer) { namer_ = std::move(namer); }
-  // The disk returned a different row than the requested one.
+  // The disk returned a different row than the requested one, or, of the rows put aside for a cut, one of a key of
+  // another partition.
   Error AnotherRow(TableId table, RowOwner asked) const;
+  Error AnotherAside(TableId table, Key key, PartitionId asked) const;
 
   // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places);
@@ -82,28 +83,11 @@ class Residency : private ColdLogListener {
   // Whether a fetch and an eviction could start without waiting for others.
   bool HasRoom() const;
 
-  // Records of cold rows for a checkpoint, which are not kept in memory: read by FetchForCut, in ascending order of
-  // their ids, and returned by TakeForCut in the order of the fetches. DropForCut: they are no longer needed.
-  void FetchForCut(ResidentRows* rows, std::vector<ColdId> ids);
-  bool TakeForCut(std::vector<std::uint32_t>* records);
-  bool HasForCut() const { return !for_cut_.empty(); }
-  void DropForCut();
-  // Rows that a cut has copied because they were about to change, and that do not fit in memory until they are written.
-  // `words` of a whole record. They are read by FetchAsideForCut and TakeForCut, as whole records of the key (its upper
-  // word first) and then the words, and are kept until FreeAside. PutAside blocks if the disk is too slow.
-  Expected<ColdId> PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record);
-  void FetchAsideForCut(TableId table, std::vector<ColdId> ids);
-  void FreeAside(TableId table, std::span<const ColdId> ids);
-  void FreeAllAside();
-  // A key of another partition is stored in the place of one of this partition.
-  Error AnotherAside(TableId table, Key key, PartitionId asked) const;
-  // Whether a cut with that many bytes of such rows in memory should write them to disk now: it may hold 1/32 of the
-  // budget, and twice that while the disk is too slow.
-  bool MustPutAside(std::size_t held_bytes) const;
-  // Bytes that it may always hold.
-  std::size_t HeldForCutMax() const;
-  // The same, blocking: the records of `owners`, which it sorts.
+  // The records of `owners`, which it sorts. Blocks, and keeps no row in memory.
   Status Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
+
+  // The rows of a checkpoint's cut that are on disk.
+  ColdCut& cut() { return cut_; }
 
   // Counts look-ups of rows, and ages the use counts.
   void CountUses(ResidentRows* rows, std::uint64_t uses);
@@ -113,7 +97,7 @@ class Residency : private ColdLogListener {
   Status Balance();
   // Sets the shard's other memory, which counts towards the budget.
   void SetOtherBytes(std::size_t bytes) { other_bytes_ = bytes; }
-  void SetLimit(std::size_t bytes) { options_.limit_bytes = bytes; }
+  void SetLimit(std::size_t bytes);
 
   std::size_t limit_bytes() const { return options_.limit_bytes; }
   // Rows that one message may read at a time: a multiple of 64, the group size of look-ups.
@@ -133,7 +117,6 @@ class Residency : private ColdLogListener {
   Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override;
   Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override;
 
-  static TableId AsideOf(TableId table);
   static std::string NumbersOf(TableId table, RowOwner owner);
   bool Fits(std::size_t bytes) const;
   ResidentRows* LeastWorth(ResidentRows* self);
@@ -146,6 +129,7 @@ class Residency : private ColdLogListener {
   std::size_t chunk_bytes_;
   std::unique_ptr<ColdStore> store_;
   ColdLog log_;
+  ColdCut cut_;
   RowNamer namer_ = NumbersOf;
   std::vector<Table> tables_;
   std::size_t next_table_ = 0;  // to be compared with
@@ -154,10 +138,6 @@ class Residency : private ColdLogListener {
 
   FetchTicket begun_ = 0, ended_ = 0;
   std::unordered_map<std::uint64_t, FetchTicket> in_flight_;  // rows
-  enum class Purpose : std::uint8_t { kRows, kCut, kDropped };
-  std::deque<Purpose> purposes_;  // of fetches in progress
-  std::deque<std::vector<std::uint32_t>> for_cut_;
-  std::unordered_set<TableId> aside_;  // tables that have rows put aside in the log
 
   std::vector<ColdId> ids_;
   std::vector<std::uint32_t> records_;

@@ -1,6 +1,6 @@
-// The rows of one sparse table under a memory budget: the rows in memory, in slots shared by all partitions, and the
-// locations of the others in the cold log. A row is identified by the place of its partition and its number there. One
-// word per row stores its location and its use count (server/tier/use_count.h).
+// The rows of one sparse table under a memory budget: the rows in memory, in slots shared by all partitions
+// (server/tier/row_slots.h), and the locations of the others in the cold log (server/tier/row_states.h). A row is
+// identified by the place of its partition and its number there.
 //
 //   if (float* row = rows.Row(place, number)) ...; else it is cold: rows.cold_id(place, number)
 //   rows.Add(place, number)       // a birth: uninitialised, in a free slot
@@ -14,57 +14,43 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "core/types.h"
 #include "server/tier/cold_log.h"
-#include "server/tier/use_count.h"
+#include "server/tier/row_slots.h"
+#include "server/tier/row_states.h"
 
 namespace tarn::server {
-
-// Maximum of rows of one table in memory, up to one chunk less: the limit of slot numbers, of which one means "no
-// slot".
-inline constexpr std::uint32_t kResidentRowsMax = (1u << 26) - 1;
 
 class ResidentRows {
  public:
   // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row. `log` outlives it.
-  ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, ColdLog* log);
-  ~ResidentRows();
-  ResidentRows(const ResidentRows&) = delete;
-  ResidentRows& operator=(const ResidentRows&) = delete;
+  ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, ColdLog* log)
+      : table_(table), log_(log), slots_(words, chunk_bytes), states_(places) {}
 
   // Partitions have places below.
-  void AddPlacesTo(std::uint32_t places) {
-    if (words_.size() < places) words_.resize(places);
-  }
+  void AddPlacesTo(std::uint32_t places) { states_.AddPlacesTo(places); }
 
   // Null if the row is cold.
   float* Row(std::uint32_t place, std::uint32_t number) const {
-    const std::uint32_t word = WordOf(place, number);
-    return (word & kCold) != 0 ? nullptr : SlotRow(word & kSlotMask);
+    const RowState state = states_.At(place, number);
+    return state.is_cold() ? nullptr : slots_.Row(state.slot());
   }
-  bool IsCold(std::uint32_t place, std::uint32_t number) const { return (WordOf(place, number) & kCold) != 0; }
+  bool IsCold(std::uint32_t place, std::uint32_t number) const { return states_.At(place, number).is_cold(); }
   // Whether the row exists and is cold with this id.
   bool IsColdAt(std::uint32_t place, std::uint32_t number, ColdId id) const {
-    return place < words_.size() && number < words_[place].end && (WordOf(place, number) & ~kCountMask) == (kCold | id);
+    return states_.Has(place, number) && states_.At(place, number).IsColdAt(id);
   }
-  ColdId cold_id(std::uint32_t place, std::uint32_t number) const { return WordOf(place, number) & kColdMask; }
+  ColdId cold_id(std::uint32_t place, std::uint32_t number) const { return states_.At(place, number).cold_id(); }
   [[gnu::always_inline]] void PrefetchWord(std::uint32_t place, std::uint32_t number) const {
-    __builtin_prefetch(&WordOf(place, number));
+    __builtin_prefetch(&states_.At(place, number));
   }
 
-  void CountUse(std::uint32_t place, std::uint32_t number) {
-    std::uint32_t& word = WordOf(place, number);
-    const std::uint32_t before = word >> kCountShift & kUseCountMax, after = AfterUse(before, random_);
-    if (after != before) word += (after - before) << kCountShift;
-  }
+  void CountUse(std::uint32_t place, std::uint32_t number) { states_.CountUse(place, number); }
   void MarkChanged(std::uint32_t place, std::uint32_t number) {
-    const std::uint32_t word = WordOf(place, number);
-    if ((word & kHasCopy) != 0) [[unlikely]]
+    if (states_.At(place, number).has_copy()) [[unlikely]]
       DropCopy(place, number);
   }
 
@@ -74,7 +60,7 @@ class ResidentRows {
   // Stores the record of a cold row as an unchanged copy in memory; takes a free slot.
   float* Install(std::uint32_t place, std::uint32_t number, const std::uint32_t* words);
   // Marks a row in memory as about to be used: the next eviction pass skips it.
-  void Spare(std::uint32_t place, std::uint32_t number) { InfoOf(WordOf(place, number) & kSlotMask).spared = true; }
+  void Spare(std::uint32_t place, std::uint32_t number) { slots_.Of(states_.At(place, number).slot()).spared = true; }
   // Prepares a row to be overwritten completely: drops its copy on disk without reading it; a cold row takes a free
   // slot.
   float* Overwrite(std::uint32_t place, std::uint32_t number);
@@ -83,7 +69,7 @@ class ResidentRows {
   bool OnMoved(RowOwner owner, ColdId from, ColdId to);
 
   // Adds a chunk of free slots. False if all slot numbers are used.
-  bool AddChunk();
+  bool AddChunk() { return slots_.AddChunk(); }
   // Evicts `wanted` rows, all if there are fewer. The error is the cold store's.
   Status Evict(std::size_t wanted);
   // Returns a chunk to the system and evicts the rows that do not fit into the others. Keeps the last chunk.
@@ -92,94 +78,31 @@ class ResidentRows {
   // slots at the clock hand are almost empty.
   double WorthOfByte();
   // Ages counts; `uses` rows were used since the last call.
-  void Age(std::uint64_t uses);
+  void Age(std::uint64_t uses) { states_.Age(uses, resident()); }
 
-  std::size_t free_slots() const { return free_slots_; }
-  std::size_t resident() const { return chunks_.size() * rows_per_chunk_ - free_slots_; }
-  std::uint64_t rows() const { return rows_; }
-  std::uint64_t cold() const { return rows_ - resident(); }
-  std::size_t chunks() const { return chunks_.size(); }
-  // Rows that fit into as many chunks as there can be.
-  std::size_t slots_max() const { return kResidentRowsMax / rows_per_chunk_ * std::size_t{rows_per_chunk_}; }
+  std::size_t free_slots() const { return slots_.free(); }
+  std::size_t resident() const { return slots_.used(); }
+  std::uint64_t rows() const { return states_.rows(); }
+  std::uint64_t cold() const { return rows() - resident(); }
+  std::size_t chunks() const { return slots_.chunks(); }
   TableId table() const { return table_; }
-  std::size_t chunk_bytes() const { return chunk_bytes_; }
-  std::size_t row_bytes() const { return row_bytes_; }
-  std::size_t memory_bytes() const { return chunks_.size() * chunk_bytes_ + word_bytes_; }
+  std::size_t chunk_bytes() const { return slots_.chunk_bytes(); }
+  std::size_t row_bytes() const { return slots_.row_bytes(); }
+  std::size_t memory_bytes() const { return slots_.memory_bytes() + states_.memory_bytes(); }
 
  private:
-  // A row's word: kCold and its id, or its slot and whether the cold log has a copy; and in both cases its count.
-  static constexpr std::uint32_t kCold = 1u << 31;
-  static constexpr std::uint32_t kCountShift = 27;
-  static constexpr std::uint32_t kColdMask = (1u << 27) - 1;
-  static constexpr std::uint32_t kHasCopy = 1u << 26;
-  static constexpr std::uint32_t kSlotMask = kResidentRowsMax;
-  static constexpr std::uint32_t kCountMask = kUseCountMax << kCountShift;
-  static_assert(kColdIds == kColdMask + 1);
-  static constexpr std::uint32_t kPageWords = 1024;
-  static constexpr std::uint32_t kNone = 0xffffffff;
-  static constexpr std::uint32_t kNever = kSlotMask;  // the word of a number without a row; no slot has it
-
-  // Of a slot. A free one's number is the next free slot of its chunk.
-  struct SlotInfo {
-    std::uint32_t place = kNone;  // kNone: free
-    std::uint32_t number = 0;
-    ColdId copy : 31 = 0;  // if the row's word has kHasCopy
-    bool spared : 1 = false;
-  };
-  static_assert(sizeof(SlotInfo) == 12);
-  struct Chunk {
-    std::byte* memory = nullptr;  // rows, then a SlotInfo each
-    std::uint32_t first_free = 0;
-    std::uint32_t free = 0;
-  };
-  struct Words {
-    std::vector<std::unique_ptr<std::uint32_t[]>> pages;
-    std::uint32_t end = 0;  // one past the highest number
-  };
-
-  const std::uint32_t& WordOf(std::uint32_t place, std::uint32_t number) const {
-    return words_[place].pages[number / kPageWords][number % kPageWords];
-  }
-  std::uint32_t& WordOf(std::uint32_t place, std::uint32_t number) {
-    return words_[place].pages[number / kPageWords][number % kPageWords];
-  }
-  float* SlotRow(std::uint32_t slot) const {
-    return reinterpret_cast<float*>(chunks_[slot >> slot_shift_].memory +
-                                    std::size_t{slot & ((1u << slot_shift_) - 1)} * row_bytes_);
-  }
-  SlotInfo& InfoOf(std::uint32_t slot) const {
-    return reinterpret_cast<SlotInfo*>(chunks_[slot >> slot_shift_].memory +
-                                       info_offset_)[slot & ((1u << slot_shift_) - 1)];
-  }
-  std::uint32_t CountOf(std::uint32_t place, std::uint32_t number) const {
-    return WordOf(place, number) >> kCountShift & kUseCountMax;
-  }
-  std::uint32_t TakeSlot(std::uint32_t place, std::uint32_t number);
-  void FreeSlot(std::uint32_t slot);
+  std::uint32_t CountIn(std::uint32_t slot) const;
   void DropCopy(std::uint32_t place, std::uint32_t number);
   void FindVictims(std::size_t wanted);
-  std::uint32_t SlotAfter(std::uint32_t slot) const;
   void LookAtNext();
   Status EvictSlot(std::uint32_t slot);
-  void MoveOutOf(std::uint32_t chunk);
+  void EmptyLastChunk();
 
   TableId table_;
-  std::size_t words_per_row_;
-  std::size_t row_bytes_;
-  std::size_t chunk_bytes_;
-  std::size_t info_offset_ = 0;
-  std::uint32_t rows_per_chunk_ = 0;
-  std::uint32_t slot_shift_ = 0;
   ColdLog* log_;
-  std::vector<Words> words_;  // by place
-  std::vector<Chunk> chunks_;
-  std::uint32_t first_chunk_ = 0;  // none before it has free slots
-  std::size_t free_slots_ = 0, word_bytes_ = 0;
-  std::uint64_t rows_ = 0;
-  std::uint32_t hand_ = 0;  // slot, in order of chunks
-  Aging aging_;
-  std::uint32_t aged_place_ = 0, aged_number_ = 0;
-  SplitMix random_{1};
+  RowSlots slots_;
+  RowStates states_;
+  std::uint32_t hand_ = 0;                 // slot at which victims are searched next
   std::vector<std::uint32_t> candidates_;  // slots
   std::vector<std::uint8_t> counts_;
 };

@@ -8,7 +8,7 @@
 namespace tarn::server {
 namespace {
 
-constexpr LogWriterOptions kSmall{
+constexpr SegmentFileOptions kSmall{
     .allocate_bytes = 16 * kLogPage, .prepare_bytes = 2 * kLogPage, .prepare_ahead_bytes = 6 * kLogPage};
 
 }  // namespace

@@ -71,7 +71,7 @@ void Client::Impl::Dispatch() {
 
 // Before a cut, before evaluation and before the end nothing waits for pushes of later clocks (rule H7).
 bool Client::Impl::PushesGoApart() const {
-  return wants_to_leave || data.ticks()->capped() || context.view.checkpoint.id.value != 0 || control.awaited();
+  return wants_to_leave || data.ticks()->bound().open() || context.view.checkpoint.id.value != 0 || control.awaited();
 }
 
 void Client::Impl::FromScheduler(Message message) {

@@ -217,11 +217,11 @@ void ClientControl::FollowPart() {
 void ClientControl::SendHeartbeat() {
   Heartbeat beat;
   beat.view = context_->view.version;
-  beat.proposal = ticks_->proposal();
+  beat.proposal = ticks_->bound().id();
   beat.clock = ticks_->reported();
   beat.acked_clock = ticks_->acked();
   beat.position = ticks_->acked_position();
-  beat.drained = ticks_->drained();
+  beat.drained = ticks_->bound().drained();
   beat.counters = MetricList().AddFields(kClientMetrics, context_->counters).Append(metrics_).ToCounters();
   beat.staleness = context_->staleness;
   context_->SendToScheduler(std::move(beat));

@@ -17,12 +17,12 @@ void ClientTicks::Begin(Clock start) {
 void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* done) {
   if (clock <= asked_) return Complete(done);
   asked_ = clock;
-  if (drains_ && !drain_to_) drain_to_ = clock;
+  bound_.OnAsk(clock);
   if (position) asked_position_ = *position;
   waiting_.push_back({clock, asked_position_, done});
 }
 
-bool ClientTicks::Held(Clock clock) const { return clock > limit() || !pushes_->AllAckedBefore(clock); }
+bool ClientTicks::Held(Clock clock) const { return clock > bound_.limit(asked_) || !pushes_->AllAckedBefore(clock); }
 
 // Sends the newest tick that is allowed; it replaces older ones.
 void ClientTicks::Dispatch() {
@@ -93,17 +93,8 @@ void ClientTicks::Advance() {
   NoteDrained();
 }
 
-// A clock with a sent push is finished first: otherwise a checkpoint would contain the push but not its data position.
-void ClientTicks::BeginDrain() {
-  drain_to_.reset();
-  if (pushed_ != asked_) drain_to_ = asked_;
-  NoteDrained();
-}
-
 void ClientTicks::NoteDrained() {
-  if (!drains_ || !drain_to_ || acked_ < *drain_to_ || drained_ == proposal_) return;
-  drained_ = proposal_;
-  context_->wants_heartbeat = true;
+  if (bound_.NoteDrained(acked_)) context_->wants_heartbeat = true;
 }
 
 // The position for the order's clock is that of the first tick that reaches it. Later ticks, which may already be
@@ -118,15 +109,7 @@ void ClientTicks::TakePart(const Finished& at) {
 }
 
 void ClientTicks::AdoptView() {
-  const Proposal& proposal = context_->view.proposal;
-  const bool is_new = proposal.open && proposal.id > proposal_;
-  if (is_new) {
-    proposal_ = proposal.id;
-    proposal_clock_ = asked_;
-  }
-  capped_ = proposal.open;
-  drains_ = proposal.open && proposal.drain;
-  if (is_new && drains_) BeginDrain();
+  if (bound_.Adopt(context_->view.proposal, asked_)) NoteDrained();
   if (part_ && part_->id != context_->view.checkpoint.id) part_.reset();
   TakePart({.clock = acked_, .position = acked_position_});
 }
@@ -162,7 +145,7 @@ void ClientTicks::Reroute() {
 
 std::uint64_t ClientTicks::Hash() const {
   std::uint64_t hash = HashCombine(asked_.value, sent_.value);
-  hash = HashCombine(HashCombine(HashCombine(hash, acked_.value), proposal_), drained_);
+  hash = HashCombine(HashCombine(HashCombine(hash, acked_.value), bound_.id()), bound_.drained());
   for (const ShardState& state : shards_) hash = HashCombine(HashCombine(hash, state.acked.value), state.due);
   return hash;
 }

@@ -11,6 +11,7 @@
 #include "worker/client/client_context.h"
 #include "worker/client/client_pushes.h"
 #include "worker/client/completion.h"
+#include "worker/client/tick_bound.h"
 
 namespace tarn::worker {
 
@@ -33,23 +34,14 @@ class ClientTicks {
 
   Clock asked() const { return asked_; }
   // Must be called when a push of the current clock is requested.
-  void OnPush() { pushed_ = asked_; }
-  // While a proposal is open, no tick beyond this clock and no push of a later clock is sent (in a drain also no push
-  // of this clock).
-  Clock limit() const {
-    if (drains_) return drain_to_.value_or(asked_);
-    return capped_ ? proposal_clock_ + kProposalSlack : Clock(UINT64_MAX);
-  }
-  bool MayPush(Clock clock) const { return drains_ && drain_to_ ? clock < *drain_to_ : clock <= limit(); }
-  // The newest proposal for which the worker is drained; 0: none.
-  std::uint64_t drained() const { return drained_; }
-  bool capped() const { return capped_; }  // a proposal is open
-  Clock acked() const { return acked_; }   // acknowledged by every shard
+  void OnPush() { bound_.OnPush(asked_); }
+  bool MayPush(Clock clock) const { return bound_.MayPush(clock, asked_); }
+  // What the open proposal allows.
+  const TickBound& bound() const { return bound_; }
+  // For heartbeats: while a proposal is open, the clock at which the worker began to obey it.
+  Clock reported() const { return bound_.open() ? bound_.clock() : asked_; }
+  Clock acked() const { return acked_; }  // acknowledged by every shard
   const DataPosition& acked_position() const { return acked_position_; }
-  // For heartbeats: the newest proposal that the worker obeys, and while it is open the clock at which the worker began
-  // to.
-  std::uint64_t proposal() const { return proposal_; }
-  Clock reported() const { return capped_ ? proposal_clock_ : asked_; }
   // The worker's part of the view's checkpoint order; set when its clock is reached.
   const std::optional<CheckpointPart>& part() const { return part_; }
   bool idle() const { return waiting_.empty(); }
@@ -71,7 +63,6 @@ class ClientTicks {
 
   void Advance();
   void TakePart(const Finished& at);
-  void BeginDrain();
   void NoteDrained();
   void Transmit(ShardId shard);
   bool Held(Clock clock) const;
@@ -82,13 +73,7 @@ class ClientTicks {
   DataPosition asked_position_, sent_position_, acked_position_;
   std::deque<Finished> waiting_;  // requested and not yet acknowledged by every shard
   std::vector<ShardState> shards_;
-  std::uint64_t proposal_ = 0;
-  Clock proposal_clock_;
-  bool capped_ = false;
-  bool drains_ = false;
-  std::optional<Clock> drain_to_;  // the clock at which a drain ends; nullopt: at the next tick
-  std::optional<Clock> pushed_;    // the newest clock with a push
-  std::uint64_t drained_ = 0;
+  TickBound bound_;
   std::optional<CheckpointPart> part_;
 };
 

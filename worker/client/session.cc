@@ -63,7 +63,7 @@ Status Session::Join() {
     runtime_.Exchange(Microseconds(std::min(limit, noted + options_.wait_note_seconds) - waited));
   }
   welcome_ = runtime_.client().welcome();
-  partition_bits_ = runtime_.client().view().routes.partition_bits;
+  planners_.emplace(runtime_.client().view().routes.partition_bits);
   clock_ = runtime_.client().clock().value;
   auto job = ParseJob(welcome_.job_text, "the scheduler's job", "/");
   if (!job) return std::unexpected(job.error());
@@ -100,32 +100,6 @@ Status Session::Leave(std::optional<double> seconds) {
 std::shared_ptr<const OpenTable> Session::Opened(TableSpec spec) const {
   const Positioner positioner(spec, TableSalt(seed_, spec.name));
   return std::make_shared<const OpenTable>(OpenTable{std::move(spec), positioner});
-}
-
-std::unique_ptr<Planner> Session::BorrowPlanner() {
-  const std::lock_guard lock(mutex_);
-  if (planners_.empty()) return std::make_unique<Planner>(partition_bits_);
-  auto planner = std::move(planners_.back());
-  planners_.pop_back();
-  return planner;
-}
-
-Status Session::MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order) {
-  const TableSpec& spec = table.spec;
-  if (keys.size() > limits::kPlanKeysMax)
-    return Fail(ErrorCode::kTooLarge,
-                fmt::format("a request for {} keys, at most {}", keys.size(), limits::kPlanKeysMax));
-  if (spec.kind == TableKind::kDense) {
-    const auto worst = std::ranges::max_element(keys);
-    if (worst != keys.end() && *worst >= spec.rows)
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("table '{}' has the rows 0..{}, but a key is {}", spec.name, spec.rows - 1, *worst));
-  }
-  auto planner = BorrowPlanner();
-  planner->Make(spec.id, spec.dim, table.positioner, keys, plan, order);
-  const std::lock_guard lock(mutex_);
-  planners_.push_back(std::move(planner));
-  return {};
 }
 
 bool Session::TakeRoom(PullRequest* pull, std::size_t bytes) {

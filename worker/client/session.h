@@ -17,6 +17,7 @@
 #include "core/position.h"
 #include "net/transport.h"
 #include "worker/client/byte_budget.h"
+#include "worker/client/planner_pool.h"
 #include "worker/client/requests.h"
 #include "worker/client/runtime.h"
 
@@ -59,7 +60,9 @@ class Session {
   // kTimeout: no worker has created it.
   Expected<std::shared_ptr<const OpenTable>> FindTable(const std::string& name);
   // Without duplicates and grouped by shard. `order` may be null.
-  Status MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order);
+  Status MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order) {
+    return planners_->Make(table.spec, table.positioner, keys, plan, order);
+  }
 
   // Submit requests, which are returned in progress or failed. A pull fails with kOverloaded if the unanswered pulls
   // would exceed asked_bytes_max. A push blocks while the waiting gradients would exceed queued_bytes_max.
@@ -86,7 +89,6 @@ class Session {
   std::string JoinNote(TimeUs begun, double waited) const;
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
   Clock AdvanceClock(std::optional<Clock> to);
-  std::unique_ptr<Planner> BorrowPlanner();
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);
 
@@ -99,12 +101,10 @@ class Session {
   Welcome welcome_;
   std::uint64_t seed_ = 0;
   FleetSection fleet_;
-  std::uint32_t partition_bits_ = 0;
+  std::optional<PlannerPool> planners_;  // from Join on
   std::atomic<std::uint64_t> clock_{0};  // the start clock and every tick asked for
   std::once_flag farewell_;
   Status left_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Planner>> planners_;  // idle ones; as many as threads that plan at once
 };
 
 }  // namespace tarn::worker

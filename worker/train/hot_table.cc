@@ -74,7 +74,7 @@ Status HotTable::Look(const Plan& plan, Clock use, HotBatch* batch) {
     TARN_RETURN_IF_ERROR(LookForPart(OldestAllowed(spec_.consistency, use), begin,
                                      std::min<std::size_t>(n - begin, options_.keys_at_once), batch));
   batch->missing_ = PartOf(plan, batch->missing_at_);
-  batch->arrived_ = batch->missing_at_.empty();
+  batch->arrived_.Begin(!batch->missing_at_.empty());
   looked_for_ += n;
   found_ += n - batch->missing_at_.size();
   Age();
@@ -106,15 +106,9 @@ void HotTable::Age() {
 
 Status HotTable::Arrive(Buffer values, Clock version, HotBatch* batch) {
   const std::size_t bytes = batch->missing_at_.size() * spec_.dim * sizeof(float);
-  TARN_CHECK(!batch->arrived_ && values.size() == bytes, "once, a row for each key that is missing");
-  const void* const pulled = std::as_const(values).data();
-  const auto placed = place_->Bring(pulled, bytes, "a batch's pulled rows", &batch->rows_room_);
-  if (!placed) return std::unexpected(placed.error());
-  batch->rows_ = static_cast<const float*>(*placed);
-  if (batch->rows_ == pulled) batch->values_ = std::move(values);
-  batch->version_ = version;
-  batch->arrived_ = true;
-  const float* rows = batch->rows_;
+  TARN_CHECK(!batch->arrived_.complete() && values.size() == bytes, "once, a row for each key that is missing");
+  TARN_RETURN_IF_ERROR(batch->arrived_.Bring(place_, std::move(values), version));
+  const float* rows = batch->arrived_.data();
   for (const HotBatch::Part& part : batch->parts_) {
     cache_->Fill(part.missing, batch->absent_.as<std::uint32_t>() + part.begin,
                  batch->slots_.as<std::uint32_t>() + part.begin, rows, version);
@@ -125,7 +119,7 @@ Status HotTable::Arrive(Buffer values, Clock version, HotBatch* batch) {
 
 // First copies the arrived rows to their indices, because some may get no slot.
 Expected<const float*> HotTable::Read(HotBatch* batch) {
-  TARN_CHECK(batch->arrived_ && batch->number_ == std::max(next_read_, ended_),
+  TARN_CHECK(batch->arrived_.complete() && batch->number_ == std::max(next_read_, ended_),
              "batches read in the order in which they looked");
   next_read_ = batch->number_ + 1;
   std::size_t keys = 0;
@@ -135,7 +129,7 @@ Expected<const float*> HotTable::Read(HotBatch* batch) {
     spare_.pop_back();
   }
   TARN_RETURN_IF_ERROR(batch->all_rows_.Reserve(place_, keys * spec_.dim * sizeof(float), "a batch's rows"));
-  const float* rows = batch->rows_;
+  const float* rows = batch->arrived_.data();
   for (std::size_t p = 0; p < batch->parts_.size(); ++p) {
     const HotBatch::Part& part = batch->parts_[p];
     const auto* slots = batch->slots_.as<std::uint32_t>() + part.begin;
@@ -157,16 +151,17 @@ void HotTable::Push(const HotBatch& batch) {
 }
 
 void HotTable::End(HotBatch* batch) {
-  TARN_CHECK(batch->arrived_ && batch->number_ == ended_, "batches end in the order in which they looked");
+  TARN_CHECK(batch->arrived_.complete() && batch->number_ == ended_, "batches end in the order in which they looked");
   ++ended_;
   for (const HotBatch::Part& part : batch->parts_)
     cache_->Unpin(part.count, batch->slots_.as<std::uint32_t>() + part.begin);
-  std::uint64_t oldest = batch->missing_at_.empty() ? std::numeric_limits<std::uint64_t>::max() : batch->version_.value;
+  std::uint64_t oldest =
+      batch->missing_at_.empty() ? std::numeric_limits<std::uint64_t>::max() : batch->arrived_.version().value;
   if (batch->read_)
     for (const std::uint64_t version : std::span(batch->counts_.host<std::uint64_t>(), batch->parts_.size()))
       oldest = std::min(oldest, version);
   batch->staleness_ = batch->use_.value - std::min(batch->use_.value, oldest);
-  batch->values_ = {};
+  batch->arrived_.Release();
   if (batch->read_) spare_.push_back(std::move(batch->all_rows_));
 }
 

@@ -22,6 +22,7 @@
 #include "core/job/job.h"
 #include "kernels/hot_rows.h"
 #include "worker/client/plan.h"
+#include "worker/train/arrived_rows.h"
 #include "worker/train/row_place.h"
 
 namespace tarn::worker {
@@ -45,15 +46,12 @@ class HotBatch {
   std::vector<Part> parts_;
   Plan missing_;
   std::vector<std::uint32_t> missing_at_;  // places in the plan
-  bool arrived_ = false;
-  Clock version_;  // of the arrived rows
-  Buffer values_;  // the same, if `rows_` points there
+  ArrivedRows arrived_;
   bool read_ = false;
   std::uint64_t staleness_ = 0;
   // In the place.
   const Key* keys_ = nullptr;
-  const float* rows_ = nullptr;
-  PlacedRoom keys_room_, rows_room_, slots_, absent_;
+  PlacedRoom keys_room_, slots_, absent_;
   PlacedRoom all_rows_;  // between Read and End
   PlacedRoom counts_;    // of a part that looks: the rows missing; of parts that have read: their oldest versions
 };

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace tarn::worker {
 namespace {
@@ -18,6 +19,11 @@ std::string NameOf(int track) {
   if (track == kComputeTrack) return "training loop";
   if (track == kPullTrack) return "pulls under way";
   return fmt::format("pulls under way, {}", track - kPullTrack + 1);
+}
+
+// With three decimals.
+double Microseconds(Trace::SteadyClock::duration d) {
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count()) / 1000;
 }
 
 }  // namespace
@@ -68,24 +74,29 @@ void Trace::Add(const char* name, int track, SteadyClock::time_point begin, Stea
 
 Status Trace::Write(const std::string& path, std::uint32_t rank) const {
   const std::lock_guard lock(mutex_);
-  const auto micros = [](SteadyClock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); };
-  std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  auto out = std::back_inserter(text);
-  fmt::format_to(out, R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"worker {}"}}}})", rank, rank);
+  Json events = Json::array();
+  const auto name = [&](const char* what, int track, const std::string& text) {
+    Json event = {{"ph", "M"}, {"name", what}, {"pid", rank}};
+    if (track != 0) event["tid"] = track;
+    event["args"] = {{"name", text}};
+    events.push_back(std::move(event));
+  };
+  name("process_name", 0, fmt::format("worker {}", rank));
   const std::vector<int> tracks = Tracks();
   const int last = tracks.empty() ? kPullTrack : std::max(kPullTrack, std::ranges::max(tracks));
-  for (int track = kReaderTrack; track <= last; ++track)
-    fmt::format_to(out,
-                   ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}",
-                   rank, track, NameOf(track));
+  for (int track = kReaderTrack; track <= last; ++track) name("thread_name", track, NameOf(track));
   for (std::size_t i = 0; i < events_.size(); ++i) {
     const Event& e = events_[i];
-    fmt::format_to(out, ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
-                   e.name, rank, tracks[i], micros(e.begin.time_since_epoch()), micros(e.end - e.begin));
+    events.push_back({{"ph", "X"},
+                      {"name", e.name},
+                      {"pid", rank},
+                      {"tid", tracks[i]},
+                      {"ts", Microseconds(e.begin.time_since_epoch())},
+                      {"dur", Microseconds(e.end - e.begin)}});
   }
-  fmt::format_to(out, "\n],\"otherData\":{{\"slice_ms\":{},\"one_slice_in\":{},\"spans_left_out\":{}}}}}\n",
-                 kSlice.count(), one_slice_in_, left_out_);
-  return WriteFileAtomic(path, text);
+  const Json sample = {{"slice_ms", kSlice.count()}, {"one_slice_in", one_slice_in_}, {"spans_left_out", left_out_}};
+  const Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}, {"otherData", sample}};
+  return WriteFileAtomic(path, JsonText(trace) + "\n");
 }
 
 }  // namespace tarn::worker

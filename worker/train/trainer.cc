@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <new>
@@ -10,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/listening.h"
 #include "core/log.h"
 #include "core/thread_time.h"
 
@@ -18,13 +16,13 @@ namespace tarn::worker {
 namespace {
 
 constexpr TimeUs kMetricsPeriodUs = 500'000, kReportPeriodUs = 1'000'000;
-constexpr TimeUs kFailurePeriodUs = 1'000'000;
 
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
     : options_(std::move(options)),
-      runtime_({.rank = options_.rank, .nonce = options_.nonce, .http = options_.http}, transport) {}
+      runtime_({.rank = options_.rank, .nonce = options_.nonce, .http = options_.http}, transport),
+      joining_(options_.scheduler, options_.join_seconds_max) {}
 
 TrainerEnd Trainer::Run() {
   Status going;
@@ -55,15 +53,14 @@ Status Trainer::RoundWithinMemory() {
 Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
-  TARN_RETURN_IF_ERROR(CheckJoining());
-  if (client().state() == ClientState::kJoining) return {};
-  if (failed_ && Now() >= next_failure_) TellFailure();
-  if (failed_) return {};
+  if (client().state() == ClientState::kJoining) return joining_.Check(client().SchedulerSilence(Now()));
+  SendFailure();
+  if (failure_) return {};
   if (Status status = TakeLeases(); !status) FailJob(status.error());
   if (Status status = Prepare(); !status) FailJob(status.error());
-  if (pipeline_ == nullptr || failed_) return {};
+  if (pipeline_ == nullptr || failure_) return {};
   if (Status status = TurnPipeline(); !status) FailJob(status.error());
-  if (!failed_) AskForWork();
+  if (!failure_) AskForWork();
   if (Now() >= next_metrics_) ReportMetrics();
   return {};
 }
@@ -126,8 +123,8 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
     error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
     return TrainerEnd::kFenced;
   }
-  if (failed_) {
-    error_ = *failed_;
+  if (failure_) {
+    error_ = failure_.error();
   } else if (!going) {
     error_ = going.error();
   } else if (InFleet()) {
@@ -140,33 +137,9 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
   return TrainerEnd::kFailed;
 }
 
-void Trainer::NoteWait(TimeUs silent) {
-  if (silent < kWaitNotePeriodUs) next_wait_note_ = kWaitNotePeriodUs;
-  if (silent < next_wait_note_) return;
-  next_wait_note_ = silent + kWaitNotePeriodUs;
-  const double seconds = double(silent) * 1e-6;
-  Tell(LogLevel::kWarning, kProgram,
-       fmt::format(
-           "the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?); gives up in "
-           "{:.0f} s",
-           options_.scheduler, seconds, kSameKeys, std::max(0.0, options_.join_seconds_max - seconds)));
-}
-
-Status Trainer::CheckJoining() {
-  if (client().state() != ClientState::kJoining) return {};
-  const TimeUs unheard = client().SchedulerSilence(Now());
-  NoteWait(unheard);
-  const double silent = double(unheard) * 1e-6;
-  if (silent <= options_.join_seconds_max) return {};
-  return Fail(
-      ErrorCode::kUnavailable,
-      fmt::format("the scheduler at {} has not been heard for {:.0f} seconds: is it running, is that its address, {}?",
-                  options_.scheduler, silent, kSameKeys));
-}
-
 // How long the next Receive may wait.
 TimeUs Trainer::WaitUs() const {
-  const bool busy = !failed_ && pipeline_ != nullptr && (pipeline_->CanStart() || pipeline_->CanFinish());
+  const bool busy = !failure_ && pipeline_ != nullptr && (pipeline_->CanStart() || pipeline_->CanFinish());
   return busy ? 0 : Runtime::kWaitMaxUs;
 }
 
@@ -195,19 +168,19 @@ Status Trainer::RecordTicks() {
 }
 
 void Trainer::FailJob(Error error) {
-  if (failed_) return;
-  LogError("{}", ToString(error));
-  failed_ = std::move(error);
-  TellFailure();
+  if (!failure_.Set(std::move(error))) return;
+  LogError("{}", ToString(failure_.error()));
+  SendFailure();
 }
 
 // The scheduler stops the fleet and answers with Shutdown; the report is repeated until then.
-void Trainer::TellFailure() {
-  next_failure_ = Now() + kFailurePeriodUs;
+void Trainer::SendFailure() {
+  auto report = failure_.TakeReport(Now());
+  if (!report) return;
   Message message;
   message.job = client().job();  // the trainer may not have looked at it yet
   message.sender = {Role::kWorker, client().welcome().rank, client().welcome().incarnation};
-  message.body = Shutdown{failed_->code, failed_->message};
+  message.body = *std::move(report);
   runtime_.outbox()->push_back({kSchedulerPeer, std::move(message)});
 }
 

@@ -10,10 +10,11 @@
 #include <optional>
 #include <string>
 
-#include "core/log.h"
 #include "core/metrics/status_report.h"
 #include "net/transport.h"
 #include "worker/client/runtime.h"
+#include "worker/train/job_failure.h"
+#include "worker/train/join_watch.h"
 #include "worker/train/lease_progress.h"
 #include "worker/train/pipeline.h"
 #include "worker/train/record.h"
@@ -81,9 +82,7 @@ class Trainer {
   void ReportMetrics();
   void Publish(const MetricList& metrics);
   void FailJob(Error error);
-  void TellFailure();
-  void NoteWait(TimeUs silent);
-  Status CheckJoining();  // fails if the scheduler cannot be reached in time
+  void SendFailure();
   TimeUs WaitUs() const;  // maximum wait of the next exchange
   void WriteTrace() const;
   TrainerEnd HowItEnded(const Status& going);
@@ -99,9 +98,8 @@ class Trainer {
   std::unique_ptr<Pipeline> pipeline_;  // null until the tables exist
 
   TimeUs next_metrics_ = 0, next_report_ = 0;
-  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // time of the next log line while joining
-  TimeUs next_failure_ = 0;
-  std::optional<Error> failed_;
+  JoinWatch joining_;
+  JobFailure failure_;
   Error error_;
   std::atomic<bool> abort_ = false;
 };

@@ -63,6 +63,10 @@ TEST(RowsTest, ColumnsAreCopiedAndAdded) {
 TEST(RowsTest, NoColumnsNeedNoArrays) {
   CopyColumns(3, 0, nullptr, 0, nullptr, 0);
   AddColumns(3, 0, nullptr, 0, nullptr, 0);
+  std::vector<float> out = {1, 2, 3};
+  CopyColumns(3, 0, nullptr, 0, out.data(), 1);
+  AddColumns(3, 0, nullptr, 0, out.data(), 1);
+  EXPECT_EQ(out, (std::vector<float>{1, 2, 3}));
 }
 
 TEST(RowsTest, EncodedGatherEqualsGatherThenEncode) {

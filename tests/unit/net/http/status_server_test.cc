@@ -104,6 +104,8 @@ TEST_F(StatusServerTest, AFeedMayOutliveTheServer) {
   const auto feed = server_->AddFeed();
   server_.reset();
   feed->Put(Report(true, 1));
+  ASSERT_NE(feed->Latest(), nullptr);
+  EXPECT_TRUE(feed->Latest()->ready);
 }
 
 TEST_F(StatusServerTest, NoneIsNoServer) {

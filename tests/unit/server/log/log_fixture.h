@@ -19,7 +19,7 @@ namespace tarn::server {
 
 constexpr const char* kDirectory = "run/log/shard-3";
 constexpr LogIdentity kIdentity{0x1234, 0xabcd, ShardId(3)};
-constexpr LogWriterOptions kSmall{
+constexpr SegmentFileOptions kSmall{
     .allocate_bytes = 5 * kLogPage, .prepare_bytes = 2 * kLogPage, .prepare_ahead_bytes = 3 * kLogPage};
 
 // A record whose length and bytes are determined by its number.

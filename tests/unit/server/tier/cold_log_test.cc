@@ -19,7 +19,7 @@ constexpr std::size_t kSegmentBytes = 16 << 10;
 constexpr std::size_t kNarrowWords = 3, kWideWords = 1100;  // a page holds many, or one is more than a page
 
 // Rows by (table, owner's number), and what is read of them checked.
-class ColdLogTest : public testing::Test, public ColdLogListener {
+class ColdLogTest : public testing::Test, public ColdLogListener, public FetchReceiver {
  protected:
   ColdLogTest()
       : store_([this] { ++begun_; }), log_(&store_, this, {.segment_bytes = kSegmentBytes, .queued_segments_max = 2}) {
@@ -267,7 +267,7 @@ TEST_F(ColdLogTest, HoldsUnderRandomUse) {
       Free(at.first, at.second);
       if (rng_.Chance(0.5)) Append(at.first, at.second);  // the same row again, under another id
     } else if (choice < 0.9) {
-      if (auto ids = SomeIds(table, 0.02); !ids.empty()) log_.Fetch(table, std::move(ids));
+      if (auto ids = SomeIds(table, 0.02); !ids.empty()) log_.Fetch(table, std::move(ids), this);
     } else if (choice < 0.91) {
       Read(table, 0.02);
     } else {
@@ -308,7 +308,7 @@ TEST_F(ColdLogTest, AFailureIsFinalAndNamed) {
   const auto read = log_.Read(kNarrow, ids, records.data());
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().message, "tier/shard-0: no space left");
-  log_.Fetch(kNarrow, ids);
+  log_.Fetch(kNarrow, ids, this);
   EXPECT_TRUE(log_.Poll());
   store_.RunOne();
   for (int i = 0; i < 2; ++i) {

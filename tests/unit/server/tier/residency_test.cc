@@ -255,12 +255,12 @@ TEST_F(ResidencyTest, RecordsForACutAreNotKeptInMemory) {
   std::vector<ColdId> ids;
   for (const auto& [at, id] : cold) ids.push_back(at);
   const std::uint64_t resident = tier_->resident_rows();
-  tier_->FetchForCut(tables_[2], ids);
+  tier_->cut().Fetch(tables_[2]->table(), ids);
   std::vector<std::uint32_t> records;
-  EXPECT_FALSE(tier_->TakeForCut(&records));
+  EXPECT_FALSE(tier_->cut().Take(&records));
   while (store_->under_way() != 0) store_->RunOne();
   Poll();
-  ASSERT_TRUE(tier_->TakeForCut(&records));
+  ASSERT_TRUE(tier_->cut().Take(&records));
   EXPECT_EQ(tier_->resident_rows(), resident);
   for (std::size_t i = 0; i < cold.size(); ++i)
     EXPECT_EQ(std::memcmp(records.data() + i * (kOwnerWords + kWords[2]) + kOwnerWords, model_[cold[i].second].data(),
@@ -304,17 +304,6 @@ TEST_F(ResidencyTest, WhatTheDiskSaysOfARowIsNotBelieved) {
 }
 
 // A table whose slots are nearly all free is worth nothing, and that is not found by looking at all of them.
-// Whatever the length of rows.
-TEST_F(ResidencyTest, EverySlotThatHasANumberIsOne) {
-  MemoryColdStore store;
-  ColdLog log(&store, nullptr, {});
-  for (std::size_t words = 1; words < 5000; words += 7) {
-    const ResidentRows rows(TableId(1), words, 1, std::size_t{2} << 20, &log);
-    EXPECT_GT(rows.slots_max(), kResidentRowsMax - (std::size_t{4} << 20) / (words * 4)) << words << " words";
-    EXPECT_LE(rows.chunk_bytes(), std::size_t{4} << 20);
-  }
-}
-
 TEST_F(ResidencyTest, AnEmptyTableIsWorthNothing) {
   Open(64 << 20);
   for (int i = 0; i < 100'000; ++i) Birth(2);

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -140,10 +142,14 @@ TEST(BatchSource, TellsThatTheGpuCannotPlan) {
 TEST(BatchSource, StopsWhileFull) {
   const Job job = MakeJob();
   const auto set = MakeSet(job);
-  BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
-  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
-  Take(&source);
-}  // the destructor must not wait for what nobody takes
+  auto source =
+      std::make_unique<BatchSource>(job, DatasetSet{set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
+  source->AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
+  Take(source.get());
+  const auto stopped = std::async(std::launch::async, [&] { source.reset(); });
+  EXPECT_EQ(stopped.wait_for(std::chrono::seconds(60)), std::future_status::ready)
+      << "the destructor must not wait for what nobody takes";
+}
 
 }  // namespace
 }  // namespace tarn::worker

@@ -1,0 +1,86 @@
+#include "server/log/commit_queue.h"
+
+#include <chrono>
+
+namespace tarn::server {
+namespace {
+
+// Pause between two commits, unless so many bytes wait. The pushes of a clock arrive one after the other, their worker
+// waits only for the last, and each commit costs a disk operation and two thread switches.
+constexpr std::chrono::microseconds kCommitPause{250};
+constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
+
+}  // namespace
+
+void CommitQueue::Start(LogSequence last) {
+  queue_.Start(last);
+  synced_ = last;
+}
+
+LogSequence CommitQueue::BeginSegment(CheckpointId cut, LogRecord head) {
+  const std::lock_guard lock(mutex_);
+  queue_.PushBegin(cut);
+  const LogSequence sequence = queue_.Push(std::move(head));
+  Wake();
+  return sequence;
+}
+
+LogSequence CommitQueue::Append(LogRecord record) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t before = queue_.bytes();
+  const LogSequence sequence = queue_.Push(std::move(record));
+  if (!commits_ || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) Wake();
+  return sequence;
+}
+
+void CommitQueue::DropBefore(CheckpointId cut) {
+  const std::lock_guard lock(mutex_);
+  queue_.PushDrop(cut);
+  Wake();
+}
+
+// Requires the lock.
+void CommitQueue::Wake() {
+  if (commits_) return more_.notify_one();
+  if (!status_) return;
+  begin_();
+  commits_ = true;
+}
+
+void CommitQueue::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  more_.notify_one();
+}
+
+Expected<LogSequence> CommitQueue::Synced() {
+  const std::lock_guard lock(mutex_);
+  if (!status_) return std::unexpected(status_.error());
+  return synced_;
+}
+
+std::vector<LogQueue::Item> CommitQueue::Take() {
+  const std::lock_guard lock(mutex_);
+  commits_ = status_ && !queue_.empty();
+  return commits_ ? queue_.TakeAll() : std::vector<LogQueue::Item>();
+}
+
+void CommitQueue::Publish(Status status, LogSequence durable) {
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+  if (status_) synced_ = durable;
+}
+
+bool CommitQueue::IsIdle() {
+  const std::lock_guard lock(mutex_);
+  return status_ && queue_.empty() && !stop_;
+}
+
+void CommitQueue::Pause() {
+  std::unique_lock lock(mutex_);
+  if (status_) more_.wait_for(lock, kCommitPause, [this] { return stop_ || queue_.bytes() >= kCommitBytes; });
+}
+
+}  // namespace tarn::server

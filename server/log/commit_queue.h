@@ -1,0 +1,61 @@
+// Passes the items of a log from the thread that appends them to the strand that writes them, and the results back.
+// Items that arrive during a commit are taken together by the next one (group commit).
+//
+//   queue.Append(record);                                     // may call `begin`, which posts this to the strand:
+//   while (auto items = queue.Take(); !items.empty()) {
+//     queue.Publish(WriteAndSync(std::move(items)), durable);
+//     queue.Pause();
+//   }
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "server/log/log_queue.h"
+#include "server/log/shard_log.h"
+
+namespace tarn::server {
+
+class CommitQueue {
+ public:
+  // `begin` starts a commit on the strand. It is called with a lock held, unless one is queued or running.
+  explicit CommitQueue(std::function<void()> begin) : begin_(std::move(begin)) {}
+
+  // Must be called first. The sequence of the next record is `last` + 1.
+  void Start(LogSequence last);
+
+  // Thread of the log's owner. After a failure items are kept, but never taken.
+  LogSequence BeginSegment(CheckpointId cut, LogRecord head);
+  LogSequence Append(LogRecord record);
+  void DropBefore(CheckpointId cut);
+  // Ends the pauses of the strand.
+  void Stop();
+  // The newest durable record, or the first failure.
+  Expected<LogSequence> Synced();
+
+  // The strand. All items; none: the commit must end.
+  std::vector<LogQueue::Item> Take();
+  void Publish(Status status, LogSequence durable);
+  // Whether there is time for other work: nothing waits to be written.
+  bool IsIdle();
+  // Waits until a commit is worth its disk operation.
+  void Pause();
+
+ private:
+  void Wake();
+
+  std::function<void()> begin_;
+  std::mutex mutex_;  // guards all members below
+  std::condition_variable more_;
+  LogQueue queue_;
+  bool commits_ = false;  // a commit is queued or running
+  bool stop_ = false;
+  LogSequence synced_;
+  Status status_;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,22 @@
+// How a row on disk is named.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::server {
+
+// A record of one table in the cold log.
+using ColdId = std::uint32_t;
+// Maximum number of ids of one table, and so of its rows on a shard's disk, including holes that are not collected yet.
+inline constexpr ColdId kColdIds = 1u << 27;
+
+// The owner of a row: the place of its partition and its number there.
+struct RowOwner {
+  std::uint32_t place = 0;
+  std::uint32_t number = 0;
+  friend bool operator==(const RowOwner&, const RowOwner&) = default;
+};
+inline constexpr std::size_t kOwnerWords = 2;
+
+}  // namespace tarn::server

@@ -1,0 +1,71 @@
+// Reads records of the cold log: from segments in memory, and from the store. Fetches run in the background and end in
+// the order in which they began. Not thread-safe: the shard's thread owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/types.h"
+#include "server/tier/cold_id.h"
+#include "server/tier/cold_store.h"
+#include "server/tier/table_segments.h"
+
+namespace tarn::server {
+
+class FetchReceiver {
+ public:
+  virtual ~FetchReceiver() = default;
+  // A fetch has ended: records[i] is the record of ids[i] at the time of the fetch. Some ids may have been freed since,
+  // but none is reused. An error ends the log's Poll.
+  virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
+};
+
+// Some records of one table.
+struct ColdFetch {
+  TableId table;
+  std::vector<ColdId> ids;
+  std::vector<std::uint32_t> records;
+  FetchReceiver* receiver = nullptr;
+};
+
+class ColdReads {
+ public:
+  // The store outlives it.
+  explicit ColdReads(ColdStore* store) : store_(store) {}
+
+  // Whole records of ids in ascending order. Blocks for those that are not in memory. Errors are the store's.
+  Status Read(const TableSegments& segments, std::span<const ColdId> ids, std::uint32_t* records);
+  // Begins a fetch of `table`, whose segments these are, and a read of each id, which the caller ends after Next.
+  void Begin(TableId table, TableSegments* segments, std::vector<ColdId> ids, FetchReceiver* receiver);
+  // The store has read records, for the oldest fetch that waits for some.
+  void OnRead(std::vector<std::byte> records) { read_.push_back(std::move(records)); }
+  // The oldest fetch, if it has ended.
+  std::optional<ColdFetch> Next();
+
+  // Memory of fetches in progress.
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Pending {
+    ColdFetch fetch;
+    std::size_t record_bytes = 0;
+    std::vector<std::uint32_t> from_store;  // places in ids; the store's records go there
+    std::size_t bytes() const { return (fetch.ids.size() + from_store.size()) * record_bytes; }
+  };
+
+  ColdStore* store_;
+  std::deque<Pending> pending_;
+  std::deque<std::vector<std::byte>> read_;
+  std::size_t bytes_ = 0;
+  // Of Read.
+  std::vector<RecordAt> at_;
+  std::vector<std::uint32_t> from_store_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,75 @@
+// The queue between a log's owner and the strand that writes: one commit at a time, which takes everything that waits.
+#include "server/log/commit_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <variant>
+
+#include "tests/unit/server/log/log_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+class CommitQueueTest : public testing::Test {
+ protected:
+  CommitQueueTest() { queue_.Start(LogSequence(4)); }
+
+  LogRecord Large() {
+    LogRecord record;
+    record.values = Buffer::Allocate(std::size_t{1} << 20);
+    return record;
+  }
+
+  int begun_ = 0;
+  CommitQueue queue_{[this] { ++begun_; }};
+};
+
+TEST_F(CommitQueueTest, ACommitTakesAllThatWaits) {
+  EXPECT_EQ(queue_.BeginSegment(CheckpointId(2), RecordOf(1)), LogSequence(5));
+  EXPECT_EQ(queue_.Append(RecordOf(2)), LogSequence(6));
+  queue_.DropBefore(CheckpointId(2));
+  EXPECT_EQ(begun_, 1);
+  EXPECT_FALSE(queue_.IsIdle());
+  EXPECT_EQ(queue_.Take().size(), 4u);
+  EXPECT_TRUE(queue_.IsIdle());
+  EXPECT_EQ(queue_.Synced(), LogSequence(4));
+  queue_.Publish({}, LogSequence(6));
+  EXPECT_EQ(queue_.Synced(), LogSequence(6));
+
+  queue_.Append(RecordOf(3));
+  EXPECT_EQ(begun_, 1) << "the commit has not ended";
+  EXPECT_EQ(queue_.Take().size(), 1u);
+  EXPECT_TRUE(queue_.Take().empty());
+  queue_.Append(RecordOf(4));
+  EXPECT_EQ(begun_, 2);
+}
+
+TEST_F(CommitQueueTest, AfterAFailureNothingIsTaken) {
+  queue_.Append(RecordOf(1));
+  (void)queue_.Take();
+  queue_.Publish(Fail(ErrorCode::kIo, "no space left"), LogSequence(9));
+  queue_.Append(RecordOf(2));
+  EXPECT_TRUE(queue_.Take().empty());
+  queue_.Append(RecordOf(3));
+  EXPECT_EQ(begun_, 1);
+  ASSERT_FALSE(queue_.Synced());
+  EXPECT_EQ(queue_.Synced().error().message, "no space left");
+}
+
+// A pause without end would hang.
+TEST_F(CommitQueueTest, ManyBytesAndTheEndOfTheLogEndAPause) {
+  queue_.Append(RecordOf(1));
+  (void)queue_.Take();
+  std::thread owner([&] { queue_.Append(Large()); });
+  queue_.Pause();
+  owner.join();
+  queue_.Pause();
+  EXPECT_EQ(queue_.Take().size(), 1u);
+  queue_.Stop();
+  EXPECT_FALSE(queue_.IsIdle()) << "there is no time for other work";
+}
+
+}  // namespace
+}  // namespace tarn::server
