@@ -122,7 +122,6 @@ def prefetch(
     For training loops. Rows that are not used as expected are pulled again. Iterate in the process and the thread that
     call the model. The loader may use worker processes.
     """
-
     if depth < 0 or accumulate < 1:
         raise ValueError(f"tarn.torch.prefetch: depth = {depth} and accumulate = {accumulate}, expected at least 0 and 1")
     return Prefetcher(loader, model, depth, accumulate, keys)

@@ -31,6 +31,7 @@ class Remote(nn.Module):
         self.name, self.table, self.session = name, table, session
         self.num_embeddings, self.embedding_dim, self.padding_idx = of.num_embeddings, of.embedding_dim, of.padding_idx
         self.scale_grad_by_freq = of.scale_grad_by_freq
+        self._to_gpu = False  # whether the last call had ids on a GPU
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
@@ -47,7 +48,7 @@ class Remote(nn.Module):
         distinct = len(plan.keys)
         if kept is not None:  # ids of the padding have the row behind the plan's
             index = torch.full_like(flat, distinct).masked_scatter_(kept, index)
-        rows = torch.empty(distinct + 1, self.embedding_dim, pin_memory=ids.is_cuda)
+        rows = torch.empty(distinct + 1, self.embedding_dim, pin_memory=self._to_gpu or ids.is_cuda)
         rows[distinct:] = 0
         return Pulled(self, ids, plan, index.reshape(ids.shape), rows, clock)
 
@@ -55,6 +56,7 @@ class Remote(nn.Module):
         """For ids of any shape: the index of each id's row, the rows, and the index of the padding."""
         self._check_process()
         self._check_ids(ids)
+        self._to_gpu = ids.is_cuda
         pulled = self.session.take(self, ids)
         leaf = self.session.leaf(pulled, ids.device)
         padding = None if self.padding_idx is None else len(pulled.plan.keys)

@@ -219,7 +219,7 @@ class Session:
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and one.device == other.device and torch.equal(one, other)
+    return one.shape == other.shape and torch.equal(one.to(other.device), other)
 
 
 def _summed(parts: list[tuple[Any, Gradients]]) -> tuple[Any, Gradients]:
