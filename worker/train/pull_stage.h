@@ -55,11 +55,11 @@ class TablePull final : public PullSink {
 
 // The rows of one batch. It must not move while rows are pending.
 struct BatchRows {
-  std::vector<const Plan*> plans;    // by table of the model, as all below
-  std::vector<Buffer> values;        // rows of the plan x dim after Read, for tables without hot rows
-  std::vector<const float*> placed;  // for tables with hot rows: on the model's device, until End; else null
-  std::deque<TablePull> pulls;       // of the tables of which rows are requested
-  std::vector<HotBatch> hot;         // of tables that keep rows
+  std::vector<const Plan*> plans;              // by table of the model, as all below
+  std::vector<Buffer> values;                  // rows of the plan x dim after Read, for tables without hot rows
+  std::vector<const float*> placed;            // for tables with hot rows: on the model's device, until End; else null
+  std::deque<TablePull> pulls;                 // of the tables of which rows are requested
+  std::vector<HotBatch> hot;                   // of tables that keep rows
   std::vector<std::uint64_t> parts_staleness;  // of tables whose rows are requested in parts: the largest so far
   std::vector<bool> in_parts;
   std::uint64_t number = 0;  // of a training batch: 1, 2, ...
