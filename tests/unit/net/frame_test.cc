@@ -208,6 +208,14 @@ TEST(Limits, LargestViewTravels) {
   EXPECT_EQ(EncodeError(ViewUpdate{view}), "");
   view.tables.emplace_back();
   EXPECT_EQ(EncodeError(ViewUpdate{view}), "too-large: ViewUpdate.view.tables: 1025 items, expected at most 1024");
+  view.tables.pop_back();
+  for (TableSpec& table : view.tables)  // of a rule without options
+    for (std::uint32_t i = 0; i < limits::kRuleOptionsMax; ++i)
+      table.optimizer.options[std::to_string(100 + i) + std::string(limits::kRuleNameBytesMax - 3, 'o')] = 1;
+  EXPECT_EQ(EncodeError(ViewUpdate{view}), "");
+  view.tables[0].optimizer.options["p"] = 1;
+  EXPECT_EQ(EncodeError(ViewUpdate{view}),
+            "too-large: ViewUpdate.view.tables[].optimizer.options: 17 items, expected at most 16");
 }
 
 TEST(Limits, ALeaseWithEveryBucketTravels) {
