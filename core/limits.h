@@ -20,11 +20,12 @@ inline constexpr int kSocketHighWaterMark = 1024;         // messages; credits k
 inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // behind the mark, per peer
 inline constexpr std::size_t kShmRingBytes = std::size_t{2} << 20;      // shared with a peer, each direction
 inline constexpr std::size_t kShmLanesMax = 64;  // peers of a node that share memory with it; others use the network
-inline constexpr std::size_t kShmTicketsMax = 1024;            // given to peers that have not come with them yet
-inline constexpr std::size_t kShmGuestsMax = 256;              // connections that have shown no ticket yet
-inline constexpr std::size_t kAcceptedPeersMax = 65536;        // connections that a node remembers
-inline constexpr std::uint32_t kHeaderDepthMax = 8;            // nesting of a header's tables
-inline constexpr std::uint32_t kHeaderTablesMax = 24576;       // of a header: kTablesMax tables, with kRuleOptionsMax options
+inline constexpr std::size_t kShmTicketsMax = 1024;      // given to peers that have not come with them yet
+inline constexpr std::size_t kShmGuestsMax = 256;        // connections that have shown no ticket yet
+inline constexpr std::size_t kAcceptedPeersMax = 65536;  // connections that a node remembers
+inline constexpr std::uint32_t kHeaderDepthMax = 8;      // nesting of a header's tables
+inline constexpr std::uint32_t kHeaderTablesMax =
+    24576;  // of a header: kTablesMax tables, with kRuleOptionsMax options
 inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;  // also of a range, which takes no bytes
 inline constexpr std::uint32_t kTextBytesMax = 4096;           // a message or reason for people; longer is cut
 inline constexpr std::uint32_t kEndpointBytesMax = 256;
@@ -32,6 +33,7 @@ inline constexpr std::uint32_t kPathBytesMax = 4096;
 inline constexpr std::uint32_t kCountersMax = 1024;            // of a heartbeat
 inline constexpr std::uint32_t kFencedTicksMax = 65536;        // of a heartbeat; further ones are left out
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;   // of a heartbeat's histogram
+inline constexpr std::uint32_t kDelayBucketsMax = 4096;        // likewise; the last one also counts what is beyond
 inline constexpr std::uint32_t kQualityBucketsMax = 1u << 16;  // of a lease's quality
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;     // of one shard's part
 inline constexpr std::uint32_t kCheckpointChainMax = 1000;     // incremental checkpoints behind a full one
@@ -86,6 +88,9 @@ inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // wait
 inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;      // of pulls without an answer, per client
 
 inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
+
+inline constexpr std::size_t kPullsRememberedMax = 96;  // of a table, for their pushes: more than kPrefetchMax
+inline constexpr std::size_t kPulledBytesRememberedMax = std::size_t{1} << 30;  // their rows, where a push needs them
 
 inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // that a client names to one shard
 inline constexpr std::uint32_t kHeldKeysMin = 32;                       // of a list that is worth a number

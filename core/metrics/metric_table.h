@@ -64,6 +64,11 @@ inline constexpr MetricSpec kTable[] = {
     {"staleness_mean", kGauge, kOfScheduler, "Clocks by which pulls were behind, mean"},
     {"staleness_max", kGauge, kOfScheduler, "Clocks by which pulls were behind, maximum"},
     {"staleness_clocks", kHistogram, kOfScheduler | kOfWorker, "Clocks by which pulls were behind", kHttp},
+    {"gradient_delay_mean", kGauge, kOfScheduler, "Sections applied to a partition between a pull and its push, mean"},
+    {"gradient_delay_max", kGauge, kOfScheduler,
+     "Sections applied to a partition between a pull and its push, maximum"},
+    {"gradient_delay_sections", kHistogram, kOfScheduler | kOfShard,
+     "Sections applied to a partition between a pull and its push", kHttp},
     {"workers_live", kGauge, kOfScheduler, "Workers that take part"},
     {"workers_died", kCounter, kOfScheduler, "Workers declared dead; each one that was started again counts anew"},
 

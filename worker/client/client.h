@@ -54,6 +54,7 @@ struct PullWhen {
   // False: the caller has its own cache and pulls only the missing rows of a batch (rule H9). It then counts the whole
   // batch with CountPull.
   bool counted = true;
+  bool pushed = true;  // false: no push of these rows follows, as in evaluation
 };
 
 // A worker's position in its data after a clock. nullopt: unchanged, for a clock without data; a tick that moved the
@@ -78,7 +79,11 @@ class Client {
   // shared until acknowledged.
   void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out);
   void CountPull(std::uint64_t staleness);
-  // Done when every shard has acknowledged it.
+  // For a caller with its own cache, before it pulls the missing rows of a plan: it has found rows that came with a
+  // minimum clock of at least `oldest` (PullRecord).
+  void NoteKept(const Plan& plan, Clock use, Clock oldest);
+  // Done when every shard has acknowledged it. pulled_clock: PullWhen::use of the pull of these rows. kInvalidArgument:
+  // the table's rule needs the rows as they were pulled, and one of them was not pulled for that clock.
   void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
   // Push, tick, pull of clock() + 1, which the shards hold back until the tick allows it.
   struct PushPullDone {

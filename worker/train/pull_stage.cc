@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "core/position.h"
 #include "worker/client/client_cache.h"
+#include "worker/client/pull_memory.h"
 #include "worker/train/stepper.h"
 
 namespace tarn::worker {
@@ -39,7 +40,9 @@ std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes ow
 void WarnOfRowsThatAreNeverFound(const Job& job, std::span<const TableUse> uses) {
   if (job.train.hot_rows.rows == 0) return;
   for (const TableUse& use : uses) {
-    if (use.spec.kind != TableKind::kSparse || use.spec.consistency.mode == ConsistencyMode::kAsp) continue;
+    if (use.spec.kind != TableKind::kSparse || use.spec.consistency.mode == ConsistencyMode::kAsp ||
+        NeedsPulled(use.spec))
+      continue;
     const OwnPushes own_pushes = WorkerCacheOf(job, use.spec.name).own_pushes;
     if (const std::string_view why = WhyNoneIsFound(use.spec.consistency, own_pushes); !why.empty())
       LogWarning("train.hot_rows: only evaluation will find rows of table '{}': {}", use.spec.name, why);
@@ -65,7 +68,8 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
   if (job.train.hot_rows.rows == 0) return {};
   for (std::size_t t = 0; t < uses.size(); ++t) {
     const TableSpec& spec = uses[t].spec;
-    if (spec.kind != TableKind::kSparse || spec.consistency.mode == ConsistencyMode::kAsp) continue;
+    if (spec.kind != TableKind::kSparse || spec.consistency.mode == ConsistencyMode::kAsp || NeedsPulled(spec))
+      continue;
     const WorkerCacheSpec& cache = WorkerCacheOf(job, spec.name);
     if (cache.bytes != 0)
       return Fail(
@@ -107,23 +111,26 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
   if (batches_waiting_++ == 0) busy_since_ = rows->asked_at;
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
-    TARN_RETURN_IF_ERROR(Ask(t, now, out, rows));
+    TARN_RETURN_IF_ERROR(Ask(t, train, now, out, rows));
   }
   if (--rows->waiting == 0) Complete(rows);
   return {};
 }
 
-Status PullStage::Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
+Status PullStage::Ask(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
   const Plan* plan = rows->plans[table];
   const bool hot = hot_[table] != nullptr;
   if (hot) {
     TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
-    plan = &rows->hot[table].missing();
+    const Plan& missing = rows->hot[table].missing();
+    if (train && missing.keys.size() != plan->keys.size())
+      client_->NoteKept(*plan, rows->use, hot_[table]->OldestAllowedAt(rows->use));
+    plan = &missing;
     if (plan->keys.empty()) return {};
   }
   ++rows->waiting;
   PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan);
-  client_->Pull(*plan, {.use = rows->use, .counted = !hot}, sink, now, out);
+  client_->Pull(*plan, {.use = rows->use, .counted = !hot, .pushed = train}, sink, now, out);
   return {};
 }
 

@@ -90,7 +90,7 @@ class PullStage {
 
   PullStage(Client* client, Trace* trace) : client_(client), trace_(trace) {}
   Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
-  Status Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  Status Ask(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows);
   void DropKeptRows();
   void Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness);
   void NoteError(Error error);
