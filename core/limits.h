@@ -16,7 +16,7 @@ inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to
 inline constexpr std::size_t kBundleMessagesMax = 64;                   // small messages in one frame
 inline constexpr std::size_t kBundleBytesMax = 16 << 10;  // of such a frame; high-water marks count frames
 inline constexpr std::size_t kPieceBytes = 512 << 10;     // large transfers are split into pieces of this size
-inline constexpr std::uint32_t kProtocolVersion = 2;      // until the first release, nodes must be of the same build
+inline constexpr std::uint32_t kProtocolVersion = 3;      // until the first release, nodes must be of the same build
 inline constexpr int kSocketHighWaterMark = 1024;         // messages; credits keep queues far below
 inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // beyond the high-water mark, per peer
 inline constexpr std::size_t kShmRingBytes = std::size_t{2} << 20;      // shared with a peer, each direction
@@ -25,7 +25,7 @@ inline constexpr std::size_t kShmTicketsMax = 1024;            // issued and not
 inline constexpr std::size_t kShmUnidentifiedMax = 256;        // connections that have not sent their ticket yet
 inline constexpr std::size_t kAcceptedPeersMax = 65536;        // connections that a node remembers
 inline constexpr std::uint32_t kHeaderDepthMax = 8;            // nesting of a header's tables
-inline constexpr std::uint32_t kHeaderTablesMax = 4608;        // tables of a header; the longest lists below fit
+inline constexpr std::uint32_t kHeaderTablesMax = 24576;       // of a header: kTablesMax tables with kRuleOptionsMax options
 inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;  // also for a range, whose keys take no bytes
 inline constexpr std::uint32_t kTextBytesMax = 4096;  // a message or reason for users; longer ones are truncated
 inline constexpr std::uint32_t kEndpointBytesMax = 256;
@@ -33,6 +33,7 @@ inline constexpr std::uint32_t kPathBytesMax = 4096;
 inline constexpr std::uint32_t kCountersMax = 1024;            // of a heartbeat
 inline constexpr std::uint32_t kFencedTicksMax = 65536;        // of a heartbeat; further ones are omitted
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;   // of a heartbeat's histogram
+inline constexpr std::uint32_t kDelayBucketsMax = 4096;        // likewise; the last one also counts what is beyond
 inline constexpr std::uint32_t kQualityBucketsMax = 1u << 16;  // of a lease's quality
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;     // of one shard's part
 inline constexpr std::uint32_t kCheckpointChainMax = 1000;     // incremental checkpoints after a full one
@@ -88,6 +89,9 @@ inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // wait
 inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;      // of unanswered pulls, per client
 
 inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
+
+inline constexpr std::size_t kPullsRememberedMax = 96;  // of a table, for their pushes: more than kPrefetchMax
+inline constexpr std::size_t kPulledBytesRememberedMax = std::size_t{1} << 30;  // their rows, where a push needs them
 
 inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // stored key lists of a client, per shard
 inline constexpr std::uint32_t kHeldKeysMin = 32;                       // shorter lists are not stored

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Section {
   // Push: this section's push id sequence. Pull: the last sequence of the worker's own pushes to this partition
   // that the answer must contain (0: none).
   Sequence sequence;
+  Version version = kNoVersion;  // Push: of the partition when this section's rows were pulled
 };
 
 enum class KeyCodec : std::uint8_t {
@@ -69,16 +71,18 @@ struct PullReply {
   Clock min_clock;  // the shard's minimum clock when it answered
   ValueCodec codec = ValueCodec::kFp32;
   std::uint32_t count = 0;
+  std::vector<Version> versions;  // of the partition of each section of the pull, when the shard answered
 };
 
-// Gradients of rows, summed over the batch's duplicates. values: count rows.
+// Gradients of rows, summed over the batch's duplicates. values: count rows, and with `pulled` further count rows.
 struct Push {
   RequestId request;
   TableId table;
   Clock clock;         // the clock that the gradients belong to
-  Clock pulled_clock;  // the clock for which their rows were pulled
+  Clock pulled_clock;  // the least minimum clock of the replies that brought their rows
   ValueCodec codec = ValueCodec::kFp32;
   KeyList keys;
+  std::optional<ValueCodec> pulled;  // the codec of the rows as their worker pulled them (UpdateRule::needs_pulled)
 };
 
 // One per section of the push, in order. kOk: applied (or gathered) now or before. kOutOfOrder: `expected` names

@@ -47,6 +47,9 @@ using Incarnation = StrongId<struct IncarnationTag, std::uint64_t>;
 using Sequence = StrongId<struct SequenceTag, std::uint64_t>;
 // A client's number for one request, unique within its incarnation.
 using RequestId = StrongId<struct RequestIdTag, std::uint64_t>;
+// How many sections of pushes to one table a partition has applied; only grows.
+using Version = StrongId<struct VersionTag, std::uint64_t>;
+inline constexpr Version kNoVersion{~std::uint64_t{0}};  // not known
 // A lease of a data split; ids grow in the order in which leases are granted.
 using LeaseId = StrongId<struct LeaseIdTag, std::uint64_t>;
 // Number of a record in a shard's log: 1, 2, 3, ... without gaps.

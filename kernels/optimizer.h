@@ -48,6 +48,7 @@ struct RowsToStep {
   const float* gradients = nullptr;
   const float* pulled = nullptr;          // n x dim, for rules with needs_pulled
   std::span<float> partition_state = {};  // for rules with partition_floats
+  bool begins_section = false;            // RuleCall::begins_section
 };
 
 // A table's rule with its options.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "core/key_delta.h"
@@ -73,15 +74,18 @@ Status CheckTopK(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
-// Checks that the bytes are `count` rows of some dim in 1..kRowDimMax.
-Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values) {
+// Checks that the bytes are `count` rows of some dim in 1..kRowDimMax, and with `pulled` as many rows in that codec.
+Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values, std::optional<ValueCodec> pulled = {}) {
   if (count == 0) return CheckNoValues(values);
   if (codec == ValueCodec::kTopK) return CheckTopK(count, values);
-  const std::size_t least = CodecRowBytes(codec, 1);
-  const std::size_t step = CodecRowBytes(codec, 2) - least;  // bytes per value
+  const auto row_bytes = [&](std::uint32_t dim) {
+    return CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0);
+  };
+  const std::size_t least = row_bytes(1);
+  const std::size_t step = row_bytes(2) - least;  // bytes per value
   const std::size_t row = values.size() / count;
   const bool even = values.size() % count == 0;
-  if (even && row >= least && (row - least) % step == 0 && row <= CodecRowBytes(codec, limits::kRowDimMax)) return {};
+  if (even && row >= least && (row - least) % step == 0 && row <= row_bytes(limits::kRowDimMax)) return {};
   return Malformed(fmt::format("values frame: {} bytes, expected {} rows of {} + n x {} bytes, n below {}",
                                values.size(), count, least, step, limits::kRowDimMax));
 }
@@ -134,7 +138,9 @@ struct Checker {
   }
   Status operator()(const Push& m) const {
     TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
-    return CheckValues(m.keys.count, m.codec, values);
+    if (m.pulled && (m.codec == ValueCodec::kTopK || *m.pulled == ValueCodec::kTopK))
+      return Malformed("pulled: with topk, expected whole rows and gradients");
+    return CheckValues(m.keys.count, m.codec, values, m.pulled);
   }
   Status operator()(const PushPull& m) const { return (*this)(m.push); }
   Status operator()(const Prefetch& m) const {

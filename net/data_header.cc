@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -53,10 +54,29 @@ Offset<wire::KeyList> WriteKeys(FlatBufferBuilder* b, const KeyList& m, Status* 
   return wire::CreateKeyList(*b, static_cast<wire::KeyCodec>(m.codec), m.first_key, m.count, sections, m.list);
 }
 
+// The versions of sections; none if none is known.
+Offset<flatbuffers::Vector<std::uint64_t>> WriteVersions(FlatBufferBuilder* b, const std::vector<Section>& sections) {
+  if (std::ranges::all_of(sections, [](const Section& s) { return s.version == kNoVersion; })) return {};
+  std::uint64_t* out = nullptr;
+  const auto offset = b->CreateUninitializedVector(sections.size(), &out);
+  for (const Section& section : sections) *out++ = section.version.value;
+  return offset;
+}
+
+Offset<flatbuffers::Vector<std::uint64_t>> WriteVersions(FlatBufferBuilder* b, const std::vector<Version>& versions) {
+  if (versions.empty()) return {};
+  std::uint64_t* out = nullptr;
+  const auto offset = b->CreateUninitializedVector(versions.size(), &out);
+  for (const Version version : versions) *out++ = version.value;
+  return offset;
+}
+
 Offset<wire::Push> WritePush(FlatBufferBuilder* b, const Push& m, Status* status) {
   const auto keys = WriteKeys(b, m.keys, status);
-  return wire::CreatePush(*b, m.request.value, m.table.value, m.clock.value, m.pulled_clock.value, Codec(m.codec),
-                          keys);
+  const auto versions = WriteVersions(b, m.keys.sections);
+  const auto pulled = m.pulled ? flatbuffers::Optional<wire::ValueCodec>(Codec(*m.pulled)) : flatbuffers::nullopt;
+  return wire::CreatePush(*b, m.request.value, m.table.value, m.clock.value, m.pulled_clock.value, Codec(m.codec), keys,
+                          versions, pulled);
 }
 
 // --- Reading ---
@@ -89,6 +109,18 @@ void ReadList(const flatbuffers::Vector<const From*>* items, std::string_view fi
   for (const From* item : *items) out->push_back(convert(*item));
 }
 
+// Calls take(i, version) for each section; an absent list has no versions. Checks the alignment like ReadList.
+template <typename Take>
+void ReadVersions(const flatbuffers::Vector<std::uint64_t>* versions, Status* status, Take take) {
+  if (versions == nullptr || !CheckItems(versions->size(), "versions", status)) return;
+  if (versions->size() > 0 && reinterpret_cast<std::uintptr_t>(versions->Data()) % sizeof(std::uint64_t) != 0)
+      [[unlikely]] {
+    Refuse(ErrorCode::kMalformed, "versions: items not aligned to 8 bytes", status);
+    return;
+  }
+  for (flatbuffers::uoffset_t i = 0; i < versions->size(); ++i) take(i, Version(versions->Get(i)));
+}
+
 void ReadKeys(const wire::KeyList* m, KeyList* out, Status* status) {
   if (m == nullptr) [[unlikely]] {
     Missing("keys", status);
@@ -110,8 +142,11 @@ Offset<void> WriteData(FlatBufferBuilder* b, const Pull& m, Status* status) {
   return wire::CreatePull(*b, m.request.value, m.table.value, m.clock.value, Codec(m.codec), keys).Union();
 }
 
-Offset<void> WriteData(FlatBufferBuilder* b, const PullReply& m, Status*) {
-  return wire::CreatePullReply(*b, m.request.value, m.table.value, m.min_clock.value, Codec(m.codec), m.count).Union();
+Offset<void> WriteData(FlatBufferBuilder* b, const PullReply& m, Status* status) {
+  if (!CheckItems(m.versions.size(), "versions", status)) return {};
+  const auto versions = WriteVersions(b, m.versions);
+  return wire::CreatePullReply(*b, m.request.value, m.table.value, m.min_clock.value, Codec(m.codec), m.count, versions)
+      .Union();
 }
 
 Offset<void> WriteData(FlatBufferBuilder* b, const Push& m, Status* status) { return WritePush(b, m, status).Union(); }
@@ -150,6 +185,8 @@ void ReadData(const wire::PullReply& m, PullReply* out, Status* status) {
   out->min_clock = Clock(m.min_clock());
   out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
   out->count = m.count();
+  if (m.versions() != nullptr) out->versions.reserve(std::min(m.versions()->size(), limits::kPartitionsMax));
+  ReadVersions(m.versions(), status, [out](std::size_t, Version version) { out->versions.push_back(version); });
 }
 
 void ReadData(const wire::Push& m, Push* out, Status* status) {
@@ -159,6 +196,15 @@ void ReadData(const wire::Push& m, Push* out, Status* status) {
   out->pulled_clock = Clock(m.pulled_clock());
   out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
   ReadKeys(m.keys(), &out->keys, status);
+  if (m.pulled()) out->pulled = Enum<ValueCodec>(*m.pulled(), "pulled", status);
+  std::vector<Section>& sections = out->keys.sections;
+  if (m.versions() != nullptr && m.versions()->size() != sections.size()) {
+    Refuse(ErrorCode::kMalformed,
+           fmt::format("versions: {} items, expected {} for as many sections", m.versions()->size(), sections.size()),
+           status);
+    return;
+  }
+  ReadVersions(m.versions(), status, [&](std::size_t i, Version version) { sections[i].version = version; });
 }
 
 void ReadData(const wire::PushAck& m, PushAck* out, Status* status) {

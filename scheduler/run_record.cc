@@ -79,6 +79,7 @@ Progress RunRecord::MakeProgress(TimeUs now) const {
   out.train = leases.train().quality();
   out.epochs = epochs.schedule().finished();
   out.staleness = totals_.Staleness();
+  out.delay = totals_.Delay();
   out.counters = totals_.Counters();
   out.shard_counters = totals_.ShardCounters();
   AddWorkers(&out);

@@ -13,6 +13,7 @@ void AddRows(const Store& store, MetricList* list) {
   list->Add(ShardMetric("rows"), store.row_count());
   list->Add(ShardMetric("row_bytes"), store.memory_bytes());
   list->AddFields(kRowMetrics, store.counters());
+  list->AddHistogram(ShardMetric("gradient_delay_sections"), store.delays());
   if (store.counters().not_finite == 0) return;
   LabelledValues tables;
   for (const NotFiniteRows& of : store.not_finite()) tables.emplace_back(of.table, of.rows);

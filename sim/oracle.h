@@ -9,9 +9,12 @@
 //   - a checkpoint of a clean stop contains every row of data whose push was acknowledged, and no other
 //   - a checkpoint at a clock contains exactly the pushes before that clock
 //   - the residuals of a worker with top-k pushes are in the checkpoint, as of its clock
+//   - pushes have the versions and, where their rule needs them, the rows that were pulled (push_origins.h)
+//   - the version of a partition is the number of its sections that were applied
 //   - a checkpoint contains every row as of its cut, whatever was pushed while it was copied (sim_store.h)
 //
-// The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
+// The oracle table starts at zero and uses plain SGD, or delay compensation of weight 0, with rate 1 and gradient
+// -count, so that a value is a count.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +30,7 @@
 #include "sim/cohorts.h"
 #include "sim/kept_states.h"
 #include "sim/life_model.h"
+#include "sim/push_origins.h"
 #include "sim/scenario.h"
 
 namespace tarn::sim {
@@ -40,6 +44,7 @@ class Oracle {
   // The run continues from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
   KeptStates& kept() { return kept_; }
+  PushOrigins& origins() { return origins_; }
 
   Cohorts& cohorts() { return cohorts_; }
   void OnView(const View& view) { Check(cohorts_.OnView(view)); }
@@ -108,6 +113,7 @@ class Oracle {
   std::optional<LifeModel> lives_;  // if the model applies
   std::map<Key, float> base_;
   KeptStates kept_;
+  PushOrigins origins_;
   std::uint32_t first_epoch_ = 0;
   std::vector<bool> trained_before_;  // by row; before this run, in its first epoch
   std::uint64_t acked_push_ids_ = 0, spared_ = 0;

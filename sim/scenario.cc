@@ -87,6 +87,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseCache(seed, &s);
   ChooseShortEpochs(seed, &s);
   ChooseTopK(seed, &s);
+  ChooseRules(seed, &s);
   ChooseStop(seed, &s);
   ChooseDeaths(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)

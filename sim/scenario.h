@@ -56,6 +56,7 @@ struct Scenario {
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
   WorkerCacheSpec counts_cache;  // of the workers, for counts
+  std::string counts_rule = "sgd", layer_rule = "adam";  // update rules
   bool top_k = false;            // a table uses top-k pushes: workers have state in checkpoints
   LifeSpec life;                 // of counts: a value may be any count of pushes since the row was created
   std::uint32_t shards = 1;      // in all

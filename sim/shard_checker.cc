@@ -8,11 +8,23 @@ namespace tarn::sim {
 
 void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
   if (during_push_) during_push_();
+  if (versions_of_) CheckVersion(partition);
   Sequence& last = last_[{incarnation, partition}];
   if (sequence.value != last.value + 1)
     oracle_->Fail(fmt::format("incarnation {} partition {}: applied sequence {} after {}", incarnation.value,
                               partition.value, sequence.value, last.value));
   last = sequence;
+}
+
+// Called before the section is applied.
+void ShardChecker::CheckVersion(PartitionId partition) {
+  const auto version = versions_of_(partition);
+  if (!version) return;
+  const auto expected = versions_.try_emplace(partition, *version).first;
+  if (*version != expected->second)
+    oracle_->Fail(
+        fmt::format("partition {}: version {} after {} applied sections", partition.value, *version, expected->second));
+  expected->second = *version + 1;
 }
 
 void ShardChecker::OnPushVoided(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "server/shard/shard.h"
@@ -18,6 +19,10 @@ class ShardChecker : public server::ShardObserver {
       : oracle_(oracle), spec_of_(std::move(spec_of)) {}
   // Sets a function that is called while the shard handles a push, after it has checked the message; may be empty.
   void SetDuringPush(std::function<void()> call) { during_push_ = std::move(call); }
+  // Sets a function that returns the sum of a partition's versions over all tables, or none while the shard starts. All
+  // tables are immediate: each applied section raises one version at once.
+  using VersionsOf = std::function<std::optional<std::uint64_t>(PartitionId)>;
+  void SetVersions(VersionsOf versions_of) { versions_of_ = std::move(versions_of); }
   void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
   void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
     last_[{incarnation, partition}] = sequence;
@@ -29,10 +34,14 @@ class ShardChecker : public server::ShardObserver {
   Sequence Last(Incarnation incarnation, PartitionId partition) const;
 
  private:
+  void CheckVersion(PartitionId partition);
+
   Oracle* oracle_;
   std::function<ConsistencySpec(TableId)> spec_of_;
   std::map<std::pair<Incarnation, PartitionId>, Sequence> last_;
   std::function<void()> during_push_;
+  VersionsOf versions_of_;
+  std::map<PartitionId, std::uint64_t> versions_;  // expected at the next push
   Clock last_minimum_;
   bool closed_any_ = false;
   Clock last_closed_;

@@ -19,8 +19,9 @@ TableSpec SparseTable(const Scenario& scenario) {
   spec.name = "counts";
   spec.kind = TableKind::kSparse;
   spec.dim = kSparseDim;
-  spec.optimizer.kind = "sgd";
+  spec.optimizer.kind = scenario.counts_rule;
   spec.optimizer.learning_rate = 1.0f;
+  if (scenario.counts_rule == "dc_asgd") spec.optimizer.options["dc_lambda"] = 0.0f;
   spec.consistency = scenario.job.consistency;
   return spec;
 }
@@ -32,8 +33,7 @@ TableSpec DenseTable(const Scenario& scenario) {
   spec.dim = kDenseDim;
   spec.rows = kDenseRows;
   spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
-  spec.optimizer.kind = "adam";
-  spec.optimizer.learning_rate = 0.01f;
+  spec.optimizer = {.kind = scenario.layer_rule, .learning_rate = 0.01f};
   return spec;
 }
 
@@ -218,6 +218,7 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
   if (which == Which::kDense) return;
   const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->cohorts().nobody_died();
   const auto values = rows.as<float>();
+  oracle_->origins().OnPulled(client_.welcome().incarnation, batch.clock, plan.keys, values);
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
     oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
                         which == Which::kSparse ? batch.mark : batch.mark_again, settled);

@@ -169,6 +169,21 @@ void ChooseTopK(std::uint64_t seed, Scenario* s) {
   s->resume |= rng.Chance(0.5);
 }
 
+void ChooseRules(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x72756c65));
+  const auto may_need_rows = [&](const std::string& name) {
+    const auto own = s->job.tables.find(name);
+    const bool selects = own != s->job.tables.end() && own->second.push_codec == ValueCodec::kTopK;
+    return s->Of(name).apply == ApplyMode::kImmediate && !selects;
+  };
+  if (rng.Chance(0.5) && may_need_rows("counts")) s->counts_rule = "dc_asgd";
+  if (!rng.Chance(0.7)) return;
+  constexpr const char* kRules[] = {"signum",  "staleness_aware_sgd", "delay_adaptive_sgd",
+                                    "dc_asgd", "dc_asgd_adaptive",    "gap_aware"};
+  const std::size_t rules = std::size(kRules) - (may_need_rows("layer") ? 0 : 3);
+  s->layer_rule = kRules[rng.Below(rules)];
+}
+
 void ChooseLists(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c697374));
   s->job.train.key_caching = rng.Chance(0.8);

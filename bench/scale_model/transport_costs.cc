@@ -69,7 +69,7 @@ class Ends {
     Message message;
     KeyList keys{KeyCodec::kRange, 0, std::max(1u, values), {{PartitionId(0), std::max(1u, values), Sequence(1)}}};
     if (push) {
-      message.body = Push{RequestId(1), TableId(0), {}, {}, ValueCodec::kFp32, keys};
+      message.body = Push{RequestId(1), TableId(0), {}, {}, ValueCodec::kFp32, keys, {}};
       message.values = Buffer::Allocate(keys.count * sizeof(float));
       std::memset(message.values.data(), 0, message.values.size());
     } else {

@@ -20,7 +20,8 @@
 namespace tarn {
 
 // Version 1 had one list of files; it is read as one generation. From version 3 on the checksum covers the version too.
-inline constexpr std::uint32_t kManifestVersion = 3;
+// From version 4 on the options of an update rule have names (core/codec/old_tables.h).
+inline constexpr std::uint32_t kManifestVersion = 4;
 inline constexpr const char* kManifestName = "MANIFEST";
 
 // The position of training in its data.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/codec/manifest.h"
+#include "core/codec/old_tables.h"
 #include "core/codec/quality_codec.h"
 #include "core/codec/sealed.h"
 #include "core/codec/table_codec.h"
@@ -82,10 +83,10 @@ std::string BodyOf(const Manifest& m) {
   const auto best = b.CreateString(m.best_checkpoint);
   const auto blobs_at = b.CreateVector(WriteBlobs(b, m.blobs));
   fb::FinishManifestBuffer(
-      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, {},
+      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, {}, {},
                             m.state_hash.value_or(0), m.next_incarnation.value, m.resume_clock.value, data, epochs_at,
                             m.samples, m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds,
-                            best, generations_at, m.state_hash.has_value(), blobs_at, m.best_lost));
+                            best, generations_at, m.state_hash.has_value(), blobs_at, m.best_lost, tables_at));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
@@ -101,7 +102,9 @@ class Reader {
     if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
     if (out.id.value > limits::kCheckpointIdMax) bad_ = "id";
     if (m.tables() != nullptr)
-      for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(spec));
+      for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(Checked(DecodeTable(spec)));
+    if (m.tables_3() != nullptr)
+      for (const fb::TableSpec3* spec : *m.tables_3()) out.tables.push_back(Checked(DecodeOldTable(spec)));
     CheckFieldsOfVersion(m, version);
     if (version == 1) {
       out.generations.push_back({out.id, Clock(m.resume_clock()), ReadFiles(m.files()), {}, m.state_hash()});
@@ -132,8 +135,7 @@ class Reader {
  private:
   static std::string Text(const flatbuffers::String* text) { return text == nullptr ? std::string() : text->str(); }
 
-  TableSpec ReadSpec(const wire::TableSpec* m) {
-    auto spec = DecodeTable(m);
+  TableSpec Checked(Expected<TableSpec> spec) {
     Status status = spec ? Validate(*spec) : Status(std::unexpected(spec.error()));
     if (status) return *std::move(spec);
     if (bad_.empty()) bad_ = fmt::format("tables ({})", status.error().message);
@@ -176,8 +178,11 @@ class Reader {
   // that it was damaged.
   void CheckFieldsOfVersion(const fb::Manifest& m, std::uint32_t version) {
     const bool has_files = m.files() != nullptr, has_generations = m.generations() != nullptr;
-    if (has_files == (version == 1) && has_generations == (version != 1)) return;
-    bad_ = fmt::format("{} (in format version {})", version == 1 ? "generations" : "files", version);
+    if (has_files != (version == 1) || has_generations == (version == 1))
+      bad_ = fmt::format("{} (in format version {})", version == 1 ? "generations" : "files", version);
+    const bool has_tables = m.tables() != nullptr, has_old_tables = m.tables_3() != nullptr;
+    if (has_tables != (version > 3) || has_old_tables == (version > 3))
+      bad_ = fmt::format("tables (in format version {})", version);
   }
 
   // In ascending order, without duplicate files or ranks.

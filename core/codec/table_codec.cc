@@ -1,10 +1,10 @@
 #include "core/codec/table_codec.h"
 
-#include <algorithm>
-#include <iterator>
+#include <bit>
+#include <cstdint>
 #include <limits>
-#include <string_view>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "core/codec/schema_check.h"
 
@@ -54,51 +54,43 @@ tarn::LifeSpec UnPackLife(const LifeSpec* m) {
           .sweep_clocks = m->sweep_clocks()};
 }
 
-// In order of OptimizerKind.
-constexpr std::string_view kKinds[] = {"sgd",     "momentum", "nesterov", "adagrad", "row_wise_adagrad",
-                                       "rmsprop", "adam",     "adamw",    "ftrl"};
-static_assert(std::size(kKinds) == static_cast<std::size_t>(OptimizerKind::MAX) + 1);
-
-tarn::OptimizerSpec UnPackOptimizer(const OptimizerSpec& m) {
-  const ScheduleSpec& s = m.schedule();
-  const std::string_view kind = kKinds[static_cast<std::size_t>(m.kind())];
-  const std::pair<std::string_view, float> all[] = {{"momentum", m.momentum()},
-                                                    {"rho", m.rho()},
-                                                    {"beta1", m.beta1()},
-                                                    {"beta2", m.beta2()},
-                                                    {"epsilon", m.epsilon()},
-                                                    {"initial_accumulator", m.initial_accumulator()},
-                                                    {"weight_decay", m.weight_decay()},
-                                                    {"ftrl_beta", m.ftrl_beta()},
-                                                    {"ftrl_l1", m.ftrl_l1()},
-                                                    {"ftrl_l2", m.ftrl_l2()}};
-  NamedOptions options;
-  for (const auto& [name, value] : all)
-    if (FindUpdateRule(kind)->Has(name)) options.emplace(name, value);
-  return {.kind = kind,
-          .learning_rate = m.learning_rate(),
-          .options = std::move(options),
-          .l2 = m.l2(),
-          .clip_value = m.clip_value(),
-          .clip_norm = m.clip_norm(),
-          .schedule = {.kind = Cast<tarn::ScheduleKind>(s.kind()),
-                       .warmup_clocks = s.warmup_clocks(),
-                       .period_clocks = s.period_clocks(),
-                       .factor = s.factor()}};
-}
-
-OptimizerSpec PackOptimizer(const tarn::OptimizerSpec& o) {
-  const ScheduleSpec schedule(Cast<ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks, o.schedule.period_clocks,
-                              o.schedule.factor);
-  const auto kind = std::ranges::find(kKinds, std::string_view(o.kind)) - kKinds;
-  const auto option = [&](std::string_view name) { return OptionOf(o, name); };
-  return OptimizerSpec(static_cast<OptimizerKind>(kind), o.learning_rate, option("momentum"), option("rho"),
-                       option("beta1"), option("beta2"), option("epsilon"), option("initial_accumulator"),
-                       option("weight_decay"), option("ftrl_beta"), option("ftrl_l1"), option("ftrl_l2"), o.l2,
-                       o.clip_value, o.clip_norm, schedule);
-}
-
 }  // namespace
+
+void OptimizerSpec::UnPackTo(OptimizerSpecT* o, const flatbuffers::resolver_function_t*) const {
+  const ScheduleSpec& s = *schedule();
+  *o = {.kind = rule() == nullptr ? std::string() : rule()->str(),
+        .learning_rate = learning_rate(),
+        .options = {},
+        .l2 = l2(),
+        .clip_value = clip_value(),
+        .clip_norm = clip_norm(),
+        .schedule = {.kind = Cast<tarn::ScheduleKind>(s.kind()),
+                     .warmup_clocks = s.warmup_clocks(),
+                     .period_clocks = s.period_clocks(),
+                     .factor = s.factor()}};
+  if (options() == nullptr) return;
+  for (const OptionValue* option : *options())
+    o->options[option->name() == nullptr ? std::string() : option->name()->str()] =
+        std::bit_cast<float>(option->bits());
+}
+
+// Writes all options of the rule, so that what is stored does not depend on defaults.
+flatbuffers::Offset<OptimizerSpec> CreateOptimizerSpec(flatbuffers::FlatBufferBuilder& builder, const OptimizerSpecT* o,
+                                                       const flatbuffers::rehasher_function_t*) {
+  NamedOptions all = o->options;
+  if (const UpdateRule* rule = FindUpdateRule(o->kind))
+    for (const tarn::RuleOption& option : rule->options) all.emplace(option.name, option.by_default);
+  std::vector<flatbuffers::Offset<OptionValue>> values;
+  for (const auto& [name, value] : all) {
+    const auto name_at = builder.CreateString(name);
+    values.push_back(CreateOptionValue(builder, name_at, std::bit_cast<std::uint32_t>(value)));
+  }
+  const ScheduleSpec schedule(Cast<ScheduleKind>(o->schedule.kind), o->schedule.warmup_clocks,
+                              o->schedule.period_clocks, o->schedule.factor);
+  const auto rule = builder.CreateString(o->kind.value);
+  const auto options = builder.CreateVector(values);
+  return CreateOptimizerSpec(builder, rule, options, o->learning_rate, o->l2, o->clip_value, o->clip_norm, &schedule);
+}
 
 void TableSpec::UnPackTo(TableSpecT* o, const flatbuffers::resolver_function_t*) const {
   *o = {.id = tarn::TableId(id()),
@@ -107,7 +99,7 @@ void TableSpec::UnPackTo(TableSpecT* o, const flatbuffers::resolver_function_t*)
         .dim = dim(),
         .rows = rows(),
         .initializer = {Cast<tarn::InitializerKind>(initializer()->kind()), initializer()->a(), initializer()->b()},
-        .optimizer = UnPackOptimizer(*optimizer()),
+        .optimizer = {},
         .consistency = {Cast<tarn::ConsistencyMode>(consistency()->mode()), consistency()->staleness(),
                         Cast<tarn::ApplyMode>(consistency()->apply())},
         .pull_codec = Cast<tarn::ValueCodec>(pull_codec()),
@@ -115,12 +107,13 @@ void TableSpec::UnPackTo(TableSpecT* o, const flatbuffers::resolver_function_t*)
         .row_codec = Cast<tarn::ValueCodec>(row_codec()),
         .life = UnPackLife(life()),
         .top_k = top_k() == nullptr ? tarn::TopKSpec() : tarn::TopKSpec{top_k()->share(), top_k()->residual_bytes()}};
+  optimizer()->UnPackTo(&o->optimizer);
 }
 
 flatbuffers::Offset<TableSpec> CreateTableSpec(flatbuffers::FlatBufferBuilder& builder, const TableSpecT* o,
                                                const flatbuffers::rehasher_function_t*) {
   const InitializerSpec initializer(Cast<InitializerKind>(o->initializer.kind), o->initializer.a, o->initializer.b);
-  const OptimizerSpec optimizer = PackOptimizer(o->optimizer);
+  const auto optimizer = CreateOptimizerSpec(builder, &o->optimizer);
   const ConsistencySpec consistency(Cast<ConsistencyMode>(o->consistency.mode), o->consistency.staleness,
                                     Cast<ApplyMode>(o->consistency.apply));
   const tarn::LifeSpec& l = o->life;
@@ -129,7 +122,7 @@ flatbuffers::Offset<TableSpec> CreateTableSpec(flatbuffers::FlatBufferBuilder& b
   const TopKSpec top_k(o->top_k.share, o->top_k.residual_bytes);
   const auto name = builder.CreateString(o->name);
   return CreateTableSpec(builder, o->id.value, name, Cast<TableKind>(o->kind), o->dim, o->rows, &initializer,
-                         &optimizer, &consistency, Cast<ValueCodec>(o->pull_codec), Cast<ValueCodec>(o->push_codec),
+                         optimizer, &consistency, Cast<ValueCodec>(o->pull_codec), Cast<ValueCodec>(o->push_codec),
                          Cast<ValueCodec>(o->row_codec), l == tarn::LifeSpec{} ? nullptr : &life,
                          o->top_k == tarn::TopKSpec() ? nullptr : &top_k);
 }

@@ -10,7 +10,7 @@ namespace tarn {
 
 // Decodes a table from a file. `table`: verified, or null. Checks that all parts are present, the enumerators, and the
 // size of the name; Validate (core/table/table_spec.h) checks ranges. kMalformed or kTooLarge with the name of the
-// field, such as "table.optimizer.kind".
+// field, such as "table.optimizer.schedule.kind".
 Expected<TableSpec> DecodeTable(const wire::TableSpec* table);
 
 }  // namespace tarn

@@ -64,6 +64,11 @@ inline constexpr MetricSpec kTable[] = {
     {"staleness_mean", kGauge, kOfScheduler, "Mean staleness of pulls, in clocks"},
     {"staleness_max", kGauge, kOfScheduler, "Maximum staleness of pulls, in clocks"},
     {"staleness_clocks", kHistogram, kOfScheduler | kOfWorker, "Staleness of pulls, in clocks", kHttp},
+    {"gradient_delay_mean", kGauge, kOfScheduler, "Sections applied to a partition between a pull and its push, mean"},
+    {"gradient_delay_max", kGauge, kOfScheduler,
+     "Sections applied to a partition between a pull and its push, maximum"},
+    {"gradient_delay_sections", kHistogram, kOfScheduler | kOfShard,
+     "Sections applied to a partition between a pull and its push", kHttp},
     {"workers_live", kGauge, kOfScheduler, "Live workers"},
     {"workers_died", kCounter, kOfScheduler, "Deaths of workers, including restarted ones"},
 

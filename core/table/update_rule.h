@@ -82,6 +82,7 @@ struct RuleCall {
   const float* gradients = nullptr;  // n x dim
   const float* pulled = nullptr;     // n x dim; for rules with needs_pulled: the rows as pulled by their worker
   std::span<float> partition_state;  // state of the rows' partition and table
+  bool begins_section = false;       // for rules with by_section: the first of the calls of its section
 };
 
 struct UpdateRule {
@@ -93,8 +94,8 @@ struct UpdateRule {
   std::uint32_t partition_floats = 0;
   // Pushes include the rows as their worker pulled them. Not allowed for aggregated tables and topk.
   bool needs_pulled = false;
-  // Each call has rows of only one section, for rules that read the delay or have partition_floats. Otherwise a call
-  // may have several sections of a push, and the delay of one of them.
+  // Each call has rows of only one section, for rules that read the staleness or the delay, or have partition_floats.
+  // Otherwise a call may have several sections of a push, or several of a clock, and the delay of one of them.
   bool by_section = false;
   // The rule divides by the learning rate: a rate of 0 is rejected, and a clock whose scheduled rate is 0 changes
   // nothing.

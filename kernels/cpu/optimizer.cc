@@ -53,7 +53,8 @@ void Optimizer::Apply(const RuleContext& context, const RowsToStep& rows) const 
                 .slot_floats = slot_floats(rows.dim),
                 .gradients = rows.gradients,
                 .pulled = rows.pulled,
-                .partition_state = rows.partition_state});
+                .partition_state = rows.partition_state,
+                .begins_section = rows.begins_section});
 }
 
 void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots) { Optimizer(spec).InitSlots(dim, slots); }

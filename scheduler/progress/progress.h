@@ -36,6 +36,7 @@ struct Progress {
   Quality train;                    // progressive validation in the current epoch
   std::vector<EpochResult> epochs;
   std::vector<std::uint64_t> staleness;                    // merged histogram of all pulls
+  std::vector<std::uint64_t> delay;                        // merged histogram of the gradient delays of all sections
   std::map<std::string, double> counters, shard_counters;  // sums over all workers, and over all shards, by name
   std::vector<WorkerProgress> workers;                     // live, by incarnation
   std::uint32_t workers_live = 0, workers_waiting = 0, shards_joined = 0;

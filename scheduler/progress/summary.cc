@@ -17,13 +17,13 @@ constexpr double kRateWindowSeconds = 5;
 constexpr double kSettledSeconds = 4;  // seconds of a full window, with one point per second
 constexpr std::size_t kGenerateBytesMax = 1 << 20;
 
-struct Staleness {
+struct Spread {
   double mean = 0;
   std::uint64_t max = 0;
 };
 
-Staleness StalenessOf(const std::vector<std::uint64_t>& histogram) {
-  Staleness out;
+Spread SpreadOf(const std::vector<std::uint64_t>& histogram) {
+  Spread out;
   double pulls = 0, sum = 0;
   for (std::size_t i = 0; i < histogram.size(); ++i) {
     if (histogram[i] == 0) continue;
@@ -103,14 +103,15 @@ void WriteBestPossible(Json* json, const Job& job) {
   }
 }
 
-void WriteStaleness(Json* json, const Progress& progress) {
-  const Staleness staleness = StalenessOf(progress.staleness);
-  (*json)["staleness_mean"] = staleness.mean;
-  (*json)["staleness_max"] = staleness.max;
+// NAME_mean, NAME_max and NAME_histogram.
+void WriteHistogram(Json* json, const std::string& name, const std::vector<std::uint64_t>& buckets) {
+  const Spread spread = SpreadOf(buckets);
+  (*json)[name + "_mean"] = spread.mean;
+  (*json)[name + "_max"] = spread.max;
   Json histogram = Json::array();
-  for (std::size_t i = 0; i < progress.staleness.size(); ++i)
-    if (progress.staleness[i] != 0) histogram.push_back(Json::array({i, progress.staleness[i]}));
-  (*json)["staleness_histogram"] = std::move(histogram);
+  for (std::size_t i = 0; i < buckets.size(); ++i)
+    if (buckets[i] != 0) histogram.push_back(Json::array({i, buckets[i]}));
+  (*json)[name + "_histogram"] = std::move(histogram);
 }
 
 // That of the best epoch, like the evaluation. Before an epoch is finished, from leases, else from workers.
@@ -190,7 +191,7 @@ double Rate::lasting_per_second() const {
 }
 
 MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate) {
-  const Staleness staleness = StalenessOf(progress.staleness);
+  const Spread staleness = SpreadOf(progress.staleness);
   MetricList list;
   list.Add(SchedulerMetric("epoch"), EpochNumber(progress.epoch));
   list.Add(SchedulerMetric("clock"), progress.min_clock.value);
@@ -203,6 +204,9 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
   }
   list.Add(SchedulerMetric("staleness_mean"), staleness.mean);
   list.Add(SchedulerMetric("staleness_max"), staleness.max);
+  const Spread delay = SpreadOf(progress.delay);
+  list.Add(SchedulerMetric("gradient_delay_mean"), delay.mean);
+  list.Add(SchedulerMetric("gradient_delay_max"), delay.max);
   if (progress.samples_total > 0) {
     const auto total = static_cast<double>(progress.samples_total);
     list.Add(SchedulerMetric("progress"), static_cast<double>(progress.samples) / total);
@@ -218,6 +222,7 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
   }
   list.AddBy(SchedulerMetric("state"), {{progress.phase, 1}});
   list.AddHistogram(SchedulerMetric("staleness_clocks"), progress.staleness);
+  list.AddHistogram(SchedulerMetric("gradient_delay_sections"), progress.delay);
   return list;
 }
 
@@ -248,7 +253,8 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
                {"train_logloss", loss ? Json(*loss) : Json()}};
   WriteEvaluation(&json, job, progress);
   WriteBestPossible(&json, job);
-  WriteStaleness(&json, progress);
+  WriteHistogram(&json, "staleness", progress.staleness);
+  WriteHistogram(&json, "gradient_delay", progress.delay);
   SumsOf(progress).WriteTo(&json);
   json["parameters_hash"] = progress.has_state_hash ? Json(fmt::format("{:016x}", progress.state_hash)) : Json();
   json.update({{"workers_died", progress.workers_died},

@@ -10,15 +10,19 @@ void AddTo(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_
   for (std::size_t i = 0; i < histogram.size(); ++i) (*sums)[i] += histogram[i];
 }
 
+// Totals never decrease: a delayed heartbeat has an older histogram.
+void Raise(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_t>* known) {
+  if (histogram.size() > known->size()) known->resize(histogram.size());
+  for (std::size_t i = 0; i < histogram.size(); ++i) (*known)[i] = std::max((*known)[i], histogram[i]);
+}
+
 }  // namespace
 
 void Totals::OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat) {
   Node& node = (sender.role == Role::kWorker ? workers_ : shards_)[sender.incarnation];
   if (!heartbeat.counters.empty()) node.counters = heartbeat.counters;
-  // Totals never decrease: a delayed heartbeat has an older histogram.
-  if (heartbeat.staleness.size() > node.staleness.size()) node.staleness.resize(heartbeat.staleness.size());
-  for (std::size_t i = 0; i < heartbeat.staleness.size(); ++i)
-    node.staleness[i] = std::max(node.staleness[i], heartbeat.staleness[i]);
+  Raise(heartbeat.staleness, &node.staleness);
+  Raise(heartbeat.delay, &node.delay);
 }
 
 void Totals::End(Incarnation worker) {
@@ -55,6 +59,12 @@ std::map<std::string, double> Totals::ShardCounters() const {
 std::vector<std::uint64_t> Totals::Staleness() const {
   std::vector<std::uint64_t> sums = ended_staleness_;
   for (const auto& [incarnation, node] : workers_) AddTo(node.staleness, &sums);
+  return sums;
+}
+
+std::vector<std::uint64_t> Totals::Delay() const {
+  std::vector<std::uint64_t> sums;
+  for (const auto& [incarnation, node] : shards_) AddTo(node.delay, &sums);
   return sums;
 }
 

@@ -1,4 +1,4 @@
-// Sums of the counters and staleness histograms that nodes report in heartbeats. Plain bookkeeping.
+// Sums of the counters and histograms that nodes report in heartbeats. Plain bookkeeping.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class Totals {
   void End(Incarnation worker);
   std::map<std::string, double> Counters() const;  // of workers
   std::map<std::string, double> ShardCounters() const;
-  std::vector<std::uint64_t> Staleness() const;
+  std::vector<std::uint64_t> Staleness() const;  // of workers
+  std::vector<std::uint64_t> Delay() const;      // of shards
   // Sets the fields of `out` that come from the worker's last report.
   void Fill(WorkerProgress* out) const;
   std::size_t nodes() const { return workers_.size() + shards_.size(); }
@@ -31,7 +32,7 @@ class Totals {
  private:
   struct Node {
     std::vector<Counter> counters;
-    std::vector<std::uint64_t> staleness;
+    std::vector<std::uint64_t> staleness, delay;
   };
   std::map<Incarnation, Node> workers_, shards_;
   std::map<std::string, double> ended_counters_;

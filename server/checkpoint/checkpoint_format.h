@@ -5,6 +5,10 @@
 //   value  the row's record (core/row_layout.h), little-endian words; empty: the key has no row any more, whatever
 //          older generations say (files of a checkpoint with a base only).
 //
+// The first file of each shard ends with the states of its partitions by table: table id kStateTable, the partition,
+// and the id of the table in place of a key; value: the version (64 bits) and the words of the rule's state. Each
+// checkpoint has all of them, whatever its base: only those of the newest generation count. Version 0 is not written.
+//
 // Checkpoint 7 writes, for each shard, "7-shard-<id>.sst", and where a partition has more rows than its writer holds at
 // a time also "7-shard-<id>.1.sst", ".2.sst", ...: of a key only one of them has an entry. Keys that wait for their
 // admission are in "7-shard-<id>.seen.sst", value: how often they were pushed (32 bits, little-endian), of all
@@ -33,6 +37,8 @@ struct CheckpointKey {
   PartitionId partition;
   Key key = 0;
 };
+
+inline constexpr TableId kStateTable{0xffffffff};
 
 inline std::array<char, CheckpointKey::kBytes> EncodeCheckpointKey(const CheckpointKey& key) {
   std::array<char, CheckpointKey::kBytes> bytes;

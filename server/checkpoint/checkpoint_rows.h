@@ -47,6 +47,9 @@ class CheckpointRows {
   // Keys of the table in these partitions that wait for their admission, some at a time.
   virtual Status ReadSeen(const TableSpec& table, PartitionRun run,
                           const std::function<Status(std::span<const Seen>)>& take) = 0;
+  // The states of all tables in these partitions, in order of file, partition and table.
+  virtual Status ReadStates(PartitionRun run,
+                            const std::function<Status(TableId, PartitionId, const FragmentState&)>& take) = 0;
 };
 
 // What a file holds of a key: a row, that it was removed, or, in a file of them, that it waits for its admission.

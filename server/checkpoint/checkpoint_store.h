@@ -29,6 +29,8 @@ class RowSink {
   virtual Status OnRemoved(std::span<const Key> keys) = 0;
   // Keys of that table that are counted without a row; each once.
   virtual Status OnSeen(std::span<const Seen> seen) = 0;
+  // The state of that table in partition `partition` of 2^partition_bits.
+  virtual Status OnState(PartitionId, std::uint32_t /*partition_bits*/, const FragmentState&) { return {}; }
 };
 
 class CheckpointStore {

@@ -1,7 +1,10 @@
 #include "server/checkpoint/rocksdb_checkpoint_reader.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/row_layout.h"
@@ -64,6 +67,24 @@ Status ReadRun(CheckpointRows* rows, const TableSpec& table, PartitionRun run, R
   return rows->ReadSeen(table, run, [&](std::span<const Seen> seen) { return sink.OnSeen(seen); });
 }
 
+// Tables that the manifest does not name have no state: they came after this part was cut.
+Status ReadStates(CheckpointRows* rows, std::span<const PartitionRun> runs, RowSink& sink) {
+  const Manifest& manifest = rows->manifest();
+  std::map<TableId, std::vector<std::pair<PartitionId, FragmentState>>> states;
+  for (const PartitionRun run : runs)
+    TARN_RETURN_IF_ERROR(rows->ReadStates(run, [&](TableId table, PartitionId partition, const FragmentState& state) {
+      states[table].emplace_back(partition, state);
+      return Status();
+    }));
+  for (const TableSpec& table : manifest.tables) {
+    if (!states.contains(table.id)) continue;
+    TARN_RETURN_IF_ERROR(sink.OnTable(table));
+    for (const auto& [partition, state] : states[table.id])
+      TARN_RETURN_IF_ERROR(sink.OnState(partition, manifest.partition_bits, state));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status ReadCheckpoint(const std::string& directory, RowSink& sink) {
@@ -80,7 +101,7 @@ Status ReadCheckpoint(const std::string& directory, RowSink& sink) {
     TARN_RETURN_IF_ERROR(sink.OnTable(table));
     for (const PartitionRun run : runs) TARN_RETURN_IF_ERROR(ReadRun(rows->get(), table, run, sink));
   }
-  return {};
+  return ReadStates(rows->get(), runs, sink);
 }
 
 }  // namespace tarn::server

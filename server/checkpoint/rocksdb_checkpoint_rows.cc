@@ -155,6 +155,29 @@ class RocksDbCheckpointRows : public CheckpointRows {
     return batch.empty() ? Status{} : take(batch);
   }
 
+  Status ReadStates(PartitionRun run,
+                    const std::function<Status(TableId, PartitionId, const FragmentState&)>& take) override {
+    for (Source& source : sources_) {
+      if (source.generation() + 1 != manifest_.generations.size() || !MayHold(source.file(), run)) continue;
+      auto more = source.Seek({kStateTable, run.first, 0}, run.last);
+      for (; more && *more; more = source.Next()) {
+        const rocksdb::Slice value = source.value();
+        FragmentState state;
+        if (value.size() < sizeof state.version || value.size() % sizeof(std::uint32_t) != 0)
+          return Fail(ErrorCode::kCorrupt, fmt::format("{}: a partition's state of {} bytes, expected at least {}",
+                                                       source.path(), value.size(), sizeof state.version));
+        std::memcpy(&state.version.value, value.data(), sizeof state.version);
+        state.words.resize((value.size() - sizeof state.version) / sizeof(std::uint32_t));
+        if (!state.words.empty())
+          std::memcpy(state.words.data(), value.data() + sizeof state.version, value.size() - sizeof state.version);
+        TARN_RETURN_IF_ERROR(
+            take(TableId(static_cast<std::uint32_t>(source.key().key)), source.key().partition, state));
+      }
+      if (!more) return std::unexpected(more.error());
+    }
+    return {};
+  }
+
  private:
   // Of two entries, the later key; of one key, the older generation.
   static bool IsLater(const Source* a, const Source* b) {

@@ -70,6 +70,7 @@ Status RocksDbCheckpointWriter::Put(CutRows chunk) {
   }
   state_hash_ += StateHash(table_->salt, table_->row_words, chunk.rows);
   seen_.insert(seen_.end(), chunk.rows.seen.begin(), chunk.rows.seen.end());
+  if (chunk.rows.state) states_[{partition_, table_->spec.id}] = *std::move(chunk.rows.state);
   chunk_bytes_ += BytesOf(chunk.rows);
   chunks_.push_back(std::move(chunk.rows));
   // Runs are files, of which there must not be too many.
@@ -121,6 +122,20 @@ Status RocksDbCheckpointWriter::WriteSeen() {
   return {};
 }
 
+// Behind all rows of the first file.
+Status RocksDbCheckpointWriter::WriteStates() {
+  if (states_.empty()) return {};
+  const auto file = File(0);
+  if (!file) return std::unexpected(file.error());
+  for (const auto& [at, state] : states_) {
+    std::vector<std::uint32_t> words = {static_cast<std::uint32_t>(state.version.value),
+                                        static_cast<std::uint32_t>(state.version.value >> 32)};
+    words.insert(words.end(), state.words.begin(), state.words.end());
+    TARN_RETURN_IF_ERROR((*file)->Put({kStateTable, at.first, at.second.value}, std::as_bytes(std::span(words))));
+  }
+  return {};
+}
+
 Status RocksDbCheckpointWriter::EndPartition() {
   if (table_ == nullptr) return {};
   TARN_RETURN_IF_ERROR(WriteRun());
@@ -131,6 +146,7 @@ Status RocksDbCheckpointWriter::EndPartition() {
 
 Status RocksDbCheckpointWriter::CloseAll(std::vector<CheckpointFile>* files) {
   TARN_RETURN_IF_ERROR(EndPartition());
+  TARN_RETURN_IF_ERROR(WriteStates());
   if (seen_file_) files_.push_back(std::move(seen_file_));
   for (const auto& file : files_) {
     auto closed = file->Close();

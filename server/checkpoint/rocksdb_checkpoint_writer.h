@@ -45,6 +45,7 @@ class RocksDbCheckpointWriter {
  private:
   Status WriteRun();
   Status WriteSeen();
+  Status WriteStates();
   Status EndPartition();
   Status CloseAll(std::vector<CheckpointFile>* files);
   Expected<SortedFile*> File(std::size_t number);
@@ -62,6 +63,7 @@ class RocksDbCheckpointWriter {
   std::size_t runs_ = 0;  // written
   std::vector<Seen> seen_;
 
+  std::map<std::pair<PartitionId, TableId>, FragmentState> states_;
   std::map<TableId, CheckpointTable> tables_;
   std::uint64_t state_hash_ = 0;
 };

@@ -42,4 +42,9 @@ Status RowLoader::OnSeen(std::span<const Seen> seen) {
   return rows_->LoadSeen(table_, seen);
 }
 
+Status RowLoader::OnState(PartitionId partition, std::uint32_t partition_bits, const FragmentState& state) {
+  TARN_RETURN_IF_ERROR(CheckKnown());
+  return partition_bits == rows_->partition_bits() ? rows_->LoadState(table_, partition, state) : Status();
+}
+
 }  // namespace tarn::server

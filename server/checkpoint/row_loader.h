@@ -25,6 +25,8 @@ class RowLoader : public RowSink {
   Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) override;
   Status OnRemoved(std::span<const Key> keys) override;
   Status OnSeen(std::span<const Seen> seen) override;
+  // Of a checkpoint with another number of partitions it is dropped: versions and states of rules begin anew.
+  Status OnState(PartitionId partition, std::uint32_t partition_bits, const FragmentState& state) override;
 
  private:
   Status CheckKnown() const;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "core/hash.h"
 #include "kernels/convert.h"
@@ -84,12 +85,16 @@ Status BucketCloser::Close(Clock clock, std::span<const Contribution> contributi
   if (contributions.empty()) return {};
   const TableSpec& spec = *rows->FindTable(contributions.front().table);
   const float scale = 1.0f / static_cast<float>(divisor);
+  const bool by_section = FindUpdateRule(spec.optimizer.kind)->by_section;
   const Contribution* const end = contributions.data() + contributions.size();
   for (const Contribution* begin = contributions.data(); begin != end;) {
     const Contribution* next = begin;
     while (next != end && next->partition == begin->partition) ++next;
+    const std::size_t first = keys_.size();
     SumPartition(begin, next, spec.dim, rows);
-    if (next == end || sums_.size() >= kFlushFloats) TARN_RETURN_IF_ERROR(Flush(spec, clock, scale, rows));
+    AddSection(clock, begin, next, first);
+    if (next == end || by_section || sums_.size() >= kFlushFloats)
+      TARN_RETURN_IF_ERROR(Flush(spec, clock, scale, rows));
     begin = next;
   }
   return {};
@@ -102,7 +107,16 @@ void BucketCloser::SumPartition(const Contribution* begin, const Contribution* e
     ClearPlaces(begin, end);
     for (const Contribution* c = begin; c != end; ++c) AddContribution(dim, *c, rows);
   }
-  sections_.push_back({begin->partition, static_cast<std::uint32_t>(keys_.size() - first), {}});
+}
+
+// The keys from `first` on are the sum of these contributions: its rows are as old as the oldest of theirs.
+void BucketCloser::AddSection(Clock clock, const Contribution* begin, const Contribution* end, std::size_t first) {
+  Section section{.partition = begin->partition, .count = static_cast<std::uint32_t>(keys_.size() - first)};
+  for (const Contribution* c = begin; c != end; ++c) {
+    section.version = std::min(section.version, c->version);  // kNoVersion is the largest
+    staleness_ = std::max(staleness_, clock.value - std::min(clock.value, c->pulled_clock.value));
+  }
+  sections_.push_back(section);
 }
 
 // Clears the keys of the previous partition, and makes room for all keys of these contributions.
@@ -204,7 +218,9 @@ std::uint32_t BucketCloser::PlaceOf(Key key) {
 Status BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {
   if (scale != 1.0f) kernels::Scale(sums_.size(), scale, sums_.data());
   const auto* gradients = reinterpret_cast<const std::byte*>(sums_.data());
-  Status applied = rows->Apply(spec.id, sections_, keys_, ValueCodec::kFp32, gradients, clock);
+  Status applied = rows->Apply(
+      spec.id, sections_, keys_,
+      {.codec = ValueCodec::kFp32, .gradients = gradients, .clock = clock, .staleness = std::exchange(staleness_, 0)});
   sections_.clear();
   keys_.clear();
   sums_.clear();

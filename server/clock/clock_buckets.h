@@ -76,6 +76,7 @@ class BucketCloser {
 
  private:
   void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows);
+  void AddSection(Clock clock, const Contribution* begin, const Contribution* end, std::size_t first);
   void ClearPlaces(const Contribution* begin, const Contribution* end);
   void AddOnly(std::uint32_t dim, const Contribution& contribution);
   void AddContribution(std::uint32_t dim, const Contribution& contribution, Store* rows);
@@ -88,6 +89,7 @@ class BucketCloser {
   std::vector<Section> sections_;
   std::vector<Key> keys_;
   std::vector<float> sums_;
+  std::uint64_t staleness_ = 0;  // the largest of the contributions to them
 
   // Index in keys_ of each key of the current partition: a hash table with open addressing. A slot is used if its stamp
   // is current.

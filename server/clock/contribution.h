@@ -16,6 +16,8 @@ struct Contribution {
   WorkerRank rank;
   Incarnation incarnation;
   Sequence sequence;
+  Version version = kNoVersion;  // of the partition when the rows were pulled
+  Clock pulled_clock;            // of Push
   std::uint32_t count = 0;
   KeyCodec key_codec = KeyCodec::kRaw;
   Key first_key = 0;           // kRange

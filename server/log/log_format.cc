@@ -16,7 +16,8 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 constexpr char kSegmentMagic[8] = {'T', 'A', 'R', 'N', 'L', 'O', 'G', '\n'};
 constexpr char kMarkMagic[8] = {'T', 'A', 'R', 'N', 'M', 'A', 'R', 'K'};
 constexpr std::uint32_t kBatchMagic = 0x74614274;  // "tBat"
-constexpr std::size_t kFileHeaderBytes = 16;       // magic, version, checksum
+constexpr std::size_t kFileSumAt = 12;             // behind magic and version
+constexpr std::size_t kFileHeaderBytes = 16;       // with the checksum
 constexpr std::size_t kBatchSummedFrom = 8;        // after magic and checksum
 constexpr std::string_view kPrefix = "segment-", kSuffix = ".log";
 
@@ -42,15 +43,22 @@ T At(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
+// Of everything but itself.
+std::uint32_t FileHeaderCrc(std::span<const std::byte> bytes) {
+  return Crc32c(bytes.subspan(kFileHeaderBytes), Crc32c(bytes.first(kFileSumAt)));
+}
+
 void FinishFileHeader(const char (&magic)[8], std::span<std::byte> bytes) {
-  Writer(bytes).Put(magic).Put(kLogVersion).Put(Crc32c(bytes.subspan(kFileHeaderBytes)));
+  Writer(bytes).Put(magic).Put(kLogVersion);
+  Writer(bytes.subspan(kFileSumAt)).Put(FileHeaderCrc(bytes));
 }
 
 Status CheckVersion(std::span<const std::byte> bytes) {
   const auto version = At<std::uint32_t>(bytes, 8);
   if (version == kLogVersion) return {};
   return Fail(ErrorCode::kUnsupported, fmt::format("offset 8: format version {}, expected {}{}", version, kLogVersion,
-                                                   version > kLogVersion ? ": a newer tarn wrote it" : ""));
+                                                   version > kLogVersion ? ": a newer tarn wrote it"
+                                                                         : ": an older tarn wrote it"));
 }
 
 }  // namespace
@@ -87,7 +95,7 @@ Expected<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> bytes) {
   if (std::memcmp(bytes.data(), kSegmentMagic, sizeof kSegmentMagic) != 0)
     return Fail(ErrorCode::kCorrupt, "offset 0: not a log segment: expected it to begin with \"TARNLOG\"");
   TARN_RETURN_IF_ERROR(CheckVersion(bytes));
-  const auto expected = At<std::uint32_t>(bytes, 12), sum = Crc32c(bytes.subspan(kFileHeaderBytes));
+  const auto expected = At<std::uint32_t>(bytes, kFileSumAt), sum = FileHeaderCrc(bytes);
   if (sum != expected)
     return Fail(ErrorCode::kCorrupt,
                 fmt::format("offset 12: the header's checksum is {:08x}, expected {:08x}", sum, expected));
@@ -150,7 +158,7 @@ Expected<Mark> DecodeMark(std::span<const std::byte> bytes) {
     return Fail(ErrorCode::kCorrupt, "not a mark: expected it to begin with \"TARNMARK\"");
   bytes = bytes.first(kMarkBytes);
   TARN_RETURN_IF_ERROR(CheckVersion(bytes));
-  const auto expected = At<std::uint32_t>(bytes, 12), sum = Crc32c(bytes.subspan(kFileHeaderBytes));
+  const auto expected = At<std::uint32_t>(bytes, kFileSumAt), sum = FileHeaderCrc(bytes);
   if (sum != expected)
     return Fail(ErrorCode::kCorrupt, fmt::format("the mark's checksum is {:08x}, expected {:08x}", sum, expected));
   return Mark{{At<std::uint64_t>(bytes, 16), At<std::uint64_t>(bytes, 24), ShardId(At<std::uint32_t>(bytes, 32))},

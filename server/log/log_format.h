@@ -3,14 +3,15 @@
 // <directory>/segment-0000000001.log and so on: segments. Everything in a segment begins at a multiple of kLogPage, so
 // that sectors with durable contents are never written again. Unused parts are zero.
 //
-//   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of the following 48 bytes (32 bits), run, job, number
-//                of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard, flags (32)
+//   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of these 12 and the following 48 bytes (32 bits), run,
+//                job, number of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard,
+//                flags (32)
 //   then batches: magic (32), CRC-32C of all that follows (32), bytes of the records (64), first sequence (64),
 //                number of the segment, low half (32), records (32), and the records: bytes of head, keys and values
 //                (32 each), and these; then zeros up to the next page
 //
-// <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of the following 32 bytes, run, job,
-// shard, 0, the newest sequence that was durable when it was written. The page with the higher sequence is valid.
+// <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of these 12 and the following 32 bytes,
+// run, job, shard, 0, the newest sequence that was durable when it was written. The page with the higher sequence is valid.
 //
 // <directory>/LOCK: locked by the process that writes.
 //
@@ -19,7 +20,7 @@
 // A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, which are
 // then not read there. It is written as "rewritten.tmp" and renamed when it is durable.
 //
-// Only version 1 is read, so a damaged version field is rejected. The checksums of a later version must cover it.
+// Only version 2 is read. Version 1 had the options of all update rules in each table.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@
 
 namespace tarn::server {
 
-inline constexpr std::uint32_t kLogVersion = 1;
+inline constexpr std::uint32_t kLogVersion = 2;
 inline constexpr std::size_t kLogPage = 4096;
 inline constexpr std::size_t kSegmentHeaderBytes = 64;
 inline constexpr std::size_t kBatchHeaderBytes = 32;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -34,10 +35,18 @@ Offset<fb::Push> WritePush(FlatBufferBuilder& b, const LoggedPush& p) {
   sections.reserve(p.push.keys.sections.size());
   for (const Section& s : p.push.keys.sections) sections.emplace_back(s.partition.value, s.count, s.sequence.value);
   const auto at = b.CreateVectorOfStructs(sections);
+  Offset<flatbuffers::Vector<std::uint64_t>> versions;
+  if (std::ranges::any_of(p.push.keys.sections, [](const Section& s) { return s.version != kNoVersion; })) {
+    std::vector<std::uint64_t> words;
+    for (const Section& s : p.push.keys.sections) words.push_back(s.version.value);
+    versions = b.CreateVector(words);
+  }
   const auto keys = wire::CreateKeyList(b, static_cast<wire::KeyCodec>(p.push.keys.codec), p.push.keys.first_key,
                                         p.push.keys.count, at);
-  return fb::CreatePush(b, p.incarnation.value, p.rank.value, p.push.table.value, p.push.clock.value,
-                        static_cast<wire::ValueCodec>(p.push.codec), keys);
+  return fb::CreatePush(
+      b, p.incarnation.value, p.rank.value, p.push.table.value, p.push.clock.value,
+      static_cast<wire::ValueCodec>(p.push.codec), keys, p.push.pulled_clock.value, versions,
+      p.push.pulled ? flatbuffers::Optional(static_cast<wire::ValueCodec>(*p.push.pulled)) : flatbuffers::nullopt);
 }
 
 Offset<fb::View> WriteView(FlatBufferBuilder& b, const LoggedView& view) {
@@ -98,7 +107,9 @@ class Reader {
   LoggedPush Push(const fb::Push& m, const LogRecord& record) {
     LoggedPush out{Incarnation(m.incarnation()), WorkerRank(m.rank()), {}, record.keys, record.values};
     out.push.table = TableId(m.table_id());
-    out.push.clock = out.push.pulled_clock = Clock(m.clock());
+    out.push.clock = Clock(m.clock());
+    out.push.pulled_clock = Clock(m.pulled_clock());
+    if (m.pulled()) out.push.pulled = Enum<ValueCodec>(*m.pulled(), "push.pulled");
     out.push.codec = Enum<ValueCodec>(m.codec(), "push.codec");
     KeyList& keys = out.push.keys;
     keys.codec = Enum<KeyCodec>(m.keys()->codec(), "push.keys.codec");
@@ -107,6 +118,10 @@ class Reader {
     if (m.keys()->sections() != nullptr)
       for (const wire::Section* s : *m.keys()->sections())
         keys.sections.push_back({PartitionId(s->partition()), s->count(), Sequence(s->sequence())});
+    if (m.versions() != nullptr && m.versions()->size() != keys.sections.size()) bad_ = "push.versions";
+    if (m.versions() != nullptr && bad_.empty())
+      for (std::size_t i = 0; i < keys.sections.size(); ++i)
+        keys.sections[i].version = Version(m.versions()->Get(static_cast<flatbuffers::uoffset_t>(i)));
     return out;
   }
 

@@ -19,7 +19,7 @@ namespace tarn::server {
 struct LoggedPush {
   Incarnation incarnation;
   WorkerRank rank;
-  Push push;  // without request and pulled_clock
+  Push push;  // without request
   Buffer keys, values;
 };
 

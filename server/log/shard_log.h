@@ -52,7 +52,7 @@ class ShardLog {
   // Passes all records from the segment of checkpoint `from` on to `sink`; later records follow the last one. Skips an
   // incomplete tail that was never durable. Errors name the file, the place and what was expected. kCorrupt, kNotFound:
   // durable records, up to `at_least` or the log's own mark, are damaged or missing. kWrongJob: the log of another job,
-  // run or shard. kUnsupported: a newer format. Call BeginSegment before the next Append.
+  // run or shard. kUnsupported: another format. Call BeginSegment before the next Append.
   virtual Status Recover(const LogIdentity& identity, CheckpointId from, LogSequence at_least, LogSink& sink) = 0;
 
   // Ends the current segment and starts another one with this record as its head. `cut`: the checkpoint whose cut the

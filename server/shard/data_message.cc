@@ -23,6 +23,17 @@ Status NotTopK(const Push& push, const Buffer& values, const TableSpec& table) {
                                                status.error().message));
 }
 
+Status CheckPulled(const Push& push, const TableSpec& table) {
+  const UpdateRule& rule = *FindUpdateRule(table.optimizer.kind);
+  if (push.pulled.has_value() == rule.needs_pulled) return {};
+  if (rule.needs_pulled)
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("table '{}': a push without the rows as they were pulled, which {} needs", table.name, rule.name));
+  return Fail(ErrorCode::kMalformed,
+              fmt::format("table '{}': pulled rows with a push, which {} does not need", table.name, rule.name));
+}
+
 Status CheckCodec(ValueCodec codec) {
   if (codec <= ValueCodec::kInt8) return {};
   return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(codec)));
@@ -85,7 +96,9 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
   if (push.codec == ValueCodec::kTopK) return NotTopK(push, values, table);
   TARN_RETURN_IF_ERROR(CheckCodec(push.codec));
-  const std::size_t expected = push.keys.count * RowBytes(table, push.codec);
+  TARN_RETURN_IF_ERROR(CheckPulled(push, table));
+  if (push.pulled) TARN_RETURN_IF_ERROR(CheckCodec(*push.pulled));
+  const std::size_t expected = push.keys.count * PushRowBytes(table, push);
   if (values.size() != expected)
     return Fail(ErrorCode::kMalformed, fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}",
                                                    table.name, values.size(), expected, push.keys.count, table.dim));

@@ -24,11 +24,16 @@ void DecodeTopK(const TableSpec& table, Push* push, Buffer* values);
 Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
                                         std::vector<Key>* scratch);
 
-// kMalformed: an unknown codec, values that do not match the count, a sequence of 0.
+// kMalformed: an unknown codec, values that do not match the count, a sequence of 0, pulled rows that the table's rule
+// does not need. kInvalidArgument: no pulled rows, which it needs.
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table);
 Status CheckPull(const Pull& pull);
 
 // Encoded size of one row.
 inline std::size_t RowBytes(const TableSpec& table, ValueCodec codec) { return CodecRowBytes(codec, table.dim); }
+// Bytes of the values of a push for each of its keys: the gradient, and the pulled row if it has them.
+inline std::size_t PushRowBytes(const TableSpec& table, const Push& push) {
+  return RowBytes(table, push.codec) + (push.pulled ? RowBytes(table, *push.pulled) : 0);
+}
 
 }  // namespace tarn::server

@@ -5,28 +5,42 @@
 
 namespace tarn::server {
 
+namespace {
+
+// Copies the rows of the sections that were accepted. Returns the end of the copies.
+std::byte* CopyTaken(const std::vector<Section>& sections, const std::vector<bool>& taken, std::size_t row_bytes,
+                     const std::byte* from, std::byte* to) {
+  for (std::size_t s = 0; s < taken.size(); ++s) {
+    const std::size_t bytes = sections[s].count * row_bytes;
+    if (taken[s] && bytes != 0) {
+      std::memcpy(to, from, bytes);
+      to += bytes;
+    }
+    from += bytes;
+  }
+  return to;
+}
+
+}  // namespace
+
 LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
-                   std::size_t row_bytes) {
+                   std::uint32_t dim) {
   LoggedPush out{message.sender.incarnation, WorkerRank(message.sender.rank), push, message.keys, message.values};
   if (std::ranges::find(taken, false) == taken.end()) return out;
+  const std::vector<Section>& sections = push.keys.sections;
   out.push.keys = {.codec = KeyCodec::kRaw};
   for (std::size_t s = 0; s < taken.size(); ++s) {
     if (!taken[s]) continue;
-    out.push.keys.sections.push_back(push.keys.sections[s]);
-    out.push.keys.count += push.keys.sections[s].count;
+    out.push.keys.sections.push_back(sections[s]);
+    out.push.keys.count += sections[s].count;
   }
+  const std::size_t gradient_bytes = CodecRowBytes(push.codec, dim);
+  const std::size_t pulled_bytes = push.pulled ? CodecRowBytes(*push.pulled, dim) : 0;
   out.keys = Buffer::Allocate(out.push.keys.count * sizeof(Key));
-  out.values = Buffer::Allocate(out.push.keys.count * row_bytes);
-  std::size_t from = 0, to = 0;
-  for (std::size_t s = 0; s < taken.size(); ++s) {
-    const std::size_t count = push.keys.sections[s].count;
-    if (taken[s] && count != 0) {
-      std::memcpy(out.keys.data() + to * sizeof(Key), keys.data() + from, count * sizeof(Key));
-      std::memcpy(out.values.data() + to * row_bytes, message.values.data() + from * row_bytes, count * row_bytes);
-      to += count;
-    }
-    from += count;
-  }
+  out.values = Buffer::Allocate(out.push.keys.count * (gradient_bytes + pulled_bytes));
+  CopyTaken(sections, taken, sizeof(Key), reinterpret_cast<const std::byte*>(keys.data()), out.keys.data());
+  std::byte* to = CopyTaken(sections, taken, gradient_bytes, message.values.data(), out.values.data());
+  CopyTaken(sections, taken, pulled_bytes, message.values.data() + keys.size() * gradient_bytes, to);
   return out;
 }
 
@@ -35,8 +49,9 @@ LoggedGathered GatheredOf(Clock clock, const Contribution& c, std::size_t row_by
   Push& push = out.push.push;
   push.table = c.table;
   push.clock = clock;
+  push.pulled_clock = c.pulled_clock;
   push.codec = c.codec;
-  push.keys = {c.key_codec, c.first_key, c.count, {{c.partition, c.count, c.sequence}}};
+  push.keys = {c.key_codec, c.first_key, c.count, {{c.partition, c.count, c.sequence, c.version}}};
   if (c.key_codec == KeyCodec::kRaw)
     out.push.keys = Buffer::Copy(c.keys.data() + c.key_offset * sizeof(Key), c.count * sizeof(Key));
   out.push.values = Buffer::Copy(c.values.data() + c.value_offset, c.count * row_bytes);

@@ -13,9 +13,9 @@
 namespace tarn::server {
 
 // The accepted sections of a push. If all were accepted, the record shares the message's bytes. `taken`: a flag for
-// each section; `keys`: those of the message.
+// each section; `keys`: those of the message; `dim`: of the table.
 LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
-                   std::size_t row_bytes);
+                   std::uint32_t dim);
 
 // One gathered section as a separate push.
 LoggedGathered GatheredOf(Clock clock, const Contribution& contribution, std::size_t row_bytes);

@@ -58,7 +58,11 @@ Status Pulls::Answer(const ParkedPull& parked) {
   const auto keys = ReadKeys(pull.keys, parked.keys, row_bytes, &keys_);
   TARN_CHECK(keys.has_value(), "a pull is checked before it is parked");
   const Clock minimum = context_.clocks->minimum();
-  Message reply = context_.step->Make(PullReply{pull.request, pull.table, minimum, pull.codec, pull.keys.count});
+  PullReply body{pull.request, pull.table, minimum, pull.codec, pull.keys.count, {}};
+  body.versions.reserve(pull.keys.sections.size());
+  for (const Section& section : pull.keys.sections)
+    body.versions.push_back(context_.rows->Find(section.partition)->VersionOf(pull.table));
+  Message reply = context_.step->Make(std::move(body));
   auto values = replies_.Allocate(parked.incarnation, keys->size() * row_bytes);
   if (!values) return std::unexpected(values.error());
   reply.values = std::move(*values);

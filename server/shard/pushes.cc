@@ -16,6 +16,10 @@ namespace {
 
 std::unexpected<Error> Corrupt(std::string what) { return Fail(ErrorCode::kCorrupt, std::move(what)); }
 
+std::uint64_t StalenessOf(const Push& push) {
+  return push.clock.value - std::min(push.clock.value, push.pulled_clock.value);
+}
+
 Message MessageOf(const LoggedPush& logged) {
   Message message;
   message.sender = {Role::kWorker, logged.rank.value, logged.incarnation};
@@ -31,7 +35,7 @@ Expected<std::span<const Key>> Pushes::CheckedKeys(const Push& push, const Messa
                                                    const Cohort::Member& member) {
   const TableSpec* table = context_.rows->FindTable(push.table);
   if (table == nullptr) return Fail(ErrorCode::kNotFound, fmt::format("table {}: unknown", push.table.value));
-  auto keys = ReadKeys(push.keys, message.keys, RowBytes(*table, push.codec), &keys_);
+  auto keys = ReadKeys(push.keys, message.keys, PushRowBytes(*table, push), &keys_);
   if (!keys) return keys;
   TARN_RETURN_IF_ERROR(CheckPush(push, message.values, *table));
   TARN_RETURN_IF_ERROR(context_.rows->CheckKeys(push.table, push.keys.sections, *keys));
@@ -60,8 +64,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& messag
   }
   if (!fits && NeverFits(push, ack)) return false;
   const bool any = std::ranges::find(taken_, true) != taken_.end();
-  if (any && context_.outbox->logging())
-    context_.outbox->Append(TakenOf(push, message, *keys, taken_, RowBytes(table, push.codec)));
+  if (any && context_.outbox->logging()) context_.outbox->Append(TakenOf(push, message, *keys, taken_, table.dim));
   if (!context_.stop->Check(Perform(push, message, *keys))) return false;
   context_.outbox->Answer(from, worker, std::move(ack), any);
   return any;
@@ -127,11 +130,11 @@ Status Pushes::Perform(const Push& push, const Message& message, std::span<const
   const bool discarded = (*context_.policies)[push.table].Discards(worker, push.clock, context_.clocks->cohort());
   for (std::size_t s = 0; s < taken_.size(); ++s) {
     if (!taken_[s]) continue;
-    const auto& [partition, count, sequence] = push.keys.sections[s];
+    const Section& section = push.keys.sections[s];
     if (discarded)
-      context_.observer->OnPushVoided(worker, partition, sequence, push.clock);
+      context_.observer->OnPushVoided(worker, section.partition, section.sequence, push.clock);
     else
-      context_.observer->OnPushApplied(worker, partition, sequence, push.clock);
+      context_.observer->OnPushApplied(worker, section.partition, section.sequence, push.clock);
   }
   if (discarded) return {};
   if (context_.rows->FindTable(push.table)->consistency.apply == ApplyMode::kImmediate)
@@ -143,20 +146,30 @@ Status Pushes::Perform(const Push& push, const Message& message, std::span<const
 // Applies the accepted sections (rule A1), one call per run of consecutive ones.
 Status Pushes::Apply(const Push& push, const Message& message, std::span<const Key> keys) {
   const std::span<const Section> sections(push.keys.sections);
-  const std::size_t row_bytes = RowBytes(*context_.rows->FindTable(push.table), push.codec);
+  const std::uint32_t dim = context_.rows->FindTable(push.table)->dim;
   // The log contains only the accepted sections.
   const auto first = static_cast<std::size_t>(std::ranges::find(taken_, true) - taken_.begin());
   if (first == sections.size()) return {};
-  const std::uint64_t which = HashCombine(message.sender.rank, sections[first].sequence.value);
+  PushedRows rows{.codec = push.codec,
+                  .gradients = message.values.data(),
+                  .clock = push.clock,
+                  .push = HashCombine(message.sender.rank, sections[first].sequence.value),
+                  .staleness = StalenessOf(push),
+                  .worker = WorkerRank(message.sender.rank)};
+  if (push.pulled) {
+    rows.pulled_codec = *push.pulled;
+    rows.pulled = message.values.data() + push.keys.count * CodecRowBytes(push.codec, dim);
+  }
   std::size_t key = 0;
   for (std::size_t s = 0; s < sections.size();) {
     const std::size_t first_section = s;
     const std::size_t first_key = key;
     for (; s < sections.size() && taken_[s]; ++s) key += sections[s].count;
     if (s != first_section) {
+      PushedRows run = rows;
+      run.Skip(first_key, dim);
       TARN_RETURN_IF_ERROR(context_.rows->Apply(push.table, sections.subspan(first_section, s - first_section),
-                                                keys.subspan(first_key, key - first_key), push.codec,
-                                                message.values.data() + first_key * row_bytes, push.clock, which));
+                                                keys.subspan(first_key, key - first_key), run));
       context_.clocks->NotePushed(message.sender.incarnation, push.clock);
     }
     for (; s < sections.size() && !taken_[s]; ++s) key += sections[s].count;
@@ -181,6 +194,8 @@ void Pushes::Gather(const Push& push, const Message& message) {
                                .rank = WorkerRank(message.sender.rank),
                                .incarnation = message.sender.incarnation,
                                .sequence = section.sequence,
+                               .version = section.version,
+                               .pulled_clock = push.pulled_clock,
                                .count = section.count,
                                .key_codec = push.keys.codec,
                                .first_key = push.keys.first_key + key,

@@ -287,6 +287,7 @@ void Shard::Impl::SendHeartbeat() {
   beat.log_synced = outbox_.synced();
   beat.log_bytes = outbox_.log_bytes();
   beat.counters = MetricList().AddFields(kRowMetrics, parts.rows.counters()).ToCounters();
+  beat.delay = parts.rows.delays();
   outbox_.SendHeartbeat(std::move(beat));
   scheduler_.OnBeat();
 }

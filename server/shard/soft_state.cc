@@ -56,6 +56,9 @@ std::uint64_t SoftState::Hash() const {
     add(incarnation.value);
     for (Sequence watermark : watermarks) add(watermark.value);
   }
+  for (const PartitionId partition : rows.owned())
+    for (const auto& [table, version] : rows.Find(partition)->versions())
+      add(partition.value, table.value, version.value);
   return state;
 }
 

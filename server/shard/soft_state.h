@@ -1,4 +1,5 @@
-// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes. The head of each log segment
+// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes; the hash also covers the
+// versions of partitions. The head of each log segment
 // contains it, and a replay must reproduce it (rules L3, L5). Holds references that are valid for one call.
 #pragma once
 

@@ -64,7 +64,7 @@ Status DenseFragment::Load(std::span<const Key> keys, std::span<const std::uint3
 void DenseFragment::BeginCut() {
   if (const CutRequest& request = context_->cut.request; request.counts_changes)
     marks_.BeginCut(request.base_is_previous_cut);
-  cut_.Begin(row_count(), {});
+  BeginCutOf(row_count(), {});
   cut_next_ = 0;
 }
 

@@ -3,9 +3,12 @@
 // classes directly (server/store/row_finder.h). Not thread-safe: the shard's thread owns it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -32,6 +35,21 @@ class Fragment {
   // Returns the memory of the rows to the store. Only the destructor may be called after it.
   virtual void Release() = 0;
 
+  // Number of sections applied so far.
+  Version version() const { return version_; }
+  // Must be called for each section with keys that is applied, before it. Returns its gradient delay: the number of
+  // sections applied since the version at which its rows were pulled; nullopt: that is not known.
+  std::optional<std::uint64_t> CountSection(Version pulled) {
+    const std::uint64_t before = version_.value++;
+    if (pulled == kNoVersion) return std::nullopt;
+    return before - std::min(before, pulled.value);
+  }
+  // The rule's state (UpdateRule::partition_floats).
+  std::span<float> rule_state() { return rule_state_; }
+  // For checkpoints, logs and hashes. `state` must have the words of the table's rule.
+  FragmentState State() const;
+  void SetState(const FragmentState& state);
+
   // Number of rows, without expired ones.
   virtual std::uint64_t row_count() const = 0;
   // Sum of RowHash (server/store/snapshot.h) over all rows, and of SeenHash over the keys that are counted but have no
@@ -56,11 +74,17 @@ class Fragment {
  protected:
   std::uint64_t HashOf(Key key, const RowParts& row) const;
 
+  void BeginCutOf(std::uint64_t rows, Verdicts verdicts) { cut_.Begin(rows, std::move(verdicts), State()); }
+
   const Table& table_;
   const PartitionId partition_;
   StoreContext* const context_;
   ChangeMarks marks_;
   FragmentCut cut_;
+
+ private:
+  Version version_;
+  std::vector<float> rule_state_;
 };
 
 }  // namespace tarn::server

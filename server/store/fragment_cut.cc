@@ -18,10 +18,11 @@ std::size_t HeldBytes(const PartitionRows& chunk) {
   return chunk.keys.capacity() * sizeof(Key) + chunk.rows.capacity() * sizeof(std::uint32_t);
 }
 
-void FragmentCut::Begin(std::uint64_t rows, Verdicts verdicts) {
+void FragmentCut::Begin(std::uint64_t rows, Verdicts verdicts, FragmentState state) {
   open_ = true;
   rows_ = rows;
   verdicts_ = std::move(verdicts);
+  fragment_state_ = std::move(state);
   state_.reset();
 }
 
@@ -29,6 +30,7 @@ void FragmentCut::Drop() {
   open_ = false;
   rows_ = 0;
   verdicts_ = {};
+  fragment_state_ = {};
   state_.reset();
 }
 
@@ -125,8 +127,18 @@ void FragmentCut::CountEarly(std::size_t bytes) {
   for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->PutEarlyAside();
 }
 
+void FragmentCut::HandOutState(std::vector<CutRows>* out) {
+  FragmentState state = std::exchange(fragment_state_, {});
+  if (state.version.value == 0) return;
+  if (context_->cut.request.hash_all) context_->cut.hash += FragmentHash(table_.salt(), partition_, state.words);
+  PartitionRows alone{.partition = partition_, .keys = {}, .rows = {}, .removed = {}, .seen = {}};
+  alone.state = std::move(state);
+  out->push_back({table_.id(), std::move(alone)});
+}
+
 std::size_t FragmentCut::HandOutRest(std::size_t bytes, std::vector<CutRows>* out) {
   std::size_t handed = 0;
+  HandOutState(out);
   if (state_) {
     if (PartitionRows& last = state_->chunk; !last.keys.empty() || !last.removed.empty())
       out->push_back({table_.id(), std::exchange(last, {})});

@@ -31,8 +31,9 @@ class FragmentCut {
   FragmentCut(const Table& table, PartitionId partition, const ChangeMarks& marks, StoreContext* context)
       : table_(table), partition_(partition), marks_(marks), context_(context) {}
 
-  // Starts a cut of the rows with numbers below `rows`, some of which `verdicts` have expired already.
-  void Begin(std::uint64_t rows, Verdicts verdicts);
+  // Starts a cut of the rows with numbers below `rows`, some of which `verdicts` have expired already, and of the
+  // fragment's state.
+  void Begin(std::uint64_t rows, Verdicts verdicts, FragmentState state);
   // Drops the cut, if there is one.
   void Drop();
   // Whether rows of the cut have not been handed out yet.
@@ -67,8 +68,8 @@ class FragmentCut {
   // Must be called when the rules change, after the rows that expired by earlier rules were listed.
   void ForgetVerdicts() { verdicts_.Clear(); }
 
-  // After the walk: appends its last chunk, and about `bytes` of the rows that were copied early. Returns the cost in
-  // copied bytes. When nothing is left, the cut is no longer open.
+  // After the walk: appends its last chunk, the state, and about `bytes` of the rows that were copied early. Returns
+  // the cost in copied bytes. When nothing is left, the cut is no longer open.
   std::size_t HandOutRest(std::size_t bytes, std::vector<CutRows>* out);
   // Moves the rows copied early from memory to the tier's disk. The context keeps an error.
   void PutEarlyAside();
@@ -96,6 +97,7 @@ class FragmentCut {
   bool IsExpired(const RowLife* life) const;
   bool IsWanted(std::uint64_t number) const;
   bool KeepExpired(std::uint64_t number, Key key, std::vector<CutRows>* out);
+  void HandOutState(std::vector<CutRows>* out);
   void CopyRow(Key key, const RowParts& row, std::vector<CutRows>* out);
   std::size_t ChunkRowsMax(bool early) const;
   PartitionRows& ChunkOf(bool early);
@@ -111,6 +113,7 @@ class FragmentCut {
   bool open_ = false;
   std::uint64_t rows_ = 0;
   Verdicts verdicts_;  // at the beginning of the cut
+  FragmentState fragment_state_;
   std::unique_ptr<State> state_;
 };
 

@@ -47,6 +47,14 @@ void Partition::LoadSeen(const Table& table, std::span<const Seen> seen) {
   static_cast<SparseFragment&>(Obtain(table)).LoadSeen(seen);
 }
 
+std::vector<std::pair<TableId, Version>> Partition::versions() const {
+  std::vector<std::pair<TableId, Version>> found;
+  ForEach([&](const Fragment& fragment) {
+    if (fragment.version().value != 0) found.emplace_back(fragment.table().id(), fragment.version());
+  });
+  return found;
+}
+
 std::uint64_t Partition::row_count() const {
   std::uint64_t rows = 0;
   ForEach([&](const Fragment& fragment) { rows += fragment.row_count(); });
@@ -59,7 +67,7 @@ Expected<std::uint64_t> Partition::StateHash() const {
     if (!fragment) continue;
     const auto hash = fragment->StateHash();
     if (!hash) return hash;
-    sum += *hash;
+    sum += *hash + FragmentHash(fragment->table().salt(), id_, fragment->State().words);
   }
   return sum;
 }

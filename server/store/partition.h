@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -64,9 +65,18 @@ class Partition {
   void Remove(const Table& table, std::span<const Key> keys);
   void LoadSeen(const Table& table, std::span<const Seen> seen);
 
+  // Version of a table in the partition: the number of its sections that were applied.
+  Version VersionOf(TableId table) const {
+    const Fragment* fragment = Find(table);
+    return fragment == nullptr ? Version(0) : fragment->version();
+  }
+
+  // The versions above 0, in order of table.
+  std::vector<std::pair<TableId, Version>> versions() const;
+
   std::uint64_t row_count() const;
-  // Sum of the hashes of all rows, and of the keys that are counted but have no row. Equal for equal contents. Errors
-  // are those of the tier.
+  // Sum of the hashes of all rows, of the keys that are counted but have no row, and of the rules' states. Equal for
+  // equal contents. Errors are those of the tier.
   Expected<std::uint64_t> StateHash() const;
   std::size_t memory_bytes() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/hash.h"
 #include "kernels/convert.h"
@@ -31,17 +32,27 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
 
 // Counts the rows of a group whose gradients are not finite (rule A5). Returns a bit for each, by its index in the
 // group.
-std::uint32_t SkipNotFinite(const RowGroup& group, const float* gradients, Table* table, StoreContext* context) {
+std::uint32_t SkipNotFinite(const RowGroup& group, const float* values, Table* table, StoreContext* context) {
   static_assert(kGroupKeys == 32, "a bit of a word for each key");
   const std::uint32_t dim = table->dim();
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < group.n; ++i) {
-    if (kernels::AllFinite(dim, gradients + i * dim)) continue;
+    if (kernels::AllFinite(dim, values + i * dim)) continue;
     found |= std::uint32_t{1} << i;
     ++context->counters.not_finite;
     table->CountNotFinite(group.keys[i]);
   }
   return found;
+}
+
+// Decodes rows and returns whether all values are finite. Floats are copied too, because a worker that shares the
+// memory of its push can change a value between the check and the step.
+bool Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* from, std::vector<float>* to) {
+  to->resize(kGroupKeys * dim);
+  if (codec == ValueCodec::kFp32)
+    return kernels::CopyAllFinite(n * dim, reinterpret_cast<const float*>(from), to->data());
+  kernels::DecodeRows(codec, dim, n, from, to->data());
+  return kernels::AllFinite(n * dim, to->data());
 }
 
 }  // namespace
@@ -93,9 +104,13 @@ void RowStepper::GatherHalves(const Table& table, ValueCodec codec, std::size_t 
   kernels::EncodeRows(codec, dim, n, wide_.data(), out);
 }
 
-void RowStepper::BeginPush(const Table& table, Clock clock, std::uint64_t push) {
-  push_ = {.clock = clock, .rate = kernels::LearningRate(table.spec().optimizer, clock)};
-  rounding_ = HashCombine(HashCombine(table.salt() ^ kRounding, clock.value), push);
+void RowStepper::BeginPush(const Table& table, const PushedRows& rows) {
+  push_ = {.clock = rows.clock,
+           .rate = kernels::LearningRate(table.spec().optimizer, rows.clock),
+           .staleness = rows.staleness,
+           .worker = rows.worker};
+  rounding_ = HashCombine(HashCombine(table.salt() ^ kRounding, rows.clock.value), rows.push);
+  pulled_.clear();
 }
 
 RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,
@@ -114,25 +129,18 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
   return fragment.RowForApply(key, number, clock);
 }
 
-void RowStepper::Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
-                       StoreContext* context) {
-  const std::uint32_t skipped =
-      Decode(codec, table->dim(), group.n, gradients) ? 0 : SkipNotFinite(group, decoded_.data(), table, context);
-  StepGroup(*table, group, decoded_.data(), skipped, *context);
-}
-
-// Decodes into decoded_ and returns whether all values are finite. Floats are copied too, because a worker that shares
-// the memory of its push can change a gradient between the check and the step.
-bool RowStepper::Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* gradients) {
-  decoded_.resize(kGroupKeys * dim);
-  if (codec == ValueCodec::kFp32)
-    return kernels::CopyAllFinite(n * dim, reinterpret_cast<const float*>(gradients), decoded_.data());
-  kernels::DecodeRows(codec, dim, n, gradients, decoded_.data());
-  return kernels::AllFinite(n * dim, decoded_.data());
+void RowStepper::Apply(Table* table, const RowGroup& group, const PushedRows& rows, StoreContext* context) {
+  const std::uint32_t dim = table->dim();
+  std::uint32_t skipped = 0;
+  if (!Decode(rows.codec, dim, group.n, rows.gradients, &decoded_))
+    skipped = SkipNotFinite(group, decoded_.data(), table, context);
+  if (rows.pulled != nullptr && !Decode(rows.pulled_codec, dim, group.n, rows.pulled, &pulled_))
+    skipped |= SkipNotFinite(group, pulled_.data(), table, context);
+  StepGroup(*table, group, skipped, *context);
 }
 
 // Skips keys without a row, and those whose bit is in `left_out`.
-void RowStepper::StepGroup(const Table& table, const RowGroup& group, const float* gradients, std::uint32_t left_out,
+void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint32_t left_out,
                            const StoreContext& context) {
   const std::uint32_t dim = table.dim();
   float* values[kGroupKeys];
@@ -156,39 +164,50 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, const floa
   }
   for (std::size_t i = 0, end = 0; i < group.n; i = end + 1) {
     for (end = i; end < group.n && values[end] != nullptr;) ++end;
-    if (end != i) Step(table, end - i, group.keys + i, values + i, slots + i, gradients + i * dim);
+    if (end == i) continue;
+    const kernels::RowsToStep rows{.dim = dim,
+                                   .n = end - i,
+                                   .values = values + i,
+                                   .slots = slots + i,
+                                   .gradients = decoded_.data() + i * dim,
+                                   .pulled = pulled_.empty() ? nullptr : pulled_.data() + i * dim,
+                                   .partition_state = rule_state_,
+                                   .begins_section = std::exchange(begins_section_, false)};
+    Step(table, rows, group.keys + i, values + i);
   }
 }
 
-// One optimizer step for each of n rows. If a 16-bit row occurs twice, the second step uses the result of the first.
-void RowStepper::Step(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
-                      const float* gradients) {
-  const std::uint32_t dim = table.dim();
-  if (table.spec().row_codec == ValueCodec::kFp32)
-    return table.optimizer().Apply(push_,
-                                   {.dim = dim, .n = n, .values = values, .slots = slots, .gradients = gradients});
-  for (std::size_t i = 0, count = 0; i < n; i += count) {
-    count = DistinctRows(n - i, values + i);
-    StepHalves(table, count, keys + i, values + i, slots + i, gradients + i * dim);
+// One optimizer step for each row. If a 16-bit row occurs twice, the second step uses the result of the first.
+void RowStepper::Step(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values) {
+  if (table.spec().row_codec == ValueCodec::kFp32) return table.optimizer().Apply(push_, rows);
+  for (std::size_t i = 0, count = 0; i < rows.n; i += count) {
+    count = DistinctRows(rows.n - i, values + i);
+    kernels::RowsToStep part = rows;
+    part.n = count;
+    part.slots += i;
+    part.gradients += i * rows.dim;
+    if (part.pulled != nullptr) part.pulled += i * rows.dim;
+    part.begins_section = rows.begins_section && i == 0;
+    StepHalves(table, part, keys + i, values + i);
   }
 }
 
 // Distinct rows in 16 bits: they are widened for their step.
-void RowStepper::StepHalves(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
-                            const float* gradients) {
-  const std::uint32_t dim = table.dim();
+void RowStepper::StepHalves(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values) {
   std::uint16_t* halves[kGroupKeys];
   float* wide[kGroupKeys];
   std::uint64_t seeds[kGroupKeys];
-  wide_.resize(kGroupKeys * dim);
-  for (std::size_t i = 0; i < n; ++i) {
+  wide_.resize(kGroupKeys * rows.dim);
+  for (std::size_t i = 0; i < rows.n; ++i) {
     halves[i] = reinterpret_cast<std::uint16_t*>(values[i]);
-    wide[i] = wide_.data() + i * dim;
+    wide[i] = wide_.data() + i * rows.dim;
     seeds[i] = HashCombine(rounding_, keys[i]);
   }
-  kernels::WidenRows(table.spec().row_codec, dim, n, halves, wide_.data());
-  table.optimizer().Apply(push_, {.dim = dim, .n = n, .values = wide, .slots = slots, .gradients = gradients});
-  kernels::NarrowRows(table.spec().row_codec, dim, n, wide_.data(), seeds, halves);
+  kernels::WidenRows(table.spec().row_codec, rows.dim, rows.n, halves, wide_.data());
+  kernels::RowsToStep widened = rows;
+  widened.values = wide;
+  table.optimizer().Apply(push_, widened);
+  kernels::NarrowRows(table.spec().row_codec, rows.dim, rows.n, wide_.data(), seeds, halves);
 }
 
 }  // namespace tarn::server

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/types.h"
@@ -13,35 +14,60 @@
 
 namespace tarn::server {
 
+// The gradients of a push, or of a closing clock.
+struct PushedRows {
+  ValueCodec codec = ValueCodec::kFp32;
+  const std::byte* gradients = nullptr;  // of each key, in the codec
+  // Of rules with needs_pulled: the rows as they were pulled, likewise. Null: none.
+  ValueCodec pulled_codec = ValueCodec::kFp32;
+  const std::byte* pulled = nullptr;
+  Clock clock;
+  std::uint64_t push = 0;  // distinguishes it from other pushes of that clock, for stochastic rounding to 16 bits
+  std::uint64_t staleness = 0;
+  WorkerRank worker = kNoWorker;
+
+  // Proceeds by n rows.
+  void Skip(std::size_t n, std::uint32_t dim) {
+    gradients += n * CodecRowBytes(codec, dim);
+    if (pulled != nullptr) pulled += n * CodecRowBytes(pulled_codec, dim);
+  }
+};
+
 class RowStepper {
  public:
   // Writes the values of a group's rows to `out` in the codec, and for absent rows their initial values.
   void Gather(const Table& table, const RowGroup& group, ValueCodec codec, std::byte* out);
 
-  // Begins a push. Its steps round values stored in 16 bits by key, clock and `push`.
-  void BeginPush(const Table& table, Clock clock, std::uint64_t push);
-  // Applies one optimizer step to each key of a group that has or gets a row. `gradients`: group.n rows in the codec.
-  // Skips and counts gradients that are not finite (rule A5). Reads each byte of `gradients` once, before the first
-  // step.
-  void Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients, StoreContext* context);
+  // Begins a push. Its steps round values stored in 16 bits by key, clock and PushedRows::push.
+  void BeginPush(const Table& table, const PushedRows& rows);
+  // The gradient delay, and the rule's state of their partition, for the next sections of the push.
+  void BeginSections(std::uint64_t delay, std::span<float> rule_state) {
+    push_.delay = delay;
+    rule_state_ = rule_state;
+    begins_section_ = true;
+  }
+  // Applies one optimizer step to each key of a group that has or gets a row. `rows`: from the group's first key on.
+  // Skips and counts rows whose gradient, or pulled row, is not finite (rule A5). Reads each byte of the push once,
+  // before the first step.
+  void Apply(Table* table, const RowGroup& group, const PushedRows& rows, StoreContext* context);
 
  private:
-  bool Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* gradients);
   void FindValues(const Table& table, const RowGroup& group, const float** rows);
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows, std::byte* out);
   static RowParts RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,
                               const StoreContext& context);
-  void StepGroup(const Table& table, const RowGroup& group, const float* gradients, std::uint32_t left_out,
-                 const StoreContext& context);
-  void Step(const Table& table, std::size_t n, const Key* keys, float** values, float** slots, const float* gradients);
-  void StepHalves(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
-                  const float* gradients);
+  void StepGroup(const Table& table, const RowGroup& group, std::uint32_t left_out, const StoreContext& context);
+  void Step(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values);
+  void StepHalves(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values);
 
-  RuleContext push_;            // the current push
-  std::uint64_t rounding_ = 0;  // and its rounding
-  std::vector<float> wide_;     // values of one group of 16-bit rows
-  std::vector<float> absent_;   // initial values of the absent rows of one group
-  std::vector<float> decoded_;  // gradients of one group
+  RuleContext push_;  // the current push
+  std::span<float> rule_state_;
+  bool begins_section_ = false;  // no step of these sections yet
+  std::uint64_t rounding_ = 0;   // and its rounding
+  std::vector<float> wide_;      // values of one group of 16-bit rows
+  std::vector<float> absent_;    // initial values of the absent rows of one group
+  std::vector<float> decoded_;   // gradients of one group
+  std::vector<float> pulled_;    // its rows as they were pulled; empty: the rule does not need them
 };
 
 }  // namespace tarn::server

@@ -1,5 +1,7 @@
 #include "server/store/snapshot.h"
 
+#include <algorithm>
+
 #include "core/hash.h"
 
 namespace tarn::server {
@@ -20,11 +22,18 @@ std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen) {
   return HashCombine(HashCombine(table_salt ^ kNoRow, seen.first), seen.second);
 }
 
+std::uint64_t FragmentHash(std::uint64_t table_salt, PartitionId partition, std::span<const std::uint32_t> words) {
+  constexpr std::uint64_t kNoRow = 0x7061727469;
+  if (std::ranges::all_of(words, [](std::uint32_t word) { return word == 0; })) return 0;
+  return RowHash(table_salt ^ kNoRow, partition.value, words);
+}
+
 std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const PartitionRows& rows) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < rows.keys.size(); ++i)
     sum += RowHash(table_salt, rows.keys[i], std::span(rows.rows).subspan(i * row_words, row_words));
   for (const Seen& seen : rows.seen) sum += SeenHash(table_salt, seen);
+  if (rows.state) sum += FragmentHash(table_salt, rows.partition, rows.state->words);
   return sum;
 }
 

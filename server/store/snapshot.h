@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,13 +17,21 @@ namespace tarn::server {
 // A key without a row, and the number of its pushes (LifeSpec::admit_count).
 using Seen = std::pair<Key, std::uint32_t>;
 
+// The part of a fragment's state that is not of its rows.
+struct FragmentState {
+  Version version;                   // number of sections applied
+  std::vector<std::uint32_t> words;  // of the rule: the bits of UpdateRule::partition_floats
+  friend bool operator==(const FragmentState&, const FragmentState&) = default;
+};
+
 // Rows of one partition: row i has keys[i] and the record rows[i * row_words ...) (core/row_layout.h).
 struct PartitionRows {
   PartitionId partition;
   std::vector<Key> keys;
   std::vector<std::uint32_t> rows;
-  std::vector<Key> removed;  // keys without a row that the base may contain; none is in `keys`
-  std::vector<Seen> seen;    // of the whole partition, for every scope: replaces the list in the base
+  std::vector<Key> removed;                 // keys without a row that the base may contain; none is in `keys`
+  std::vector<Seen> seen;                   // of the whole partition, for every scope: replaces the list in the base
+  std::optional<FragmentState> state = {};  // for every scope, in one chunk of a cut; none: nothing was applied
 };
 
 // Contents of a cut: all rows, or those changed since its base and the keys removed since.
@@ -61,8 +70,11 @@ std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const std::ui
 // Hash of a key that is counted but has no row.
 std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen);
 
-// Sum of RowHash over all rows and of SeenHash over all keys seen. Independent of their order and of their distribution
-// over shards.
+// Hash of the rule's state of a partition; 0 if it is all 0. Does not include the version.
+std::uint64_t FragmentHash(std::uint64_t table_salt, PartitionId partition, std::span<const std::uint32_t> words);
+
+// Sum of RowHash over all rows, of SeenHash over all keys seen, and of FragmentHash over all partitions. Independent of
+// their order and of their distribution over shards.
 std::uint64_t StateHash(const std::vector<TableRows>& tables);
 
 // The same for some rows of one table.

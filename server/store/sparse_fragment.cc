@@ -237,7 +237,7 @@ void SparseFragment::BeginCut() {
     marks_.BeginCut(request.base_is_previous_cut);
     removed_.BeginCut(request.base_is_previous_cut);
   }
-  cut_.Begin(rows_.NumberEnd(), life_.verdicts());
+  BeginCutOf(rows_.NumberEnd(), life_.verdicts());
   walk_ = {};
   walk_.rows.done = rows_.NumberEnd() == 0;
   cold_.Clear();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/table/table_shape.h"
 #include "server/exhaustion.h"
@@ -160,26 +161,51 @@ Expected<std::vector<float>> Store::Values(TableId id, Key key) const {
   return values;
 }
 
-Status Store::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
-                    const std::byte* gradients, Clock clock, std::uint64_t push) {
+Status Store::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys,
+                    const PushedRows& pushed) {
   Table& table = At(id);
-  const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
-  const RowFinder finder(table, context_);
-  stepper_.BeginPush(table, clock, push);
+  PushedRows rows = pushed;
+  stepper_.BeginPush(table, rows);
   try {
-    for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
-      const auto in_memory = reader_.BringIn(table, cursor);
-      if (!in_memory) return std::unexpected(in_memory.error());
-      finder.ForEachGroup(Ahead::kRows, *in_memory, &cursor, [&](const RowGroup& group) {
-        stepper_.Apply(&table, group, codec, gradients, &context_);
-        gradients += group.n * row_bytes;
-      });
-      if (!context_.failure) return context_.failure;
+    if (!table.optimizer().rule().by_section) return ApplySections(table, sections, keys, &rows);
+    for (const Section& section : sections) {
+      TARN_RETURN_IF_ERROR(ApplySections(table, {&section, 1}, keys.first(section.count), &rows));
+      keys = keys.subspan(section.count);
     }
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
   }
   return {};
+}
+
+Status Store::ApplySections(Table& table, std::span<const Section> sections, std::span<const Key> keys,
+                            PushedRows* rows) {
+  CountSections(table, sections);
+  const RowFinder finder(table, context_);
+  for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
+    const auto in_memory = reader_.BringIn(table, cursor);
+    if (!in_memory) return std::unexpected(in_memory.error());
+    finder.ForEachGroup(Ahead::kRows, *in_memory, &cursor, [&](const RowGroup& group) {
+      stepper_.Apply(&table, group, *rows, &context_);
+      rows->Skip(group.n, table.dim());
+    });
+    if (!context_.failure) return context_.failure;
+  }
+  return {};
+}
+
+// Raises the versions. The step has the delay and the state of the last section; rules that use them have one section.
+void Store::CountSections(const Table& table, std::span<const Section> sections) {
+  for (const Section& section : sections) {
+    if (section.count == 0) continue;
+    Fragment& fragment = partitions_[section.partition.value]->Obtain(table);
+    const std::optional<std::uint64_t> delay = fragment.CountSection(section.version);
+    stepper_.BeginSections(delay.value_or(0), fragment.rule_state());
+    if (!delay) continue;
+    const std::size_t bucket = std::min<std::uint64_t>(*delay, limits::kDelayBucketsMax - 1);
+    if (context_.delays.size() <= bucket) context_.delays.resize(bucket + 1);
+    ++context_.delays[bucket];
+  }
 }
 
 void Store::SkipNotFinite(TableId id, Key key) {
@@ -197,6 +223,7 @@ std::vector<NotFiniteRows> Store::not_finite() const {
 
 void Store::ForgetCounters() {
   context_.counters = {};
+  context_.delays.clear();
   for (const auto& table : tables_)
     if (table) table->ForgetNotFinite();
 }
@@ -267,6 +294,17 @@ Status Store::LoadSeen(TableId id, std::span<const Seen> seen) {
     partition.LoadSeen(table, seen.subspan(first, count));
     return Status();
   });
+}
+
+Status Store::LoadState(TableId id, PartitionId partition, const FragmentState& state) {
+  const Table& table = At(id);
+  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
+  const std::uint32_t floats = table.optimizer().rule().partition_floats;
+  if (state.words.size() != floats)
+    return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': a state of {} floats in partition {}, expected {}",
+                                                 table.spec().name, state.words.size(), partition.value, floats));
+  if (Partition* owned = Find(partition)) owned->Obtain(table).SetState(state);
+  return {};
 }
 
 // The tier.

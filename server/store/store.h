@@ -104,12 +104,15 @@ class Store {
   Expected<std::vector<float>> Values(TableId table, Key key) const;
 
   // One optimizer step for each key that has or gets a row, in order; a row whose gradient has a value that is infinite
-  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A repeated key takes two steps.
-  // Gradients are keys.size() rows in the codec, the schedule is that at `clock`. `push` distinguishes it from other
-  // pushes of that clock: stochastic rounding to 16 bits depends on key, clock and `push`. The keys must have passed
-  // CheckKeys.
+  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A repeated key takes two steps. The
+  // rows have keys.size() gradients; the schedule is that at their clock. Each section with keys raises the version of
+  // the table in its partition by one; its own version is that at which its rows were pulled. The keys must have passed
+  // CheckKeys, and the rows have what the rule needs.
+  Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, const PushedRows& rows);
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
-               const std::byte* gradients, Clock clock, std::uint64_t push = 0);
+               const std::byte* gradients, Clock clock, std::uint64_t push = 0) {
+    return Apply(table, sections, keys, {.codec = codec, .gradients = gradients, .clock = clock, .push = push});
+  }
 
   // Counts a gradient that is not finite and was dropped before Apply (rule A5). Apply counts those that it drops.
   void SkipNotFinite(TableId table, Key key);
@@ -122,6 +125,8 @@ class Store {
   Status Load(TableId table, std::span<const Key> keys, std::span<const std::uint32_t> rows);
   Status Remove(TableId table, std::span<const Key> keys);
   Status LoadSeen(TableId table, std::span<const Seen> seen);
+  // Sets the version and the rule's state of a partition, likewise. kCorrupt: the state of another rule.
+  Status LoadState(TableId table, PartitionId partition, const FragmentState& state);
 
   StoreCut& cut() { return cut_; }
   const StoreCut& cut() const { return cut_; }
@@ -129,6 +134,8 @@ class Store {
   const Expiry& expiry() const { return expiry_; }
 
   const RowCounters& counters() const { return context_.counters; }
+  // Histogram of the gradient delays of all sections applied: bucket i = i sections, the last one also more.
+  const std::vector<std::uint64_t>& delays() const { return context_.delays; }
   void ForgetCounters();
 
   // Sum of RowHash (server/store/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
@@ -153,6 +160,8 @@ class Store {
  private:
   Table& At(TableId id) const;
   Status UpdateTable(Table& table, const TableSpec& spec);
+  void CountSections(const Table& table, std::span<const Section> sections);
+  Status ApplySections(Table& table, std::span<const Section> sections, std::span<const Key> keys, PushedRows* rows);
   template <typename Take>
   Status ForEachRun(const Table& table, std::span<const Key> keys, Take take) const;
   std::string NameOf(TableId id, RowOwner owner) const;

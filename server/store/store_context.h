@@ -63,6 +63,7 @@ struct StoreContext {
   Arena arena;                       // for rows
   Residency* tier = nullptr;         // null: all rows stay in memory
   RowCounters counters;
+  std::vector<std::uint64_t> delays;    // histogram of gradient delays: bucket i = i sections, the last one also more
   std::uint64_t insert_generation = 0;  // incremented when a row is inserted, and when a key is not admitted
   bool has_base = false;                // a checkpoint may contain keys that are now removed
   std::size_t sweeps_due = 0;           // fragments with expired rows to remove

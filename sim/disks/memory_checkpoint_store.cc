@@ -59,6 +59,7 @@ void MemoryCheckpointStore::Put(CutRows chunk) {
   rows.rows.insert(rows.rows.end(), chunk.rows.rows.begin(), chunk.rows.rows.end());
   rows.removed.insert(rows.removed.end(), chunk.rows.removed.begin(), chunk.rows.removed.end());
   rows.seen.insert(rows.seen.end(), chunk.rows.seen.begin(), chunk.rows.seen.end());
+  if (chunk.rows.state) rows.state = std::move(chunk.rows.state);
 }
 
 void MemoryCheckpointStore::Finish(std::optional<std::uint64_t> whole_hash) {
@@ -97,8 +98,11 @@ Status MemoryCheckpointStore::Load(const std::string& directory, RowSink& sink) 
           if (!sink.Wants(partition.partition, snapshot->partition_bits)) continue;
           TARN_RETURN_IF_ERROR(sink.OnRemoved(partition.removed));
           TARN_RETURN_IF_ERROR(sink.OnRows(partition.keys, partition.rows));
-          // Each checkpoint has the full list of keys that wait for admission.
-          if (id == generations->rbegin()->first) TARN_RETURN_IF_ERROR(sink.OnSeen(partition.seen));
+          // Each checkpoint has the full list of keys that wait for admission, and all states.
+          if (id != generations->rbegin()->first) continue;
+          TARN_RETURN_IF_ERROR(sink.OnSeen(partition.seen));
+          if (partition.state)
+            TARN_RETURN_IF_ERROR(sink.OnState(partition.partition, snapshot->partition_bits, *partition.state));
         }
       }
   return {};

@@ -32,7 +32,25 @@ void FleetChecks::OnAllEnded() {
 void FleetChecks::AfterShardHeard(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
   if (message.sender.role != Role::kWorker) return;
   CheckRefused(shard, message, out, from);
+  CheckOrigin(shard, message);
   CheckPaused(shard, out, from);
+}
+
+// Rules E8, A6.
+void FleetChecks::CheckOrigin(const Process& p, const Message& message) const {
+  const auto* both = std::get_if<PushPull>(&message.body);
+  const auto* push = both != nullptr ? &both->push : std::get_if<Push>(&message.body);
+  if (push == nullptr || !p.shard->joined() || p.shard->stopped()) return;
+  const View& view = p.shard->view();
+  const auto table = std::ranges::find(view.tables, push->table, &TableSpec::id);
+  const bool owns = std::ranges::all_of(
+      push->keys.sections, [&](const Section& section) { return p.shard->rows().Find(section.partition) != nullptr; });
+  if (table == view.tables.end() || !owns) return;
+  const PushOrigins::Receiver at{*table, table->name == "counts", !context_.scenario.top_k, [&](PartitionId partition) {
+                                   return p.shard->rows().Find(partition)->VersionOf(table->id);
+                                 }};
+  context_.oracle.Check(
+      context_.oracle.origins().Check(message.sender.incarnation, *push, message.keys, message.values, at));
 }
 
 // Rule M3: a fenced worker is not served. A step that handles a worker's message adopts no view.

@@ -33,6 +33,7 @@ class FleetChecks {
   void CheckStop(RunResult* result) const;
 
  private:
+  void CheckOrigin(const Process& shard, const Message& message) const;
   void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
   void CheckPaused(const Process& shard, const Outbox& out, Peer from) const;
   Status CheckFinal(Key key) const;

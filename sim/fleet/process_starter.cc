@@ -181,6 +181,16 @@ ProcessId ProcessStarter::StartShard(std::uint32_t index) {
   options.log = p.log.get();
   options.blobs = p.blobs.get();
   p.shard = std::make_unique<server::Shard>(options, p.store.get(), p.checker.get());
+  const bool immediate =
+      context_.scenario.counts.apply == ApplyMode::kImmediate && context_.scenario.layer.apply == ApplyMode::kImmediate;
+  if (immediate)
+    p.checker->SetVersions([shard = p.shard.get()](PartitionId partition) -> std::optional<std::uint64_t> {
+      if (!shard->joined()) return std::nullopt;
+      std::uint64_t sum = 0;
+      for (const TableSpec& table : shard->view().tables)
+        sum += shard->rows().Find(partition)->VersionOf(table.id).value;
+      return sum;
+    });
   context_.control.Step(
       id, [this](Process& process, Outbox* out) { process.shard->Start(context_.clocks.NowOf(process), out); });
   return id;

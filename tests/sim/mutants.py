@@ -131,7 +131,7 @@ MUTANTS = [
     ("walk-ends-with-its-bucket", "server/store/row_index.h",
      "if (n >= end - first && bucket.used < kBucketKeys) break;", "if (n >= end - first) break;"),
     ("rows-inserted-after-the-cut-saved", "server/store/sparse_fragment.cc",
-     "  cut_.Begin(rows_.NumberEnd(), life_.verdicts());", "  cut_.Begin(~std::uint32_t{0}, life_.verdicts());"),
+     "  BeginCutOf(rows_.NumberEnd(), life_.verdicts());", "  BeginCutOf(~std::uint32_t{0}, life_.verdicts());"),
     ("abandoned-cut-goes-on", "server/shard/shard_cuts.cc",
      "if (cut_ && cut_->order.id != order.id) Abandon();", ""),
     ("failed-part-ends-the-job", "server/shard/shard_cuts.cc",
@@ -306,6 +306,35 @@ MUTANTS = [
     ("keys-in-lent-memory-not-copied", "server/shard/message_decoder.cc", "  copy(&message->keys);\n", ""),
     ("expired-row-steps-on", "server/store/sparse_fragment.cc",
      "number != RowIndex::kNone && !IsExpired(number)) {", "number != RowIndex::kNone) {"),
+    ("repeated-push-raises-the-version", "server/shard/pushes.cc",
+     "    const ErrorCode code = Take(section, worker, fits);\n",
+     "    const ErrorCode code = Take(section, worker, fits);\n"
+     "    if (Fragment* known = context_.rows->Find(section.partition)->Find(push.table);\n"
+     "        known != nullptr && code == ErrorCode::kOk && !taken_.back())\n"
+     "      known->CountSection(kNoVersion);\n"),
+    ("cached-row-keeps-no-version", "worker/client/client_data.cc",
+     "  if (record != nullptr && cached->found().rows != 0) NoteKept(plan, when.use, cached->found().oldest);\n", ""),
+    ("pulled-rows-lost-by-a-resend", "worker/client/client_pushes.cc",
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n",
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n"
+     "  if (p->counted && p->pulled) {\n"
+     "    const std::size_t rows = p->keys.count * CodecRowBytes(*p->pulled, context_->tables.at(p->table).dim);\n"
+     "    p->values = Buffer::Copy(p->values.data(), p->values.size());\n"
+     "    std::memset(p->values.data() + p->values.size() - rows, 0, rows);\n"
+     "  }\n"),
+    ("version-lost-by-a-resend", "worker/client/client_pushes.cc",
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n",
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n"
+     "  if (p->counted)\n"
+     "    for (Section& section : push.keys.sections) section.version = kNoVersion;\n"),
+    ("checkpoint-without-versions", "server/store/fragment_cut.cc",
+     "  if (state.version.value == 0) return;\n", "  return;\n"),
+    ("recovery-without-the-state-of-rules", "server/store/store.cc",
+     "  if (Partition* owned = Find(partition)) owned->Obtain(table).SetState(state);\n",
+     "  if (Partition* owned = Find(partition))\n"
+     "    owned->Obtain(table).SetState({state.version, std::vector<std::uint32_t>(floats)});\n"),
+    ("state-of-rules-not-as-of-the-cut", "server/store/fragment_cut.cc",
+     "  fragment_state_ = std::move(state);\n", ""),
 ]
 
 

@@ -58,6 +58,7 @@ def headline(record):
         ("Log-loss, held out", text("eval_logloss", "{:.4f}"), text("train_logloss", "training {:.4f}")),
         ("Accuracy, held out", text("eval_accuracy", "{:.4f}"), None),
         ("Staleness, mean", text("staleness_mean", "{:.2f}"), joined(largest, bound)),
+        ("Gradient delay, mean", text("gradient_delay_mean", "{:.2f}"), text("gradient_delay_max", "max {:.0f}")),
         (
             "Pulled",
             None if pulled is None else summary.byte_count(pulled),
@@ -159,12 +160,17 @@ def stage_bars(seconds):
     return [(STAGE_NAMES.get(name, name), time, f"{time:,.1f} s{shares[name]}") for name, time in times.items()]
 
 
+def histogram_chart(title, unit, histogram, of):
+    buckets = [(int(s), n) for s, n in histogram or [] if n >= 0]
+    total = sum(n for _, n in buckets)
+    columns = [(str(s), n / total) for s, n in sorted(buckets)] if total else []
+    return charts.column_chart(title, columns, unit, f"{total:,.0f} {of}" if total else "")
+
+
 def cost_charts(metrics, record):
-    histogram = [(int(s), n) for s, n in record.get("staleness_histogram") or [] if n >= 0]
-    pulls = sum(n for _, n in histogram)
-    columns = [(str(s), n / pulls) for s, n in sorted(histogram)] if pulls else []
     drawn = [
-        charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
+        histogram_chart("Measured staleness of pulls", "clocks", record.get("staleness_histogram"), "pulls"),
+        histogram_chart("Gradient delay", "sections applied in between", record.get("gradient_delay_histogram"), "sections"),
         charts.bar_chart("Where the workers' time goes", stage_bars(record.get("stage_seconds") or {}), "summed over workers"),
         charts.line_chart(
             "Traffic, bytes a second",

@@ -12,6 +12,8 @@ FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "samples_per_second",
     "staleness_mean",
     "staleness_max",
+    "gradient_delay_mean",
+    "gradient_delay_max",
     "pull_bytes",
     "push_bytes",
     "cache_rows",
@@ -202,6 +204,7 @@ def rows(record):
             (f"{scored} accuracy", get("eval_accuracy", "{:.4f}")),
             ("best epoch", not_kept_text(record)),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
+            ("gradient delay", joined(get("gradient_delay_mean", "mean {:.2f}"), get("gradient_delay_max", "max {:.0f}"))),
             (
                 "traffic",
                 joined(

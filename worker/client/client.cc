@@ -189,6 +189,10 @@ void Client::CountPull(std::uint64_t staleness) {
   impl_->context.CountStaleness(staleness);
 }
 
+void Client::NoteKept(const Plan& plan, Clock use, Clock oldest) {
+  if (impl_->ready()) impl_->data.NoteKept(plan, use, oldest);
+}
+
 void Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] { impl_->data.Push(plan, gradients, pulled_clock, done); });

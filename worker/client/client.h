@@ -54,6 +54,10 @@ struct PullWhen {
   // False: the caller has its own cache and pulls only the missing rows of a batch (rule H9). It then counts the whole
   // batch with CountPull.
   bool counted = true;
+  bool pushed = true;  // false: no push of these rows follows, as in evaluation
+  // The plan of a batch that is pulled in parts, of which this pull is one; null: it is all. Only for tables whose rule
+  // needs no pulled rows.
+  const Plan* part_of = nullptr;
 };
 
 // A worker's position in its data after a clock. nullopt: unchanged, for a clock without data; a tick that moved the
@@ -78,7 +82,11 @@ class Client {
   // shared until acknowledged.
   void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out);
   void CountPull(std::uint64_t staleness);
-  // Done when every shard has acknowledged it.
+  // For a caller with its own cache, before it pulls the missing rows of a plan: it has found rows that came with a
+  // minimum clock of at least `oldest` (PullRecord).
+  void NoteKept(const Plan& plan, Clock use, Clock oldest);
+  // Done when every shard has acknowledged it. pulled_clock: PullWhen::use of the pull of these rows. kInvalidArgument:
+  // the table's rule needs the rows as they were pulled, and one of them was not pulled for that clock.
   void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
   // Push, tick, pull of clock() + 1, which the shards hold back until the tick allows it.
   struct PushPullDone {

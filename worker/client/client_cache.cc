@@ -56,6 +56,7 @@ void CachedPull::Done(std::uint64_t staleness) {
     kernels::ScatterByIndex(dim_, places_.size(), fetched_.values().as<float>().data(), places_.data(),
                             rows_.as_mutable<float>().data());
   const PlanRun all{.partition = {}, .begin = 0, .count = static_cast<std::uint32_t>(plan_rows_)};
+  if (record_ != nullptr) record_->NoteRows({{&all, 1}, ValueCodec::kFp32, rows_});
   caller_->Rows({{&all, 1}, ValueCodec::kFp32, rows_});
   caller_->Done(staleness);
 }

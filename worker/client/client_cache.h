@@ -11,11 +11,13 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "worker/client/client_context.h"
 #include "worker/client/completion.h"
 #include "worker/client/plan.h"
+#include "worker/client/pull_memory.h"
 #include "worker/client/pulled_rows.h"
 #include "worker/client/row_cache.h"
 
@@ -43,6 +45,8 @@ class CachedPull final : public PullSink {
  public:
   // Reads the rows of the plan from the cache, except those of versions before `least`.
   CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller);
+  // Notes all rows in `record`, besides passing them on.
+  void NoteIn(std::shared_ptr<PullRecord> record) { record_ = std::move(record); }
 
   const RowCache::Found& found() const { return found_; }
   std::uint64_t StalenessAt(Clock use) const;       // staleness of the rows found
@@ -66,6 +70,7 @@ class CachedPull final : public PullSink {
   RowCache::Found found_;
   Plan missing_;
   PlanRows fetched_;
+  std::shared_ptr<PullRecord> record_;
 };
 
 class ClientCache {

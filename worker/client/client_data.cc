@@ -15,7 +15,7 @@ ClientData::ClientData(ClientContext* context)
     : context_(context),
       lists_(context->options.held_keys_min, context->options.held_keys_bytes),
       cache_(context),
-      pulls_(context, &lists_),
+      pulls_(context, &lists_, &memory_),
       pushes_(context, &lists_, &pulls_),
       combiner_(context, &pushes_),
       ticks_(context, &pushes_) {}
@@ -55,9 +55,12 @@ void ClientData::Pull(const Plan& plan, const PullWhen& when, PullSink* sink) {
   if (when.counted) ++context_->counters.pulls;
   if (plan.keys.empty()) return sink->Done(0);
   KeptTable* const kept = when.counted ? cache_.Of(**spec) : nullptr;
-  if (kept == nullptr) return Ask(pulls_.Begin(plan, **spec, when, sink), **spec, plan);
+  auto record = Remember(plan, **spec, when);
+  if (kept == nullptr) return Ask(pulls_.Begin(plan, **spec, when, sink, std::move(record)), **spec, plan);
 
   auto cached = cache_.Look(kept, **spec, plan, when.use, sink);
+  if (record != nullptr && cached->found().rows != 0) NoteKept(plan, when.use, cached->found().oldest);
+  cached->NoteIn(record);
   const Plan& missing = cached->missing();
   if (missing.keys.empty()) {
     const std::uint64_t staleness = cached->StalenessAt(when.use);
@@ -65,7 +68,25 @@ void ClientData::Pull(const Plan& plan, const PullWhen& when, PullSink* sink) {
     return cached->Done(staleness);
   }
   CachedPull* const through_cache = cached.get();
-  Ask(pulls_.Begin(missing, **spec, when, through_cache, std::move(cached)), **spec, missing);
+  Ask(pulls_.Begin(missing, **spec, when, through_cache, std::move(record), std::move(cached)), **spec, missing);
+}
+
+// The record of a pull, for the push of its rows. A caller with its own cache has made one for all rows of the batch.
+std::shared_ptr<PullRecord> ClientData::Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when) {
+  if (!when.pushed) return nullptr;
+  if (!when.counted)
+    if (auto record = memory_.Newest(spec.id, when.use)) return record;
+  return memory_.Begin(when.part_of != nullptr ? *when.part_of : plan, spec, when.use);
+}
+
+void ClientData::NoteKept(const Plan& plan, Clock use, Clock oldest) {
+  const auto spec = TableOf(plan);
+  if (!spec || plan.keys.empty()) return;
+  auto record = memory_.Newest(plan.table, use);
+  if (record == nullptr) record = memory_.Begin(plan, **spec, use);
+  for (const PlanRun& run : plan.runs)
+    record->NoteVersion(run.partition, memory_.OldestSince(plan.table, run.partition, oldest));
+  record->NoteClock(oldest);
 }
 
 // One message a shard and piece.
@@ -81,10 +102,11 @@ void ClientData::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
 }
 
 void ClientData::Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done) {
-  StartPush(plan, gradients, {.clock = ticks_.asked(), .pulled_clock = pulled_clock, .done = done});
+  StartPush(plan, gradients, pulled_clock, {.clock = ticks_.asked(), .done = done});
 }
 
-void ClientData::StartPush(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what) {
+void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pulled_clock,
+                           const ClientPushes::What& what) {
   const auto spec = TableOf(plan);
   if (!spec) return worker::Fail(what.done, spec.error());
   TARN_CHECK(gradients.size() == plan.keys.size() * plan.dim * sizeof(float), "one gradient row per unique key");
@@ -93,10 +115,12 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, const Clie
     ++context_->counters.pushes;
     return Complete(what.done);
   }
-  if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, what);
   Residuals::Sent sent{&plan, gradients};
   if ((*spec)->push_codec == ValueCodec::kTopK) sent = Compress(plan, **spec, gradients, what.clock);
-  pushes_.Add(*sent.plan, **spec, sent.rows, what);
+  const auto origin = memory_.OriginOf(*sent.plan, **spec, what.clock, pulled_clock);
+  if (!origin) return worker::Fail(what.done, origin.error());
+  if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, *origin, what);
+  pushes_.Add(*sent.plan, **spec, sent.rows, *origin, what);
   if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, *sent.plan, pushes_);
 }
 
@@ -127,8 +151,9 @@ void ClientData::PushPull(const Plan& plan, const Buffer& gradients, Clock pulle
   }
   TickTo(pushed + 1, position, done.ticked);
   ++context_->counters.pulls;
-  const RequestId pull = pulls_.Begin(plan, **spec, {.use = pushed + 1}, done.pulled);
-  StartPush(plan, gradients, {pushed, pulled_clock, done.pushed, pull});
+  const PullWhen when{.use = pushed + 1};
+  const RequestId pull = pulls_.Begin(plan, **spec, when, done.pulled, Remember(plan, **spec, when));
+  StartPush(plan, gradients, pulled_clock, {pushed, done.pushed, pull});
 }
 
 // Rows of tables that do not exist yet are not on disk.
@@ -220,7 +245,8 @@ void ClientData::FailAll(const Error& error) {
 std::uint64_t ClientData::Hash() const {
   std::uint64_t hash = HashCombine(pushes_.Hash(), pulls_.Hash());
   hash = HashCombine(HashCombine(hash, lists_.Hash()), cache_.Hash());
-  return HashCombine(HashCombine(hash, combiner_.Hash()), HashCombine(residuals_.Hash(), ticks_.Hash()));
+  hash = HashCombine(HashCombine(hash, combiner_.Hash()), memory_.Hash());
+  return HashCombine(hash, HashCombine(residuals_.Hash(), ticks_.Hash()));
 }
 
 }  // namespace tarn::worker

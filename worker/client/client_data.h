@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "core/message.h"
 #include "worker/client/byte_credit.h"
@@ -14,6 +15,7 @@
 #include "worker/client/client_ticks.h"
 #include "worker/client/completion.h"
 #include "worker/client/key_lists.h"
+#include "worker/client/pull_memory.h"
 #include "worker/client/push_combiner.h"
 #include "worker/client/residuals.h"
 
@@ -34,6 +36,7 @@ class ClientData {
                 const Client::PushPullDone& done);
   void Prefetch(const Plan& plan);
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done);
+  void NoteKept(const Plan& plan, Clock use, Clock oldest);
   void DropKeptRows() { cache_.Clear(); }
   // Sends combined pushes without waiting for later clocks.
   void FlushPushes() { combiner_.FlushAll(); }
@@ -58,7 +61,8 @@ class ClientData {
  private:
   Expected<const TableSpec*> TableOf(const Plan& plan) const;
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
-  void StartPush(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
+  void StartPush(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const ClientPushes::What& what);
+  std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   bool GoesApart(const TableSpec& spec);
   void OnNamelessError(ShardId shard, const ErrorReply& error);
@@ -66,6 +70,7 @@ class ClientData {
   ClientContext* context_;
   KeyLists lists_;
   ClientCache cache_;
+  PullMemory memory_;
   ClientPulls pulls_;
   ClientPushes pushes_;
   PushCombiner combiner_;

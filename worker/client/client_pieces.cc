@@ -6,6 +6,7 @@
 #include "core/limits.h"
 #include "kernels/convert.h"
 #include "kernels/sparse_values.h"
+#include "worker/client/pull_memory.h"
 
 namespace tarn::worker {
 namespace {
@@ -41,8 +42,9 @@ bool IsOneRun(std::span<const PlanRun> parts) {
 std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
   // The keys of a dense table are sent as ranges.
   const std::size_t key = spec.kind == TableKind::kDense ? 0 : sizeof(Key);
+  const std::size_t pulled = NeedsPulled(spec) ? CodecRowBytes(PulledCodec(spec), spec.dim) : 0;
   const std::size_t row =
-      key + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim));
+      key + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim) + pulled);
   const std::size_t bytes = std::min(piece_bytes, limits::kFrameBytesMax);
   return static_cast<std::uint32_t>(std::max<std::size_t>(1, bytes / row));
 }

@@ -7,7 +7,7 @@
 namespace tarn::worker {
 
 RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
-                             std::unique_ptr<CachedPull> cached) {
+                             std::shared_ptr<PullRecord> record, std::unique_ptr<CachedPull> cached) {
   TARN_CHECK(!plan.keys.empty(), "a pull has rows");
   const RequestId id = context_->NewRequest();
   PullState& pull = pulls_[id];
@@ -19,6 +19,8 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, const Pull
   pull.codec = spec.pull_codec;
   pull.sink = sink;
   pull.staleness = cached == nullptr ? 0 : cached->StalenessAt(when.use);
+  pull.record = std::move(record);
+  pull.kept = cached != nullptr || !when.counted;
   pull.cached = std::move(cached);
   return id;
 }
@@ -118,7 +120,8 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
   PullMessage& message = it->second;
   PullState& whole = pulls_.at(message.pull);
   const std::size_t bytes = message.keys.count * CodecRowBytes(reply.codec, whole.dim);
-  if (reply.table != whole.table || reply.count != message.keys.count || values.size() != bytes) {
+  if (reply.table != whole.table || reply.count != message.keys.count || values.size() != bytes ||
+      reply.versions.size() != message.keys.sections.size()) {
     ++context_->counters.malformed;
     return Refused(it->first, &message, {ErrorCode::kMalformed, "its answer does not fit the question"});
   }
@@ -126,12 +129,24 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
     whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
   context_->counters.pull_bytes += values.size();
   lists_->OnHeld(from, message.keys.list);
+  Note(whole, message, reply, values);
   whole.sink->Rows({message.parts, reply.codec, values});
   if (whole.cached != nullptr) whole.cached->Keep(message.parts, message.keys.sections, reply.min_clock);
   const RequestId pull = message.pull;
   Release(it->first, &message);
   messages_.erase(it);
   if (--whole.pieces == 0) Finish(pull);
+}
+
+// For the push of the same rows.
+void ClientPulls::Note(const PullState& pull, const PullMessage& message, const PullReply& reply,
+                       const Buffer& values) {
+  if (pull.kept)
+    for (std::size_t i = 0; i < reply.versions.size(); ++i)
+      memory_->NoteHistory(pull.table, message.keys.sections[i].partition, reply.versions[i], reply.min_clock);
+  if (pull.record == nullptr) return;
+  pull.record->NoteReply(message.parts, reply.versions, reply.min_clock);
+  if (pull.cached == nullptr) pull.record->NoteRows({message.parts, reply.codec, values});
 }
 
 void ClientPulls::Finish(RequestId pull) {

@@ -16,17 +16,19 @@
 #include "worker/client/client_pieces.h"
 #include "worker/client/completion.h"
 #include "worker/client/key_lists.h"
+#include "worker/client/pull_memory.h"
 
 namespace tarn::worker {
 
 class ClientPulls {
  public:
-  ClientPulls(ClientContext* context, KeyLists* lists) : context_(context), lists_(lists) {}
+  ClientPulls(ClientContext* context, KeyLists* lists, PullMemory* memory)
+      : context_(context), lists_(lists), memory_(memory) {}
 
-  // Begins a pull of the rows of a plan (at least one). The caller then adds its messages. `cached`, if not null, is
-  // the sink and is owned by the pull.
+  // Begins a pull of the rows of a plan (at least one). The caller then adds its messages. `record` notes its replies;
+  // null: no push of these rows will follow. `cached`, if not null, is the sink and is owned by the pull.
   RequestId Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
-                  std::unique_ptr<CachedPull> cached = nullptr);
+                  std::shared_ptr<PullRecord> record, std::unique_ptr<CachedPull> cached = nullptr);
   // Adds a message of `pull`. `keys` names the sequences that the reply must contain. Returns the message's id.
   RequestId Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame);
 
@@ -63,7 +65,9 @@ class ClientPulls {
     PullSink* sink = nullptr;
     std::uint32_t pieces = 0;  // number of unanswered messages
     std::uint64_t staleness = 0;
-    std::unique_ptr<CachedPull> cached;  // null: the table is not cached
+    std::shared_ptr<PullRecord> record;
+    bool kept = false;                   // the worker caches rows of the table, here or in the training loop
+    std::unique_ptr<CachedPull> cached;  // null: not here
   };
   struct PullMessage {  // one message of it
     RequestId pull;
@@ -104,12 +108,14 @@ class ClientPulls {
   void Release(RequestId id, PullMessage* message);
   void Refused(RequestId id, PullMessage* message, const Error& error);
   void Fail(const PullMessage& message, const Error& error, TimeUs since);
+  void Note(const PullState& pull, const PullMessage& message, const PullReply& reply, const Buffer& values);
   void Finish(RequestId pull);
   void Drop(RequestId pull);
   void Requeue(RequestId id, PullMessage message);
 
   ClientContext* context_;
   KeyLists* lists_;
+  PullMemory* memory_;
   std::map<RequestId, PullState> pulls_;
   std::map<RequestId, PullMessage> messages_;
   std::vector<ShardQueue> queues_;

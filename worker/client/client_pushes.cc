@@ -3,11 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/hash.h"
 
 namespace tarn::worker {
+
+namespace {
+
+// `sections`: of a piece of the plan, in ascending order of partition.
+void SetVersions(const Plan& plan, const PushOrigin& origin, std::vector<Section>* sections) {
+  std::size_t run = 0;
+  for (Section& section : *sections) {
+    while (plan.runs[run].partition != section.partition) ++run;
+    section.version = origin.versions[run];
+  }
+}
+
+Buffer Joined(const Buffer& first, const Buffer& second) {
+  Buffer all = Buffer::Allocate(first.size() + second.size());
+  std::memcpy(all.data(), first.data(), first.size());
+  std::memcpy(all.data() + first.size(), second.data(), second.size());
+  return all;
+}
+
+}  // namespace
 
 ClientPushes::ShardQueue& ClientPushes::QueueOf(ShardId shard) {
   while (queues_.size() <= shard.value) {
@@ -24,8 +45,8 @@ void ClientPushes::Number(KeyList* keys) {
   }
 }
 
-void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
-                       std::vector<Gathered> gathered) {
+void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin,
+                       const What& what, std::vector<Gathered> gathered) {
   TARN_CHECK(!plan.keys.empty(), "a push has rows");
   const RequestId id = context_->NewRequest();
   ++context_->counters.pushes;
@@ -38,14 +59,19 @@ void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gr
     message.push = id;
     message.table = spec.id;
     message.clock = what.clock;
-    message.pulled_clock = what.pulled_clock;
+    message.pulled_clock = origin.seen;
     message.keys = PieceKeys(plan.keys, piece, &message.frame);
+    SetVersions(plan, origin, &message.keys.sections);
     // A list of selected rows is rarely repeated.
     if (spec.push_codec != ValueCodec::kTopK || spec.kind == TableKind::kDense)
       message.keys.list = lists_->NumberOf(piece.shard, message.frame, context_->now);
     PushValues push = EncodePush(gradients, spec, piece);
     message.codec = push.codec;
     message.values = std::move(push.values);
+    if (!origin.pulled.empty()) {
+      message.pulled = PulledCodec(spec);
+      message.values = Joined(message.values, EncodeRows(origin.pulled, spec.dim, piece, *message.pulled));
+    }
     Number(&message.keys);
     if (what.pull.value != 0) message.pull_message = pulls_->Add(what.pull, piece, message.keys, message.frame);
     Enqueue(std::move(message));
@@ -85,7 +111,7 @@ bool ClientPushes::SendFirst(ShardQueue* queue) {
 
 void ClientPushes::Transmit(PushMessage* p) {
   p->attempt = context_->NewRequest();
-  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys};
+  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};
   Buffer frame = p->frame;
   lists_->Encode(p->shard, &push.keys, &frame);
   p->by_name = push.keys.codec == KeyCodec::kHeld;
@@ -243,8 +269,10 @@ TimeUs ClientPushes::NextTimer() const {
 
 void ClientPushes::Split(const PushMessage& message, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
   pushes_.at(message.push).messages += static_cast<std::uint32_t>(by_owner.size()) - 1;
-  const PushValues whole =
-      RowByRow({message.codec, message.values}, context_->tables.at(message.table).dim, message.keys.count);
+  const std::uint32_t dim = context_->tables.at(message.table).dim;
+  const std::size_t pulled_bytes = message.pulled ? message.keys.count * CodecRowBytes(*message.pulled, dim) : 0;
+  const std::size_t gradient_bytes = message.values.size() - pulled_bytes;
+  const PushValues whole = RowByRow({message.codec, message.values.Slice(0, gradient_bytes)}, dim, message.keys.count);
   for (const auto& [owner, which] : by_owner) {
     PushMessage part = message;
     part.pull_message = RequestId(0);
@@ -252,6 +280,9 @@ void ClientPushes::Split(const PushMessage& message, const std::map<ShardId, std
     part.keys = SelectKeys(message.keys, message.frame, which, &part.frame);
     part.codec = whole.codec;
     part.values = SelectValues(message.keys, whole.values, which);
+    if (message.pulled)
+      part.values =
+          Joined(part.values, SelectValues(message.keys, message.values.Slice(gradient_bytes, pulled_bytes), which));
     Enqueue(std::move(part));
   }
 }

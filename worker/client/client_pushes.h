@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "worker/client/client_pulls.h"
 #include "worker/client/completion.h"
 #include "worker/client/key_lists.h"
+#include "worker/client/pull_memory.h"
 
 namespace tarn::worker {
 
@@ -30,7 +32,6 @@ class ClientPushes {
 
   struct What {
     Clock clock;
-    Clock pulled_clock;
     Completion<>* done = nullptr;
     RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) of the same rows; 0: none
   };
@@ -40,7 +41,7 @@ class ClientPushes {
     Completion<>* done = nullptr;
   };
   // Adds a push of the caller or, with `gathered`, the sum of those pushes. plan.keys must not be empty.
-  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
+  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin, const What& what,
            std::vector<Gathered> gathered = {});
   // Records an unacknowledged push of this clock.
   void Open(Clock clock) { ++open_clocks_[clock]; }
@@ -75,6 +76,7 @@ class ClientPushes {
     TableId table;
     Clock clock, pulled_clock;
     ValueCodec codec = ValueCodec::kFp32;
+    std::optional<ValueCodec> pulled;  // `values` ends with the rows as they were pulled
     ShardId shard;
     KeyList keys;
     Buffer frame, values;

@@ -22,17 +22,23 @@ void PushCombiner::Begin() {
   planner_ = std::make_unique<Planner>(context_->view.routes.partition_bits);
 }
 
+// A sum of gradients has no row as it was pulled.
 std::uint32_t PushCombiner::ClocksOf(const TableSpec& spec) const {
-  const bool may = spec.consistency.mode != ConsistencyMode::kBsp && spec.consistency.apply == ApplyMode::kImmediate;
+  const bool may = spec.consistency.mode != ConsistencyMode::kBsp && spec.consistency.apply == ApplyMode::kImmediate &&
+                   !NeedsPulled(spec);
   return may ? WorkerCacheOf(context_->job_file, spec.name).push_every : 1;
 }
 
-void PushCombiner::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients,
+void PushCombiner::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin,
                        const ClientPushes::What& what) {
   pushes_->Open(what.clock);
-  const auto [it, fresh] = groups_.try_emplace(spec.id, Group{spec, what.pulled_clock, {}});
+  const auto [it, fresh] = groups_.try_emplace(spec.id, Group{spec, origin.seen, {}, {}});
   Group& group = it->second;
-  group.pulled_clock = std::min(group.pulled_clock, what.pulled_clock);
+  group.seen = std::min(group.seen, origin.seen);
+  for (std::size_t i = 0; i < plan.runs.size(); ++i) {
+    const auto [version, is_new] = group.versions.try_emplace(plan.runs[i].partition, origin.versions[i]);
+    if (!is_new) version->second = std::min(version->second, origin.versions[i]);  // kNoVersion is the largest
+  }
   group.parts.push_back({{what.clock, what.done}, plan.keys, gradients});
   bytes_ += BytesOf(plan.keys.size(), gradients);
   due_ = context_->now + kCombinePauseUs;
@@ -93,8 +99,10 @@ void PushCombiner::Flush(const Group& group) {
   Buffer sums = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
   SumDuplicates(plan, spec.dim, all.as<float>().data(), sums.as_mutable<float>().data());
   context_->counters.combined_pushes += gathered.size() - 1;
-  const ClientPushes::What what{.clock = gathered.back().clock, .pulled_clock = group.pulled_clock};
-  pushes_->Add(plan, spec, sums, what, std::move(gathered));
+  PushOrigin origin{group.seen, {}, {}};
+  for (const PlanRun& run : plan.runs) origin.versions.push_back(group.versions.at(run.partition));
+  const ClientPushes::What what{.clock = gathered.back().clock};
+  pushes_->Add(plan, spec, sums, origin, what, std::move(gathered));
 }
 
 void PushCombiner::FailAll(const Error& error) {

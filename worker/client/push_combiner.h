@@ -36,7 +36,8 @@ class PushCombiner {
   // Whether pushes of this table are combined.
   bool Combines(const TableSpec& spec) const { return on_ && !apart_ && ClocksOf(spec) > 1; }
   // Adds a push of a table whose pushes are combined. Shares `gradients` until it is sent. plan.keys must not be empty.
-  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const ClientPushes::What& what);
+  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin,
+           const ClientPushes::What& what);
 
   // The worker has requested a tick from `before` to `asked`, possibly over several clocks.
   void OnTick(Clock before, Clock asked);
@@ -57,7 +58,8 @@ class PushCombiner {
   };
   struct Group {
     TableSpec spec;
-    Clock pulled_clock;  // the lowest
+    Clock seen;  // the lowest PushOrigin::seen, and the lowest version of each partition
+    std::map<PartitionId, Version> versions;
     std::vector<Part> parts;
   };
 

@@ -98,6 +98,8 @@ Status HotTable::LookForPart(Clock least, std::size_t begin, std::size_t count, 
   return {};
 }
 
+Clock HotTable::OldestAllowedAt(Clock use) const { return OldestAllowed(spec_.consistency, use); }
+
 void HotTable::Age() {
   if (looked_for_ - aged_at_ < kLooksPerRow * cache_->capacity()) return;
   aged_at_ = looked_for_;

@@ -83,6 +83,9 @@ class HotTable {
   // Drops all rows. A batch between Look and End keeps its rows.
   void Clear() { cache_->Clear(); }
 
+  // The oldest version of a row that a Look for use at `use` finds.
+  Clock OldestAllowedAt(Clock use) const;
+
   std::uint64_t looked_for() const { return looked_for_; }  // rows
   std::uint64_t found() const { return found_; }
 

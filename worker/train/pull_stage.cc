@@ -11,6 +11,7 @@
 #include "core/position.h"
 #include "kernels/rows.h"
 #include "worker/client/client_cache.h"
+#include "worker/client/pull_memory.h"
 #include "worker/train/stepper.h"
 
 namespace tarn::worker {
@@ -40,7 +41,9 @@ std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes ow
 void WarnOfRowsThatAreNeverFound(const Job& job, std::span<const TableUse> uses) {
   if (job.train.hot_rows.rows == 0) return;
   for (const TableUse& use : uses) {
-    if (use.spec.kind != TableKind::kSparse || use.spec.consistency.mode == ConsistencyMode::kAsp) continue;
+    if (use.spec.kind != TableKind::kSparse || use.spec.consistency.mode == ConsistencyMode::kAsp ||
+        NeedsPulled(use.spec))
+      continue;
     const OwnPushes own_pushes = WorkerCacheOf(job, use.spec.name).own_pushes;
     if (const std::string_view why = WhyNoneIsFound(use.spec.consistency, own_pushes); !why.empty())
       LogWarning("train.hot_rows: only evaluation will find rows of table '{}': {}", use.spec.name, why);
@@ -67,7 +70,8 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
   if (job.train.hot_rows.rows == 0) return {};
   for (std::size_t t = 0; t < uses.size(); ++t) {
     const TableSpec& spec = uses[t].spec;
-    if (spec.kind != TableKind::kSparse || spec.consistency.mode == ConsistencyMode::kAsp) continue;
+    if (spec.kind != TableKind::kSparse || spec.consistency.mode == ConsistencyMode::kAsp || NeedsPulled(spec))
+      continue;
     const WorkerCacheSpec& cache = WorkerCacheOf(job, spec.name);
     if (cache.bytes != 0)
       return Fail(
@@ -87,7 +91,8 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
   return {};
 }
 
-// For `bsp` a pull waits for the pushes of all earlier clocks in any case.
+// For `bsp` a pull waits for the pushes of all earlier clocks in any case. The rows of a pull that a push takes along
+// (rule A6) are not divided.
 void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses) {
   unpushed_.resize(uses.size());
   if (job.train.prefetch == 0) return;
@@ -95,7 +100,7 @@ void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses)
     const TableSpec& spec = uses[t].spec;
     if (hot_[t] == nullptr && spec.consistency.mode != ConsistencyMode::kBsp &&
         SeesOwnPushes(spec.consistency, WorkerCacheOf(job, spec.name).own_pushes))
-      unpushed_[t] = std::make_unique<UnpushedRows>();
+      unpushed_[t] = std::make_unique<UnpushedRows>(!NeedsPulled(spec));
   }
 }
 
@@ -127,23 +132,26 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
     if (train && unpushed_[t] != nullptr)
       AskInParts(t, now, out, rows);
     else
-      TARN_RETURN_IF_ERROR(Ask(t, now, out, rows));
+      TARN_RETURN_IF_ERROR(Ask(t, train, now, out, rows));
   }
   if (--rows->waiting == 0) Complete(rows);
   return {};
 }
 
-Status PullStage::Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
+Status PullStage::Ask(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
   const Plan* plan = rows->plans[table];
   const bool hot = hot_[table] != nullptr;
   if (hot) {
     TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
-    plan = &rows->hot[table].missing();
+    const Plan& missing = rows->hot[table].missing();
+    if (train && missing.keys.size() != plan->keys.size())
+      client_->NoteKept(*plan, rows->use, hot_[table]->OldestAllowedAt(rows->use));
+    plan = &missing;
     if (plan->keys.empty()) return {};
   }
   ++rows->waiting;
   PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan, std::vector<std::uint32_t>());
-  client_->Pull(*plan, {.use = rows->use, .counted = !hot}, sink, now, out);
+  client_->Pull(*plan, {.use = rows->use, .counted = !hot, .pushed = train}, sink, now, out);
   return {};
 }
 
@@ -170,7 +178,7 @@ void PullStage::Request(std::size_t table, UnpushedRows::Part part, TimeUs now, 
   const Plan some = all ? Plan() : PartOf(whole, part.places);
   const Plan& plan = all ? whole : some;
   PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, plan, std::move(part.places));
-  client_->Pull(plan, {.use = rows->use, .counted = all}, sink, now, out);
+  client_->Pull(plan, {.use = rows->use, .counted = all, .part_of = all ? nullptr : &whole}, sink, now, out);
 }
 
 // Requests what no longer has to wait.

@@ -107,7 +107,7 @@ class PullStage {
 
   Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
   void MakeUnpushedRows(const Job& job, std::span<const TableUse> uses);
-  Status Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  Status Ask(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows);
   void AskInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
   void RequestLater(TimeUs now, Outbox* out);
   void Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows);

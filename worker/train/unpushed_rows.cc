@@ -27,7 +27,7 @@ void UnpushedRows::Split(std::uint64_t batch, std::uint64_t ended, const Plan& p
   }
   for (const Key key : plan.keys) newest_[Mix64(key) & mask] = batch;
   parts->clear();
-  if (n == 0 || least == most) {
+  if (n == 0 || least == most || !divides_) {
     parts->push_back({.after = most, .places = {}});
     return;
   }

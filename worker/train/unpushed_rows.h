@@ -27,6 +27,9 @@ class UnpushedRows {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
+  // divides: false: all rows of a plan wait for the newest batch for which one of them waits.
+  explicit UnpushedRows(bool divides = true) : divides_(divides) {}
+
   // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them by the batch
   // for which they wait: into at least one part. `ended`: batches up to this number are pushed.
   void Split(std::uint64_t batch, std::uint64_t ended, const Plan& plan, std::vector<Part>* parts);
@@ -34,6 +37,7 @@ class UnpushedRows {
  private:
   void MakeRoom(std::uint64_t batch, std::size_t keys);
 
+  bool divides_;
   std::vector<std::uint64_t> newest_;  // by hash: the last batch with such a key; a power of two of them
   std::vector<std::uint64_t> after_;   // scratch: by place
 };

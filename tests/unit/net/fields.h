@@ -73,6 +73,9 @@ auto Fields(T& v) {
     } else if constexpr (n == 13) {
       auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
+    } else if constexpr (n == 14) {
+      auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o] = v;
+      return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, o);
     } else if constexpr (n == 12) {
       auto& [a, b, c, d, e, f, g, h, i, j, k, l] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);

@@ -129,6 +129,52 @@ TEST(Frame, SharesLargePayloads) {
   EXPECT_EQ((*frames)[2].data(), message.values.data());
 }
 
+// A push of two rows of three floats in two sections.
+Message PushOfTwo() {
+  Message message;
+  Push push{.keys = {.count = 2, .sections = {{PartitionId(3), 1, Sequence(1)}, {PartitionId(4), 1, Sequence(1)}}}};
+  push.keys.sections[0].version = Version(7);
+  message.body = std::move(push);
+  message.keys = Buffer::Allocate(2 * sizeof(Key));
+  std::memset(message.keys.data(), 0, message.keys.size());
+  message.values = Buffer::Allocate(2 * 3 * sizeof(float));
+  std::memset(message.values.data(), 0, message.values.size());
+  return message;
+}
+
+TEST(Frame, VersionsTravelIfOneIsKnown) {
+  Message message = PushOfTwo();
+  const auto known = Encode(message);
+  ASSERT_TRUE(known);
+  const auto back = Decode(std::span<const Buffer>(*known));
+  ASSERT_TRUE(back) << ToString(back.error());
+  const std::vector<Section>& sections = std::get<Push>(back->body).keys.sections;
+  EXPECT_EQ(sections[0].version, Version(7));
+  EXPECT_EQ(sections[1].version, kNoVersion);
+  std::get<Push>(message.body).keys.sections[0].version = kNoVersion;
+  EXPECT_LT((*Encode(message))[0].size(), (*known)[0].size());
+}
+
+TEST(Frame, PulledRowsAreBehindTheGradients) {
+  Message message = PushOfTwo();
+  Push& push = std::get<Push>(message.body);
+  push.pulled = ValueCodec::kBf16;
+  const auto decoded = [&] {
+    const auto frames = Encode(message);
+    if (!frames) return ToString(frames.error());
+    const auto back = Decode(std::span<const Buffer>(*frames));
+    return back ? std::string() : ToString(back.error());
+  };
+  EXPECT_EQ(decoded(), "") << "rows of two floats and two bf16";
+  message.values = Buffer::Allocate(2 * 3 * (sizeof(float) + 2));
+  std::memset(message.values.data(), 0, message.values.size());
+  EXPECT_EQ(decoded(), "");
+  message.values = Buffer::Allocate(2 * 3 * (sizeof(float) + 2) + 2);
+  EXPECT_NE(decoded().find("values frame: 38 bytes, expected 2 rows of 6 + n x 6 bytes"), std::string::npos);
+  push.pulled = ValueCodec::kTopK;
+  EXPECT_NE(decoded().find("Push.pulled: with topk"), std::string::npos);
+}
+
 // The wire form of the prefix is fixed.
 TEST(Frame, PrefixIsAsDocumented) {
   Message message;
@@ -208,6 +254,14 @@ TEST(Limits, LargestViewTravels) {
   EXPECT_EQ(EncodeError(ViewUpdate{view}), "");
   view.tables.emplace_back();
   EXPECT_EQ(EncodeError(ViewUpdate{view}), "too-large: ViewUpdate.view.tables: 1025 items, expected at most 1024");
+  view.tables.pop_back();
+  for (TableSpec& table : view.tables)  // of a rule without options
+    for (std::uint32_t i = 0; i < limits::kRuleOptionsMax; ++i)
+      table.optimizer.options[std::to_string(100 + i) + std::string(limits::kRuleNameBytesMax - 3, 'o')] = 1;
+  EXPECT_EQ(EncodeError(ViewUpdate{view}), "");
+  view.tables[0].optimizer.options["p"] = 1;
+  EXPECT_EQ(EncodeError(ViewUpdate{view}),
+            "too-large: ViewUpdate.view.tables[].optimizer.options: 17 items, expected at most 16");
 }
 
 TEST(Limits, ALeaseWithEveryBucketTravels) {

@@ -180,20 +180,24 @@ void FillPayload(Filler* filler, Message* message) {
     if (list.codec == KeyCodec::kRaw) message->keys = filler->Bytes(list.count * sizeof(Key));
     if (list.codec == KeyCodec::kDelta) message->keys = filler->Bytes(DeltaBytesMin(list.count) + list.count);
   };
-  const auto values = [&](std::size_t count, ValueCodec codec) {
-    const std::size_t values_of_rows = count * filler->Dim();
+  const auto values = [&](std::size_t count, ValueCodec codec, std::optional<ValueCodec> pulled = {}) {
+    const std::uint32_t dim = filler->Dim();
     message->values =
-        filler->Bytes(codec == ValueCodec::kTopK && count != 0 ? kernels::kSparseBytesMin + values_of_rows
-                                                               : count * CodecRowBytes(codec, filler->Dim()));
+        filler->Bytes(codec == ValueCodec::kTopK && count != 0
+                          ? kernels::kSparseBytesMin + count * dim
+                          : count * (CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0)));
   };
-  const auto push = [&](const Push& m) {
+  const auto push = [&](Push& m) {
     keys(m.keys);
-    values(m.keys.count, m.codec);
+    if (filler->Below(2) == 0)
+      for (Section& section : m.keys.sections) filler->Fill(section.version);
+    if (m.codec == ValueCodec::kTopK || m.pulled == ValueCodec::kTopK) m.pulled.reset();
+    values(m.keys.count, m.codec, m.pulled);
   };
   if (const auto* m = std::get_if<Pull>(&message->body)) keys(m->keys);
   if (const auto* m = std::get_if<Prefetch>(&message->body)) keys(m->keys);
-  if (const auto* m = std::get_if<Push>(&message->body)) push(*m);
-  if (const auto* m = std::get_if<PushPull>(&message->body)) push(m->push);
+  if (auto* m = std::get_if<Push>(&message->body)) push(*m);
+  if (auto* m = std::get_if<PushPull>(&message->body)) push(m->push);
   if (const auto* m = std::get_if<PullReply>(&message->body)) values(m->count, m->codec);
   const auto piece = [&](auto& m) {
     message->values = filler->Bytes(1 + filler->Below(2'000));

@@ -78,7 +78,8 @@ TEST(TableText, RefusalsSayWhereWhatAndWhatWasExpected) {
   EXPECT_EQ(
       refusal("[optimizer]\nkind = 'adagrat'"),
       "table 't':2: optimizer.kind: unknown optimizer 'adagrat': expected one of sgd, momentum, nesterov, adagrad, "
-      "row_wise_adagrad, rmsprop, adam, adamw, ftrl; the nearest is 'adagrad'");
+      "row_wise_adagrad, rmsprop, adam, adamw, ftrl, signum, staleness_aware_sgd, delay_adaptive_sgd, dc_asgd, "
+      "dc_asgd_adaptive, gap_aware; the nearest is 'adagrad'");
   EXPECT_EQ(refusal("[optimizer]\nlearning_rate = -1"),
             "table 't':2: optimizer.learning_rate: expected a number >= 0 and <= 1000000, found -1");
   EXPECT_EQ(refusal("[initializer]\nkind = 'normal'\nlow = 1").substr(0, 45),

@@ -18,6 +18,7 @@ Progress SomeProgress() {
   p.seconds = 5;
   p.train_seconds = 4;
   p.staleness = {6, 0, 2};
+  p.delay = {1, 3};
   p.counters = {{"pull_bytes", 100}, {"push_bytes", 50}, {"stage_seconds.read", 1.5}, {"cpu_seconds.loop", 2.5}};
   p.shard_counters = {{"rows_not_finite", 7}, {"rows_refused", 3}};
   EpochResult first, second;
@@ -57,6 +58,8 @@ TEST(Summary, HasAllThatReadersExpect) {
                           "staleness_mean",
                           "staleness_max",
                           "staleness_histogram",
+                          "gradient_delay_mean",
+                          "gradient_delay_max",
                           "pull_bytes",
                           "push_bytes",
                           "cache_rows",
@@ -85,6 +88,9 @@ TEST(Summary, HasAllThatReadersExpect) {
   EXPECT_EQ(json["staleness_mean"], 0.5);
   EXPECT_EQ(json["staleness_max"], 2);
   EXPECT_EQ(json["staleness_histogram"].dump(), "[[0,6],[2,2]]");
+  EXPECT_EQ(json["gradient_delay_mean"], 0.75);
+  EXPECT_EQ(json["gradient_delay_max"], 1);
+  EXPECT_EQ(json["gradient_delay_histogram"].dump(), "[[0,1],[1,3]]");
   EXPECT_EQ(json["parameters_hash"], "0000000000000abc");
   EXPECT_EQ(json["stage_seconds"].dump(), R"({"read":1.5})");
   EXPECT_EQ(json["cpu_seconds"].dump(), R"({"loop":2.5})");

@@ -28,6 +28,19 @@ TEST(Totals, KeepOneSetANodeAndTheSumOfThoseThatEnded) {
   EXPECT_EQ(totals.Staleness(), (std::vector<std::uint64_t>{1001, 2002}));
 }
 
+TEST(Totals, DelaysAreSumsOverShards) {
+  Totals totals;
+  Heartbeat beat;
+  beat.delay = {5, 1};
+  totals.OnHeartbeat({Role::kShard, 0, Incarnation(1)}, beat);
+  beat.delay = {4};  // delayed
+  totals.OnHeartbeat({Role::kShard, 0, Incarnation(1)}, beat);
+  beat.delay = {1, 1, 7};
+  totals.OnHeartbeat({Role::kShard, 1, Incarnation(2)}, beat);
+  EXPECT_EQ(totals.Delay(), (std::vector<std::uint64_t>{6, 2, 7}));
+  EXPECT_TRUE(totals.Staleness().empty());
+}
+
 TEST(Totals, KeepSoManyNamesOfThoseThatEnded) {
   Totals totals;
   for (std::uint64_t i = 1; i <= Totals::kEndedNamesMax + 1; ++i) {

@@ -173,17 +173,21 @@ TEST_F(LogTest, RefusesWhatIsNotItsOwn) {
   Says(ReadError(), ErrorCode::kWrongJob, PathOf(2) + ": the log of another run, 9999, expected 1234");
 }
 
-TEST_F(LogTest, RefusesANewerFormat) {
+TEST_F(LogTest, RefusesAnOlderAndANewerFormat) {
   WriteThreeSegments();
-  Bytes(PathOf(3))[8] = std::byte{2};
-  Says(ReadError(), ErrorCode::kUnsupported, PathOf(3) + ": offset 8: format version 2, expected 1");
+  Bytes(PathOf(3))[8] = std::byte{1};
+  Says(ReadError(), ErrorCode::kUnsupported,
+       PathOf(3) + ": offset 8: format version 1, expected 2: an older tarn wrote it");
+  Bytes(PathOf(3))[8] = std::byte{3};
+  Says(ReadError(), ErrorCode::kUnsupported,
+       PathOf(3) + ": offset 8: format version 3, expected 2: a newer tarn wrote it");
   // Its first word may be a mark, on either page.
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::size_t page : {0, 1}) {
-    Bytes(mark)[page * kLogPage + 8] = std::byte{2};
+    Bytes(mark)[page * kLogPage + 8] = std::byte{3};
     Says(ReadError(), ErrorCode::kUnsupported,
-         mark + ": page " + std::to_string(page) + ": offset 8: format version 2");
-    Bytes(mark)[page * kLogPage + 8] = std::byte{1};
+         mark + ": page " + std::to_string(page) + ": offset 8: format version 3");
+    Bytes(mark)[page * kLogPage + 8] = std::byte{2};
   }
 }
 
@@ -192,15 +196,15 @@ TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
   WriteThreeSegments();
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::string& path : {mark, PathOf(1), PathOf(3)}) {
-    Bytes(path)[8] = std::byte{2};
+    Bytes(path)[8] = std::byte{3};
     const std::vector<std::string> before = disk_.Paths();
     const auto status = ClearForNewLog(files_.get(), kDirectory, kIdentity);
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::kAlreadyExists);
     EXPECT_NE(status.error().message.find(path + ": "), std::string::npos) << status.error().message;
-    EXPECT_NE(status.error().message.find("format version 2"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("format version 3"), std::string::npos) << status.error().message;
     EXPECT_EQ(disk_.Paths(), before);
-    Bytes(path)[8] = std::byte{1};
+    Bytes(path)[8] = std::byte{2};
   }
 }
 

@@ -113,8 +113,8 @@ class HeldKeysTest : public ShardTest {
     return message;
   }
   Message PushList(KeyList keys, Buffer frame, std::uint32_t rank = 0, std::uint64_t incarnation = 10) {
-    Message message = FromWorker(rank, incarnation,
-                                 Push{RequestId(77), kTable, Clock(0), Clock(0), ValueCodec::kFp32, std::move(keys)});
+    Message message = FromWorker(
+        rank, incarnation, Push{RequestId(77), kTable, Clock(0), Clock(0), ValueCodec::kFp32, std::move(keys), {}});
     message.keys = std::move(frame);
     const float values[] = {1, 1, 2, 2, 3, 3};
     message.values = Buffer::CopyOf(std::span<const float>(values));

@@ -57,8 +57,13 @@ class PartTest : public testing::Test {
     return {KeyCodec::kRaw, 0, 1, {{PartitionOfKey(key), 1, Sequence(sequence)}}};
   }
   Message PushOf(Incarnation worker, Key key, std::uint64_t sequence, std::uint64_t clock, float gradient = 1) const {
-    Message message = From(worker, Push{RequestId(100 + sequence), spec_.id, Clock(clock), Clock(clock),
-                                        ValueCodec::kFp32, ListOf(key, sequence)});
+    Message message = From(worker, Push{RequestId(100 + sequence),
+                                        spec_.id,
+                                        Clock(clock),
+                                        Clock(clock),
+                                        ValueCodec::kFp32,
+                                        ListOf(key, sequence),
+                                        {}});
     message.keys = Buffer::Copy(&key, sizeof key);
     message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>(spec_.dim, gradient)));
     return message;

@@ -56,6 +56,73 @@ TEST_F(PushesTest, IsAppliedOnceAndInOrder) {
   EXPECT_EQ(counters_.pushes_out_of_order, 1u);
 }
 
+TEST_F(PushesTest, RaisesTheVersionOfItsPartitionOnce) {
+  Open(ApplyMode::kImmediate);
+  const auto version = [&] { return rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id); };
+  Message first = PushOf(kFirstWorker, 7, 1, 0), second = PushOf(kSecondWorker, 7, 1, 0);
+  std::get<Push>(first.body).keys.sections[0].version = Version(0);
+  std::get<Push>(second.body).keys.sections[0].version = Version(0);
+  EXPECT_EQ(OnPush(first), true);
+  EXPECT_EQ(version(), Version(1));
+  EXPECT_EQ(OnPush(first), false);
+  EXPECT_EQ(version(), Version(1)) << "a repetition";
+  EXPECT_EQ(OnPush(second), true);
+  EXPECT_EQ(version(), Version(2));
+  EXPECT_EQ(rows_.delays(), (std::vector<std::uint64_t>{1, 1})) << "the second was pulled one section before";
+}
+
+TEST_F(PushesTest, OfAClosedClockIsOneSectionWithTheLargestDelay) {
+  Open(ApplyMode::kAggregated);
+  rows_.LoadState(spec_.id, PartitionOfKey(7), {Version(5), {}}).value();
+  Message first = PushOf(kFirstWorker, 7, 1, 0), second = PushOf(kSecondWorker, 7, 1, 0);
+  std::get<Push>(first.body).keys.sections[0].version = Version(5);
+  std::get<Push>(second.body).keys.sections[0].version = Version(3);
+  EXPECT_EQ(OnPush(first), true);
+  EXPECT_EQ(OnPush(second), true);
+  EXPECT_EQ(rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id), Version(5)) << "gathered";
+  Tick(kFirstWorker, 1);
+  Tick(kSecondWorker, 1);
+  ASSERT_TRUE(clocks_.CloseReady());
+  EXPECT_EQ(rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id), Version(6));
+  EXPECT_EQ(rows_.delays(), (std::vector<std::uint64_t>{0, 0, 1}));
+}
+
+TEST_F(PushesTest, HasPulledRowsIfItsRuleNeedsThem) {
+  TableSpec spec = CountingTable(ConsistencyMode::kSsp, ApplyMode::kImmediate, 5);
+  spec.optimizer.kind = "dc_asgd";
+  AddTable(spec);
+  pushes_.emplace(1 << 20, Pushes::Context{.rows = &rows_,
+                                           .clocks = &clocks_,
+                                           .policies = &policies_,
+                                           .lists = &lists_,
+                                           .outbox = &outbox_,
+                                           .stop = &stop_,
+                                           .counters = &counters_,
+                                           .observer = &events_,
+                                           .may_apply = [](Clock) { return true; }});
+  Message message = PushOf(kFirstWorker, 7, 1, 0);
+  const auto without = OnPush(message);
+  ASSERT_FALSE(without);
+  EXPECT_EQ(without.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(without.error().message, "table 't': a push without the rows as they were pulled, which dc_asgd needs");
+  std::get<Push>(message.body).pulled = ValueCodec::kFp32;
+  EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed) << "too few bytes";
+  const float values[] = {2, 2, -1, -1};  // gradient, and the row when it was at -1
+  message.values = Buffer::CopyOf(std::span<const float>(values));
+  EXPECT_EQ(OnPush(message), true);
+  EXPECT_FLOAT_EQ(Value(7), -(2 + 0.04f * 4 * 1));
+}
+
+TEST_F(PushesTest, HasNoPulledRowsOtherwise) {
+  Open(ApplyMode::kImmediate);
+  Message message = PushOf(kFirstWorker, 7, 1, 0);
+  std::get<Push>(message.body).pulled = ValueCodec::kFp32;
+  const auto refused = OnPush(message);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kMalformed);
+  EXPECT_EQ(refused.error().message, "table 't': pulled rows with a push, which sgd does not need");
+}
+
 TEST_F(PushesTest, OfAnAggregatedTableWaitsForItsClock) {
   Open(ApplyMode::kAggregated);
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 0)), true);

@@ -91,5 +91,33 @@ TEST_F(ShardStartTest, AJobWithALogNeedsOne) {
   EXPECT_NE(status.error().message.find("the shard has none: a server needs --run-dir"), std::string::npos);
 }
 
+// A log that an older program wrote.
+class OldLog final : public ShardLog {
+ public:
+  Status Open(const LogIdentity&) override { return {}; }
+  Status Recover(const LogIdentity&, CheckpointId, LogSequence, LogSink&) override {
+    return Fail(ErrorCode::kUnsupported, "segment-1.log: format version 1, expected 2: an older tarn wrote it");
+  }
+  LogSequence BeginSegment(CheckpointId, LogRecord) override { return {}; }
+  LogSequence Append(LogRecord) override { return {}; }
+  void DropBefore(CheckpointId) override {}
+  Expected<LogSequence> TakeSynced() override { return LogSequence{}; }
+  std::uint64_t bytes() const override { return 0; }
+};
+
+TEST_F(ShardStartTest, AnOlderLogIsRefusedWithItsNewestCheckpointAsTheWayOut) {
+  OldLog log;
+  options_.log = &log;
+  job_.storage.durability = Durability::kLog;
+  Welcome welcome = WelcomeOf("run/checkpoints/ckpt-7");
+  welcome.log = {.run = 1, .recover = true};
+  const Status status = StartState(Base(), job_, welcome, parts_.get());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(status.error().message,
+            "shard 0: log: segment-1.log: format version 1, expected 2: an older tarn wrote it; without this log a run "
+            "can go on from run/checkpoints/ckpt-7, or an earlier one, in a new folder: --resume CHECKPOINT");
+}
+
 }  // namespace
 }  // namespace tarn::server

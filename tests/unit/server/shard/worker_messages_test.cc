@@ -29,7 +29,8 @@ class WorkerMessagesTest : public PartsTest {
   }
   KeyList Keys(std::uint64_t sequence) const { return {KeyCodec::kRaw, 0, 1, {{partition_, 1, Sequence(sequence)}}}; }
   Message PushOf(std::uint64_t sequence) const {
-    Message message = From(Push{RequestId(sequence), kTable, Clock(0), Clock(0), ValueCodec::kFp32, Keys(sequence)});
+    Message message =
+        From(Push{RequestId(sequence), kTable, Clock(0), Clock(0), ValueCodec::kFp32, Keys(sequence), {}});
     message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
     return message;
   }

@@ -21,6 +21,7 @@ inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables)
       to.rows.insert(to.rows.end(), chunk.rows.rows.begin(), chunk.rows.rows.end());
       to.removed.insert(to.removed.end(), chunk.rows.removed.begin(), chunk.rows.removed.end());
       to.seen.insert(to.seen.end(), chunk.rows.seen.begin(), chunk.rows.seen.end());
+      if (chunk.rows.state) to.state = std::move(chunk.rows.state);
     }
   }
 }

@@ -48,7 +48,9 @@ PushAck FakeShard::Apply(const Push& push, const Message& message, const std::ve
     const std::span bytes(message.values.data(), message.values.size());
     TARN_CHECK(kernels::DecodeSparse(values.size(), bytes, values.data()).has_value(), "other values");
   } else {
-    TARN_CHECK(message.values.size() == keys.size() * CodecRowBytes(push.codec, dim), "values of another size");
+    const std::size_t pulled = push.pulled ? CodecRowBytes(*push.pulled, dim) : 0;
+    TARN_CHECK(message.values.size() == keys.size() * (CodecRowBytes(push.codec, dim) + pulled),
+               "values of another size");
     kernels::DecodeRows(push.codec, dim, keys.size(), message.values.data(), values.data());
   }
   std::size_t first = 0;
@@ -87,7 +89,8 @@ std::optional<PullReply> FakeShard::Answer(const Parked& parked, Buffer* values)
   *values = Buffer::Allocate(parked.keys.size() * CodecRowBytes(pull.codec, dim));
   kernels::EncodeRows(pull.codec, dim, parked.keys.size(), rows.data(), values->data());
   const Clock told = told_minimum.value_or(minimum.value_or(pull.clock));
-  return PullReply{pull.request, pull.table, told, pull.codec, pull.keys.count};
+  return PullReply{pull.request, pull.table,      told,
+                   pull.codec,   pull.keys.count, std::vector<Version>(pull.keys.sections.size(), version)};
 }
 
 std::vector<Body> FakeShard::Handle(const Message& message, std::vector<Buffer>* values) {

@@ -43,6 +43,7 @@ class FakeShard {
   std::optional<Clock> minimum;       // pulls of later clocks are parked; none: all are answered
   std::optional<Clock> told_minimum;  // minimum clock in replies, if different
   float shift = 0;                    // added to all values
+  Version version;                    // of all partitions, in replies
   Clock ticked;
   std::map<TableId, TableSpec> tables;
 

@@ -53,6 +53,14 @@ TEST(UnpushedRows, AllRowsOfOnePartNeedNoPlaces) {
   EXPECT_EQ(Split(&rows, 3, 0, {}), (Parts{{0, {}}}));
 }
 
+TEST(UnpushedRows, WhereRowsAreNotDividedAllWaitForTheNewestBatch) {
+  UnpushedRows rows(false);
+  Split(&rows, 1, 0, {1, 2, 3, 4});
+  Split(&rows, 2, 0, {3, 5});
+  EXPECT_EQ(Split(&rows, 3, 0, {7, 1, 3, 8}), (Parts{{2, {}}}));
+  EXPECT_EQ(Split(&rows, 4, 3, {1, 2}), (Parts{{0, {}}}));
+}
+
 TEST(UnpushedRows, AfterALargerPlanAllWaitForTheLastBatch) {
   UnpushedRows rows;
   Split(&rows, 1, 0, {1});

@@ -1,0 +1,49 @@
+#include "sim/push_origins.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "kernels/convert.h"
+
+namespace tarn::sim {
+
+void PushOrigins::OnPulled(Incarnation incarnation, Clock use, std::span<const Key> keys, std::span<const float> rows) {
+  auto& values = pulled_[{incarnation, use}];
+  const std::size_t dim = keys.empty() ? 0 : rows.size() / keys.size();
+  for (std::size_t i = 0; i < keys.size(); ++i) values[keys[i]].insert(rows[i * dim]);
+}
+
+std::string PushOrigins::Check(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
+                               const Receiver& at) const {
+  for (const Section& section : push.keys.sections) {
+    const Version version = at.version_of(section.partition);
+    if (section.version == kNoVersion ? at.pulled_all : section.version > version)
+      return fmt::format("incarnation {}: a push of clock {} to '{}' has version {} of partition {}, which is at {}",
+                         incarnation.value, push.clock.value, at.table.name, section.version.value,
+                         section.partition.value, version.value);
+  }
+  if (!push.pulled || !at.is_oracle_table) return {};
+  return CheckRows(incarnation, push, keys, values, at.table);
+}
+
+// Keys that the shard holds or decodes are not looked at.
+std::string PushOrigins::CheckRows(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
+                                   const TableSpec& table) const {
+  if (push.keys.codec != KeyCodec::kRaw) return {};
+  const auto known = pulled_.find({incarnation, push.clock});
+  if (known == pulled_.end()) return {};
+  const std::size_t gradients = push.keys.count * CodecRowBytes(push.codec, table.dim);
+  std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
+  kernels::DecodeRows(*push.pulled, table.dim, push.keys.count, values.data() + gradients, rows.data());
+  for (std::size_t i = 0; i < push.keys.count; ++i) {
+    const auto row = known->second.find(keys.as<Key>()[i]);
+    if (row == known->second.end() || !row->second.contains(rows[i * table.dim]))
+      return fmt::format("incarnation {}: a push of clock {} has {} for key {:x} as it was pulled, expected {}",
+                         incarnation.value, push.clock.value, rows[i * table.dim], keys.as<Key>()[i],
+                         row == known->second.end() ? "none" : fmt::format("{}", *row->second.begin()));
+  }
+  return {};
+}
+
+}  // namespace tarn::sim

@@ -1,0 +1,40 @@
+// Checks what pushes say of the rows that they belong to: the versions at which these were pulled and, for update rules
+// that need them, the rows themselves (rules E8, A6). Compares pushes as shards receive them, also repeated and divided
+// ones, with what workers had.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/message.h"
+
+namespace tarn::sim {
+
+class PushOrigins {
+ public:
+  // The rows that a worker pulled for use at a clock, of the oracle table. A worker may pull a row twice.
+  void OnPulled(Incarnation incarnation, Clock use, std::span<const Key> keys, std::span<const float> rows);
+
+  struct Receiver {
+    const TableSpec& table;
+    bool is_oracle_table;
+    bool pulled_all;  // the worker has pulled every row that it pushes
+    std::function<Version(PartitionId)> version_of;
+  };
+  // What is wrong with a push; empty: nothing.
+  std::string Check(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
+                    const Receiver& at) const;
+
+ private:
+  std::string CheckRows(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
+                        const TableSpec& table) const;
+
+  std::map<std::pair<Incarnation, Clock>, std::map<Key, std::set<float>>> pulled_;
+};
+
+}  // namespace tarn::sim

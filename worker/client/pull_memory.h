@@ -1,0 +1,106 @@
+// What a worker remembers of its pulls for the pushes of the same rows: the versions of the partitions when the shards
+// answered, the least minimum clock of the answers and, for update rules that need them, the rows (rules E8 and A6 of
+// docs/protocol.md). A push names the clock for which its rows were pulled. Internal to worker/; one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/error.h"
+#include "core/table/table_spec.h"
+#include "worker/client/completion.h"
+#include "worker/client/plan.h"
+
+namespace tarn::worker {
+
+// Whether pushes to the table carry the rows as they were pulled.
+bool NeedsPulled(const TableSpec& spec);
+
+// The codec in which such rows travel: that of pulls, if it encodes each value separately and so loses nothing again.
+ValueCodec PulledCodec(const TableSpec& spec);
+
+// One pull. Its parts arrive one by one.
+class PullRecord {
+ public:
+  PullRecord(const Plan& plan, Clock use, bool keeps_rows);
+
+  Clock use() const { return use_; }
+  // Of the rows that it keeps.
+  std::size_t bytes() const { return keys_.size() * (sizeof(Key) + dim_ * sizeof(float)); }
+
+  // The rows of `parts` came from partitions at `versions`, when their shard had this minimum clock.
+  void NoteReply(std::span<const PlanRun> parts, std::span<const Version> versions, Clock min_clock);
+  // Some rows of the partition have at least this version. Several notes of a partition: the oldest counts.
+  void NoteVersion(PartitionId partition, Version version);
+  void NoteClock(Clock min_clock) { seen_ = std::min(seen_, min_clock); }
+  // Rows of the plan, if this pull keeps them.
+  void NoteRows(const PulledRows& rows);
+
+  Version VersionOf(PartitionId partition) const;  // kNoVersion: not known
+  Clock seen() const { return seen_; }             // the least minimum clock; UINT64_MAX: not known
+  // The row of a key; null: it was not pulled.
+  const float* RowOf(Key key) const;
+  bool HasKeys(const std::vector<Key>& keys) const { return keys_ == keys; }
+  const Buffer& rows() const { return rows_; }
+
+ private:
+  std::vector<PlanRun>::const_iterator Find(PartitionId partition) const;
+
+  Clock use_;
+  Clock seen_{UINT64_MAX};
+  std::vector<PlanRun> runs_;      // of the plan
+  std::vector<Version> versions_;  // of them
+  bool keeps_rows_;
+  std::uint32_t dim_;
+  std::vector<Key> keys_;                                  // of the plan, if it keeps rows
+  Buffer rows_;                                            // in the order of keys_; empty until the first reply
+  mutable std::unordered_map<Key, std::uint32_t> places_;  // made at the first RowOf
+};
+
+// Where the rows of a push come from.
+struct PushOrigin {
+  Clock seen;                     // Push::pulled_clock
+  std::vector<Version> versions;  // by run of the push's plan
+  Buffer pulled;                  // the rows (fp32, the plan's order), if the table's rule needs them
+};
+
+class PullMemory {
+ public:
+  // A pull of these rows for use at `use` begins.
+  std::shared_ptr<PullRecord> Begin(const Plan& plan, const TableSpec& spec, Clock use);
+  // The newest pull of the table for use at `use`; null: none is remembered.
+  std::shared_ptr<PullRecord> Newest(TableId table, Clock use);
+
+  // For tables of which the worker caches rows: the version of a partition when a shard answered, and, of a cached row
+  // that came with a minimum clock of at least `oldest`, a version that it is not older than.
+  void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock);
+  Version OldestSince(TableId table, PartitionId partition, Clock oldest);
+
+  // The origin of a push of the plan's rows, which were pulled for use at `use`. kInvalidArgument: the rule needs a row
+  // that was not pulled, or is forgotten.
+  Expected<PushOrigin> OriginOf(const Plan& plan, const TableSpec& spec, Clock clock, Clock use) const;
+
+  std::uint64_t Hash() const;
+
+ private:
+  struct Seen {
+    Clock min_clock;
+    Version version;
+  };
+  struct Table {
+    std::deque<std::shared_ptr<PullRecord>> records;  // newest last
+    std::map<PartitionId, std::deque<Seen>> history;  // ascending in both
+  };
+  static Expected<Buffer> RowsOf(const Plan& plan, const TableSpec& spec, Clock use, const Table* table);
+
+  std::map<TableId, Table> tables_;
+};
+
+}  // namespace tarn::worker
