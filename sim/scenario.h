@@ -55,11 +55,11 @@ struct Scenario {
   Job job;
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
-  WorkerCacheSpec counts_cache;  // of the workers, for counts
+  WorkerCacheSpec counts_cache;                          // of the workers, for counts
   std::string counts_rule = "sgd", layer_rule = "adam";  // update rules
-  bool top_k = false;            // a table uses top-k pushes: workers have state in checkpoints
-  LifeSpec life;                 // of counts: a value may be any count of pushes since the row was created
-  std::uint32_t shards = 1;      // in all
+  bool top_k = false;                                    // a table uses top-k pushes: workers have state in checkpoints
+  LifeSpec life;             // of counts: a value may be any count of pushes since the row was created
+  std::uint32_t shards = 1;  // in all
   std::uint32_t workers = 1;
   std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;
   std::uint32_t keys_per_row = 4;

@@ -83,10 +83,10 @@ std::string BodyOf(const Manifest& m) {
   const auto best = b.CreateString(m.best_checkpoint);
   const auto blobs_at = b.CreateVector(WriteBlobs(b, m.blobs));
   fb::FinishManifestBuffer(
-      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, {}, {},
-                            m.state_hash.value_or(0), m.next_incarnation.value, m.resume_clock.value, data, epochs_at,
-                            m.samples, m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds,
-                            best, generations_at, m.state_hash.has_value(), blobs_at, m.best_lost, tables_at));
+      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, {}, {}, m.state_hash.value_or(0),
+                            m.next_incarnation.value, m.resume_clock.value, data, epochs_at, m.samples,
+                            m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds, best,
+                            generations_at, m.state_hash.has_value(), blobs_at, m.best_lost, tables_at));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 

@@ -50,9 +50,9 @@ Expected<TableSpec> DecodeOldTable(const manifest::TableSpec3* m) {
   if (m == nullptr) return Fail(ErrorCode::kMalformed, "table: missing");
   if (m->optimizer() == nullptr) return Fail(ErrorCode::kMalformed, "table.optimizer: missing");
   if (m->optimizer()->kind() > manifest::OptimizerKind3::MAX)
-    return Fail(ErrorCode::kMalformed, fmt::format("table.optimizer.kind: value {}, expected 0 to {}",
-                                                   static_cast<int>(m->optimizer()->kind()),
-                                                   static_cast<int>(manifest::OptimizerKind3::MAX)));
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("table.optimizer.kind: value {}, expected 0 to {}",
+                            static_cast<int>(m->optimizer()->kind()), static_cast<int>(manifest::OptimizerKind3::MAX)));
   flatbuffers::FlatBufferBuilder b;
   const OptimizerSpec spec = UnPack(*m->optimizer());
   const auto optimizer = wire::CreateOptimizerSpec(b, &spec);

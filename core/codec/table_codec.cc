@@ -121,8 +121,8 @@ flatbuffers::Offset<TableSpec> CreateTableSpec(flatbuffers::FlatBufferBuilder& b
                       l.expire_seconds, l.rows_max, l.sweep_clocks);
   const TopKSpec top_k(o->top_k.share, o->top_k.residual_bytes);
   const auto name = builder.CreateString(o->name);
-  return CreateTableSpec(builder, o->id.value, name, Cast<TableKind>(o->kind), o->dim, o->rows, &initializer,
-                         optimizer, &consistency, Cast<ValueCodec>(o->pull_codec), Cast<ValueCodec>(o->push_codec),
+  return CreateTableSpec(builder, o->id.value, name, Cast<TableKind>(o->kind), o->dim, o->rows, &initializer, optimizer,
+                         &consistency, Cast<ValueCodec>(o->pull_codec), Cast<ValueCodec>(o->push_codec),
                          Cast<ValueCodec>(o->row_codec), l == tarn::LifeSpec{} ? nullptr : &life,
                          o->top_k == tarn::TopKSpec() ? nullptr : &top_k);
 }

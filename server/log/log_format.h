@@ -10,8 +10,9 @@
 //                number of the segment, low half (32), records (32), and the records: bytes of head, keys and values
 //                (32 each), and these; then zeros up to the next page
 //
-// <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of these 12 and the following 32 bytes,
-// run, job, shard, 0, the newest sequence that was durable when it was written. The page with the higher sequence is valid.
+// <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of these 12 and the following 32
+// bytes, run, job, shard, 0, the newest sequence that was durable when it was written. The page with the higher
+// sequence is valid.
 //
 // <directory>/LOCK: locked by the process that writes.
 //

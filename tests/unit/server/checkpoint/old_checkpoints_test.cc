@@ -1,5 +1,5 @@
-// Shows that checkpoints of older manifest versions, as the programs of their time wrote them, load to the bits that they
-// were written with.
+// Shows that checkpoints of older manifest versions, as the programs of their time wrote them, load to the bits that
+// they were written with.
 #include <gtest/gtest.h>
 
 #include <string>
