@@ -14,6 +14,7 @@
 #include "kernels/gemm_algorithms.h"
 #include "kernels/rows.h"
 #include "kernels/segments.h"
+#include "worker/train/device_batch.h"
 #include "worker/train/device_memory.h"
 #include "worker/train/step_arrays.h"
 
@@ -26,29 +27,6 @@ using kernels::Stream;
 
 // Room for some more keys or rows, whose indices have 31 bits.
 std::size_t PlacesFor(std::size_t n) { return std::min(WithRoom(n), limits::kPlanKeysMax); }
-
-// An array on the GPU, and pinned memory for copies in either direction.
-struct Mirror {
-  DeviceBuffer device;
-  PinnedBuffer host;
-  std::size_t bytes = 0;  // of the current contents
-
-  Status Resize(Stream& stream, std::size_t size, std::string_view what) {
-    bytes = size;
-    TARN_RETURN_IF_ERROR(Fit(stream, size, what, &host));
-    return Fit(stream, size, what, &device);
-  }
-  void ToDevice(Stream& stream) { kernels::CopyToDevice(stream, host.data(), bytes, device.data()); }
-  void ToHost(Stream& stream) { kernels::CopyToHost(stream, device.data(), bytes, host.data()); }
-
-  template <typename T>
-  Status Bring(Stream& stream, std::span<const T> items, std::string_view what) {
-    TARN_RETURN_IF_ERROR(Resize(stream, items.size_bytes(), what));
-    if (!items.empty()) std::memcpy(host.data(), items.data(), items.size_bytes());
-    ToDevice(stream);
-    return {};
-  }
-};
 
 // A stream's algorithms for matrix products, stored between runs.
 class KnownAlgorithms {
@@ -115,7 +93,10 @@ class DeviceArrays : public StepArrays {
 
   Status Bring(const StepSource& source) override {
     source_ = source;
-    TARN_RETURN_IF_ERROR(BringBatch());
+    TARN_RETURN_IF_ERROR(on_device_.Bring(*way_, *source.batch));
+    batch_ = on_device_.view();
+    TARN_RETURN_IF_ERROR(
+        Fit(stream_, source.batch->rows * (sizeof(double) + sizeof(std::uint32_t)), "a batch's predictions", &scores_));
     for (std::size_t t = 0; t < tables_.size(); ++t) TARN_RETURN_IF_ERROR(BringTable(t));
     // Rounded up, so that a batch with a few more rows has the same step (StepGraphs).
     for (TableView& view : views_) view.unique = std::min(std::bit_ceil(view.unique), limits::kPlanKeysMax);
@@ -188,22 +169,6 @@ class DeviceArrays : public StepArrays {
   std::size_t OccurrencesOf(const BatchView& part) const {
     const std::size_t row = static_cast<std::size_t>(part.offsets - batch_.offsets);
     return source_.batch->offsets[row + part.rows] - source_.batch->offsets[row];
-  }
-
-  Status BringBatch() {
-    const Batch& batch = *source_.batch;
-    TARN_RETURN_IF_ERROR(labels_.Bring(*way_, std::span<const float>(batch.labels), "a batch's labels"));
-    TARN_RETURN_IF_ERROR(dense_.Bring(*way_, std::span<const float>(batch.dense), "a batch's dense columns"));
-    TARN_RETURN_IF_ERROR(offsets_.Bring(*way_, std::span<const std::uint32_t>(batch.offsets), "a batch's rows"));
-    TARN_RETURN_IF_ERROR(weights_.Bring(*way_, std::span<const float>(batch.weights), "a batch's weights"));
-    TARN_RETURN_IF_ERROR(
-        Fit(stream_, batch.rows * (sizeof(double) + sizeof(std::uint32_t)), "a batch's predictions", &scores_));
-    batch_ = BatchView::Of(batch);
-    batch_.labels = labels_.device.as<float>();
-    batch_.dense = dense_.device.as<float>();
-    batch_.offsets = offsets_.device.as<std::uint32_t>();
-    batch_.weights = batch.weights.empty() ? nullptr : weights_.device.as<float>();
-    return {};
   }
 
   Status BringTable(std::size_t t) {
@@ -309,7 +274,8 @@ class DeviceArrays : public StepArrays {
   Compute& compute_;
   StepSource source_;
   bool measured_ = false;
-  Mirror labels_, dense_, offsets_, weights_, norm_;
+  DeviceBatch on_device_;
+  Mirror norm_;
   PinnedBuffer scores_;  // per row the logit, or the loss; after all losses, whether the predicted class was right
   bool of_classes_ = false;
   std::vector<Table> tables_;
