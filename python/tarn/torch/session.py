@@ -73,6 +73,7 @@ class Session:
         self.attached: torch.optim.Optimizer | None = None
         self.calls: list[list[tuple[Remote, torch.Tensor]]] = []  # the recorders of the calls in progress
         self._ahead: list[Pulled] = []  # asked for, not used yet
+        self._clock = 0  # of the last call
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[Any] = collections.deque()  # futures of pushes and ticks
         self._lock = threading.Lock()
@@ -111,7 +112,9 @@ class Session:
     def take(self, module: Remote, ids: torch.Tensor) -> Pulled:
         """The rows of this call: pulled ahead, else pulled now."""
         clock = self.client.clock
-        self._ahead = [each for each in self._ahead if each.clock >= clock]  # older rows would exceed the bound
+        if clock != self._clock:
+            self._clock = clock
+            self._ahead = [each for each in self._ahead if each.clock >= clock]  # older rows would exceed the bound
         for recorder in self.calls:
             recorder.append((module, ids))
         for i, each in enumerate(self._ahead):
@@ -206,7 +209,7 @@ class Session:
             self._sent.popleft().wait()
 
     def leave(self) -> None:
-        """At the end of the program: waits until the pushes are acknowledged, and leaves."""
+        """At the end of the program: waits until the pushes are acknowledged, leaves, and ends the client's thread."""
         if os.getpid() != self.process:
             return
         try:
@@ -216,6 +219,8 @@ class Session:
             self.client.leave()
         except tarn_client.Gone:
             pass  # the fleet has ended first
+        finally:
+            self.client.close()
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
