@@ -295,7 +295,8 @@ void Shard::Impl::SendHeartbeat() {
 Expected<std::uint64_t> Shard::Impl::DurableHash() const {
   const auto rows = parts_->rows.StateHash();
   if (!rows) return rows;
-  return HashCombine(*rows, parts_->soft_state().Hash());
+  const SoftState soft = parts_->soft_state();
+  return HashCombine(HashCombine(*rows, soft.Hash()), soft.VersionsHash());
 }
 
 Expected<std::uint64_t> Shard::Impl::StateHash() const {

@@ -56,9 +56,15 @@ std::uint64_t SoftState::Hash() const {
     add(incarnation.value);
     for (Sequence watermark : watermarks) add(watermark.value);
   }
+  return state;
+}
+
+std::uint64_t SoftState::VersionsHash() const {
+  std::uint64_t state = 0;
   for (const PartitionId partition : rows.owned())
     for (const auto& [table, version] : rows.Find(partition)->versions())
-      add(partition.value, table.value, version.value);
+      for (std::uint64_t word : {std::uint64_t{partition.value}, std::uint64_t{table.value}, version.value})
+        state = HashCombine(state, word);
   return state;
 }
 

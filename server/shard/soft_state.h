@@ -1,5 +1,4 @@
-// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes; the hash also covers the
-// versions of partitions. The head of each log segment
+// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes. The head of each log segment
 // contains it, and a replay must reproduce it (rules L3, L5). Holds references that are valid for one call.
 #pragma once
 
@@ -21,6 +20,9 @@ struct SoftState {
   const Store& rows;
 
   std::uint64_t Hash() const;
+  // Of the versions of partitions. Not part of Hash: where a segment begins, clocks that a cut delays have not raised
+  // them yet, and in a replay they have.
+  std::uint64_t VersionsHash() const;
   LoggedHead Head() const;
   // Begins a segment of the log: the head, and the pushes that wait for their clock.
   void BeginSegment(CheckpointId cut, DurableOutbox* outbox) const;

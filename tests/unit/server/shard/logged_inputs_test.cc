@@ -6,7 +6,8 @@
 namespace tarn::server {
 namespace {
 
-constexpr std::size_t kRowBytes = 2 * sizeof(float);
+constexpr std::uint32_t kDim = 2;
+constexpr std::size_t kRowBytes = kDim * sizeof(float);
 
 struct Pushed {
   Push push{.table = TableId(1),
@@ -27,7 +28,7 @@ struct Pushed {
 
 TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
   const Pushed p;
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, true, true}, kRowBytes);
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, true, true}, kDim);
   EXPECT_EQ(logged.incarnation, Incarnation(9));
   EXPECT_EQ(logged.rank, WorkerRank(7));
   EXPECT_EQ(logged.keys.data(), p.message.keys.data());
@@ -37,7 +38,7 @@ TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
 
 TEST(LoggedInputsTest, WhatWasNotTakenIsLeftOut) {
   const Pushed p;
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kRowBytes);
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kDim);
   ASSERT_EQ(logged.push.keys.count, 2u);
   ASSERT_EQ(logged.push.keys.sections.size(), 2u);
   EXPECT_EQ(logged.push.keys.sections[1].partition, PartitionId(3));
