@@ -127,6 +127,7 @@ def main():
     if RANK == 0:
         test(model.module if WORKERS > 1 else model, 50_000)
     if WORKERS > 1:
+        torch.distributed.barrier()  # no process ends its connections while others work
         torch.distributed.destroy_process_group()
 
 

@@ -131,6 +131,7 @@ def main():
         print(f"hits in the first ten: {hits(model.module if WORKERS > 1 else model, data, options.users):.4f}, of the most "
               f"popular {np.isin(data.choices[:, -1], popular).mean():.4f}, of the hidden model {data.best:.4f}")
     if WORKERS > 1:
+        torch.distributed.barrier()  # no process ends its connections while others work
         torch.distributed.destroy_process_group()
 
 

@@ -16,11 +16,13 @@ interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 
 import contextlib
 import ctypes
+import logging
 import math
 import operator
 import os
 import pathlib
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -37,6 +39,7 @@ _TIMEOUT = 13
 _ANY_RANK = 2**32 - 1
 _NO_TIME = 1e-9  # seconds; 0 is the library's default
 _PATIENCE_SECONDS = 0.1  # seconds between checks for Ctrl-C
+_NOTE_SECONDS = 10.0  # seconds between two messages of a wait
 
 
 class Error(Exception):
@@ -201,8 +204,9 @@ def _lib() -> _Library:
     return _library
 
 
-def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
-    """Runs `call` on a separate thread, so that Ctrl-C interrupts the wait for it."""
+def _interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _T:
+    """Runs `call` on a separate thread, so that Ctrl-C interrupts the wait for it. Logs `what` it waits for every
+    _NOTE_SECONDS."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []
@@ -219,8 +223,13 @@ def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
         thread.start()
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
         return call(*arguments)
+    begun, notes = time.monotonic(), 0
     while thread.is_alive():
         thread.join(_PATIENCE_SECONDS)
+        waited = time.monotonic() - begun
+        if what and waited >= (notes + 1) * _NOTE_SECONDS:
+            notes += 1
+            logging.getLogger("tarn").warning("tarn: waiting for %.0f s %s", waited, what)
     if failed:
         raise failed[0]
     return done[0]
@@ -697,12 +706,13 @@ class Client:
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it equally often."""
-        _interruptible(_lib().barrier, self.pointer)
+        _interruptible(_lib().barrier, self.pointer, what="at a barrier: other workers have not called it")
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. After it only close() may be called."""
         self._release_pulls(self.pointer)
-        _interruptible(_lib().leave, self.pointer)
+        _interruptible(_lib().leave, self.pointer, what="to leave the fleet: requests of this worker are not answered, "
+                       "or the scheduler does not answer")
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits only briefly."""
