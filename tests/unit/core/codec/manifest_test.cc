@@ -286,7 +286,7 @@ TEST_F(ManifestFile, AManifestOfAnotherCheckpointIsRefused) {
   auto read = ReadManifest((root_ / "checkpoints/ckpt-4/").string());
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
-  EXPECT_NE(read.error().message.find("it is of checkpoint 3, expected 4"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("belongs to checkpoint 3, expected 4"), std::string::npos) << read.error().message;
   fs::rename(root_ / "checkpoints/ckpt-4", root_ / "checkpoints/best-model");  // a person may call it anything
   EXPECT_TRUE(ReadManifest((root_ / "checkpoints/best-model").string()));
 }
@@ -346,7 +346,7 @@ TEST(Manifest, OlderVersionsHaveTheTablesThatTheyWereWrittenFor) {
 TEST(Manifest, TablesOfAnotherVersionAreRefused) {
   const auto read = DecodeManifest(SealedBefore(EncodeManifest(Small()), 2), "m");
   ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().message, "m: field tables (in format version 2) makes no sense");
+  EXPECT_EQ(read.error().message, "m: field tables (in format version 2) is invalid");
 }
 
 // A version 2 whose number became 1 would be one generation without a file: an empty model.
