@@ -207,7 +207,7 @@ class BenchTest(unittest.TestCase):
         self.assert_usage_error([BIN / "push_pull", "--rows", "10", "--batch", "11"], "--batch", "at most --rows")
         self.assert_usage_error([BIN / "data_plane_limits", "--only", "magic"], "--only", "magic")
         self.assert_usage_error([TORCH_PEER, "--seconds", "0"], "--seconds")
-        self.assert_usage_error([TOOL, "spars"], "no bench 'spars'", "sparse, dense, small")
+        self.assert_usage_error([TOOL, "spars"], "no benchmark 'spars'", "sparse, dense, small")
         self.assert_usage_error([TOOL, "--repetitions", "0"], "--repetitions")
         self.assert_usage_error([TOOL, "--rows", "10", "--batch", "11"], "at most --rows")
         self.assert_usage_error([TOOL, "--bin-dir", self.folder], str(self.folder), "not found")
