@@ -12,9 +12,9 @@ namespace tarn {
 
 Expected<TableSpec> DecodeTable(const wire::TableSpec* table) {
   if (table == nullptr) return Fail(ErrorCode::kMalformed, "table: missing");
-  static const TableRules& kRules = WireRules().Of("tarn.wire.TableSpec");
+  static const TableRules& rules = WireRules().Of("tarn.wire.TableSpec");
   const auto& bytes = *reinterpret_cast<const flatbuffers::Table*>(table);
-  if (Status status = Check(kRules, bytes, std::numeric_limits<std::size_t>::max()); !status)
+  if (Status status = Check(rules, bytes, std::numeric_limits<std::size_t>::max()); !status)
     return Fail(status.error().code, "table." + status.error().message);
   TableSpec spec;
   table->UnPackTo(&spec);

@@ -25,7 +25,7 @@ struct RowPlaces {
   [[gnu::always_inline]] float* Row(std::uint32_t row) const {
     const std::uint32_t full = (1u << (full_log2 - first_log2)) - 1 + (row >> full_log2);
     const std::uint32_t at = row >> full_log2 == 0 ? row >> first_log2 : full;
-    return reinterpret_cast<float*>(origins[at] + std::size_t{row} * row_bytes);
+    return reinterpret_cast<float*>(origins[at] + std::size_t{row} * row_bytes);  // NOLINT: an origin is no object
   }
 };
 

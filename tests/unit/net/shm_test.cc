@@ -509,6 +509,7 @@ TEST_F(ShmListenerTest, ManyAtOnceAreAllServed) {
 TEST_F(ShmListenerTest, ATurnLooksAtAFewArrivals) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
+  connectors.reserve(ShmListener::kArrivalsMax + 1);
   for (int n = 0; n < ShmListener::kArrivalsMax + 1; ++n)
     connectors.push_back(
         std::move(*ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(std::uint64_t(n))))));
@@ -519,6 +520,7 @@ TEST_F(ShmListenerTest, ATurnLooksAtAFewArrivals) {
 TEST_F(ShmListenerTest, NoMoreThanThereIsRoomFor) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
+  connectors.reserve(3);
   for (std::uint64_t n = 0; n < 3; ++n)
     connectors.push_back(std::move(*ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(n)))));
   std::size_t welcomed = 0;

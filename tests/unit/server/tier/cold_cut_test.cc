@@ -54,8 +54,8 @@ TEST_F(ColdCutTest, ReadsColdRowsAndRowsPutAsideInTheOrderOfTheFetches) {
 }
 
 TEST_F(ColdCutTest, ACutThatEndsFreesItsRowsAndForgetsItsFetches) {
-  std::vector<ColdId> ids;
-  for (Key key = 0; key < 300; ++key) ids.push_back(PutAside(key));
+  std::vector<ColdId> ids(300);
+  for (Key key = 0; key < 300; ++key) ids[key] = PutAside(key);
   Settle();
   cut_.FreeAside(kTable, std::span(ids).first(1));
   EXPECT_EQ(log_.rows(), 299u);

@@ -31,8 +31,8 @@ class TableSegmentsTest : public testing::Test {
 };
 
 TEST_F(TableSegmentsTest, AFullSegmentIsWrittenAndAnEmptyOneRemoved) {
-  std::vector<ColdId> ids;
-  for (std::uint32_t i = 0; i < kRecords; ++i) ids.push_back(Append(i));
+  std::vector<ColdId> ids(kRecords);
+  for (std::uint32_t i = 0; i < kRecords; ++i) ids[i] = Append(i);
   EXPECT_EQ(table_.open_bytes(), 0u) << "it was full";
   EXPECT_EQ(totals_.queued_bytes, kRecords * table_.record_bytes());
   std::uint32_t record[kWords + kOwnerWords];
