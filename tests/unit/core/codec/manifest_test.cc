@@ -286,7 +286,8 @@ TEST_F(ManifestFile, AManifestOfAnotherCheckpointIsRefused) {
   auto read = ReadManifest((root_ / "checkpoints/ckpt-4/").string());
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
-  EXPECT_NE(read.error().message.find("belongs to checkpoint 3, expected 4"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("belongs to checkpoint 3, expected 4"), std::string::npos)
+      << read.error().message;
   fs::rename(root_ / "checkpoints/ckpt-4", root_ / "checkpoints/best-model");  // a person may call it anything
   EXPECT_TRUE(ReadManifest((root_ / "checkpoints/best-model").string()));
 }
