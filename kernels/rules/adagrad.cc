@@ -39,7 +39,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{.name = "a", .starts_as = "initial_accumulator"}};
 
-extern const UpdateRule adagrad = {
+extern const UpdateRule adagrad = {  // NOLINT: named like its kind
     .name = "adagrad",
     .meaning = "a += g^2; w -= lr g / (sqrt(a) + epsilon)",
     .options = kOptions,

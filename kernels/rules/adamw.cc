@@ -40,7 +40,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}, {"v"}, {.name = "t", .size = SlotSize::kRow}};
 
-extern const UpdateRule adamw = {
+extern const UpdateRule adamw = {  // NOLINT: named like its kind
     .name = "adamw",
     .meaning = "w -= lr weight_decay w, then as adam",
     .options = kOptions,

@@ -37,7 +37,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 
-extern const UpdateRule momentum = {
+extern const UpdateRule momentum = {  // NOLINT: named like its kind
     .name = "momentum",
     .meaning = "m = momentum m + g; w -= lr m",
     .options = kOptions,

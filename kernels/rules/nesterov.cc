@@ -38,7 +38,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 
-extern const UpdateRule nesterov = {
+extern const UpdateRule nesterov = {  // NOLINT: named like its kind
     .name = "nesterov",
     .meaning = "m = momentum m + g; w -= lr (g + momentum m)",
     .options = kOptions,

@@ -40,7 +40,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"v"}};
 
-extern const UpdateRule rmsprop = {
+extern const UpdateRule rmsprop = {  // NOLINT: named like its kind
     .name = "rmsprop",
     .meaning = "v = rho v + (1 - rho) g^2; w -= lr g / (sqrt(v) + epsilon)",
     .options = kOptions,

@@ -38,7 +38,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{.name = "a", .size = SlotSize::kRow, .starts_as = "initial_accumulator"}};
 
-extern const UpdateRule row_wise_adagrad = {
+extern const UpdateRule row_wise_adagrad = {  // NOLINT: named like its kind
     .name = "row_wise_adagrad",
     .meaning = "a += mean(g^2) over the row; w -= lr g / (sqrt(a) + epsilon)",
     .options = kOptions,

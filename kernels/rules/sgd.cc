@@ -29,7 +29,7 @@ namespace tarn::kernels::rules {
 
 HWY_EXPORT(ApplySgd);
 
-extern const UpdateRule sgd = {
+extern const UpdateRule sgd = {  // NOLINT: named like its kind
     .name = "sgd",
     .meaning = "w -= lr g",
     .apply = [](const RuleCall& call) { HWY_DYNAMIC_DISPATCH(ApplySgd)(call); },

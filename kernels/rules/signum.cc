@@ -40,7 +40,7 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 
-extern const UpdateRule signum = {
+extern const UpdateRule signum = {  // NOLINT: named like its kind
     .name = "signum",
     .meaning = "m = beta1 m + (1 - beta1) g; w -= lr sign(m)",
     .options = kOptions,

@@ -33,7 +33,7 @@ namespace tarn::kernels::rules {
 
 HWY_EXPORT(ApplyStalenessAwareSgd);
 
-extern const UpdateRule staleness_aware_sgd = {
+extern const UpdateRule staleness_aware_sgd = {  // NOLINT: named like its kind
     .name = "staleness_aware_sgd",
     .meaning = "w -= lr / max(d, 1) g",
     .by_section = true,
