@@ -39,7 +39,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{.name = "a", .starts_as = "initial_accumulator"}};
 
-extern const UpdateRule adagrad = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule adagrad = {
     .name = "adagrad",
     .meaning = "a += g^2; w -= lr g / (sqrt(a) + epsilon)",
     .options = kOptions,

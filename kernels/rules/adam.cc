@@ -28,7 +28,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}, {"v"}, {.name = "t", .size = SlotSize::kRow}};
 
-extern const UpdateRule adam = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule adam = {
     .name = "adam",
     .meaning =
         "t += 1; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; w -= lr (m / (1 - beta1^t)) / (sqrt(v / "

@@ -40,7 +40,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}, {"v"}, {.name = "t", .size = SlotSize::kRow}};
 
-extern const UpdateRule adamw = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule adamw = {
     .name = "adamw",
     .meaning = "w -= lr weight_decay w, then as adam",
     .options = kOptions,

@@ -35,7 +35,8 @@ constexpr RuleOption kOptions[] = {
     {"dc_lambda", 0.04f, kNotNegative, "weight of the compensation; 0: none, as sgd"},
 };
 
-extern const UpdateRule dc_asgd = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule dc_asgd = {
     .name = "dc_asgd",
     .meaning = "w -= lr (g + dc_lambda g^2 (w - p))",
     .options = kOptions,

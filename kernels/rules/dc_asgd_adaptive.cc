@@ -44,7 +44,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"v"}};
 
-extern const UpdateRule dc_asgd_adaptive = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule dc_asgd_adaptive = {
     .name = "dc_asgd_adaptive",
     .meaning = "v = rho v + (1 - rho) g^2; w -= lr (g + dc_lambda0 / sqrt(v + epsilon) g^2 (w - p))",
     .options = kOptions,

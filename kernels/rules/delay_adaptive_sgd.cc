@@ -45,7 +45,8 @@ namespace tarn::kernels::rules {
 
 HWY_EXPORT(ApplyDelayAdaptiveSgd);
 
-extern const UpdateRule delay_adaptive_sgd = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule delay_adaptive_sgd = {
     .name = "delay_adaptive_sgd",
     .meaning = "w -= lr min(1, D / d) g, with the mean D of d over all sections of the partition",
     .partition_floats = 2,

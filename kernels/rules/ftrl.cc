@@ -53,7 +53,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"z"}, {.name = "n", .starts_as = "initial_accumulator"}};
 
-extern const UpdateRule ftrl = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule ftrl = {
     .name = "ftrl",
     .meaning =
         "z += g - w (sqrt(n + g^2) - sqrt(n)) / lr; n += g^2; w = 0 if abs(z) <= ftrl_l1, else (sign(z) ftrl_l1 - z) / "

@@ -1,9 +1,9 @@
 // Gap-aware SGD with momentum, by parameter: t += 1;  v = rho v + (1 - rho) g^2;
 // G = 1 + |w - p| / (lr (sqrt(v / (1 - rho^t)) + epsilon));  m = momentum m + g / G;  w -= lr m, with the row p as its
 // worker pulled it. The gap G - 1 is the number of average steps that lie between w and p; here an average step is the
-// rate times the root of the mean of g^2. Slots v and m, and t: one float per row, the number of its steps; it saturates
-// at 2^24. Barkai, Hakimi, Schuster: "Gap-aware mitigation of gradient staleness", ICLR 2020, which penalizes a gradient
-// linearly by its gap.
+// rate times the root of the mean of g^2. Slots v and m, and t: one float per row, the number of its steps; it
+// saturates at 2^24. Barkai, Hakimi, Schuster: "Gap-aware mitigation of gradient staleness", ICLR 2020, which penalizes
+// a gradient linearly by its gap.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/gap_aware.cc"
 #include "hwy/foreach_target.h"
@@ -59,7 +59,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"v"}, {"m"}, {.name = "t", .size = SlotSize::kRow}};
 
-extern const UpdateRule gap_aware = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule gap_aware = {
     .name = "gap_aware",
     .meaning =
         "t += 1; v = rho v + (1 - rho) g^2; G = 1 + abs(w - p) / (lr (sqrt(v / (1 - rho^t)) + epsilon)); m = momentum "

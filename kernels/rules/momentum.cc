@@ -37,7 +37,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 
-extern const UpdateRule momentum = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule momentum = {
     .name = "momentum",
     .meaning = "m = momentum m + g; w -= lr m",
     .options = kOptions,

@@ -38,7 +38,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 
-extern const UpdateRule nesterov = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule nesterov = {
     .name = "nesterov",
     .meaning = "m = momentum m + g; w -= lr (g + momentum m)",
     .options = kOptions,

@@ -40,7 +40,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"v"}};
 
-extern const UpdateRule rmsprop = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule rmsprop = {
     .name = "rmsprop",
     .meaning = "v = rho v + (1 - rho) g^2; w -= lr g / (sqrt(v) + epsilon)",
     .options = kOptions,

@@ -38,7 +38,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{.name = "a", .size = SlotSize::kRow, .starts_as = "initial_accumulator"}};
 
-extern const UpdateRule row_wise_adagrad = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule row_wise_adagrad = {
     .name = "row_wise_adagrad",
     .meaning = "a += mean(g^2) over the row; w -= lr g / (sqrt(a) + epsilon)",
     .options = kOptions,

@@ -29,7 +29,8 @@ namespace tarn::kernels::rules {
 
 HWY_EXPORT(ApplySgd);
 
-extern const UpdateRule sgd = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule sgd = {
     .name = "sgd",
     .meaning = "w -= lr g",
     .apply = [](const RuleCall& call) { HWY_DYNAMIC_DISPATCH(ApplySgd)(call); },

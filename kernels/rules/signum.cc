@@ -40,7 +40,8 @@ constexpr RuleOption kOptions[] = {
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 
-extern const UpdateRule signum = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule signum = {
     .name = "signum",
     .meaning = "m = beta1 m + (1 - beta1) g; w -= lr sign(m)",
     .options = kOptions,

@@ -33,7 +33,8 @@ namespace tarn::kernels::rules {
 
 HWY_EXPORT(ApplyStalenessAwareSgd);
 
-extern const UpdateRule staleness_aware_sgd = {  // NOLINT: named like its kind
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule staleness_aware_sgd = {
     .name = "staleness_aware_sgd",
     .meaning = "w -= lr / max(d, 1) g",
     .by_section = true,
