@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -19,6 +20,12 @@ namespace {
 
 double SecondsSince(Trace::SteadyClock::time_point begin) {
   return std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
+}
+
+// Rows that are worth a message of their own to a shard: for fewer the message costs more than pulling ahead saves.
+std::size_t AheadRowsMin(const TableSpec& spec) {
+  constexpr std::size_t kAheadBytesMin = std::size_t{64} << 10;
+  return kAheadBytesMin / (sizeof(Key) + CodecRowBytes(spec.pull_codec, spec.dim)) + 1;
 }
 
 Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
@@ -96,11 +103,13 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
 void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses) {
   unpushed_.resize(uses.size());
   if (job.train.prefetch == 0) return;
+  const std::size_t shards = client_->view().routes.endpoints.size();
   for (std::size_t t = 0; t < uses.size(); ++t) {
     const TableSpec& spec = uses[t].spec;
     if (hot_[t] == nullptr && spec.consistency.mode != ConsistencyMode::kBsp &&
         SeesOwnPushes(spec.consistency, WorkerCacheOf(job, spec.name).own_pushes))
-      unpushed_[t] = std::make_unique<UnpushedRows>(!NeedsPulled(spec));
+      unpushed_[t] = std::make_unique<UnpushedRows>(NeedsPulled(spec) ? std::numeric_limits<std::size_t>::max()
+                                                                      : shards * AheadRowsMin(spec));
   }
 }
 

@@ -8,7 +8,7 @@
 //
 // Batches are pulled ahead of the one that is computed. Where pulls include the worker's own pushes (own_pushes =
 // "seen", rule C3), a row that a batch in flight has yet to push is requested when that batch has been pushed, so that
-// pulling ahead never misses the worker's own update. Tables with hot rows are the exception.
+// pulling ahead never misses the worker's own update (unpushed_rows.h). Tables with hot rows are the exception.
 //
 // One thread, which also executes the client's turns.
 #pragma once

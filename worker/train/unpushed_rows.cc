@@ -17,25 +17,24 @@ void UnpushedRows::Split(std::uint64_t batch, std::uint64_t ended, const Plan& p
   const std::size_t n = plan.keys.size();
   MakeRoom(batch, n);
   const std::uint64_t mask = newest_.size() - 1;
-  after_.resize(n);
-  std::uint64_t least = ~std::uint64_t{0}, most = 0;
+  waits_.assign(n, false);
+  std::uint64_t last = 0;
+  std::size_t waiting = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t newest = newest_[Mix64(plan.keys[i]) & mask];
-    after_[i] = newest > ended ? newest : 0;
-    least = std::min(least, after_[i]);
-    most = std::max(most, after_[i]);
+    if (newest <= ended) continue;
+    waits_[i] = true;
+    ++waiting;
+    last = std::max(last, newest);
   }
   for (const Key key : plan.keys) newest_[Mix64(key) & mask] = batch;
-  parts->clear();
-  if (n == 0 || least == most || !divides_) {
-    parts->push_back({.after = most, .places = {}});
+  if (waiting == 0 || n - waiting < std::max<std::size_t>(1, ahead_min_)) {
+    parts->assign(1, {.after = last, .places = {}});
     return;
   }
-  for (std::uint32_t i = 0; i < n; ++i) {
-    auto part = std::ranges::find(*parts, after_[i], &Part::after);
-    if (part == parts->end()) part = parts->insert(parts->end(), {.after = after_[i], .places = {}});
-    part->places.push_back(i);
-  }
+  parts->assign(2, {});
+  (*parts)[1].after = last;
+  for (std::uint32_t i = 0; i < n; ++i) (*parts)[waits_[i] ? 1 : 0].places.push_back(i);
 }
 
 }  // namespace tarn::worker

@@ -1,6 +1,7 @@
 // The rows of one table that the batches in flight have yet to push. A batch that is pulled ahead must not read them
-// before that, or it would miss the worker's own update ("partial embedding conflict" in TorchRec): each of its rows
-// waits for the newest batch in flight that has the same row.
+// before that, or it would miss the worker's own update ("partial embedding conflict" in TorchRec): they wait for the
+// newest batch in flight that has one of them. The other rows of the batch do not wait, if they are enough to be worth
+// a pull of their own: each further pull costs a message a shard.
 //
 //   rows.Split(batch, ended, plan, &parts);   // for each batch, in the order of their numbers
 //
@@ -27,19 +28,19 @@ class UnpushedRows {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
-  // divides: false: all rows of a plan wait for the newest batch for which one of them waits.
-  explicit UnpushedRows(bool divides = true) : divides_(divides) {}
+  // ahead_min: with fewer rows that need not wait, all rows of the batch wait.
+  explicit UnpushedRows(std::size_t ahead_min) : ahead_min_(ahead_min) {}
 
-  // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them by the batch
-  // for which they wait: into at least one part. `ended`: batches up to this number are pushed.
+  // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them into one or two
+  // parts. `ended`: batches up to this number are pushed.
   void Split(std::uint64_t batch, std::uint64_t ended, const Plan& plan, std::vector<Part>* parts);
 
  private:
   void MakeRoom(std::uint64_t batch, std::size_t keys);
 
-  bool divides_;
+  std::size_t ahead_min_;
   std::vector<std::uint64_t> newest_;  // by hash: the last batch with such a key; a power of two of them
-  std::vector<std::uint64_t> after_;   // scratch: by place
+  std::vector<bool> waits_;            // scratch: by place
 };
 
 }  // namespace tarn::worker
