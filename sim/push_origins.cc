@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <vector>
 
 #include "kernels/convert.h"
@@ -35,7 +36,8 @@ std::string PushOrigins::CheckRows(Incarnation incarnation, const Push& push, co
   if (known == pulled_.end()) return {};
   const std::size_t gradients = push.keys.count * CodecRowBytes(push.codec, table.dim);
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
-  kernels::DecodeRows(*push.pulled, table.dim, push.keys.count, values.data() + gradients, rows.data());
+  const Buffer encoded = Buffer::CopyOf(std::span(values.data(), values.size()).subspan(gradients));  // aligned
+  kernels::DecodeRows(*push.pulled, table.dim, push.keys.count, encoded.data(), rows.data());
   for (std::size_t i = 0; i < push.keys.count; ++i) {
     const auto row = known->second.find(keys.as<Key>()[i]);
     if (row == known->second.end() || !row->second.contains(rows[i * table.dim]))

@@ -1,6 +1,7 @@
 #include "server/store/row_stepper.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -46,9 +47,17 @@ std::uint32_t SkipNotFinite(const RowGroup& group, const float* values, Table* t
 }
 
 // Decodes rows and returns whether all values are finite. Floats are copied too, because a worker that shares the
-// memory of its push can change a value between the check and the step.
-bool Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* from, std::vector<float>* to) {
+// memory of its push can change a value between the check and the step. Rows that follow others in a frame may be at an
+// address that no number has; they are copied to `aligned` first.
+bool Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* from, std::vector<float>* to,
+            std::vector<float>* aligned) {
   to->resize(kGroupKeys * dim);
+  if (reinterpret_cast<std::uintptr_t>(from) % alignof(float) != 0) {
+    const std::size_t bytes = n * CodecRowBytes(codec, dim);
+    aligned->resize((bytes + sizeof(float) - 1) / sizeof(float));
+    std::memcpy(aligned->data(), from, bytes);
+    from = reinterpret_cast<const std::byte*>(aligned->data());
+  }
   if (codec == ValueCodec::kFp32)
     return kernels::CopyAllFinite(n * dim, reinterpret_cast<const float*>(from), to->data());
   kernels::DecodeRows(codec, dim, n, from, to->data());
@@ -132,9 +141,9 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
 void RowStepper::Apply(Table* table, const RowGroup& group, const PushedRows& rows, StoreContext* context) {
   const std::uint32_t dim = table->dim();
   std::uint32_t skipped = 0;
-  if (!Decode(rows.codec, dim, group.n, rows.gradients, &decoded_))
+  if (!Decode(rows.codec, dim, group.n, rows.gradients, &decoded_, &aligned_))
     skipped = SkipNotFinite(group, decoded_.data(), table, context);
-  if (rows.pulled != nullptr && !Decode(rows.pulled_codec, dim, group.n, rows.pulled, &pulled_))
+  if (rows.pulled != nullptr && !Decode(rows.pulled_codec, dim, group.n, rows.pulled, &pulled_, &aligned_))
     skipped |= SkipNotFinite(group, pulled_.data(), table, context);
   StepGroup(*table, group, skipped, *context);
 }

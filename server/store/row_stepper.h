@@ -68,6 +68,7 @@ class RowStepper {
   std::vector<float> absent_;    // initial values of the absent rows of one group
   std::vector<float> decoded_;   // gradients of one group
   std::vector<float> pulled_;    // its rows as they were pulled; empty: the rule does not need them
+  std::vector<float> aligned_;   // encoded rows, as Decode reads them
 };
 
 }  // namespace tarn::server
