@@ -14,7 +14,10 @@ constexpr Peer kPeer{kFirstAcceptedPeer + 1};
 class PushesTest : public PartTest {
  protected:
   void Open(ApplyMode apply, std::size_t bucket_bytes_max = 1 << 20) {
-    AddTable(CountingTable(ConsistencyMode::kSsp, apply, 5));
+    Open(CountingTable(ConsistencyMode::kSsp, apply, 5), bucket_bytes_max);
+  }
+  void Open(const TableSpec& spec, std::size_t bucket_bytes_max = 1 << 20) {
+    AddTable(spec);
     pushes_.emplace(bucket_bytes_max, Pushes::Context{.rows = &rows_,
                                                       .clocks = &clocks_,
                                                       .policies = &policies_,
@@ -90,16 +93,7 @@ TEST_F(PushesTest, OfAClosedClockIsOneSectionWithTheLargestDelay) {
 TEST_F(PushesTest, HasPulledRowsIfItsRuleNeedsThem) {
   TableSpec spec = CountingTable(ConsistencyMode::kSsp, ApplyMode::kImmediate, 5);
   spec.optimizer.kind = "dc_asgd";
-  AddTable(spec);
-  pushes_.emplace(1 << 20, Pushes::Context{.rows = &rows_,
-                                           .clocks = &clocks_,
-                                           .policies = &policies_,
-                                           .lists = &lists_,
-                                           .outbox = &outbox_,
-                                           .stop = &stop_,
-                                           .counters = &counters_,
-                                           .observer = &events_,
-                                           .may_apply = [](Clock) { return true; }});
+  Open(spec);
   Message message = PushOf(kFirstWorker, 7, 1, 0);
   const auto without = OnPush(message);
   ASSERT_FALSE(without);
