@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "core/position.h"
 #include "server/store/store.h"
@@ -122,11 +124,16 @@ Status FleetChecks::CheckEnd(bool died_early) const {
   return {};
 }
 
-// Rule K11. Workers that were cut off for a lease are not waited for, and the scheduler has noted that.
+// Rule K11. A stop before the fleet is complete writes no checkpoint (S0), and workers that were cut off for a lease
+// are not waited for; the scheduler has noted both.
 void FleetChecks::CheckStop(RunResult* result) const {
   result->stopped = true;
-  const auto late = [](const scheduler::Note& note) { return note.text.contains("does not wait for it"); };
-  const bool undrained = std::ranges::any_of(context_.processes.scheduler()->TakeNotes(), late);
+  const std::vector<scheduler::Note> notes = context_.processes.scheduler()->TakeNotes();
+  const auto noted = [&notes](std::string_view text) {
+    return std::ranges::any_of(notes, [text](const scheduler::Note& note) { return note.text.contains(text); });
+  };
+  if (!noted("the fleet is complete")) return;
+  const bool undrained = noted("does not wait for it");
   const auto& manifests = context_.disk.manifests;
   const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });
   if (newest == manifests.end() || undrained || context_.scenario.CutsAtClock()) return;
