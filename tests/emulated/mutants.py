@@ -32,7 +32,7 @@ MUTANTS = [
     ("event-not-recorded", CUDA + "stream.cc",
      '  native_->Note(cudaEventRecord(first.given, first.stream), "record an event");\n', "",
      [CUDA + "stream.cc"], STEPPER, "*AgreesWithTheCpu/dlrm", {}),
-    ("copy-from-pageable-memory", "worker/train/device_arrays.cc",
+    ("copy-from-pageable-memory", "worker/train/device_batch.h",
      "    if (!items.empty()) std::memcpy(host.data(), items.data(), items.size_bytes());\n    ToDevice(stream);",
      "    kernels::CopyToDevice(stream, items.data(), bytes, device.data());",
      ["worker/train/device_arrays.cc"], STEPPER, "*AgreesWithTheCpu/dlrm", {}),

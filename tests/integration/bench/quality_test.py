@@ -39,7 +39,7 @@ def documented():
     for line in (ROOT / "docs/job-file.md").read_text().splitlines():
         if line.startswith("## "):
             section = found.setdefault(line[4:].split("]")[0], {})
-        elif row := re.match(r"\| `(\w+)` \| [^|]* \| `([^`]*)` \|", line):
+        elif row := re.match(r"\| `(\w+)` \| [^|`]* \| `([^`]*)` \|", line):
             section[row[1]] = row[2]
     return found
 
