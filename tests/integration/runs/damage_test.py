@@ -61,7 +61,7 @@ DAMAGE = (flip, flip, flip, blank, scramble, cut, grow, swap)
 
 
 class DamageTest(CrashCase):
-    rows = 20_000
+    rows = 40_000  # the third checkpoint comes before the middle
 
     @classmethod
     def setUpClass(cls):
