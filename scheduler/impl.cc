@@ -41,7 +41,7 @@ Scheduler::Impl::Impl(const SchedulerOptions& options, SchedulerStore* store)
     table = AsRun(options.job, table);
     tables_.Resumed(table);
   }
-  membership_.SetTables(std::move(tables));
+  membership_.current_view()->SetTables(std::move(tables));
   if (options.restore == nullptr) return;
   const SchedulerState& state = *options.restore;  // rule G3
   membership_.Restore(state);

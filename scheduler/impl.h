@@ -62,12 +62,12 @@ class Scheduler::Impl {
   // messages.cc
   void Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out);
   void AfterStop(Peer from, const Message& message, TimeUs now, Outbox* out);
-  void FromTool(Peer from, const Message& message, TimeUs now, Outbox* out);
   void FromShard(const ShardNode& shard, const Message& message, TimeUs now, Outbox* out);
   void FromWorker(const WorkerNode& worker, const Message& message, TimeUs now, Outbox* out);
-  void PutTable(const TableSpec& spec);
+  void OnCreateTable(Incarnation worker, const TableSpec& wanted);
   void OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, TimeUs now, Outbox* out);
-  void OnShutdown(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out);
+  // Checkpoint and stop. `who`: for users.
+  void OnRequest(const std::string& who, Peer from, const Message& message, TimeUs now, Outbox* out);
 
   // impl.cc
   void WatchFleet(TimeUs now, Outbox* out);

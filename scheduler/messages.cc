@@ -22,6 +22,13 @@ bool HasLeaseBeyond(const Heartbeat& heartbeat, LeaseId last) {
   return std::ranges::any_of(heartbeat.fenced, beyond) || std::ranges::any_of(heartbeat.fenced_ticks, beyond);
 }
 
+// A note for the log about a table that is new, or that continues with other settings.
+std::string DescribeTable(const TableSpec& spec, const std::vector<TableSpec>& existing) {
+  for (const TableSpec& table : existing)
+    if (table.id == spec.id) return fmt::format("table {} continues with {}", spec.name, SettingsChange(table, spec));
+  return fmt::format("table {}: {} {} x {}", spec.id.value, spec.name, Name(spec.kind), spec.dim);
+}
+
 }  // namespace
 
 void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out) {
@@ -36,7 +43,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
     if (!note.empty()) notes_.Info(std::move(note));
     return;
   }
-  if (sender.role == Role::kScheduler) return FromTool(from, message, now, out);
+  if (sender.role == Role::kScheduler) return OnRequest("a tool", from, message, now, out);
   // Messages during loading use a separate connection; the shard's answers use its normal one.
   const bool of_loading = IsOfLoading(message);
   if (const ShardNode* shard = membership_.HearShard(sender, of_loading ? std::nullopt : std::optional(from), now)) {
@@ -59,12 +66,6 @@ void Scheduler::Impl::AfterStop(Peer from, const Message& message, TimeUs now, O
   if (stop_.OnMessage(from, message, Mail(out))) cuts_.OnStopped();
 }
 
-void Scheduler::Impl::FromTool(Peer from, const Message& message, TimeUs now, Outbox* out) {
-  if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) OnShutdown("a tool", *shutdown, now, out);
-  if (const auto* request = std::get_if<CheckpointRequest>(&message.body))
-    cuts_.OnRequest(from, *request, MayCut(), watch_.WaitText(now, cuts_.AwaitedClock()), Mail(out));
-}
-
 void Scheduler::Impl::FromShard(const ShardNode& shard, const Message& message, TimeUs now, Outbox* out) {
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
     const LeaseId last = desk_.leases().last_lease();
@@ -78,8 +79,8 @@ void Scheduler::Impl::FromShard(const ShardNode& shard, const Message& message, 
     record_.OnHeartbeat(message.sender, *heartbeat);
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
     cuts_.OnShardPart(shard.shard, *part);
-  } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
-    OnShutdown(fmt::format("shard {}", shard.shard.value), *shutdown, now, out);
+  } else {
+    OnRequest(fmt::format("shard {}", shard.shard.value), shard.peer, message, now, out);
   }
 }
 
@@ -91,30 +92,27 @@ void Scheduler::Impl::FromWorker(const WorkerNode& worker, const Message& messag
   } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
     OnLeaseRequest(worker, *request, now, out);
   } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {
-    if (auto table = tables_.Ask(id, create->spec, view().tables, view().routes.partition_bits)) PutTable(*table);
+    OnCreateTable(id, create->spec);
   } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
     barriers_.Enter(id, barrier->number);
-  } else if (const auto* asked = std::get_if<CheckpointRequest>(&message.body)) {
-    cuts_.OnRequest(worker.peer, *asked, MayCut(), watch_.WaitText(now, cuts_.AwaitedClock()), Mail(out));
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
     cuts_.OnWorkerPart(id, *part);
   } else if (const auto* leave = std::get_if<Leave>(&message.body)) {
     const Peer peer = worker.peer;
     membership_.OnLeave(id, *leave);
     Mail(out).Refuse(peer, ErrorCode::kOk, "left");
-  } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
-    OnShutdown(fmt::format("worker {}", worker.rank.value), *shutdown, now, out);
+  } else {
+    OnRequest(fmt::format("worker {}", worker.rank.value), worker.peer, message, now, out);
   }
 }
 
-void Scheduler::Impl::PutTable(const TableSpec& spec) {
-  std::string note = fmt::format("table {}: {} {} x {}", spec.id.value, spec.name, Name(spec.kind), spec.dim);
-  for (const TableSpec& table : view().tables)
-    if (table.id == spec.id) note = fmt::format("table {} continues with {}", spec.name, SettingsChange(table, spec));
-  membership_.PutTable(spec);
+void Scheduler::Impl::OnCreateTable(Incarnation worker, const TableSpec& wanted) {
+  const std::optional<TableSpec> spec = tables_.Ask(worker, wanted, view().tables, view().routes.partition_bits);
+  if (!spec) return;
+  notes_.Info(DescribeTable(*spec, view().tables));
+  membership_.current_view()->PutTable(*spec);
   cuts_.OnTable();
-  tables_.Added(spec, view().version);
-  notes_.Info(std::move(note));
+  tables_.Added(*spec, view().version);
 }
 
 void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, TimeUs now, Outbox* out) {
@@ -128,12 +126,14 @@ void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseReques
   if (heard.reply) Mail(out).Send(worker.peer, *heard.reply);
 }
 
-void Scheduler::Impl::OnShutdown(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {
-  if (shutdown.code == ErrorCode::kOk)
-    RequestStop(now, out);
-  else  // most reasons of shards already name the shard
-    Fail(shutdown.code, shutdown.reason.starts_with(who + ": ") ? shutdown.reason : who + ": " + shutdown.reason, now,
-         out);
+void Scheduler::Impl::OnRequest(const std::string& who, Peer from, const Message& message, TimeUs now, Outbox* out) {
+  if (const auto* request = std::get_if<CheckpointRequest>(&message.body))
+    cuts_.OnRequest(from, *request, MayCut(), watch_.WaitText(now, cuts_.AwaitedClock()), Mail(out));
+  const auto* shutdown = std::get_if<Shutdown>(&message.body);
+  if (shutdown == nullptr) return;
+  if (shutdown->code == ErrorCode::kOk) return RequestStop(now, out);
+  const bool named = shutdown->reason.starts_with(who + ": ");  // as most reasons of shards are
+  Fail(shutdown->code, named ? shutdown->reason : who + ": " + shutdown->reason, now, out);
 }
 
 }  // namespace tarn::scheduler

@@ -43,8 +43,7 @@ SimWorker::SimWorker(const Scenario& scenario, worker::ClientOptions options, Or
     : scenario_(scenario),
       client_(options),
       oracle_(oracle),
-      schedule_(std::move(schedule)),
-      rng_(Mix64(options.nonce ^ 0x776b)) {}
+      compute_{std::move(schedule), SplitMix(Mix64(options.nonce ^ 0x776b))} {}
 
 void SimWorker::Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
 
@@ -61,31 +60,28 @@ void SimWorker::OnTimer(TimeUs now, Outbox* out) {
 void SimWorker::Advance(TimeUs now, Outbox* out) {
   NoteProgress();
   if (client_.state() != worker::ClientState::kRunning) return;
-  if (!tables_asked_) OpenTables(now, out);
-  if (tables_.size() < 2) return;
-  if (!model_ && tables_[0].push_codec == ValueCodec::kTopK) StartModel();
+  if (!tables_.asked) OpenTables(now, out);
+  if (!tables_.ready()) return;
+  if (!model_ && tables_.sparse().push_codec == ValueCodec::kTopK) StartModel();
   Fill(now, out);
   AskForWork(now, out);
 }
 
 // Handles acknowledged ticks and pushes.
 void SimWorker::NoteProgress() {
-  while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= client_.acked_clock().value) {
-    done_.push_back(done_at_tick_.begin()->second);
-    done_at_tick_.erase(done_at_tick_.begin());
-  }
+  leases_.OnAcked(client_.acked_clock());
   while (!pushes_.empty() && pushes_.front().done()) pushes_.pop_front();
 }
 
 // From its saved state, if it resumes from a checkpoint.
 void SimWorker::StartModel() {
-  model_.emplace(tables_[0]);
+  model_.emplace(tables_.sparse());
   if (client_.welcome().blob_bytes != 0) model_->Start(oracle_->kept().Take(WorkerRank(client_.welcome().rank)));
   oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
 }
 
 std::size_t SimWorker::SectionsOf(const std::map<Key, float>& sent) const {
-  const Positioner position(tables_[0], TableSalt(scenario_.job.job.seed, tables_[0].name));
+  const Positioner position(tables_.sparse(), TableSalt(scenario_.job.job.seed, tables_.sparse().name));
   std::set<PartitionId> partitions;
   for (const auto& [key, count] : sent)
     partitions.insert(PartitionOf(position(key), client_.view().routes.partition_bits));
@@ -93,24 +89,19 @@ std::size_t SimWorker::SectionsOf(const std::map<Key, float>& sent) const {
 }
 
 void SimWorker::OpenTables(TimeUs now, Outbox* out) {
-  tables_asked_ = true;
+  tables_.asked = true;
   next_clock_ = client_.clock();
-  planner_ = std::make_unique<worker::Planner>(client_.view().routes.partition_bits);
+  tables_.planner = std::make_unique<worker::Planner>(client_.view().routes.partition_bits);
   client_.CreateTable(SparseTable(scenario_), this, now, out);
   client_.CreateTable(DenseTable(scenario_), this, now, out);
 }
 
 void SimWorker::Done(TableSpec table) {
-  tables_.push_back(std::move(table));
-  std::ranges::sort(tables_, {}, &TableSpec::name);
+  tables_.specs.push_back(std::move(table));
+  std::ranges::sort(tables_.specs, {}, &TableSpec::name);
 }
 
-void SimWorker::Done(LeaseReply reply) {
-  asked_ = false;
-  for (const LeaseGrant& grant : reply.grants) leases_.push_back(grant);
-  if (reply.finished) finished_ = true;
-  if (reply.grants.empty() && !finished_) jump_to_ = reply.jump_to;
-}
+void SimWorker::Done(LeaseReply reply) { leases_.OnReply(reply); }
 
 void SimWorker::PushAcked::Done() {
   done_ = true;
@@ -137,27 +128,13 @@ void SimWorker::BatchPull::Done(std::uint64_t staleness) {
   worker_->CheckPull(*batch_, which_, rows_.values(), staleness);
 }
 
-void SimWorker::NextBatch(Batch* batch) {
-  const LeaseGrant& lease = leases_.front();
-  if (lease_offset_ == 0) lease_offset_ = lease.skip_rows;
-  batch->lease = lease;
-  batch->first_row = lease.first_row + lease_offset_;
-  batch->rows = std::min<std::uint64_t>(scenario_.job.train.batch_rows, lease.rows - lease_offset_);
-  lease_offset_ += batch->rows;
-  batch->last_of_lease = lease_offset_ >= lease.rows;
-  if (batch->last_of_lease) {
-    leases_.pop_front();
-    lease_offset_ = 0;
-  }
-}
-
 void SimWorker::Fill(TimeUs now, Outbox* out) {
   while (!leases_.empty() && batches_.size() < scenario_.depth) {
     // Evaluation runs alone: its pulls are at the clock of all workers.
-    const bool train = leases_.front().purpose == LeasePurpose::kTrain;
-    if (!batches_.empty() && (!train || batches_.back().lease.purpose != LeasePurpose::kTrain)) break;
+    const bool train = leases_.purpose() == LeasePurpose::kTrain;
+    if (!batches_.empty() && (!train || !batches_.back().train())) break;
     Batch& batch = batches_.emplace_back();
-    NextBatch(&batch);
+    batch.rows = leases_.Next(scenario_.job.train.batch_rows);
     StartPulls(&batch, now, out);
   }
   if (batches_.empty()) return;
@@ -167,31 +144,30 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   Batch& front = batches_.front();
   if (!front.computing && front.waiting == 0 && (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
-    schedule_(100 + TimeUs(rng_.Below(std::uint64_t(scenario_.compute_max_us))));
+    compute_.Begin(scenario_.compute_max_us);
   }
 }
 
 void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   std::vector<Key> row_keys;
-  for (std::uint64_t r = batch->first_row; r < batch->first_row + batch->rows; ++r) {
+  for (std::uint64_t r = batch->rows.first; r < batch->rows.first + batch->rows.count; ++r) {
     KeysOfRow(scenario_, r, &row_keys);
     batch->keys.insert(batch->keys.end(), row_keys.begin(), row_keys.end());
   }
   std::vector<Key> dense(kDenseRows);
   for (Key i = 0; i < kDenseRows; ++i) dense[i] = i;
   const std::uint64_t seed = scenario_.job.job.seed;
-  const TableSpec& sparse_spec = tables_[0];
-  const TableSpec& dense_spec = tables_[1];
-  planner_->Make(sparse_spec.id, kSparseDim, Positioner(sparse_spec, TableSalt(seed, sparse_spec.name)), batch->keys,
-                 &batch->sparse);
-  planner_->Make(dense_spec.id, kDenseDim, Positioner(dense_spec, TableSalt(seed, dense_spec.name)), dense,
-                 &batch->dense);
-  const bool train = batch->lease.purpose == LeasePurpose::kTrain;
+  const auto plan = [&](const TableSpec& spec, std::span<const Key> keys, worker::Plan* to) {
+    tables_.planner->Make(spec.id, spec.dim, Positioner(spec, TableSalt(seed, spec.name)), keys, to);
+  };
+  plan(tables_.sparse(), batch->keys, &batch->sparse);
+  plan(tables_.dense(), dense, &batch->dense);
+  const bool train = batch->train();
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
   if (evaluation_.Before(train, batch->clock)) client_.DropKeptRows();
   batch->mark = oracle_->records();
-  if (scenario_.tier_bytes != 0 && batch->first_row % 2 == 0) client_.Prefetch(batch->sparse, now, out);
+  if (scenario_.tier_bytes != 0 && batch->rows.first % 2 == 0) client_.Prefetch(batch->sparse, now, out);
   StartPull(batch, Which::kSparse, &batch->sparse_pull, now, out);
   if (!early_.empty() && train && early_.back().clock() == batch->clock) return;
   StartPull(batch, Which::kDense, &batch->dense_pull, now, out);
@@ -216,7 +192,7 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
     return oracle_->Fail("a pull returned the wrong number of bytes");
   oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
   if (which == Which::kDense) return;
-  const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->cohorts().nobody_died();
+  const bool settled = !batch.train() && oracle_->cohorts().nobody_died();
   const auto values = rows.as<float>();
   oracle_->origins().OnPulled(client_.welcome().incarnation, batch.clock, plan.keys, values);
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
@@ -234,13 +210,14 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   batches_.pop_front();
   const std::uint64_t spared = client_.counters().cache_hits + client_.counters().combined_pushes;
   oracle_->OnSpared(spared - std::exchange(spared_, spared));
-  if (batch.lease.purpose == LeasePurpose::kTrain) {
+  if (batch.train()) {
     FinishTrain(&batch, now, out);
-  } else if (batch.last_of_lease) {
-    LeaseDone done{batch.lease.lease, {}};
-    for (std::uint64_t i = 0; i < batch.lease.rows; ++i) done.quality.AddBinary(0.1f * float(i % 7) - 0.2f, i % 3 == 0);
-    done.quality.AddLoss(0.7 * double(batch.lease.rows));
-    done_.push_back(done);
+  } else if (batch.rows.last) {
+    const LeaseGrant& lease = batch.rows.lease;
+    LeaseDone done{lease.lease, {}};
+    for (std::uint64_t i = 0; i < lease.rows; ++i) done.quality.AddBinary(0.1f * float(i % 7) - 0.2f, i % 3 == 0);
+    done.quality.AddLoss(0.7 * double(lease.rows));
+    leases_.Finish(std::move(done));
   }
   Advance(now, out);
 }
@@ -259,14 +236,15 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     for (std::uint32_t index : batch->sparse.index) ++counts[index];
     sent = model_->Push(batch->sparse.keys, std::move(counts), batch->clock);
   }
-  const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, batch->lease.epoch,
-                                                   batch->first_row, batch->rows, model_ ? &sent : nullptr);
+  const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
+  const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, lease.epoch, first_row,
+                                                   rows, model_ ? &sent : nullptr);
   client_.Push(batch->sparse, gradients, batch->clock,
                Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()), now, out);
   Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
   auto l = layer.as_mutable<float>();
-  for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + batch->first_row) % 13) - 0.05f;
-  position_ = {batch->lease.lease, batch->first_row + batch->rows - batch->lease.first_row};
+  for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + first_row) % 13) - 0.05f;
+  position_ = {lease.lease, first_row + rows - lease.first_row};
   worker::Completion<>* const layer_acked = Acknowledged(std::nullopt, batch->dense.runs.size());
   if (scenario_.push_pull && scenario_.depth == 1) {
     EarlyPull& early = early_.emplace_back(this, client_.clock() + 1);
@@ -276,40 +254,39 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     client_.Tick(position_, nullptr, now, out);
   }
   if (model_) oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
-  if (batch->last_of_lease) {
-    LeaseDone done{batch->lease.lease, {}};
-    for (std::uint64_t i = 0; i < batch->lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);
-    done.quality.AddLoss(0.9 * double(batch->lease.rows));
-    done_at_tick_[client_.clock().value] = done;
+  if (last_of_lease) {
+    LeaseDone done{lease.lease, {}};
+    for (std::uint64_t i = 0; i < lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);
+    done.quality.AddLoss(0.9 * double(lease.rows));
+    leases_.FinishAt(client_.clock(), std::move(done));
   }
 }
 
 void SimWorker::AskForWork(TimeUs now, Outbox* out) {
-  if (asked_ || leaving_) return;
+  if (leases_.asked() || leaving_) return;
   const bool drained = leases_.empty() && batches_.empty();
-  if (drained && jump_to_) {
-    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, nullptr, now, out);
+  if (drained && leases_.jumps()) {
+    const Clock to = *leases_.TakeJump();
+    if (to > client_.clock()) client_.TickTo(to, position_, nullptr, now, out);
     next_clock_ = client_.clock();
-    jump_to_.reset();
   }
-  if (finished_) {
-    if (!drained || !done_at_tick_.empty()) return;
+  if (leases_.finished()) {
+    if (!drained || leases_.awaits_tick()) return;
     leaving_ = true;
     client_.Leave(nullptr, now, out);
     return;
   }
   // Requests leases early, while one lease is left, and when there is nothing left to do.
-  const bool ahead = leases_.size() <= 1 && !jump_to_ && !drained;
-  const bool tells = scenario_.tells_at_once && !done_.empty() && !drained && !jump_to_;
-  if (!ahead && !tells && !(drained && done_at_tick_.empty())) return;
+  const bool ahead = leases_.size() <= 1 && !leases_.jumps() && !drained;
+  const bool tells = scenario_.tells_at_once && leases_.has_done() && !drained && !leases_.jumps();
+  if (!ahead && !tells && !(drained && !leases_.awaits_tick())) return;
   LeaseRequest request;
   request.want = ahead || drained ? 2 : 1;
-  request.done = std::move(done_);
-  done_.clear();
+  request.done = leases_.TakeDone();
   request.rows[0] = scenario_.train_rows;
   request.rows[1] = scenario_.valid_rows;
   request.rows[2] = scenario_.test_rows;
-  asked_ = true;
+  leases_.OnAsked();
   client_.RequestLeases(std::move(request), this, now, out);
 }
 
@@ -317,7 +294,7 @@ std::string SimWorker::Describe() const {
   return fmt::format(
       "state {} clock {} leases {} batches {} (front waits for {} pulls) unacked pushes {} asked {} finished {}",
       int(client_.state()), client_.clock().value, leases_.size(), batches_.size(),
-      batches_.empty() ? 0 : batches_.front().waiting, unacked_pushes(), asked_, finished_);
+      batches_.empty() ? 0 : batches_.front().waiting, unacked_pushes(), leases_.asked(), leases_.finished());
 }
 
 }  // namespace tarn::sim

@@ -10,6 +10,7 @@
 
 #include "sim/network.h"
 #include "sim/oracle.h"
+#include "sim/sim_leases.h"
 #include "sim/top_k_model.h"
 #include "worker/client/client.h"
 #include "worker/client/completion.h"
@@ -54,9 +55,8 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
   };
   struct Batch {
     const worker::Plan& PlanOf(Which which) const { return which == Which::kDense ? dense : sparse; }
-    LeaseGrant lease;
-    std::uint64_t first_row = 0, rows = 0;
-    bool last_of_lease = false;
+    bool train() const { return rows.lease.purpose == LeasePurpose::kTrain; }
+    SimLeases::Rows rows;
     Clock clock;
     std::vector<Key> keys;  // with duplicates
     worker::Plan sparse, dense;
@@ -99,6 +99,21 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
     bool done_ = false;
   };
 
+  // Computes the front batch for a random time.
+  struct Compute {
+    Schedule schedule;
+    SplitMix rng;
+    void Begin(TimeUs most) { schedule(100 + TimeUs(rng.Below(std::uint64_t(most)))); }
+  };
+  struct Tables {
+    bool asked = false;
+    std::vector<TableSpec> specs;  // ready ones: sparse, dense
+    std::unique_ptr<worker::Planner> planner;
+    bool ready() const { return specs.size() == 2; }
+    const TableSpec& sparse() const { return specs[0]; }
+    const TableSpec& dense() const { return specs[1]; }
+  };
+
   // Of tables, and of requests for leases.
   void Done(TableSpec table) override;
   void Done(LeaseReply reply) override;
@@ -117,31 +132,23 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
   void CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);
-  void NextBatch(Batch* batch);
   void StartModel();
   std::size_t SectionsOf(const std::map<Key, float>& sent) const;
 
   const Scenario& scenario_;
   worker::Client client_;
   Oracle* oracle_;
-  Schedule schedule_;
-  SplitMix rng_;
-  std::unique_ptr<worker::Planner> planner_;
-  std::vector<TableSpec> tables_;   // ready ones: sparse, dense
+  Compute compute_;
+  Tables tables_;
   std::optional<TopKModel> model_;  // if only the largest rows are pushed (top-k)
-  bool tables_asked_ = false;
-  std::deque<LeaseGrant> leases_;
-  std::uint64_t lease_offset_ = 0;  // rows of leases_.front() already in a batch
+  SimLeases leases_;
   std::deque<Batch> batches_;
   std::deque<EarlyPull> early_;  // the last one counts
   Clock next_clock_;
-  std::vector<LeaseDone> done_;                      // to be reported
-  std::map<std::uint64_t, LeaseDone> done_at_tick_;  // clock -> lease that is done when the tick is
-  std::deque<PushAcked> pushes_;                     // unacknowledged ones, and all later ones
+  std::deque<PushAcked> pushes_;  // unacknowledged ones, and all later ones
   worker::EvaluationStart evaluation_;
   std::uint64_t spared_ = 0;  // reported to the oracle
-  bool asked_ = false, leaving_ = false, finished_ = false;
-  std::optional<Clock> jump_to_;
+  bool leaving_ = false;
   DataPosition position_;
 };
 

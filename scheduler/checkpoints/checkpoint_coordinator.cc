@@ -78,7 +78,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
     cut.samples_noted = leases.Samples(positions);
   }
   if (!cut.hash_only()) requests_.Ordered(cut.order.id);
-  membership.SetOrder(cut.order);
+  membership.current_view()->SetOrder(cut.order);
   if (options_.at_clock) ordered_version_ = membership.view().version;
   return true;
 }
@@ -94,7 +94,7 @@ void CheckpointCoordinator::OnTable() {
   Cut* cut = checkpoints_.pending();
   if (cut == nullptr || cut->writes_manifest || cut->hash_only() || cut->order.blobs || !WorkersKeepState()) return;
   cut->order.blobs = true;
-  context_.membership->SetOrder(cut->order);
+  context_.membership->current_view()->SetOrder(cut->order);
 }
 
 void CheckpointCoordinator::OnVerdict(const Verdict& verdict) {
@@ -198,7 +198,7 @@ CutEnd CheckpointCoordinator::Complete(const Mailer& mail) {
 
 void CheckpointCoordinator::EndCut() {
   context_.leases->Release();
-  context_.membership->SetOrder({});
+  context_.membership->current_view()->SetOrder({});
 }
 
 void CheckpointCoordinator::Abandon() {

@@ -13,7 +13,7 @@ void Agreement::Open(Purpose purpose, TimeUs now) {
   stage_ = Stage::kReporting;
   purpose_ = purpose;
   drain_deadline_ = now + lease_us_;
-  membership_->OpenProposal(purpose == Purpose::kDrainedCut);
+  membership_->current_view()->OpenProposal(purpose == Purpose::kDrainedCut);
 }
 
 std::optional<Clock> Agreement::FreeClock(TimeUs now) {
@@ -66,7 +66,7 @@ void Agreement::AwaitConfirmation() {
 
 bool Agreement::CloseIfConfirmed() {
   if (stage_ != Stage::kConfirming || !membership_->shards().Confirmed(version_)) return false;
-  membership_->CloseProposal();
+  membership_->current_view()->CloseProposal();
   stage_ = Stage::kClosed;
   return true;
 }

@@ -94,16 +94,12 @@ class Membership {
   std::vector<Verdict> TakeVerdicts();
   bool AnyFencing() const { return fencing_.any(); }
 
-  // M1.
-  void OpenProposal(bool drain) { view_.OpenProposal(drain); }
-  void CloseProposal() { view_.CloseProposal(); }
+  // For proposals (rule M1), orders and tables.
+  CurrentView* current_view() { return &view_; }
   // M2.
   bool JoinersReady() const;
   std::vector<Incarnation> AdmitJoiners(Clock join);
 
-  void SetOrder(const CheckpointOrder& order) { view_.SetOrder(order); }
-  void PutTable(const TableSpec& spec) { view_.PutTable(spec); }
-  void SetTables(std::vector<TableSpec> tables) { view_.SetTables(std::move(tables)); }
   // Sets the checkpoint to which logs may be truncated (rule L4).
   void SetWhole(CheckpointId id);
 

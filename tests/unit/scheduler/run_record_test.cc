@@ -85,7 +85,7 @@ TEST_F(RunRecordTest, ANewRevisionFollowsFromWhatARestartNeeds) {
   EXPECT_FALSE(changed());
   leases_.AnswerTraining(worker_, 1);
   EXPECT_TRUE(changed());
-  fleet_.membership.SetOrder({});
+  fleet_.membership.current_view()->SetOrder({});
   EXPECT_TRUE(changed());
   record_.OnVerdict({.worker = worker_, .repeated = 1});
   EXPECT_TRUE(changed());

@@ -217,7 +217,7 @@ TEST_F(CoordinatorTest, K9ATableOfWhichWorkersKeepStateWidensTheOrder) {
   TableSpec table;
   table.id = TableId(1);
   table.push_codec = ValueCodec::kTopK;
-  fleet_.membership.PutTable(table);
+  fleet_.membership.current_view()->PutTable(table);
   cuts_.OnTable();
   EXPECT_TRUE(order().blobs);
   SendPart();
