@@ -21,7 +21,8 @@ try:
 except ImportError as error:
     raise ImportError("tarn.torch needs torch 2.4 or newer, which is not installed: pip install 'tarn[torch]'") from error
 
+from tarn.torch.leases import LeasedDataset
 from tarn.torch.loop import TableOptimizer, attach, prefetch, rows
 from tarn.torch.modules import RemoteEmbedding, RemoteEmbeddingBag, remote
 
-__all__ = ["RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "prefetch", "remote", "rows"]
+__all__ = ["LeasedDataset", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "prefetch", "remote", "rows"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
+from tarn.torch.leases import LeasedDataset
 from tarn.torch.modules import Remote
 from tarn.torch.recipe import Calls, Recipe
 from tarn.torch.session import Session
@@ -127,6 +129,13 @@ def prefetch(
     return Prefetcher(loader, model, depth, accumulate, keys)
 
 
+@dataclasses.dataclass
+class _Waiting(Generic[_B]):
+    batch: _B
+    leased: Any  # what Session.batch is while the program has this batch
+    pulled: bool = False
+
+
 class Prefetcher(Generic[_B]):
     """What prefetch() returns. May be iterated again, as often as the loader."""
 
@@ -148,16 +157,19 @@ class Prefetcher(Generic[_B]):
         return len(self.loader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[_B]:
-        source, waiting = iter(self.loader), collections.deque[tuple[_B, bool]]()
+        source, waiting = iter(self.loader), collections.deque[_Waiting[_B]]()
         position = 0
         try:
             while True:
-                while len(waiting) <= self.depth and (batch := next(source, waiting)) is not waiting:
-                    waiting.append((batch, False))  # type: ignore[arg-type]
+                while len(waiting) <= self.depth and (not waiting or self._has_ahead()):
+                    if (batch := next(source, waiting)) is waiting:
+                        break
+                    waiting.append(_Waiting(batch, self._session.batch))  # type: ignore[arg-type]
                 if not waiting:
                     return
                 self._pull_ahead(waiting, position)
-                batch, _ = waiting.popleft()
+                batch, self._session.batch = waiting[0].batch, waiting[0].leased
+                waiting.popleft()
                 self._recipe.begin(batch)
                 yield batch
                 self._recipe.end()
@@ -166,16 +178,19 @@ class Prefetcher(Generic[_B]):
         finally:
             self._recipe.end()
 
-    def _pull_ahead(self, waiting: collections.deque[tuple[_B, bool]], position: int) -> None:
+    def _has_ahead(self) -> bool:
+        return not isinstance(self.loader, LeasedDataset) or self.loader.has_ahead()
+
+    def _pull_ahead(self, waiting: collections.deque[_Waiting[_B]], position: int) -> None:
         """Pulls the rows of batches that are not pulled yet. `position`: of the first of them in its step."""
         clock = self._session.client.clock
-        for i, (batch, pulled) in enumerate(waiting):
-            if pulled:
+        for i, each in enumerate(waiting):
+            if each.pulled:
                 continue
-            calls = self._calls(batch)
+            calls = self._calls(each.batch)
             if calls:
                 self._session.pull_ahead(calls, clock + (position + i) // self.accumulate)
-                waiting[i] = (batch, True)
+                each.pulled = True
 
     def _calls(self, batch: _B) -> Calls:
         if self._keys is None:

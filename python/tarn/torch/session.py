@@ -76,6 +76,8 @@ class Session:
         self._clock = 0  # of the last call
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[Any] = collections.deque()  # futures of pushes and ticks
+        self.batch: Any = None  # of a LeasedDataset: the one that the program has
+        self.ticked: tuple[int, int] = (0, 0)  # the position of the last tick: lease, rows
         self._lock = threading.Lock()
         self._warned = False
         self._replaced: list[tuple[weakref.ref[torch.Tensor], str]] = []
@@ -202,7 +204,22 @@ class Session:
         self._raise_failures()
         if by_table:
             self._sent.append(self.client.push_plans([_summed(each) for each in by_table.values()]))
-        self._sent.append(self.client.tick())
+        self.tick()
+
+    def tick(self) -> None:
+        """Finishes the clock, with the position in the leased data."""
+        if self.batch is None:
+            self._sent.append(self.client.tick())
+        else:
+            self.ticked = self.batch.position
+            self._sent.append(self.client.tick(*self.ticked))
+
+    def wait_for_ticks(self) -> tuple[int, int]:
+        """Waits until every server has acknowledged the pushes and ticks so far. Returns the position of the last."""
+        while self._sent:
+            _wait(self._sent[0], "the acknowledgements of this worker's pushes and ticks: a server does not answer")
+            self._sent.popleft()
+        return self.ticked
 
     def _raise_failures(self) -> None:
         while self._sent and self._sent[0].ready():
@@ -213,9 +230,7 @@ class Session:
         if os.getpid() != self.process:
             return
         try:
-            while self._sent:
-                _wait(self._sent[0], "the last pushes: a server does not acknowledge them")
-                self._sent.popleft()
+            self.wait_for_ticks()
             self.client.leave()
         except tarn_client.Gone:
             pass  # the fleet has ended first

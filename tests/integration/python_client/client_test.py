@@ -66,6 +66,11 @@ apply = "{apply}"
         self._processes.append(subprocess.Popen([BIN / f"tarn-{role}", *arguments, "--run-dir", self.folder / "run"],
                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
+    def wait(self):
+        """Until all have ended by themselves."""
+        for process in self._processes:
+            process.wait(timeout=PATIENCE_SECONDS)
+
     def stop(self):
         for process in self._processes:
             process.kill()

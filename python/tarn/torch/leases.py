@@ -1,0 +1,182 @@
+"""LeasedDataset: the rows of a data set, shared out among the workers of a fleet."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, default_collate
+
+from tarn.client import Lease, LeaseReport
+from tarn.torch.session import Session, of
+
+WANTED = 2  # leases asked for at a time: one is being trained, one is next
+
+
+@dataclasses.dataclass(eq=False)
+class _Progress:
+    """A lease whose rows are being handed out, and the quality that the program reports for it."""
+
+    lease: Lease
+    handed: int  # rows, including those that were trained before
+    rows: int = 0  # with a reported loss
+    loss_sum: float = 0.0
+    logits: list[np.ndarray[Any, Any]] = dataclasses.field(default_factory=list)
+    labels: list[np.ndarray[Any, Any]] = dataclasses.field(default_factory=list)
+
+    def report(self) -> LeaseReport:
+        scored = bool(self.logits) and sum(map(len, self.logits)) == self.rows
+        return LeaseReport(self.lease.id, self.rows, self.loss_sum, np.concatenate(self.logits) if scored else None,
+                           np.concatenate(self.labels) if scored else None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """A batch, as Session.batch holds it: what the next tick reports."""
+
+    progress: _Progress
+    end: int  # rows of the lease up to this batch
+    rows: int
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return self.progress.lease.id, self.end
+
+
+class LeasedDataset(IterableDataset[Any]):
+    """Batches of the rows that the scheduler leases to this worker: each row once an epoch, whichever worker trains it.
+
+        data = tarn.torch.LeasedDataset(rows, batch_rows=256)
+        for epoch in range(epochs):                      # train.epochs of the job
+            for ids, labels in tarn.torch.prefetch(data, model):
+                ...
+                optimizer.step()                         # also reports how far this worker is
+
+    Iterating once gives the batches of one epoch and ends when the fleet has trained all of its rows. A fast worker gets
+    more of them than a slow one. When a worker dies, the others get its rows from the last step that every server has
+    acknowledged: in tables with apply = "aggregated" each row is trained exactly once; in "immediate" ones the batches
+    after that step may be applied twice. After the last epoch an iteration is empty.
+
+    data: any set with len(data) and data[i], or data.__getitems__(list of i), of the same size on every worker. The job
+    decides the epochs (train.epochs) and the rows of a lease (data.split_rows).
+    batch_rows: rows of a batch, at most; default: train.batch_rows of the job. The last batch of a lease may be smaller.
+    shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone.
+    collate: makes a batch of a list of items; default: torch's default_collate.
+    client: of tarn.connect; default: that of the environment, as in remote().
+
+    Expects one optimizer.step() for one batch, or for several with gradient accumulation. Use it in the process that
+    calls the model, not in a DataLoader with worker processes, which have no fleet. Workers get different numbers of
+    batches: with DistributedDataParallel use torch.distributed.algorithms.Join. One thread.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_rows: int | None = None,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        collate: Callable[[list[Any]], Any] = default_collate,
+        client: Any = None,
+    ) -> None:
+        session = of(client)
+        if batch_rows is None:
+            batch_rows = int(tomllib.loads(session.client.job_text)["train"]["batch_rows"])
+        if batch_rows < 1 or len(data) == 0:
+            raise ValueError(f"tarn.torch.LeasedDataset: {len(data)} rows in batches of {batch_rows}, expected at least 1")
+        self.data, self.batch_rows, self.shuffle, self.seed, self.collate = data, batch_rows, shuffle, seed, collate
+        self._session: Session = session
+        self._granted: collections.deque[Lease] = collections.deque()
+        self._handed_out: list[_Progress] = []  # the last one is in progress; the others await their tick
+        self._finished = False
+        self._tick_to: int | None = None  # the clock to tick to when all rows handed out are trained
+
+    def report(self, loss: Any, logits: Any = None, labels: Any = None) -> None:
+        """Reports the quality of the last batch before its step, for the terminal, metrics and report of the run.
+
+        loss: the mean over its rows. logits, labels: of each row, labels 0 or 1, for the area under the curve; give them
+        for all batches or for none.
+        """
+        batch = self._session.batch
+        if batch is None:
+            raise ValueError("tarn.torch.LeasedDataset.report: no batch has been handed out, expected one before")
+        batch.progress.rows += batch.rows
+        batch.progress.loss_sum += float(loss) * batch.rows
+        if logits is not None and labels is not None:
+            batch.progress.logits.append(_flat(logits, np.float32))
+            batch.progress.labels.append(_flat(labels, np.uint8))
+
+    def has_ahead(self) -> bool:
+        """Whether the iteration can go on while earlier batches are not trained yet; prefetch() asks."""
+        if self._handed_out and self._handed_out[-1].handed < self._handed_out[-1].lease.rows:
+            return True
+        if not self._granted and not self._finished and self._tick_to is None:
+            self._ask()
+        return bool(self._granted) or self._finished
+
+    def __iter__(self) -> Iterator[Any]:
+        if torch.utils.data.get_worker_info() is not None:
+            raise RuntimeError("tarn.torch.LeasedDataset: a DataLoader's worker process has no fleet; expected to be "
+                               "iterated itself, or in a DataLoader with num_workers=0 and batch_size=None")
+        epoch = None
+        while (lease := self._next_lease()) is not None:
+            if epoch is not None and lease.epoch != epoch:
+                self._granted.appendleft(lease)
+                return
+            epoch = lease.epoch
+            yield from self._batches(lease)
+
+    def _batches(self, lease: Lease) -> Iterator[Any]:
+        order: Sequence[int] = range(lease.first_row, lease.first_row + lease.rows)
+        if self.shuffle:
+            order = np.random.default_rng((self.seed, lease.epoch, lease.first_row)).permutation(order).tolist()
+        progress = _Progress(lease, lease.skip_rows)
+        self._handed_out.append(progress)
+        while progress.handed < lease.rows:
+            rows = order[progress.handed:progress.handed + self.batch_rows]
+            progress.handed += len(rows)
+            self._session.batch = _Batch(progress, progress.handed, len(rows))
+            yield self.collate(self._items(rows))
+
+    def _items(self, rows: Sequence[int]) -> list[Any]:
+        if hasattr(self.data, "__getitems__"):
+            return list(self.data.__getitems__(list(rows)))
+        return [self.data[row] for row in rows]
+
+    def _next_lease(self) -> Lease | None:
+        """Of the rows that come next; None after the last epoch."""
+        while not self._granted and not self._finished:
+            if self._tick_to is None:
+                self._ask()
+            # Nothing is left for this worker now, but others may wait for its rows, or for its clock.
+            elif self._session.batch is not None and self._session.batch.position != self._session.ticked:
+                self._session.tick()  # the program has left out the last step
+            else:
+                tick_to, self._tick_to = self._tick_to, None
+                self._session.client.tick_to(tick_to).wait()
+        return self._granted.popleft() if self._granted else None
+
+    def _ask(self) -> None:
+        """Reports leases that are done and requests more."""
+        answer = self._session.client.request_leases((len(self.data), 0, 0), done=self._take_done(), want=WANTED)
+        self._granted += answer.leases
+        self._finished = answer.finished
+        self._tick_to = answer.tick_to  # named once: the next request would wait until it changes
+
+    def _take_done(self) -> list[LeaseReport]:
+        """Leases all of whose rows are trained: a step has ticked after them, and every server has acknowledged it."""
+        ticked = self._session.wait_for_ticks()
+        done = [each for each in self._handed_out if (each.lease.id, each.lease.rows) <= ticked]
+        self._handed_out = [each for each in self._handed_out if each not in done]
+        return [each.report() for each in done]
+
+
+def _flat(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values).reshape(-1).astype(dtype)

@@ -1,0 +1,121 @@
+"""tarn.torch.LeasedDataset over real fleets: every row once an epoch, by whichever worker, though one is killed."""
+
+import collections
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/integration/python_client")]
+
+try:
+    import torch
+except ImportError:
+    print("leases_test.py: skipped: torch is not installed", file=sys.stderr)
+    sys.exit(77)
+
+import numpy as np  # noqa: E402
+import tarn  # noqa: E402
+import tarn.torch  # noqa: E402
+from client_test import BIN, PATIENCE_SECONDS, Fleet  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+ROWS, EPOCHS, RATE = 730, 2, 0.25
+JOB = f"""
+[data]
+train = "of the program"
+split_rows = 64
+[train]
+epochs = {EPOCHS}
+batch_rows = 16
+[optimizer]
+kind = "sgd"
+learning_rate = {RATE}
+"""
+# Trains a table of one value a row: each occurrence of a row moves it by the rate, divided by the number of workers that
+# have pushed in that clock. Prints "epoch row" for each row that it is given. Dies after `dies_at` batches.
+PROGRAM = """
+import os, signal, sys
+import torch
+import tarn.torch
+from torch.utils.data import TensorDataset
+
+dies_at, depth, rows = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(rows, 1, device="meta")), initializer="zero")
+optimizer = tarn.torch.attach(model)
+data = tarn.torch.LeasedDataset(TensorDataset(torch.arange(rows)), shuffle=True, seed=3)
+batches = epochs = 0
+while True:
+    before = batches
+    for ids, in tarn.torch.prefetch(data, model, depth):
+        for row in ids.tolist():
+            print(epochs, row, flush=True)
+        optimizer.zero_grad()
+        loss = model(ids).sum()
+        data.report(loss.detach() / len(ids))
+        loss.backward()
+        optimizer.step()
+        batches += 1
+        if batches == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+    if batches == before:
+        break
+    epochs += 1
+"""
+
+
+class LeasesTest(unittest.TestCase):
+    def run_programs(self, fleet, dies_at, depth):
+        """Runs one program for each of `dies_at`. Returns how often each (epoch, row) was handed out."""
+        programs = []
+        for rank, batches in enumerate(dies_at):
+            environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "TARN_SCHEDULER": fleet.address,
+                                        "TARN_RANK": str(rank), "TARN_INSECURE": "1", "OMP_NUM_THREADS": "1"}
+            programs.append(subprocess.Popen([sys.executable, "-c", PROGRAM, str(batches), str(depth), str(ROWS)],
+                                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        handed = collections.Counter()
+        for program, batches in zip(programs, dies_at):
+            out, err = program.communicate(timeout=PATIENCE_SECONDS)
+            self.assertEqual(program.returncode, -signal.SIGKILL if batches else 0, err)
+            handed.update(tuple(map(int, line.split())) for line in out.splitlines())
+        return handed
+
+    def test_every_row_once_an_epoch(self):
+        for depth in (0, 2):
+            with self.subTest(depth=depth), Fleet(workers=2, more=JOB) as fleet:
+                handed = self.run_programs(fleet, (0, 0), depth)
+            self.assertEqual(set(handed), {(epoch, row) for epoch in range(EPOCHS) for row in range(ROWS)})
+            self.assertEqual(set(handed.values()), {1})
+
+    def test_the_rows_of_a_killed_worker_are_trained_by_the_others(self):
+        with Fleet(workers=2, more='durability = "checkpoint"' + JOB.replace(f"epochs = {EPOCHS}", "epochs = 1")) as fleet:
+            handed = self.run_programs(fleet, (0, 7), 1)
+            values = fleet.folder / "values.npz"
+            fleet.wait()
+            subprocess.run([BIN / "tarn-inspect", "npz", fleet.folder / "run", values], check=True, stdout=subprocess.DEVNULL)
+            table = np.load(values)
+            rows = dict(zip(table["0.keys"].tolist(), table["0.values"][:, 0].tolist()))
+        self.assertEqual(set(handed), {(0, row) for row in range(ROWS)})
+        self.assertGreater(max(handed.values()), 1, "the killed worker had rows that were not trained")
+        # Half a step in a clock of both workers, a whole one in a clock of the survivor. Twice would be more.
+        self.assertEqual(set(rows), set(range(ROWS)))
+        self.assertEqual(set(rows.values()), {-RATE / 2, -RATE})
+
+    def test_what_cannot_be_iterated(self):
+        with Fleet(more=JOB) as fleet, tarn.connect(fleet.address) as ps:
+            data = tarn.torch.LeasedDataset(TensorDataset(torch.arange(ROWS)), client=ps)
+            with self.assertRaisesRegex(RuntimeError, "num_workers=0"):
+                next(iter(DataLoader(data, batch_size=None, num_workers=1)))
+            with self.assertRaisesRegex(ValueError, "no batch has been handed out"):
+                data.report(0.5)
+            with self.assertRaisesRegex(ValueError, "0 rows"):
+                tarn.torch.LeasedDataset([], client=ps)
+            ids, = next(iter(DataLoader(data, batch_size=None)))
+            self.assertEqual(len(ids), 16)
+
+
+if __name__ == "__main__":
+    unittest.main()
