@@ -39,7 +39,7 @@ TableSpec DenseTable(const Scenario& scenario) {
 
 }  // namespace
 
-SimWorker::SimWorker(const Scenario& scenario, worker::ClientOptions options, Oracle* oracle, Schedule schedule)
+SimWorker::SimWorker(const Scenario& scenario, const worker::ClientOptions& options, Oracle* oracle, Schedule schedule)
     : scenario_(scenario),
       client_(options),
       oracle_(oracle),

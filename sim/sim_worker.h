@@ -23,7 +23,7 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
  public:
   // schedule(delay): call OnCompute after the delay. `rng_seed` gives compute times.
   using Schedule = std::function<void(TimeUs delay)>;
-  SimWorker(const Scenario& scenario, worker::ClientOptions options, Oracle* oracle, Schedule schedule);
+  SimWorker(const Scenario& scenario, const worker::ClientOptions& options, Oracle* oracle, Schedule schedule);
 
   void Start(TimeUs now, Outbox* out);
   void Hear(Peer from, Message message, TimeUs now) { client_.Hear(from, std::move(message), now); }
