@@ -255,7 +255,8 @@ class Client {
   StatusFuture TickTo(Clock clock, const MaybePosition& position = {});
   // Waits until every live worker of the fleet has called it the same number of times.
   Status Barrier();
-  // Waits until everything is acknowledged and the scheduler has confirmed. The client cannot be used afterwards.
+  // Waits until everything is acknowledged and the scheduler has confirmed. Pulls for clocks that this worker has not
+  // reached fail with kCancelled. The client cannot be used afterwards.
   Status Leave();
 
   Clock clock() const;  // that the next pull and push belong to

@@ -72,7 +72,8 @@ typedef struct {
 
 /* Connects to a fleet. `scheduler`: the run directory, on the same machine, or tcp://HOST:PORT, with keys. */
 TARN_C_API int tarn_connect(const char* scheduler, const tarn_options* options, tarn_client** client);
-/* Waits for all acknowledgements and leaves the fleet. After it only tarn_close may be called. */
+/* Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached fail with
+   TARN_CANCELLED. After it only tarn_close may be called. */
 TARN_C_API int tarn_leave(tarn_client* client);
 /* Leaves first unless tarn_leave was called, but waits at most 2 seconds. */
 TARN_C_API void tarn_close(tarn_client* client);

@@ -14,7 +14,6 @@ thread may use a client. Connect in each process, after a fork. Waiting releases
 interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
-import contextlib
 import ctypes
 import logging
 import math
@@ -501,7 +500,6 @@ class Client:
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
-        self._asked_clock = 0  # the latest for which a pull has asked
 
     @property
     def pointer(self) -> Any:
@@ -526,8 +524,6 @@ class Client:
 
     def _pull_options(self, out: int | None, priority: int, clock: int | None) -> _PullOptions:
         """For the pulls of tables and plans."""
-        if clock is not None:
-            self._asked_clock = max(self._asked_clock, operator.index(clock))
         return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
                             use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
 
@@ -709,8 +705,8 @@ class Client:
         _interruptible(_lib().barrier, self.pointer, what="at a barrier: other workers have not called it")
 
     def leave(self) -> None:
-        """Waits for all acknowledgements and leaves the fleet. After it only close() may be called."""
-        self._release_pulls(self.pointer)
+        """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
+        tarn.Gone. After it only close() may be called."""
         _interruptible(_lib().leave, self.pointer, what="to leave the fleet: requests of this worker are not answered, "
                        "or the scheduler does not answer")
 
@@ -718,14 +714,7 @@ class Client:
         """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
-            with contextlib.suppress(Error):
-                self._release_pulls(pointer)
             _lib().close(pointer)
-
-    def _release_pulls(self, pointer: Any) -> None:
-        """Ticks to the latest clock of a pull: leaving waits for the answers to all pulls, also dropped ones."""
-        if self._asked_clock > _lib().clock(pointer):
-            _lib().tick_to(pointer, self._asked_clock, None)
 
 
 def _as_rank(text: str) -> int:

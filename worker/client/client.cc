@@ -62,6 +62,7 @@ Error Client::Impl::NotReady() const {
 
 void Client::Impl::Dispatch() {
   if (context.running()) {
+    if (wants_to_leave) data.FailPullsOfLaterClocks();
     data.Dispatch(PushesGoApart());
     blob.Dispatch(data.ticks()->asked());
     if (wants_to_leave && idle()) control.Leave(data.ticks()->acked_position());

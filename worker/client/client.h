@@ -117,7 +117,8 @@ class Client {
   // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
   // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
-  // Leaves when no request is pending. Done when the scheduler has answered.
+  // Leaves when no request is pending; pulls for clocks after clock() fail with kCancelled. Done when the scheduler has
+  // answered.
   void Leave(Completion<>* done, TimeUs now, Outbox* out);
   // Fails every pending request. The client cannot be used afterwards.
   void FailAll(const Error& error);

@@ -242,6 +242,13 @@ void ClientData::FailAll(const Error& error) {
   ticks_.FailAll(error);
 }
 
+void ClientData::FailPullsOfLaterClocks() {
+  pulls_.FailAfter(ticks_.asked(),
+                   {ErrorCode::kCancelled, fmt::format("this worker leaves at clock {}: a pull for a later "
+                                                       "clock is not answered",
+                                                       ticks_.asked().value)});
+}
+
 std::uint64_t ClientData::Hash() const {
   std::uint64_t hash = HashCombine(pushes_.Hash(), pulls_.Hash());
   hash = HashCombine(HashCombine(hash, lists_.Hash()), cache_.Hash());

@@ -52,6 +52,9 @@ class ClientData {
   bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
   void FailAll(const Error& error);
+  // Before the worker leaves: fails the pulls for clocks that it will not reach, and that shards may therefore hold
+  // back for ever.
+  void FailPullsOfLaterClocks();
   std::uint64_t Hash() const;
 
   ClientTicks* ticks() { return &ticks_; }

@@ -196,6 +196,16 @@ void ClientPulls::FailAll(const Error& error) {
   timers_.clear();
 }
 
+void ClientPulls::FailAfter(Clock last, const Error& error) {
+  std::vector<RequestId> later;
+  for (const auto& [id, pull] : pulls_)
+    if (pull.clock > last) later.push_back(id);
+  for (const RequestId id : later) {
+    pulls_.at(id).sink->Failed(error);
+    Drop(id);
+  }
+}
+
 void ClientPulls::Drop(RequestId pull) {
   for (auto it = messages_.begin(); it != messages_.end();) {
     if (it->second.pull != pull) {

@@ -51,6 +51,7 @@ class ClientPulls {
   void Dispatch();  // sends messages as credits allow
   void Reroute();   // after a newer route map: sends all unanswered messages again
   void FailAll(const Error& error);
+  void FailAfter(Clock last, const Error& error);  // pulls for later clocks
   bool idle() const { return pulls_.empty(); }
   std::uint64_t Hash() const;
 

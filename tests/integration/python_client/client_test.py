@@ -446,7 +446,8 @@ class FleetsTest(unittest.TestCase):
             rows = ps.table("ahead", dim=2).pull([1], clock=ps.clock + 2)
             self.assertFalse(rows.ready())
             ps.leave()
-            self.assertEqual(rows.wait(timeout=0).shape, (1, 2))
+            with self.assertRaisesRegex(tarn.Gone, "leaves at clock 0: a pull for a later clock"):
+                rows.wait(timeout=0)
         with Fleet() as fleet:
             ps = tarn.connect(fleet.address)
             ps.table("ahead", dim=2).pull([1], clock=ps.clock + 2)

@@ -449,6 +449,26 @@ TEST(ClientControl, WhatItSleptIsNoSilenceOfTheScheduler) {
   EXPECT_FALSE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1")) << "it is awake now, and hears nobody";
 }
 
+TEST(ClientControl, LeavingDoesNotWaitForPullsOfClocksThatNeverBegin) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3});
+  fleet.Tick(std::nullopt);
+  const RequestId ahead = fleet.Pull(plan, Clock(3)), now = fleet.Pull(plan, Clock(1));
+  fleet.Leave();
+  const auto failed = fleet.EventsOf<RequestFailed>();
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0].request, ahead);
+  EXPECT_EQ(failed[0].error.code, ErrorCode::kCancelled);
+  EXPECT_EQ(failed[0].error.message, "this worker leaves at clock 1: a pull for a later clock is not answered");
+  EXPECT_TRUE(BodiesOf<Leave>(fleet.TakeSent(kSchedulerPeer)).empty()) << "the other pull is not answered";
+  const RequestId late = fleet.Pull(plan, Clock(2));
+  EXPECT_EQ(fleet.EventsOf<RequestFailed>().back().request, late) << "likewise a pull that comes while it leaves";
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PullDone>().back().request, now);
+  EXPECT_EQ(BodiesOf<Leave>(fleet.TakeSent(kSchedulerPeer)).size(), 1u);
+}
+
 TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndThenInsists) {
   FakeFleet fleet(Options());
   fleet.Run();
