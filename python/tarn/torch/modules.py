@@ -33,6 +33,23 @@ class Remote(nn.Module):
         self.scale_grad_by_freq = of.scale_grad_by_freq
         self._to_gpu = False  # whether the last call had ids on a GPU
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
+        """The copy has the same table and session. Needed by copy.deepcopy(model), as for averaged weights."""
+        copied = self.__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update({name: dict(each) if isinstance(each, dict) else each for name, each in self.__dict__.items()})
+        return copied
+
+    def __getstate__(self) -> Any:
+        return self.session.__getstate__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight":
+            raise AttributeError(f"tarn.torch: module {self.__dict__.get('name')!r} has no weight: its rows are in a table. "
+                                 "Expected a call of the module for some ids, or module.table.pull(keys); a model that also "
+                                 "uses the weight elsewhere keeps it in torch: remote(model, only=[...])")
+        return super().__getattr__(name)
+
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}, table={self.table.name!r}"
@@ -138,6 +155,9 @@ class RemoteEmbeddingBag(Remote):
                              "[bags, n] without offsets")
         if offsets is not None and offsets.dtype not in _IDS:
             raise TypeError(f"{where}the offsets are {offsets.dtype}, expected torch.int64 or torch.int32")
+        for name, each in (("offsets", offsets), ("per_sample_weights", weights)):
+            if each is not None and each.device != ids.device:
+                raise ValueError(f"{where}{name} are on {each.device} and the ids on {ids.device}, expected one device")
         if weights is None:
             return
         if weights.shape != ids.shape or weights.dtype != torch.float32 or self.mode != "sum":

@@ -121,20 +121,29 @@ class Recipe:
         return [(module, ids) for module, ids in found if ids is not None and ids.device.type != "meta"]
 
 
+class _Together:
+    """The hooks of a model that pull the rows of all its modules with one request."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._recipe = session, Recipe(session)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Together:
+        return self  # hooks of a copied model
+
+    @not_compiled
+    def before(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        data, clock = (arguments, named), self._session.client.clock
+        if not self._session.has_ahead(clock):
+            self._session.pull_ahead(self._recipe.calls(data), clock)
+        self._recipe.begin(data)
+
+    @not_compiled
+    def after(self, *_: Any) -> None:
+        self._recipe.end()
+
+
 def pull_together(model: nn.Module, session: Session) -> None:
     """From the second call of the model, one request pulls the rows of all its modules."""
-    recipe = Recipe(session)
-
-    @not_compiled
-    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        data, clock = (arguments, named), session.client.clock
-        if not session.has_ahead(clock):
-            session.pull_ahead(recipe.calls(data), clock)
-        recipe.begin(data)
-
-    @not_compiled
-    def after(*_: Any) -> None:
-        recipe.end()
-
-    model.register_forward_pre_hook(before, with_kwargs=True)
-    model.register_forward_hook(after, always_call=True)
+    hooks = _Together(session)
+    model.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    model.register_forward_hook(hooks.after, always_call=True)
