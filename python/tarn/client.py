@@ -203,6 +203,19 @@ def _lib() -> _Library:
     return _library
 
 
+class _Note:
+    """Logs what a wait, which begins now, waits for, every _NOTE_SECONDS."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._begun, self._notes = what, time.monotonic(), 0
+
+    def log(self) -> None:
+        waited = time.monotonic() - self._begun
+        if self._what and waited >= (self._notes + 1) * _NOTE_SECONDS:
+            self._notes += 1
+            logging.getLogger("tarn").warning("tarn: waiting for %.0f s for %s", waited, self._what)
+
+
 def _interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _T:
     """Runs `call` on a separate thread, so that Ctrl-C interrupts the wait for it. Logs `what` it waits for every
     _NOTE_SECONDS."""
@@ -222,13 +235,10 @@ def _interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> 
         thread.start()
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
         return call(*arguments)
-    begun, notes = time.monotonic(), 0
+    note = _Note(what)
     while thread.is_alive():
         thread.join(_PATIENCE_SECONDS)
-        waited = time.monotonic() - begun
-        if what and waited >= (notes + 1) * _NOTE_SECONDS:
-            notes += 1
-            logging.getLogger("tarn").warning("tarn: waiting for %.0f s %s", waited, what)
+        note.log()
     if failed:
         raise failed[0]
     return done[0]
@@ -294,6 +304,8 @@ def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
 class Future:
     """An operation in progress. Dropping the future does not cancel the operation."""
 
+    _what = "the acknowledgement of a push or a tick: a server does not answer"  # a message of a long wait
+
     def __init__(self, pointer: Any, kept: object = None) -> None:
         self._handle = _Handle(pointer, _lib().future_free, kept)
 
@@ -302,20 +314,23 @@ class Future:
         return bool(_lib().ready(self._handle.pointer))
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Waits until it is done, at most `timeout` seconds. After a Timeout it may be called again."""
+        """Waits until it is done, at most `timeout` seconds. After a Timeout it may be called again. Without a timeout a
+        line in the logger `tarn` says every ten seconds what it waits for."""
         self._wait(lambda seconds: _lib().wait(self._handle.pointer, seconds), timeout)
 
-    @staticmethod
-    def _wait(call: Callable[[float], Any], timeout: float | None) -> Any:
-        timeout = math.inf if timeout is None else timeout
+    def _wait(self, call: Callable[[float], Any], timeout: float | None) -> Any:
+        note = _Note(self._what)
+        left = math.inf if timeout is None else timeout
         while True:
-            seconds = min(timeout, _PATIENCE_SECONDS)
+            seconds = min(left, _PATIENCE_SECONDS)
             try:
                 return call(seconds)
             except Timeout:
-                timeout -= seconds
-                if timeout <= 0:
+                left -= seconds
+                if left <= 0:
                     raise
+                if timeout is None:
+                    note.log()
 
 
 def _view(pointer: Any, dtype: Any, shape: tuple[int, ...], owner: object) -> NDArray[Any]:
@@ -343,6 +358,8 @@ def _address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int 
 
 class Rows(Future):
     """The rows of a pull. After it is dropped, `out` is not written to."""
+
+    _what = "rows: other workers have not finished an earlier clock, or a server does not answer"
 
     def __init__(self, handle: _Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
         self._handle, self._shape, self._out, self._which = handle, shape, out, which
@@ -501,6 +518,10 @@ class Client:
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
 
+    def __getstate__(self) -> Any:
+        raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
+                        "process")
+
     @property
     def pointer(self) -> Any:
         if self._process != os.getpid():  # a fork has no threads of the library
@@ -563,7 +584,8 @@ class Client:
         if dim is None:
             if not (rows is None and initializer is None and optimizer is None):
                 raise InvalidArgument(1, f"table {name!r}: rows, initializer and optimizer need dim")
-            _interruptible(_lib().open_table, self.pointer, _text(name), pointer)
+            _interruptible(_lib().open_table, self.pointer, _text(name), pointer,
+                           what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
         if rows is not None:
@@ -572,7 +594,8 @@ class Client:
             lines += _section("initializer", initializer)
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
-        _interruptible(_lib().create_table, self.pointer, _text(name), "\n".join(lines).encode(), pointer)
+        _interruptible(_lib().create_table, self.pointer, _text(name), "\n".join(lines).encode(), pointer,
+                       what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
     def pull(self, pulls: Sequence[tuple[Any, ...]], priority: int = 0, clock: int | None = None) -> list[Rows]:
@@ -684,7 +707,8 @@ class Client:
             kept.append((logits, positives))
         leases, answer = (_Lease * want)(), _LeaseAnswer()
         rows = (ctypes.c_uint64 * 3)(*data_rows)
-        _interruptible(_lib().request_leases, self.pointer, rows, reports, len(done), leases, want, answer)
+        _interruptible(_lib().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
+                       what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
         granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows)
                    for each in leases[:answer.granted]]
         ahead = None if granted or answer.finished else answer.tick_to
@@ -698,16 +722,18 @@ class Client:
         """
         pointer = _P()
         _lib().request_checkpoint(self.pointer, pointer)
-        return Future(pointer)
+        written = Future(pointer)
+        written._what = "a checkpoint: not all workers have ticked to its clock, or a server still writes"
+        return written
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it equally often."""
-        _interruptible(_lib().barrier, self.pointer, what="at a barrier: other workers have not called it")
+        _interruptible(_lib().barrier, self.pointer, what="a barrier: other workers have not called it")
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
-        _interruptible(_lib().leave, self.pointer, what="to leave the fleet: requests of this worker are not answered, "
+        _interruptible(_lib().leave, self.pointer, what="the answers to requests of this worker, to leave the fleet: a server "
                        "or the scheduler does not answer")
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 
     import tarn.torch
 
-    model = tarn.torch.remote(model)                       # nn.Embedding and nn.EmbeddingBag: rows in tables
+    model = tarn.torch.remote(model)                       # nn.Embedding, nn.EmbeddingBag and
+                                                           # TorchRec's collections: rows in tables
     optimizer = torch.optim.Adam(model.parameters())       # of the dense parameters
     tarn.torch.attach(model, optimizer)                    # step() pushes
     for batch in tarn.torch.prefetch(loader, model):       # pulls ahead

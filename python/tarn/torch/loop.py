@@ -46,8 +46,8 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     """From now on optimizer.step() also pushes the gradients of the tables of `model` and finishes the clock. Returns the
     optimizer.
 
-    optimizer: of the dense parameters, created after remote(). Without one, for a model without dense parameters, a new
-    optimizer is returned, whose step() only pushes.
+    optimizer: of the dense parameters, created after remote(); also TorchRec's wrappers of one. Without one, for a model
+    without dense parameters, a new optimizer is returned, whose step() only pushes.
 
     The gradients of all backward passes since the last step are summed for each row and pushed with one request a shard.
     The servers apply the optimizer of the table, with the learning rate of the job. Between backward and step the
@@ -59,7 +59,8 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
     dense parameters have been updated then), and errors of earlier pushes. One thread.
     """
-    session = _session(model, "attach")
+    session, given = _session(model, "attach"), optimizer
+    optimizer = None if optimizer is None else _unwrapped(optimizer)
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TypeError("tarn.torch.attach: LBFGS calls its closure repeatedly; expected an optimizer with one backward "
                         "pass for each update of the rows")
@@ -92,7 +93,17 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     attached.register_state_dict_post_hook(lambda *_: session.show_leaves(True))
     attached.register_load_state_dict_pre_hook(lambda *_: session.show_leaves(False))
     attached.register_load_state_dict_post_hook(lambda _: session.show_leaves(True))
-    return attached
+    return attached if given is None else given
+
+
+def _unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The torch optimizer inside the wrappers of TorchRec, whose hooks do not run. Of several the last, which steps last."""
+    while True:
+        members = [each for _, each in getattr(optimizer, "optimizers", ()) if each.params]  # of a CombinedOptimizer
+        inner = members[-1] if members else getattr(optimizer, "_optimizer", None)
+        if not isinstance(inner, torch.optim.Optimizer):
+            return optimizer
+        optimizer = inner
 
 
 def rows(model: nn.Module) -> list[torch.Tensor]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from tarn import client as tarn_client
 from tarn.client import Settings
-from tarn.torch import recipe, session as sessions
+from tarn.torch import recipe, session as sessions, settings
 from tarn.torch.session import Pulled, Session
 
 _IDS = (torch.int32, torch.int64)
@@ -32,6 +32,23 @@ class Remote(nn.Module):
         self.num_embeddings, self.embedding_dim, self.padding_idx = of.num_embeddings, of.embedding_dim, of.padding_idx
         self.scale_grad_by_freq = of.scale_grad_by_freq
         self._to_gpu = False  # whether the last call had ids on a GPU
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
+        """The copy has the same table and session. Needed by copy.deepcopy(model), as for averaged weights."""
+        copied = self.__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update({name: dict(each) if isinstance(each, dict) else each for name, each in self.__dict__.items()})
+        return copied
+
+    def __getstate__(self) -> Any:
+        return self.session.__getstate__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight":
+            raise AttributeError(f"tarn.torch: module {self.__dict__.get('name')!r} has no weight: its rows are in a table. "
+                                 "Expected a call of the module for some ids, or module.table.pull(keys); a model that also "
+                                 "uses the weight elsewhere keeps it in torch: remote(model, only=[...])")
+        return super().__getattr__(name)
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
@@ -138,6 +155,9 @@ class RemoteEmbeddingBag(Remote):
                              "[bags, n] without offsets")
         if offsets is not None and offsets.dtype not in _IDS:
             raise TypeError(f"{where}the offsets are {offsets.dtype}, expected torch.int64 or torch.int32")
+        for name, each in (("offsets", offsets), ("per_sample_weights", weights)):
+            if each is not None and each.device != ids.device:
+                raise ValueError(f"{where}{name} are on {each.device} and the ids on {ids.device}, expected one device")
         if weights is None:
             return
         if weights.shape != ids.shape or weights.dtype != torch.float32 or self.mode != "sum":
@@ -154,8 +174,8 @@ def remote(
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     only: Iterable[str] | None = None,
 ) -> nn.Module:
-    """Swaps every nn.Embedding and nn.EmbeddingBag of `model` for one whose rows are in a table of the fleet. Returns the
-    model, or, if it is itself an embedding, its replacement.
+    """Swaps every nn.Embedding and nn.EmbeddingBag of `model`, also in the collections of TorchRec, for one whose rows are
+    in a table of the fleet. Returns the model, or, if it is itself an embedding, its replacement.
 
     client: of tarn.connect(); default: one for the fleet that `tools/launch ... -- PROGRAM` names, which leaves it when
     the program ends. Every worker calls remote() with the same model.
@@ -165,26 +185,29 @@ def remote(
     device="meta" if its tables do not fit in memory. The values of allocated weights are not used.
 
     optimizer, initializer: as of tarn.Client.table. Default: the job's [optimizer.embedding], and N(0, 1), with which
-    torch initializes its embeddings. The learning rate is that of the table, not of the torch optimizer. tables: by path
-    of a module, a dict with any of "name", "optimizer", "initializer". only: the paths of the modules to swap; default:
-    all, except frozen ones (requires_grad=False) and subclasses, which stay as they are.
+    torch initializes its embeddings, or the init_fn of TorchRec's configuration. A weight to which
+    apply_optimizer_in_backward has given an optimizer keeps that one, with its learning rate; the servers run it. The
+    learning rate of the torch optimizer does not apply to tables. tables: by path of a module, a dict with any of "name",
+    "optimizer", "initializer", which override the others. only: the paths of the modules to swap; default: all, except
+    frozen ones (requires_grad=False) and subclasses, which stay as they are.
 
     Create the torch optimizer afterwards, from the parameters that are left, and call attach(). state_dict() has no
     rows.
 
-    ValueError: nothing to swap, weights shared with another kind of module, max_norm, weights that are not float32.
+    ValueError: nothing to swap, weights shared with another kind of module, max_norm, weights that are not float32, an
+    optimizer or an init_fn of TorchRec that has no equal on the servers.
     tarn.InvalidArgument: no fleet, or a table of that name with another shape or optimizer. One thread.
     """
     chosen = _chosen(model, only, tables or {})
-    session = sessions.of(client)
     swapped: dict[int, Remote] = {}  # by the id of the weight
     replacements: dict[int, Remote] = {}
+    described = _described(model, chosen, optimizer, initializer, tables or {})
+    session = sessions.of(client)
     for path, module in chosen:
-        weight, own = id(module.weight), dict((tables or {}).get(path, {}))
+        weight = id(module.weight)
         first = swapped.get(weight)
         if first is None:
-            table = _table(session.client, own.get("name", path or "embedding"), module,
-                           own.get("initializer", initializer), own.get("optimizer", optimizer))
+            table = _table(session.client, module, **described[path])
         else:
             table = first.table
         kind = RemoteEmbedding if isinstance(module, nn.Embedding) else RemoteEmbeddingBag
@@ -248,9 +271,25 @@ def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag) 
                              "weight of embeddings alone; untie them, or leave the module out by `only`")
 
 
+def _described(
+    model: nn.Module, chosen: Iterable[tuple[str, nn.Embedding | nn.EmbeddingBag]], optimizer: Settings | None,
+    initializer: Settings | None, tables: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """By path: name, optimizer and initializer of the module's table."""
+    of_collections, described = settings.initializers(model), {}
+    for path, module in chosen:
+        own = dict(tables.get(path, {}))
+        if "optimizer" not in own:
+            in_backward = settings.optimizer_of(module.weight, path)
+            own["optimizer"] = optimizer if in_backward is None else in_backward
+        if own.get("initializer", initializer) is None and id(module) in of_collections:
+            own["initializer"] = of_collections[id(module)]()
+        described[path] = {"name": path or "embedding", "initializer": initializer, **own}
+    return described
+
+
 def _table(
-    client: Any, name: str, module: nn.Embedding | nn.EmbeddingBag, initializer: Settings | None,
-    optimizer: Settings | None
+    client: Any, module: nn.Embedding | nn.EmbeddingBag, name: str, initializer: Settings | None, optimizer: Settings | None
 ) -> Any:
     normal = {"kind": "normal", "stddev": 1.0}
     try:

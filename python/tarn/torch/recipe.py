@@ -8,6 +8,7 @@ call uses rows that were pulled ahead only if its ids are equal (Session.take). 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -28,9 +29,14 @@ def not_compiled(function: _F) -> _F:
 
 
 def _tensors(data: Any, depth: int = 0) -> Iterator[torch.Tensor]:
-    """The tensors in lists, tuples, dicts and objects with fields, in a fixed order."""
+    """The tensors in lists, tuples, dicts and objects with fields, in a fixed order; of TorchRec's jagged tensors the
+    values, for each key."""
     if isinstance(data, torch.Tensor):
         yield data
+    elif (torchrec := sys.modules.get("torchrec.sparse.jagged_tensor")) and isinstance(
+            data, (torchrec.JaggedTensor, torchrec.KeyedJaggedTensor)):
+        keyed = isinstance(data, torchrec.KeyedJaggedTensor)
+        yield from (each.values() for each in (data.to_dict().values() if keyed else [data]))
     elif depth < 8 and isinstance(data, dict):
         for value in data.values():
             yield from _tensors(value, depth + 1)
@@ -69,8 +75,11 @@ class _Part:
 
 def _part(module: Remote, ids: torch.Tensor, tensors: list[torch.Tensor]) -> _Part | None:
     for which, each in enumerate(tensors):
+        if each is ids:
+            return _Part(module, which, (each.shape, each.stride()), None)
+    for which, each in enumerate(tensors):
         whole = (each.shape, each.stride())
-        if each is ids or (each.shape == ids.shape and torch.equal(each.to(ids.device, ids.dtype), ids)):
+        if each.shape == ids.shape and torch.equal(each.to(ids.device, ids.dtype), ids):
             return _Part(module, which, whole, None)
         if each.dim() and each.dtype == ids.dtype and each.untyped_storage().data_ptr() == ids.untyped_storage().data_ptr():
             return _Part(module, which, whole, (ids.shape, ids.stride(), int(ids.storage_offset() - each.storage_offset())))
@@ -112,20 +121,29 @@ class Recipe:
         return [(module, ids) for module, ids in found if ids is not None and ids.device.type != "meta"]
 
 
+class _Together:
+    """The hooks of a model that pull the rows of all its modules with one request."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._recipe = session, Recipe(session)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Together:
+        return self  # hooks of a copied model
+
+    @not_compiled
+    def before(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        data, clock = (arguments, named), self._session.client.clock
+        if not self._session.has_ahead(clock):
+            self._session.pull_ahead(self._recipe.calls(data), clock)
+        self._recipe.begin(data)
+
+    @not_compiled
+    def after(self, *_: Any) -> None:
+        self._recipe.end()
+
+
 def pull_together(model: nn.Module, session: Session) -> None:
     """From the second call of the model, one request pulls the rows of all its modules."""
-    recipe = Recipe(session)
-
-    @not_compiled
-    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        data, clock = (arguments, named), session.client.clock
-        if not session.has_ahead(clock):
-            session.pull_ahead(recipe.calls(data), clock)
-        recipe.begin(data)
-
-    @not_compiled
-    def after(*_: Any) -> None:
-        recipe.end()
-
-    model.register_forward_pre_hook(before, with_kwargs=True)
-    model.register_forward_hook(after, always_call=True)
+    hooks = _Together(session)
+    model.register_forward_pre_hook(hooks.before, with_kwargs=True)
+    model.register_forward_hook(hooks.after, always_call=True)

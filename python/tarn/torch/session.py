@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tarn.torch.modules import Remote
 
 NOTE_SECONDS = 10.0  # between two messages of a wait
+# Of gradients that are not acknowledged, when the next push waits. Half of the library's limit, beyond which a push would
+# block without a message and without regard to Ctrl-C.
+UNACKNOWLEDGED_BYTES_MAX = 128 << 20
 Gradients = np.ndarray[Any, np.dtype[np.float32]]
 _log = logging.getLogger("tarn")
 
@@ -75,12 +78,18 @@ class Session:
         self._ahead: list[Pulled] = []  # asked for, not used yet
         self._clock = 0  # of the last call
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
-        self._sent: collections.deque[Any] = collections.deque()  # futures of pushes and ticks
+        self._sent: collections.deque[tuple[Any, int]] = collections.deque()  # futures of pushes and ticks, bytes of each
+        self._sent_bytes = 0
         self.batch: Any = None  # of a LeasedDataset: the one that the program has
         self.ticked: tuple[int, int] = (0, 0)  # the position of the last tick: lease, rows
         self._lock = threading.Lock()
         self._warned = False
         self._replaced: list[tuple[weakref.ref[torch.Tensor], str]] = []
+
+    def __getstate__(self) -> Any:
+        raise TypeError("tarn.torch: this model cannot be pickled: its rows are in a fleet, to which this process is "
+                        "connected. Expected torch.save(model.state_dict()), which has the dense parameters; a process "
+                        "that is spawned builds its own model, and workers of a DataLoader need none")
 
     def replaced(self, weight: torch.Tensor, path: str) -> None:
         """remote() has replaced the module of this weight."""
@@ -201,29 +210,41 @@ class Session:
         for leaf in leaves:
             plan = leaf.pulled.plan
             by_table.setdefault(plan.table.name, []).append((plan, leaf.pulled.row_gradients(leaf.rows, scale)))
-        self._raise_failures()
-        if by_table:
-            self._sent.append(self.client.push_plans([_summed(each) for each in by_table.values()]))
+        pushes = [_summed(each) for each in by_table.values()]
+        size = sum(gradients.nbytes for _, gradients in pushes)
+        self._wait_for_sent(UNACKNOWLEDGED_BYTES_MAX - size)
+        if pushes:
+            self._sent.append((self.client.push_plans(pushes), size))
+            self._sent_bytes += size
         self.tick()
 
     def tick(self) -> None:
         """Finishes the clock, with the position in the leased data."""
         if self.batch is None:
-            self._sent.append(self.client.tick())
+            self._sent.append((self.client.tick(), 0))
         else:
             self.ticked = self.batch.position
-            self._sent.append(self.client.tick(*self.ticked))
+            self._sent.append((self.client.tick(*self.ticked), 0))
 
     def wait_for_ticks(self) -> tuple[int, int]:
         """Waits until every server has acknowledged the pushes and ticks so far. Returns the position of the last."""
         while self._sent:
-            _wait(self._sent[0], "the acknowledgements of this worker's pushes and ticks: a server does not answer")
-            self._sent.popleft()
+            self._finish_oldest("the acknowledgement of this worker's pushes and ticks: a server does not answer")
         return self.ticked
 
-    def _raise_failures(self) -> None:
-        while self._sent and self._sent[0].ready():
-            self._sent.popleft().wait()
+    def _wait_for_sent(self, bytes_max: int) -> None:
+        """Until at most these bytes are not acknowledged. Raises the errors of earlier pushes that are known by then."""
+        while self._sent and (self._sent_bytes > max(bytes_max, 0) or self._sent[0][0].ready()):
+            self._finish_oldest("the acknowledgement of pushed gradients: a server does not answer")
+
+    def _finish_oldest(self, what: str) -> None:
+        future, size = self._sent[0]
+        try:
+            _wait(future, what)
+        finally:
+            if future.ready():  # not after Ctrl-C
+                self._sent.popleft()
+                self._sent_bytes -= size
 
     def leave(self) -> None:
         """At the end of the program: waits until the pushes are acknowledged, leaves, and ends the client's thread."""

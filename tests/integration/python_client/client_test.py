@@ -455,23 +455,6 @@ class FleetsTest(unittest.TestCase):
             ps.close()
             self.assertLess(time.monotonic() - begun, 1.9, "closing waits for 2 seconds at most")
 
-    def test_a_line_says_what_a_barrier_waits_for(self):
-        with Fleet(workers=2) as fleet:
-            clients = [None, None]
-            threads = [threading.Thread(target=lambda i=i: clients.__setitem__(i, tarn.connect(fleet.address))) for i in (0, 1)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            late = threading.Timer(1, clients[1].barrier)
-            with unittest.mock.patch.object(client_module, "_NOTE_SECONDS", 0.3), self.assertLogs("tarn") as logs:
-                late.start()
-                clients[0].barrier()
-            late.join()
-            self.assertRegex(logs.output[0], "tarn: waiting for 0 s at a barrier: other workers have not called it")
-            for client in clients:
-                client.leave()
-
     def test_a_checkpoint_on_request(self):
         with Fleet(more='durability = "checkpoint"') as fleet, tarn.connect(fleet.address) as ps:
             table = ps.table("users", dim=2)

@@ -1,0 +1,75 @@
+"""A line in the logger `tarn` says what a long wait waits for."""
+
+import logging
+import pickle
+import threading
+import unittest
+import unittest.mock
+
+from client_test import Fleet
+
+import tarn
+from tarn import client as client_module
+
+
+class Reaction(logging.Handler):
+    """Keeps the messages, and does something at the first."""
+
+    def __init__(self, action):
+        super().__init__()
+        self.messages, self._action = [], action
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+        if len(self.messages) == 1:
+            self._action()
+
+
+class WaitsTest(unittest.TestCase):
+    def setUp(self):
+        fleet = Fleet(workers=2)
+        self.enterContext(fleet)
+        self.clients = [None, None]
+        threads = [threading.Thread(target=lambda i=i: self.clients.__setitem__(i, tarn.connect(fleet.address))) for i in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.enterContext(unittest.mock.patch.object(client_module, "_NOTE_SECONDS", 0.2))
+
+    def message(self, wait, action):
+        """The first message of a wait that does not end before it, because the message triggers the action."""
+        reaction, logger = Reaction(action), logging.getLogger("tarn")
+        logger.addHandler(reaction)
+        self.addCleanup(logger.removeHandler, reaction)
+        wait()
+        logger.removeHandler(reaction)
+        return reaction.messages[0]
+
+    def test_rows_of_a_clock_that_others_have_not_reached(self):
+        table = self.clients[0].table("users", dim=2)
+        self.clients[0].tick()
+        said = self.message(table.pull([1]).wait, self.clients[1].tick)
+        self.assertRegex(said, "tarn: waiting for 0 s for rows: other workers have not finished an earlier clock, or")
+
+    def test_a_barrier(self):
+        other = threading.Thread(target=lambda: self.clients[1].barrier())
+        said = self.message(self.clients[0].barrier, other.start)
+        other.join()
+        self.assertRegex(said, "tarn: waiting for 0 s for a barrier: other workers have not called it")
+
+    def test_a_table_that_another_worker_creates(self):
+        said = self.message(lambda: self.clients[0].table("late"), lambda: self.clients[1].table("late", dim=2))
+        self.assertRegex(said, "tarn: waiting for 0 s for table 'late': no worker has created it")
+
+    def test_a_client_is_of_one_process(self):
+        with self.assertRaisesRegex(TypeError, "a client cannot be pickled or copied: .* call tarn.connect in each process"):
+            pickle.dumps(self.clients[0])
+
+    def tearDown(self):
+        for client in self.clients:
+            client.leave()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,108 @@
+"""tarn.torch over a fake client: what is pulled ahead."""
+
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "python"))
+
+try:
+    import torch
+except ImportError:
+    print("prefetch_test.py: skipped: torch is not installed", file=sys.stderr)
+    sys.exit(77)
+
+import tarn.torch  # noqa: E402
+from fake_fleet import FakeClient  # noqa: E402
+from small_model import Bags, attached, ids_of  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+class PrefetchTest(unittest.TestCase):
+    def setUp(self):
+        self.client = FakeClient()
+        self.model, self.optimizer = attached(Bags(), self.client)
+
+    def train(self, loader, ids=lambda batch: batch, accumulate=1):
+        for i, batch in enumerate(loader):
+            self.model(ids(batch)).sum().backward()
+            if (i + 1) % accumulate == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+    def clocks(self):
+        """(clock of the request, clock for which it asks, tables) of every pull after the first step."""
+        return [(clock, len(names)) for clock, names in self.client.pulls[3:]]
+
+    def test_views_of_a_batch(self):
+        batches = [ids_of(size, seed=size) for size in (5, 5, 5, 5, 2)]
+        self.train(tarn.torch.prefetch(batches, self.model, depth=2))
+        self.assertEqual(self.clocks(), [(clock, 3) for clock in (1, 2, 3, 4)])
+
+    def test_it_pulls_ahead(self):
+        seen = []
+        loader = tarn.torch.prefetch([ids_of(seed=i) for i in range(6)], self.model, depth=2)
+        self.assertEqual(len(loader), 6)
+        for batch in loader:
+            seen.append((self.client.clock, max(clock for clock, _ in self.client.pulls) if self.client.pulls else None))
+            self.train([batch])
+        self.assertEqual(seen, [(0, None), (1, 3), (2, 4), (3, 5), (4, 5), (5, 5)])
+
+    def test_a_dict_and_a_copy(self):
+        batches = [{"label": torch.zeros(5), "ids": ids_of(seed=i).int()} for i in range(4)]
+        bag = tarn.torch.remote(nn.EmbeddingBag(1000, 2, mode="sum"), client := FakeClient())
+        optimizer = tarn.torch.attach(bag)
+        for batch in tarn.torch.prefetch([{"ids": each["ids"][:, 0]} for each in batches], bag, depth=2):
+            bag(batch["ids"].long()).sum().backward()
+            self.assertEqual(max(clock for clock, _ in client.pulls), min(3, client.clock + 2) if client.clock else 0)
+            optimizer.step()
+        self.assertEqual(len(client.pulls), 4)
+
+    def test_accumulation(self):
+        loader = tarn.torch.prefetch([ids_of(seed=i) for i in range(8)], self.model, depth=2, accumulate=2)
+        self.train(loader, accumulate=2)
+        self.assertEqual(self.clocks(), [(0, 3), (1, 3), (1, 3), (2, 3), (2, 3), (3, 3), (3, 3)])
+
+    def test_a_wrong_guess_of_the_clock_waits_for_nothing(self):
+        """Rows of a later clock are held back until this worker ticks: they must not be waited for."""
+        loader = tarn.torch.prefetch([ids_of(seed=i) for i in range(8)], self.model, depth=2)
+        self.train(loader, accumulate=2)
+        self.assertEqual(self.client.clock, 4)
+
+    def test_ids_that_are_not_in_the_batch(self):
+        batches = [ids_of(seed=i) for i in range(4)]
+        shifted = lambda batch: (batch + 1) % 1000  # noqa: E731
+        with self.assertWarnsRegex(UserWarning, r"the ids of \['bags.0', 'bags.1', 'bags.2'\] are not part of the batch"):
+            self.train(tarn.torch.prefetch(batches, self.model), shifted)
+        self.assertEqual(self.client.clock, 4)
+        self.client.pulls.clear()
+        keys = lambda batch: {f"bags.{i}": shifted(batch)[:, i] for i in range(3)}  # noqa: E731
+        self.train(tarn.torch.prefetch(batches, self.model, depth=2, keys=keys), shifted)
+        self.assertEqual([(clock, len(names)) for clock, names in self.client.pulls], [(clock, 3) for clock in range(4, 8)])
+        with self.assertRaisesRegex(ValueError, "keys\\(\\) returned 'bag', expected paths of"):
+            self.train(tarn.torch.prefetch(batches, self.model, keys=lambda batch: {"bag": batch}))
+
+    def test_ids_that_the_program_changes(self):
+        """Rows that were pulled for the ids before the change are not used."""
+        batches = [torch.full((1, 3, 1), i) for i in range(4)]
+        for batch in tarn.torch.prefetch(batches, self.model):
+            self.train([batch.add_(100)])
+        self.assertEqual([list(push["bags.0"]) for push in self.client.pushes], [[100], [101], [102], [103]])
+
+    def test_an_empty_loader_and_a_break(self):
+        self.train(tarn.torch.prefetch([], self.model))
+        for batch in tarn.torch.prefetch([ids_of(seed=i) for i in range(4)], self.model):
+            self.train([batch])
+            break
+        self.assertEqual(self.client.torch_session.calls, [])
+
+    def test_refusals(self):
+        with self.assertRaisesRegex(ValueError, "depth = -1"):
+            tarn.torch.prefetch([], self.model, depth=-1)
+        with self.assertRaisesRegex(ValueError, "tarn.torch.prefetch: Linear has no module whose rows"):
+            tarn.torch.prefetch([], nn.Linear(1, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
