@@ -40,6 +40,21 @@ class ExamplesTest(unittest.TestCase):
         output = self.run_example("dlrm", "--rows", "60000", "--batch", "512")
         self.check(output, r"test AUC ([0-9.]+), of the hidden model ([0-9.]+)", 0.6, 0.735)
 
+    def test_dcn_v2(self):
+        output = self.run_example("dcn_v2", "--rows", "60000", "--batch", "512")
+        self.check(output, r"test AUC ([0-9.]+), of the hidden model ([0-9.]+)", 0.6, 0.735)
+
+    def test_word2vec(self):
+        output = self.run_example("word2vec", "--words", "60000", "--batch", "1024")
+        self.assertGreater(float(re.search(r"the same subject ([0-9.]+)", output)[1]), 0.95 if FULL else 0.3, output)
+        self.assertRegex(output, "near sea-0: ")
+
+    def test_moe(self):
+        output = self.run_example("moe", "--steps", "250", "--batch", "512")
+        accuracy, shares = re.findall(r"accuracy ([0-9.]+), rows of each expert (.+)", output)[-1]
+        self.assertGreater(float(accuracy), 0.96 if FULL else 0.7, output)
+        self.assertEqual(len(shares.split()), 8, output)
+
     def test_two_tower(self):
         output = self.run_example("two_tower", "--steps", "200", "--batch", "128", "--users", "1000")
         self.check(output, r"first ten: ([0-9.]+), .* of the hidden model ([0-9.]+)", 0.02, 0.15)
