@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FULL = os.environ.get("TARN_EXAMPLES") == "full"
@@ -20,10 +21,12 @@ except ImportError:
 
 
 class ExamplesTest(unittest.TestCase):
-    def run_example(self, name, *short):
+    def run_example(self, name, *short, workers=None):
+        """short: arguments, unless the run is to be full. workers: instead of those of the job."""
+        settings = [] if workers is None else ["--set", f"fleet.workers={workers}"]
         with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
             done = subprocess.run(
-                [sys.executable, ROOT / "tools/launch", ROOT / f"examples/torch/{name}.toml", "--bin-dir", BIN, "--run-dir",
+                [sys.executable, ROOT / "tools/launch", ROOT / f"examples/torch/{name}.toml", *settings, "--bin-dir", BIN, "--run-dir",
                  f"{folder}/run", "--", sys.executable, ROOT / f"examples/torch/{name}.py", *(() if FULL else short)],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200)
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -54,6 +57,19 @@ class ExamplesTest(unittest.TestCase):
         accuracy, shares = re.findall(r"accuracy ([0-9.]+), rows of each expert (.+)", output)[-1]
         self.assertGreater(float(accuracy), 0.96 if FULL else 0.7, output)
         self.assertEqual(len(shares.split()), 8, output)
+
+    def test_sequence(self):
+        """However the workers divide the model, the losses are those of one process."""
+        with unittest.mock.patch(f"{__name__}.FULL", False):
+            losses = [float(re.search(r"step 20: loss ([0-9.]+)", self.run_example(
+                "sequence", "--steps", "20", "--tensor", str(tensor), "--pipeline", str(pipeline),
+                workers=data * tensor * pipeline))[1])
+                for data, tensor, pipeline in ((1, 1, 1), (2, 1, 1), (1, 2, 2), (2, 1, 2))]
+        for loss in losses:
+            self.assertAlmostEqual(loss / losses[0], 1, delta=1e-4)
+        if FULL:
+            output = self.run_example("sequence", workers=1)
+            self.check(output, r"HR@10 ([0-9.]+), of the hidden chain ([0-9.]+)", 0.4, 0.4)
 
     def test_two_tower(self):
         output = self.run_example("two_tower", "--steps", "200", "--batch", "128", "--users", "1000")
