@@ -150,6 +150,7 @@ def main():
             average(model.shared())
         optimizer.step()
         right.append(((logits > 0) == (labels > 0)).float().mean().item())
+        tarn.torch.report(accuracy=right[-1], largest_share=model.experts.shares.max())
         if RANK == 0 and (step % 100 == 0 or step == options.steps):
             shares = " ".join(f"{share:.0%}" for share in model.experts.shares.tolist())
             print(f"step {step}: accuracy {np.mean(right[-100:]):.4f}, rows of each expert {shares}")

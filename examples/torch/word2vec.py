@@ -94,6 +94,7 @@ def main():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+        tarn.torch.report(loss=losses[-1])
         if RANK == 0 and step % 100 == 0:
             print(f"step {step}: loss {np.mean(losses[-100:]):.4f}")
     model.words.session.client.barrier()  # all workers have pushed

@@ -29,6 +29,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tarn import metrics
+
 # An initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
 Settings = str | Mapping[str, Any]
 _T = TypeVar("_T")
@@ -517,6 +519,7 @@ class Client:
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
+        self._reports: metrics.Reports | None = None
 
     def __getstate__(self) -> Any:
         raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
@@ -726,6 +729,18 @@ class Client:
         written._what = "a checkpoint: not all workers have ticked to its clock, or a server still writes"
         return written
 
+    def report(self, **values: float) -> None:
+        """Reports figures of this program, such as report(loss=0.43, hr=0.51): one number for each name.
+
+        They appear in the terminal, in metrics.jsonl (a line a second at most, with the mean of what was reported since
+        the last one), in summary.json and in the report: the mean over all workers. Tensors and arrays of one value are
+        numbers, too. Without `tools/launch`, which sets TARN_RUN_DIR, nothing is written. Values that are not finite are
+        left out.
+        """
+        if self._reports is None:
+            self._reports = metrics.Reports(self.rank)
+        self._reports.add(self.clock, values)
+
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it equally often."""
         _interruptible(_lib().barrier, self.pointer, what="a barrier: other workers have not called it")
@@ -740,6 +755,8 @@ class Client:
         """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
+            if self._reports is not None:
+                self._reports.flush()
             _lib().close(pointer)
 
 

@@ -419,9 +419,12 @@ class Launch:
         return launch_options.go_on_command(self._options, start, overrides)
 
     def _of_programs(self, record, seconds):
-        """Completes the summary of a fleet of user's programs, whose scheduler counts no samples and was stopped at the
-        end."""
-        unknown = dict.fromkeys(("model", "samples", "samples_per_second", "train_seconds"))
+        """Completes the summary of a fleet of user's programs, whose scheduler counts no samples, unless it has leased
+        them, and was stopped at the end."""
+        counted = () if progress.number(record, "samples") else ("samples", "samples_per_second", "train_seconds")
+        unknown = dict.fromkeys(("model", *counted))
+        if reported := (self._metrics.latest or {}).get("reported"):
+            unknown["reported"] = reported
         done = {"status": "done", "reason": ""} if self._programs_done else {}
         return record | unknown | done | {"seconds": round(seconds, 3)}
 

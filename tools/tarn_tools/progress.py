@@ -20,19 +20,22 @@ LIVE_WIDTHS = {
     "staleness_mean": 14,
 }
 LIVE_LEAST = ("bar", "epoch", "auc", "left")
+NOT_REPORTED = ("time", "role", "rank", "clock")  # fields of every line of a program
 
 
 class MetricsTail:
-    """Reads what was appended to metrics.jsonl since the last call; keeps the newest line of the scheduler."""
+    """Reads what was appended to metrics.jsonl since the last call; keeps the newest line of the scheduler, and with it, as
+    `reported`, what the user's programs have reported: {name: mean over the workers}."""
 
     def __init__(self, path):
         self._path = path
         self._offset = 0
         self._rest = b""
         self.latest = None
+        self._reported = {}  # by worker: {name: its last value}
 
     def poll(self):
-        """Returns whether there is a new line of the scheduler."""
+        """Returns whether there is a new line of the scheduler, or of a program while there is one of the scheduler."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._offset)
@@ -43,15 +46,41 @@ class MetricsTail:
         *lines, self._rest = (self._rest + data).split(b"\n")
         fresh = False
         for line in lines:
-            if b"scheduler" not in line:
+            if b"scheduler" not in line and b"program" not in line:
                 continue
             try:
                 record = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(record, dict) and str(record.get("role", "")).startswith("scheduler"):
+            if not isinstance(record, dict):
+                continue
+            if str(record.get("role", "")).startswith("scheduler"):
                 self.latest, fresh = record, True
+            elif record.get("role") == "program":
+                self._reported.setdefault(record.get("rank"), {}).update(reported(record))
+                fresh = self.latest is not None
+        if fresh and self._reported:
+            self.latest = self.latest | {"reported": mean_of(self._reported.values())}
         return fresh
+
+
+def reported(record):
+    """{name: value} of a program's line."""
+    return {name: value for name in record if name not in NOT_REPORTED and (value := number(record, name)) is not None}
+
+
+def mean_of(lines):
+    """The mean of each name over the lines that have it."""
+    values = {}
+    for line in lines:
+        for name, value in line.items():
+            values.setdefault(name, []).append(value)
+    return {name: sum(each) / len(each) for name, each in values.items()}
+
+
+def reported_text(record):
+    """"loss 0.4312, hr 0.51"; None if no program has reported anything."""
+    return ", ".join(f"{name} {value:.5g}" for name, value in (record.get("reported") or {}).items()) or None
 
 
 def number(record, key):
@@ -89,6 +118,8 @@ def progress_parts(record):
         parts["left"] = str(record["state"])
     elif left is not None and left >= 0:
         parts["left"] = duration(left) + " left"
+    if text := reported_text(record):
+        parts["reported"] = text
     if number(record, "samples") == 0:
         return parts
     formats = {
@@ -115,11 +146,14 @@ def plain_line(record):
 
 def live_line(record, columns):
     """A line of at most that many columns. Fields have fixed positions; the least important ones are dropped."""
-    shown = dict(LIVE_WIDTHS)
+    shown, parts = dict(LIVE_WIDTHS), progress_parts(record)
+    if "reported" in parts:
+        if number(record, "samples") == 0:
+            shown = {}  # unknown, as all other fields
+        shown["reported"] = len(parts["reported"])
     for name in LIVE_LEAST:
         if sum(shown.values()) + 2 * (len(shown) - 1) > columns:
-            shown.pop(name)
-    parts = progress_parts(record)
+            shown.pop(name, None)
     cells = [
         f"{parts.get(name, ''):{'<' if name == 'left' else '>'}{width}}" for name, width in shown.items()
     ]

@@ -49,6 +49,8 @@ def headline(record):
     bound = text("staleness_bound", "bound {:.0f}") if record.get("mode") == "ssp" else None
     largest = text("staleness_max", "max {:.0f}")
     tiles = [
+        *((f"{name}, reported", f"{value:.5g}", "last, mean of the workers") for name, value in
+          (record.get("reported") or {}).items()),
         (
             "Samples a second",
             text("samples_per_second", "{:,.0f}"),
@@ -148,6 +150,15 @@ def learning_charts(metrics, record):
         )
     )
     return drawn
+
+
+def reported_charts(metrics):
+    """One for each name that programs have reported."""
+    return [
+        charts.line_chart(name, [("mean of the workers", points)], "seconds", y_format=lambda v: f"{v:.4g}",
+                          note=f"last {points[-1][1]:.5g}")
+        for name, points in metrics.reported().items()
+    ]
 
 
 def stage_bars(seconds):
@@ -274,7 +285,14 @@ def figures(metrics, record):
         why = "Nothing was trained" if record.get("status") != "diverged" else "No row was acknowledged before the end"
         return [f"<p class=under>{why}, so there is nothing to draw.</p>"]
     if of_own_programs(record):
-        return [section("Cost", [drawing for drawing in cost_charts(metrics, record) if drawing.parts])]
+        learning = reported_charts(metrics)
+        if number(record, "samples"):  # under leases
+            learning += learning_charts(metrics, record)
+        return [
+            section("Learning", learning) if learning else "",
+            epoch_table(record),
+            section("Cost", [drawing for drawing in cost_charts(metrics, record) if drawing.parts]),
+        ]
     return [
         section("Learning", learning_charts(metrics, record)),
         epoch_table(record),

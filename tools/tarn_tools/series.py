@@ -2,7 +2,7 @@
 
 import json
 
-from tarn_tools.progress import number
+from tarn_tools.progress import number, reported
 
 TRAINING = ("train", "training", None)
 INTERVAL_SECONDS_MIN = 0.3  # a slope over less is noise
@@ -59,6 +59,15 @@ class Metrics:
             epoch = number(record, "epoch")
             points.append((x, y))
         return points
+
+    def reported(self):
+        """{name: [(seconds, value)]} of what programs have reported: the mean over the workers of each second."""
+        seconds = {}
+        for when, record in self._of_role("program"):
+            for name, value in reported(record).items():
+                seconds.setdefault(name, {}).setdefault(int(when - self.start), []).append((when - self.start, value))
+        return {name: [tuple(sum(each) / len(points) for each in zip(*points)) for _, points in sorted(of.items())]
+                for name, of in seconds.items()}
 
     def epochs_begun(self):
         return int(max((number(record, "epoch") or 1 for _, record in self._of_role("scheduler")), default=1))

@@ -5,7 +5,7 @@ import pathlib
 import shlex
 
 from tarn_tools import called, stages
-from tarn_tools.progress import duration, number
+from tarn_tools.progress import duration, number, reported_text
 
 FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "samples",
@@ -202,6 +202,7 @@ def rows(record):
             ),
             (f"{scored} log-loss", get("eval_logloss", "{:.4f}")),
             (f"{scored} accuracy", get("eval_accuracy", "{:.4f}")),
+            ("reported", reported_text(record)),
             ("best epoch", not_kept_text(record)),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
             ("gradient delay", joined(get("gradient_delay_mean", "mean {:.2f}"), get("gradient_delay_max", "max {:.0f}"))),

@@ -23,7 +23,7 @@ except ImportError as error:
     raise ImportError("tarn.torch needs torch 2.4 or newer, which is not installed: pip install 'tarn[torch]'") from error
 
 from tarn.torch.leases import LeasedDataset
-from tarn.torch.loop import TableOptimizer, attach, prefetch, rows
+from tarn.torch.loop import TableOptimizer, attach, prefetch, report, rows
 from tarn.torch.modules import RemoteEmbedding, RemoteEmbeddingBag, remote
 
-__all__ = ["LeasedDataset", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "prefetch", "remote", "rows"]
+__all__ = ["LeasedDataset", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "prefetch", "remote", "report", "rows"]

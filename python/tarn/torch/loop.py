@@ -14,7 +14,7 @@ from torch import nn
 from tarn.torch.leases import LeasedDataset
 from tarn.torch.modules import Remote
 from tarn.torch.recipe import Calls, Recipe
-from tarn.torch.session import Session
+from tarn.torch.session import Session, of
 
 _B = TypeVar("_B")
 
@@ -110,6 +110,11 @@ def rows(model: nn.Module) -> list[torch.Tensor]:
     """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for looking at
     them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors."""
     return [leaf.rows for leaf in _session(model, "rows").leaves()]
+
+
+def report(**values: Any) -> None:
+    """Reports figures of the program, as tarn.Client.report does for a client: report(loss=loss, hr=hits / users)."""
+    of().client.report(**values)
 
 
 def prefetch(
