@@ -31,10 +31,11 @@ def _session(model: nn.Module, caller: str) -> Session:
 
 
 class TableOptimizer(torch.optim.Optimizer):
-    """Has no parameters: step() pushes. Made by attach(model) for a model all of whose parameters are in tables."""
+    """step() pushes. Made by attach(model) for a model all of whose parameters are in tables. Its own parameters are
+    those of dense="tarn", so that zero_grad() and GradScaler find their gradients."""
 
-    def __init__(self) -> None:
-        super().__init__([{"params": []}], {})
+    def __init__(self, parameters: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__([{"params": list(parameters)}], {})
 
     def step(self, closure: Any = None) -> Any:
         return None if closure is None else closure()
@@ -45,7 +46,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     optimizer.
 
     optimizer: of the dense parameters, created after remote(); also TorchRec's wrappers of one. Without one, for a model
-    without dense parameters, a new optimizer is returned, whose step() only pushes.
+    without dense parameters or with dense="tarn", a new optimizer is returned, whose step() only pushes.
 
     The gradients of all backward passes since the last step are summed for each row and pushed with one request a shard.
     The servers apply the optimizer of the table, with the learning rate of the job. Between backward and step the
@@ -70,7 +71,13 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
             if (path := session.path_of(parameter)) is not None:
                 raise ValueError(f"tarn.torch.attach: the optimizer has the old weight {list(parameter.shape)} of module "
                                  f"{path!r}; expected an optimizer created from model.parameters() after remote(model)")
-    attached = TableOptimizer() if optimizer is None else optimizer
+    dense = [parameter for tables in session.dense for parameter in tables.parameters()]
+    for group in () if optimizer is None else optimizer.param_groups:
+        if any(each is own for each in group["params"] for own in dense):
+            raise ValueError(f"tarn.torch.attach: the {type(optimizer).__name__} has parameters that remote(dense=\"tarn\") "
+                             "has put into tables, whose optimizer the servers run; expected attach(model) without an "
+                             "optimizer")
+    attached = TableOptimizer(dense) if optimizer is None else optimizer
     session.attached = attached
     taken: list[Any] = []
 
