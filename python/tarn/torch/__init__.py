@@ -22,7 +22,9 @@ try:
 except ImportError as error:
     raise ImportError("tarn.torch needs torch 2.4 or newer, which is not installed: pip install 'tarn[torch]'") from error
 
+from tarn.torch.checkpoints import Checkpoint, checkpoint
 from tarn.torch.loop import TableOptimizer, attach, prefetch, rows
 from tarn.torch.modules import RemoteEmbedding, RemoteEmbeddingBag, remote
 
-__all__ = ["RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "prefetch", "remote", "rows"]
+__all__ = ["Checkpoint", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "checkpoint", "prefetch",
+           "remote", "rows"]

@@ -10,24 +10,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
-from tarn.torch.modules import Remote
+from tarn.torch.modules import modules_of, session_of
 from tarn.torch.recipe import Calls, Recipe
-from tarn.torch.session import Session
 
 _B = TypeVar("_B")
-
-
-def _modules(model: nn.Module, caller: str) -> dict[str, Remote]:
-    """The remote modules of the model by path."""
-    found = {path: each for path, each in model.named_modules() if isinstance(each, Remote)}
-    if not found:
-        raise ValueError(f"tarn.torch.{caller}: {type(model).__name__} has no module whose rows are in a table, expected "
-                         "tarn.torch.remote(model) before")
-    return found
-
-
-def _session(model: nn.Module, caller: str) -> Session:
-    return next(iter(_modules(model, caller).values())).session
 
 
 class TableOptimizer(torch.optim.Optimizer):
@@ -58,7 +44,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
     dense parameters have been updated then), and errors of earlier pushes. One thread.
     """
-    session, given = _session(model, "attach"), optimizer
+    session, given = session_of(model, "attach"), optimizer
     optimizer = None if optimizer is None else _unwrapped(optimizer)
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TypeError("tarn.torch.attach: LBFGS calls its closure repeatedly; expected an optimizer with one backward "
@@ -114,7 +100,7 @@ def _unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 def rows(model: nn.Module) -> list[torch.Tensor]:
     """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for looking at
     them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors."""
-    return [leaf.rows for leaf in _session(model, "rows").leaves()]
+    return [leaf.rows for leaf in session_of(model, "rows").leaves()]
 
 
 def prefetch(
@@ -157,8 +143,8 @@ class Prefetcher(Generic[_B]):
         keys: Callable[[_B], Mapping[str, torch.Tensor]] | None,
     ) -> None:
         self.loader, self.depth, self.accumulate = loader, depth, accumulate
-        self._modules, self._keys = _modules(model, "prefetch"), keys
-        self._session = _session(model, "prefetch")
+        self._modules, self._keys = modules_of(model, "prefetch"), keys
+        self._session = session_of(model, "prefetch")
         self._recipe = Recipe(self._session)
         self._warned = False
 

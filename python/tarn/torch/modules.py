@@ -165,6 +165,20 @@ class RemoteEmbeddingBag(Remote):
                              f"{self.mode!r}, expected torch.float32 {list(ids.shape)} with mode 'sum'")
 
 
+def modules_of(model: nn.Module, caller: str) -> dict[str, Remote]:
+    """The remote modules of the model by path; ValueError without one."""
+    found = {path: each for path, each in model.named_modules() if isinstance(each, Remote)}
+    if not found:
+        raise ValueError(f"tarn.torch.{caller}: {type(model).__name__} has no module whose rows are in a table, expected "
+                         "tarn.torch.remote(model) before")
+    return found
+
+
+def session_of(model: nn.Module, caller: str) -> Session:
+    """Of the model's modules."""
+    return next(iter(modules_of(model, caller).values())).session
+
+
 def remote(
     model: nn.Module,
     client: Any = None,
