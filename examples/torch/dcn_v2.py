@@ -14,7 +14,6 @@ Model: Wang et al., "DCN V2: Improved deep & cross network and practical lessons
 """
 
 import argparse
-import os
 import time
 
 import numpy as np
@@ -23,10 +22,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import tarn.torch
+import workers
 from clicks import NUMBERS, ROWS, Clicks, auc, batches
+from workers import RANK, WORKERS
 
 DIM, CROSSES, RANK_OF_CROSS = 8, 2, 32
-WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 
 class Cross(nn.Module):
@@ -74,8 +74,7 @@ def main():
 
     model = tarn.torch.remote(DCNv2(), initializer={"kind": "normal", "stddev": 0.1})
     if WORKERS > 1:
-        meeting = f"file://{os.environ['TARN_RUN_DIR']}/torch"  # for workers on one machine
-        torch.distributed.init_process_group("gloo", init_method=meeting, rank=RANK, world_size=WORKERS)
+        workers.meet()
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
     tarn.torch.attach(model, optimizer)
@@ -94,8 +93,7 @@ def main():
     if RANK == 0:
         test(model.module if WORKERS > 1 else model, 50_000)
     if WORKERS > 1:
-        torch.distributed.barrier()  # no process ends its connections while others work
-        torch.distributed.destroy_process_group()
+        workers.part()
 
 
 if __name__ == "__main__":

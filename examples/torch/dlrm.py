@@ -13,7 +13,6 @@ Model: Naumov et al., "Deep learning recommendation model for personalization an
 """
 
 import argparse
-import os
 import time
 
 import numpy as np
@@ -22,10 +21,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import tarn.torch
+import workers
 from clicks import NUMBERS, ROWS, Clicks, auc, batches
+from workers import RANK, WORKERS
 
 DIM = 16
-WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 
 class DLRM(nn.Module):
@@ -64,8 +64,7 @@ def main():
 
     model = tarn.torch.remote(DLRM(), initializer={"kind": "normal", "stddev": 0.1})
     if WORKERS > 1:
-        meeting = f"file://{os.environ['TARN_RUN_DIR']}/torch"  # for workers on one machine
-        torch.distributed.init_process_group("gloo", init_method=meeting, rank=RANK, world_size=WORKERS)
+        workers.meet()
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
     tarn.torch.attach(model, optimizer)
@@ -84,8 +83,7 @@ def main():
     if RANK == 0:
         test(model.module if WORKERS > 1 else model, 50_000)
     if WORKERS > 1:
-        torch.distributed.barrier()  # no process ends its connections while others work
-        torch.distributed.destroy_process_group()
+        workers.part()
 
 
 if __name__ == "__main__":

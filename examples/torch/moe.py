@@ -16,7 +16,6 @@ Model: Shazeer et al., "Outrageously large neural networks: the sparsely-gated m
 """
 
 import argparse
-import os
 
 import numpy as np
 import torch
@@ -24,10 +23,11 @@ from torch import distributed, nn
 from torch.nn import functional as F
 
 import tarn.torch
+import workers
+from workers import RANK, WORKERS
 
 USERS, KINDS, DIM, HIDDEN, CHOSEN = 2_000, 8, 16, 16, 2
 WIDTH = 2 * DIM  # of a row: the user and the context
-WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 
 class AllToAll(torch.autograd.Function):
@@ -130,8 +130,7 @@ def main():
 
     model = tarn.torch.remote(Model(options.experts), initializer={"kind": "normal", "stddev": 0.5})
     if WORKERS > 1:
-        meeting = f"file://{os.environ['TARN_RUN_DIR']}/torch"  # for workers on one machine
-        distributed.init_process_group("gloo", init_method=meeting, rank=RANK, world_size=WORKERS)
+        workers.meet()
         for parameter in model.shared():
             distributed.broadcast(parameter.data, src=0)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
@@ -155,8 +154,7 @@ def main():
             shares = " ".join(f"{share:.0%}" for share in model.experts.shares.tolist())
             print(f"step {step}: accuracy {np.mean(right[-100:]):.4f}, rows of each expert {shares}")
     if WORKERS > 1:
-        distributed.barrier()  # no process ends its connections while others work
-        distributed.destroy_process_group()
+        workers.part()
 
 
 if __name__ == "__main__":

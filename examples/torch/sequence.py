@@ -16,7 +16,6 @@ Model: Kang and McAuley, "Self-attentive sequential recommendation", 2018.
 """
 
 import argparse
-import os
 
 import numpy as np
 import torch
@@ -28,11 +27,12 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn import functional as F
 
 import tarn.torch
+import workers
+from workers import RANK, WORKERS
 
 ITEMS, LENGTH, NEGATIVES = 5_000, 20, 8
 DIM, HEADS, LAYERS, HIDDEN = 32, 2, 2, 64
 MICROBATCHES = 2
-WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 
 class Layer(nn.Module):
@@ -201,8 +201,7 @@ def main():
     torch.set_num_threads(1)
 
     model = tarn.torch.remote(Model(), initializer={"kind": "normal", "stddev": 0.1})
-    meeting = f"file://{os.environ['TARN_RUN_DIR']}/torch"  # for workers on one machine
-    distributed.init_process_group("gloo", init_method=meeting, rank=RANK, world_size=WORKERS)
+    workers.meet()
     division, chain = Division(model, options.tensor, options.pipeline), Chain()
     optimizer = torch.optim.Adam(division.parameters(), lr=0.003)
     tarn.torch.attach(model, optimizer)
@@ -222,8 +221,7 @@ def main():
     if RANK == 0:
         found, best = hits(whole, chain, 2_000)
         print(f"HR@10 {found:.4f}, of the hidden chain {best:.4f}")
-    distributed.barrier()  # no process ends its connections while others work
-    distributed.destroy_process_group()
+    workers.part()
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ def batches(count, size):
         numbers = torch.randn(size, NUMBERS, generator=random)
         lengths = torch.randint(0, 4, (len(ROWS) * size,), generator=random)
         per_feature = [int(each.sum()) for each in lengths.split(size)]
-        ids = torch.cat([(torch.rand(each, generator=random) ** 4 * rows).long() for each, rows in zip(per_feature, ROWS.values())])
+        ids = torch.cat([(torch.rand(each, generator=random) ** 4 * rows).long()
+                         for each, rows in zip(per_feature, ROWS.values())])
         features = KeyedJaggedTensor(list(ROWS), ids, lengths=lengths)
         # An odd id of an ad makes a click likely.
         ads = features["ad"]
@@ -53,7 +54,8 @@ def main():
     collection = EmbeddingBagCollection(tables, device=torch.device("meta"))
     apply_optimizer_in_backward(torch.optim.Adagrad, collection.parameters(), {"lr": 0.05})
     model = tarn.torch.remote(DLRM(collection, NUMBERS, dense_arch_layer_sizes=[32, DIM], over_arch_layer_sizes=[32, 1]))
-    optimizer = torch.optim.Adam([each for name, each in model.named_parameters() if "embedding_bags" not in name], lr=0.002)
+    dense = [each for name, each in model.named_parameters() if "embedding_bags" not in name]
+    optimizer = torch.optim.Adam(dense, lr=0.002)
     tarn.torch.attach(model, optimizer)
 
     losses = []

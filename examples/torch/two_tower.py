@@ -14,7 +14,6 @@ Model: Yi et al., "Sampling-bias-corrected neural modeling for large corpus item
 """
 
 import argparse
-import os
 
 import numpy as np
 import torch
@@ -22,11 +21,12 @@ from torch import nn
 from torch.nn import functional as F
 
 import tarn.torch
+import workers
+from workers import RANK, WORKERS
 
 USERS, ITEMS, CATEGORIES, RANK_OF_TRUTH = 20_000, 5_000, 50, 8
 SEEN, TRAINED = 10, 20  # choices of a user: shown to the user tower, and learned from; one more is the test
 DIM = 32
-WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 
 class Choices:
@@ -105,8 +105,7 @@ def main():
 
     model = tarn.torch.remote(TwoTower(), initializer={"kind": "normal", "stddev": 0.1})
     if WORKERS > 1:
-        meeting = f"file://{os.environ['TARN_RUN_DIR']}/torch"  # for workers on one machine
-        torch.distributed.init_process_group("gloo", init_method=meeting, rank=RANK, world_size=WORKERS)
+        workers.meet()
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     tarn.torch.attach(model, optimizer)
@@ -131,8 +130,7 @@ def main():
         print(f"hits in the first ten: {hits(model.module if WORKERS > 1 else model, data, options.users):.4f}, of the most "
               f"popular {np.isin(data.choices[:, -1], popular).mean():.4f}, of the hidden model {data.best:.4f}")
     if WORKERS > 1:
-        torch.distributed.barrier()  # no process ends its connections while others work
-        torch.distributed.destroy_process_group()
+        workers.part()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ Model: Mikolov et al., "Distributed representations of words and phrases and the
 """
 
 import argparse
-import os
 
 import numpy as np
 import torch
@@ -21,13 +20,13 @@ from torch import nn
 from torch.nn import functional as F
 
 import tarn.torch
+from workers import RANK, WORKERS
 
 SUBJECTS = ["sea", "bread", "music", "war", "law", "garden", "engine", "winter", "market", "school",
             "river", "horse", "glass", "paper", "night", "stone", "money", "travel", "health", "theatre"]
 OF_SUBJECT = 100  # words
 WORDS = [f"{subject}-{i}" for subject in SUBJECTS for i in range(OF_SUBJECT)]
 WINDOW, NEGATIVES, DIM = 4, 5, 32
-WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 
 class SkipGram(nn.Module):

@@ -22,8 +22,10 @@ try:
 except ImportError as error:
     raise ImportError("tarn.torch needs torch 2.4 or newer, which is not installed: pip install 'tarn[torch]'") from error
 
+from tarn.torch.checkpoints import Checkpoint, checkpoint
 from tarn.torch.leases import LeasedDataset
 from tarn.torch.loop import TableOptimizer, attach, prefetch, report, rows
 from tarn.torch.modules import RemoteEmbedding, RemoteEmbeddingBag, remote
 
-__all__ = ["LeasedDataset", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "prefetch", "remote", "report", "rows"]
+__all__ = ["Checkpoint", "LeasedDataset", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "checkpoint",
+           "prefetch", "remote", "report", "rows"]

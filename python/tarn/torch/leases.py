@@ -69,9 +69,10 @@ class LeasedDataset(IterableDataset[Any]):
     collate: makes a batch of a list of items; default: torch's default_collate.
     client: of tarn.connect; default: that of the environment, as in remote().
 
-    Expects one optimizer.step() for one batch, or for several with gradient accumulation. Use it in the process that
-    calls the model, not in a DataLoader with worker processes, which have no fleet. Workers get different numbers of
-    batches: with DistributedDataParallel use torch.distributed.algorithms.Join. One thread.
+    After a break the next iteration continues the epoch. Expects one optimizer.step() for one batch, or for several with
+    gradient accumulation. Use it in the process that calls the model, not in a DataLoader with worker processes, which
+    have no fleet. Workers get different numbers of batches: with DistributedDataParallel use
+    torch.distributed.algorithms.Join. One thread.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class LeasedDataset(IterableDataset[Any]):
         self.data, self.batch_rows, self.shuffle, self.seed, self.collate = data, batch_rows, shuffle, seed, collate
         self._session: Session = session
         self._granted: collections.deque[Lease] = collections.deque()
-        self._handed_out: list[_Progress] = []  # the last one is in progress; the others await their tick
+        self._handed_out: list[_Progress] = []  # in progress, or awaiting their tick
         self._finished = False
         self._tick_to: int | None = None  # the clock to tick to when all rows handed out are trained
 
@@ -113,7 +114,7 @@ class LeasedDataset(IterableDataset[Any]):
 
     def has_ahead(self) -> bool:
         """Whether the iteration can go on while earlier batches are not trained yet; prefetch() asks."""
-        if self._handed_out and self._handed_out[-1].handed < self._handed_out[-1].lease.rows:
+        if self._reading() is not None:
             return True
         if not self._granted and not self._finished and self._tick_to is None:
             self._ask()
@@ -124,19 +125,32 @@ class LeasedDataset(IterableDataset[Any]):
             raise RuntimeError("tarn.torch.LeasedDataset: a DataLoader's worker process has no fleet; expected to be "
                                "iterated itself, or in a DataLoader with num_workers=0 and batch_size=None")
         epoch = None
-        while (lease := self._next_lease()) is not None:
-            if epoch is not None and lease.epoch != epoch:
-                self._granted.appendleft(lease)
+        while (progress := self._next()) is not None:
+            if epoch is not None and progress.lease.epoch != epoch:
                 return
-            epoch = lease.epoch
-            yield from self._batches(lease)
+            epoch = progress.lease.epoch
+            yield from self._batches(progress)
 
-    def _batches(self, lease: Lease) -> Iterator[Any]:
+    def unread(self, batches: Sequence[_Batch]) -> None:
+        """The program will not get these last batches, which prefetch() has read ahead: they are read again."""
+        for each in reversed(batches):
+            each.progress.handed = each.end - each.rows
+
+    def _reading(self) -> _Progress | None:
+        """The lease whose rows come next, if one is granted: the rest of one after a break, else a new one."""
+        return next((each for each in self._handed_out if each.handed < each.lease.rows), None)
+
+    def _next(self) -> _Progress | None:
+        """The same, but waits for a lease; None after the last epoch."""
+        if self._reading() is None and (lease := self._next_lease()) is not None:
+            self._handed_out.append(_Progress(lease, lease.skip_rows))
+        return self._reading()
+
+    def _batches(self, progress: _Progress) -> Iterator[Any]:
+        lease = progress.lease
         order: Sequence[int] = range(lease.first_row, lease.first_row + lease.rows)
         if self.shuffle:
             order = np.random.default_rng((self.seed, lease.epoch, lease.first_row)).permutation(order).tolist()
-        progress = _Progress(lease, lease.skip_rows)
-        self._handed_out.append(progress)
         while progress.handed < lease.rows:
             rows = order[progress.handed:progress.handed + self.batch_rows]
             progress.handed += len(rows)

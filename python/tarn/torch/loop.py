@@ -12,31 +12,19 @@ import torch
 from torch import nn
 
 from tarn.torch.leases import LeasedDataset
-from tarn.torch.modules import Remote
+from tarn.torch.modules import modules_of, session_of
 from tarn.torch.recipe import Calls, Recipe
-from tarn.torch.session import Session, of
+from tarn.torch.session import of
 
 _B = TypeVar("_B")
 
 
-def _modules(model: nn.Module, caller: str) -> dict[str, Remote]:
-    """The remote modules of the model by path."""
-    found = {path: each for path, each in model.named_modules() if isinstance(each, Remote)}
-    if not found:
-        raise ValueError(f"tarn.torch.{caller}: {type(model).__name__} has no module whose rows are in a table, expected "
-                         "tarn.torch.remote(model) before")
-    return found
-
-
-def _session(model: nn.Module, caller: str) -> Session:
-    return next(iter(_modules(model, caller).values())).session
-
-
 class TableOptimizer(torch.optim.Optimizer):
-    """Has no parameters: step() pushes. Made by attach(model) for a model all of whose parameters are in tables."""
+    """step() pushes. Made by attach(model) for a model all of whose parameters are in tables. Its own parameters are
+    those of dense="tarn", so that zero_grad() and GradScaler find their gradients."""
 
-    def __init__(self) -> None:
-        super().__init__([{"params": []}], {})
+    def __init__(self, parameters: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__([{"params": list(parameters)}], {})
 
     def step(self, closure: Any = None) -> Any:
         return None if closure is None else closure()
@@ -47,7 +35,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     optimizer.
 
     optimizer: of the dense parameters, created after remote(); also TorchRec's wrappers of one. Without one, for a model
-    without dense parameters, a new optimizer is returned, whose step() only pushes.
+    without dense parameters or with dense="tarn", a new optimizer is returned, whose step() only pushes.
 
     The gradients of all backward passes since the last step are summed for each row and pushed with one request a shard.
     The servers apply the optimizer of the table, with the learning rate of the job. Between backward and step the
@@ -59,7 +47,7 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
     dense parameters have been updated then), and errors of earlier pushes. One thread.
     """
-    session, given = _session(model, "attach"), optimizer
+    session, given = session_of(model, "attach"), optimizer
     optimizer = None if optimizer is None else _unwrapped(optimizer)
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TypeError("tarn.torch.attach: LBFGS calls its closure repeatedly; expected an optimizer with one backward "
@@ -72,7 +60,13 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
             if (path := session.path_of(parameter)) is not None:
                 raise ValueError(f"tarn.torch.attach: the optimizer has the old weight {list(parameter.shape)} of module "
                                  f"{path!r}; expected an optimizer created from model.parameters() after remote(model)")
-    attached = TableOptimizer() if optimizer is None else optimizer
+    dense = [parameter for tables in session.dense for parameter in tables.parameters()]
+    for group in () if optimizer is None else optimizer.param_groups:
+        if any(each is own for each in group["params"] for own in dense):
+            raise ValueError(f"tarn.torch.attach: the {type(optimizer).__name__} has parameters that remote(dense=\"tarn\") "
+                             "has put into tables, whose optimizer the servers run; expected attach(model) without an "
+                             "optimizer")
+    attached = TableOptimizer(dense) if optimizer is None else optimizer
     session.attached = attached
     taken: list[Any] = []
 
@@ -109,7 +103,7 @@ def _unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 def rows(model: nn.Module) -> list[torch.Tensor]:
     """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for looking at
     them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors."""
-    return [leaf.rows for leaf in _session(model, "rows").leaves()]
+    return [leaf.rows for leaf in session_of(model, "rows").leaves()]
 
 
 def report(**values: Any) -> None:
@@ -164,9 +158,11 @@ class Prefetcher(Generic[_B]):
         keys: Callable[[_B], Mapping[str, torch.Tensor]] | None,
     ) -> None:
         self.loader, self.depth, self.accumulate = loader, depth, accumulate
-        self._modules, self._keys = _modules(model, "prefetch"), keys
-        self._session = _session(model, "prefetch")
+        self._modules, self._keys = modules_of(model, "prefetch"), keys
+        self._session = session_of(model, "prefetch")
         self._recipe = Recipe(self._session)
+        data = getattr(loader, "dataset", loader)  # of a DataLoader
+        self._leased = data if isinstance(data, LeasedDataset) else None
         self._warned = False
 
     def __len__(self) -> int:
@@ -193,9 +189,11 @@ class Prefetcher(Generic[_B]):
                 position = (position + 1) % self.accumulate
         finally:
             self._recipe.end()
+            if self._leased is not None:  # after a break
+                self._leased.unread([each.leased for each in waiting])
 
     def _has_ahead(self) -> bool:
-        return not isinstance(self.loader, LeasedDataset) or self.loader.has_ahead()
+        return self._leased is None or self._leased.has_ahead()
 
     def _pull_ahead(self, waiting: collections.deque[_Waiting[_B]], position: int) -> None:
         """Pulls the rows of batches that are not pulled yet. `position`: of the first of them in its step."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from tarn import client as tarn_client
 from tarn.client import Settings
-from tarn.torch import recipe, session as sessions, settings
+from tarn.torch import dense as dense_tables, recipe, session as sessions, settings
 from tarn.torch.session import Pulled, Session
 
 _IDS = (torch.int32, torch.int64)
@@ -165,6 +165,20 @@ class RemoteEmbeddingBag(Remote):
                              f"{self.mode!r}, expected torch.float32 {list(ids.shape)} with mode 'sum'")
 
 
+def modules_of(model: nn.Module, caller: str) -> dict[str, Remote]:
+    """The remote modules of the model by path; ValueError without one."""
+    found = {path: each for path, each in model.named_modules() if isinstance(each, Remote)}
+    if not found:
+        raise ValueError(f"tarn.torch.{caller}: {type(model).__name__} has no module whose rows are in a table, expected "
+                         "tarn.torch.remote(model) before")
+    return found
+
+
+def session_of(model: nn.Module, caller: str) -> Session:
+    """Of the model's modules."""
+    return next(iter(modules_of(model, caller).values())).session
+
+
 def remote(
     model: nn.Module,
     client: Any = None,
@@ -173,6 +187,8 @@ def remote(
     initializer: Settings | None = None,
     tables: Mapping[str, Mapping[str, Any]] | None = None,
     only: Iterable[str] | None = None,
+    dense: str = "torch",
+    dense_optimizer: Settings | None = None,
 ) -> nn.Module:
     """Swaps every nn.Embedding and nn.EmbeddingBag of `model`, also in the collections of TorchRec, for one whose rows are
     in a table of the fleet. Returns the model, or, if it is itself an embedding, its replacement.
@@ -194,15 +210,27 @@ def remote(
     Create the torch optimizer afterwards, from the parameters that are left, and call attach(). state_dict() has no
     rows.
 
+    dense: "torch" leaves all other parameters in torch. "tarn" puts the trainable ones into dense tables, one each,
+    with the path of the parameter as name: the first forward pass of a clock pulls them, and the step pushes their
+    gradients. The consistency of the job then holds for the whole model, and workers need no DistributedDataParallel. The servers
+    run their optimizer: dense_optimizer, by default the job's [optimizer.dense]; call attach(model) without one. All
+    workers begin with the same values: torch.manual_seed. Buffers, such as the averages of BatchNorm, stay in each
+    worker. A table holds the change since the start, so l2, weight_decay and ftrl are rejected.
+
     ValueError: nothing to swap, weights shared with another kind of module, max_norm, weights that are not float32, an
-    optimizer or an init_fn of TorchRec that has no equal on the servers.
+    optimizer or an init_fn of TorchRec that has no equal on the servers; dense parameters that are not float32.
     tarn.InvalidArgument: no fleet, or a table of that name with another shape or optimizer. One thread.
     """
+    if dense not in ("torch", "tarn") or (dense == "torch" and dense_optimizer is not None):
+        raise ValueError(f"tarn.torch.remote: dense = {dense!r}, dense_optimizer = {dense_optimizer!r}, expected "
+                         "dense=\"tarn\", or \"torch\" without dense_optimizer")
     chosen = _chosen(model, only, tables or {})
     swapped: dict[int, Remote] = {}  # by the id of the weight
     replacements: dict[int, Remote] = {}
     described = _described(model, chosen, optimizer, initializer, tables or {})
     session = sessions.of(client)
+    if dense == "tarn":
+        dense_tables.check(model, {id(module.weight) for _, module in chosen}, dense_optimizer, session.client.job_text)
     for path, module in chosen:
         weight = id(module.weight)
         first = swapped.get(weight)
@@ -214,13 +242,15 @@ def remote(
         replacements[id(module)] = swapped[weight] = kind(path or "embedding", module, table, session)
         session.replaced(module.weight, path)
     whole = replacements.get(id(model))
-    if whole is not None:
+    if whole is not None:  # has no dense parameters
         return whole.train(model.training)
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if id(child) in replacements:
                 parent._modules[name] = replacements[id(child)].train(parent.training)
     recipe.pull_together(model, session)
+    if dense == "tarn":
+        dense_tables.DenseTables(model, session, dense_optimizer)
     return model
 
 

@@ -22,6 +22,7 @@ import torch
 from tarn import client as tarn_client
 
 if TYPE_CHECKING:
+    from tarn.torch.dense import DenseTables
     from tarn.torch.modules import Remote
 
 NOTE_SECONDS = 10.0  # between two messages of a wait
@@ -75,6 +76,7 @@ class Session:
         self.client, self.process = client, os.getpid()
         self.attached: torch.optim.Optimizer | None = None
         self.calls: list[list[tuple[Remote, torch.Tensor]]] = []  # the recorders of the calls in progress
+        self.dense: list[DenseTables] = []  # of the models with dense="tarn"
         self._ahead: list[Pulled] = []  # asked for, not used yet
         self._clock = 0  # of the last call
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
@@ -211,6 +213,7 @@ class Session:
             plan = leaf.pulled.plan
             by_table.setdefault(plan.table.name, []).append((plan, leaf.pulled.row_gradients(leaf.rows, scale)))
         pushes = [_summed(each) for each in by_table.values()]
+        pushes += [push for tables in self.dense for push in tables.pushes(scale)]
         size = sum(gradients.nbytes for _, gradients in pushes)
         self._wait_for_sent(UNACKNOWLEDGED_BYTES_MAX - size)
         if pushes:
@@ -231,6 +234,10 @@ class Session:
         while self._sent:
             self._finish_oldest("the acknowledgement of this worker's pushes and ticks: a server does not answer")
         return self.ticked
+
+    def wait(self, future: Any, what: str) -> None:
+        """Waits for a future of the client. Logs what it waits for."""
+        _wait(future, what)
 
     def _wait_for_sent(self, bytes_max: int) -> None:
         """Until at most these bytes are not acknowledged. Raises the errors of earlier pushes that are known by then."""

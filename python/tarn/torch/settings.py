@@ -38,8 +38,8 @@ def optimizer_of(weight: torch.Tensor, path: str) -> Settings | None:
         return None
     if len(classes) > 1:
         names = [each.__name__ for each in classes]
-        raise ValueError(f"tarn.torch.remote: module {path!r}: apply_optimizer_in_backward gave its weight the optimizers "
-                         f"{names}, expected one optimizer for each table")
+        raise ValueError(f"tarn.torch.remote: module {path!r}: apply_optimizer_in_backward gave its weight the "
+                         f"optimizers {names}, expected one optimizer for each table")
     return _rule(classes[0], weight._optimizer_kwargs[0], path)  # type: ignore[attr-defined]
 
 
@@ -47,7 +47,8 @@ def _rule(kind: type[torch.optim.Optimizer], given: Mapping[str, Any], path: str
     where = f"tarn.torch.remote: module {path!r}: "
     known = _RULES.get(kind.__name__)
     if known is None or kind.__module__.split(".")[0] not in ("torch", "torchrec"):
-        raise ValueError(f"{where}no update rule of a table equals the optimizer {kind.__module__}.{kind.__qualname__}; "
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        raise ValueError(f"{where}no update rule of a table equals the optimizer {name}; "
                          f"expected one of {sorted(_RULES)}, or tables={{{path!r}: {{'optimizer': ...}}}}")
     rule, names = known
     defaults = {name: each.default for name, each in inspect.signature(kind).parameters.items()
@@ -74,8 +75,8 @@ def _rule(kind: type[torch.optim.Optimizer], given: Mapping[str, Any], path: str
 
 
 def initializers(model: nn.Module) -> dict[int, Callable[[], Settings]]:
-    """By the id of each module in a collection of TorchRec: returns the initializer of its table. That raises ValueError
-    if `init_fn` of the configuration cannot be converted."""
+    """By the id of each module in a collection of TorchRec: returns the initializer of its table. That raises
+    ValueError if `init_fn` of the configuration cannot be converted."""
     if (torchrec := sys.modules.get("torchrec.modules.embedding_modules")) is None:
         return {}
     found: dict[int, Callable[[], Settings]] = {}
@@ -110,6 +111,6 @@ def _initializer(config: Any, path: str) -> Settings:
         return "zero"
     if function is nn.init.ones_:
         return {"kind": "constant", "value": 1.0}
-    raise ValueError(f"tarn.torch.remote: table {config.name!r} of {path!r}: init_fn = {config.init_fn!r} cannot run on the "
-                     "servers, expected uniform_, normal_, constant_, zeros_ or ones_ of torch.nn.init (with "
+    raise ValueError(f"tarn.torch.remote: table {config.name!r} of {path!r}: init_fn = {config.init_fn!r} cannot run on "
+                     "the servers, expected uniform_, normal_, constant_, zeros_ or ones_ of torch.nn.init (with "
                      "functools.partial), or initializer=")

@@ -49,7 +49,7 @@ class LaunchTest(LaunchCase):
         self.assertEqual(self.lines("signals")[0], "scheduler 2", "it is stopped once all programs have ended")
         self.assertEqual(len(self.pids()), 3)
         record = json.loads((self.run_dir / "summary.json").read_text())
-        self.assertEqual((record["status"], record["samples"]), ("done", None))
+        self.assertEqual((record["status"], record["model"]), ("done", None))
         page = (self.run_dir / "report.html").read_text()
         self.assertNotIn("Learning", page)
         self.assertNotIn("no data", page)

@@ -104,6 +104,36 @@ class LeasesTest(unittest.TestCase):
         self.assertEqual(set(rows), set(range(ROWS)))
         self.assertEqual(set(rows.values()), {-RATE / 2, -RATE})
 
+    def train(self, loader, last=None):
+        """One worker, one epoch. loader(data, model); breaks after batch `last` of each iteration. Returns all rows."""
+        rows, begun = [], -1
+        with Fleet(more=JOB.replace(f"epochs = {EPOCHS}", "epochs = 1")) as fleet, tarn.connect(fleet.address) as ps:
+            model = tarn.torch.remote(torch.nn.Embedding(ROWS, 1, device="meta"), ps, initializer="zero")
+            optimizer = tarn.torch.attach(model)
+            data = tarn.torch.LeasedDataset(torch.arange(ROWS), client=ps)
+            while begun < len(rows):
+                begun = len(rows)
+                for i, ids in enumerate(loader(data, model)):
+                    rows += ids.tolist()
+                    model(ids).sum().backward()
+                    optimizer.step()
+                    if i == last:
+                        break
+            trained = ps.table("embedding").pull(np.arange(ROWS)).wait()[:, 0]
+            self.assertEqual(set(trained.tolist()), {-RATE})
+        return rows
+
+    def test_a_loader_around_it_that_is_pulled_ahead(self):
+        rows = self.train(lambda data, model: tarn.torch.prefetch(DataLoader(data, batch_size=None), model, depth=3))
+        self.assertEqual(sorted(rows), list(range(ROWS)))
+
+    def test_an_iteration_that_is_broken_off(self):
+        """The next one continues the epoch, also with the batches that were read ahead."""
+        for depth in (None, 3):
+            with self.subTest(depth=depth):
+                rows = self.train(lambda data, model: data if depth is None else tarn.torch.prefetch(data, model, depth), 2)
+                self.assertEqual(sorted(rows), list(range(ROWS)))
+
     def test_what_cannot_be_iterated(self):
         with Fleet(more=JOB) as fleet, tarn.connect(fleet.address) as ps:
             data = tarn.torch.LeasedDataset(TensorDataset(torch.arange(ROWS)), client=ps)

@@ -285,6 +285,30 @@ class SameLossTest(unittest.TestCase):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+class SizeTest(unittest.TestCase):
+    def test_eight_tables_of_ten_billion_rows_train(self):
+        """Nominally 20 TB. A row takes memory once it is pushed."""
+        names = [f"f{i}" for i in range(8)]
+        ebc = EmbeddingBagCollection([EmbeddingBagConfig(name=f"t_{name}", embedding_dim=64, num_embeddings=10**10,
+                                                         feature_names=[name]) for name in names], device=torch.device("meta"))
+        random = torch.Generator().manual_seed(1)
+        ids = torch.randint(0, 10**10, (8 * BATCH * 2,), generator=random)
+        jagged = KeyedJaggedTensor(names, ids, lengths=torch.full((8 * BATCH,), 2))
+        numbers, labels = torch.randn(BATCH, NUMBERS, generator=random), (torch.arange(BATCH) % 2).float()
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            torch.manual_seed(1)
+            model = tarn.torch.remote(DLRM(ebc, NUMBERS, [64], [16, 1]), ps, optimizer={"kind": "adagrad", "learning_rate": 0.1})
+            optimizer = tarn.torch.attach(model, torch.optim.Adam(model.parameters(), lr=0.01))
+            losses = []
+            for _ in range(30):
+                optimizer.zero_grad()
+                loss = F.binary_cross_entropy_with_logits(model(numbers, jagged).squeeze(1), labels)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        self.assertLess(losses[-1], losses[0] / 2)
+
+
 class ExampleTest(unittest.TestCase):
     def code(self, name):
         """The lines of the example after its docstring."""

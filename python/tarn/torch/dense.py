@@ -1,0 +1,154 @@
+"""remote(model, dense="tarn"): the dense parameters of a model in dense tables of the fleet. Internal to tarn.torch.
+
+A table holds by how much training has changed a parameter since the start; its rows begin at 0. So the parameters may
+begin with any values, those of torch or of an earlier training, and the server needs none of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tarn import client as tarn_client
+from tarn.client import Settings
+from tarn.torch.recipe import not_compiled
+
+if TYPE_CHECKING:
+    from tarn.torch.session import Gradients, Session
+
+ROW_VALUES_MAX = 4096  # of a table
+CHUNK_VALUES = 1024  # of a row, for parameters whose own rows are longer
+CHECK_TABLE = "tarn.torch.start"
+
+
+@dataclasses.dataclass(eq=False)
+class _Dense:
+    """A parameter and its table."""
+
+    path: str
+    parameter: nn.Parameter
+    start: torch.Tensor  # its values before training
+    plan: Any  # tarn.client.Plan of all keys of the table
+    changes: np.ndarray[Any, np.dtype[np.float32]]  # [rows, dim], as pulled
+
+    def update(self) -> None:
+        flat = torch.from_numpy(self.changes[self.plan.index]).reshape(-1)[:self.start.numel()]
+        with torch.no_grad():
+            self.parameter.copy_(self.start + flat.reshape(self.start.shape).to(self.start.device))
+
+    def gradients(self, scale: float) -> Gradients:
+        assert self.parameter.grad is not None
+        flat = self.parameter.grad.detach().to("cpu", torch.float32).reshape(-1)
+        rows = np.zeros(self.changes.shape, np.float32)
+        rows.reshape(-1)[:flat.numel()] = flat.numpy() / np.float32(scale) if scale != 1.0 else flat.numpy()
+        return rows[self.plan.keys.astype(np.int64)]
+
+
+class DenseTables:
+    """Those of one model: pulled at the first forward pass of a clock, pushed by the step. One thread."""
+
+    def __init__(self, model: nn.Module, session: Session, optimizer: Settings | None) -> None:
+        self._session, self._clock = session, -1
+        found = _trainable(model)
+        self._check_start(found)
+        self._dense = [self._table(path, each, optimizer) for path, each in found.items()]
+        session.dense.append(self)
+        model.register_forward_pre_hook(self.before)
+        model.register_state_dict_pre_hook(self.before)
+        model.register_load_state_dict_pre_hook(self.before_load)  # type: ignore[no-untyped-call]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DenseTables:
+        return self  # the hooks of a copied model; its parameters stay as they are
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [each.parameter for each in self._dense]
+
+    def pushes(self, scale: float) -> list[tuple[Any, Gradients]]:
+        """The gradients divided by `scale`, of parameters that have one."""
+        return [(each.plan, each.gradients(scale)) for each in self._dense if each.parameter.grad is not None]
+
+    @not_compiled
+    def before(self, *_: Any) -> None:
+        """Sets the parameters to their values at this clock."""
+        clock = self._session.client.clock
+        if clock == self._clock or not self._dense:
+            return
+        rows = self._session.client.pull_plans([(each.plan, each.changes) for each in self._dense], clock=clock)
+        self._session.wait(rows[-1], f"dense parameters at clock {clock}: other workers have not finished an earlier "
+                           "clock, or a server does not answer")
+        for each in self._dense:
+            each.update()
+        self._clock = clock
+
+    def before_load(self, _: nn.Module, state: Mapping[str, Any], prefix: str, *__: Any) -> None:
+        if kept := [each.path for each in self._dense if prefix + each.path in state]:
+            raise RuntimeError(f"tarn.torch: load_state_dict has values of {kept}, which are in tables of the fleet. "
+                               "Expected load_state_dict before remote(model, dense=\"tarn\"), on every worker")
+
+    def _check_start(self, found: Mapping[str, nn.Parameter]) -> None:
+        """All workers, also after a resume, must begin with the same values: a table has their checksum."""
+        total = 0
+        for path, each in found.items():
+            total = zlib.crc32(path.encode() + each.detach().cpu().contiguous().numpy().tobytes(), total)
+        try:
+            self._session.client.table(CHECK_TABLE, dim=1, rows=1, optimizer={"kind": "sgd", "learning_rate": 0.0},
+                                       initializer={"kind": "constant", "value": total % 2**24})  # exact in float32
+        except tarn_client.InvalidArgument as error:
+            raise tarn_client.InvalidArgument(
+                error.code, "tarn.torch.remote: the dense parameters do not begin with the values that another worker, or "
+                "an earlier start of this run, has. Expected the same model on every worker and the same "
+                "torch.manual_seed before it is built") from None
+
+    def _table(self, path: str, parameter: nn.Parameter, optimizer: Settings | None) -> _Dense:
+        rows, dim = _shape(parameter)
+        try:
+            table = self._session.client.table(path, dim=dim, rows=rows, initializer="zero", optimizer=optimizer)
+        except tarn_client.InvalidArgument as error:
+            raise tarn_client.InvalidArgument(error.code, f"tarn.torch.remote: {error}") from None
+        plan = table.plan(np.arange(rows))
+        return _Dense(path, parameter, parameter.detach().clone(), plan, np.zeros((rows, dim), np.float32))
+
+
+def check(model: nn.Module, swapped: set[int], optimizer: Settings | None, job_text: str) -> None:
+    """ValueError if the parameters, without those of these ids, cannot be in tables with this optimizer."""
+    _check_optimizer(optimizer, job_text)
+    for path, each in _trainable(model).items():
+        if id(each) not in swapped and (each.dtype != torch.float32 or each.device.type == "meta"):
+            raise ValueError(f"tarn.torch.remote: parameter {path!r} is {each.dtype} on {each.device}, expected "
+                             "torch.float32 with values, on the CPU or a GPU; dense=\"torch\" leaves it in torch")
+
+
+def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {path: each for path, each in model.named_parameters() if each.requires_grad and each.numel()}
+
+
+def _shape(parameter: torch.Tensor) -> tuple[int, int]:
+    """Rows and values of a row of its table: its own rows, or one, or chunks."""
+    values = parameter.numel()
+    dim = values // parameter.shape[0] if parameter.dim() > 1 else values
+    if dim > ROW_VALUES_MAX:
+        dim = CHUNK_VALUES
+    return -(-values // dim), dim
+
+
+def _check_optimizer(optimizer: Settings | None, job_text: str) -> None:
+    """Rejects rules that use the value of a parameter, because the tables hold changes of it."""
+    if optimizer is None:
+        job = tomllib.loads(job_text).get("optimizer", {})
+        settings = {**job, **job.get("dense", {})}
+    else:
+        settings = {"kind": optimizer} if isinstance(optimizer, str) else dict(optimizer)
+    for key in ("l2", "weight_decay"):
+        if settings.get(key, 0):
+            raise ValueError(f"tarn.torch.remote: {key} = {settings[key]} of the dense tables is not supported with "
+                             "dense=\"tarn\", whose tables hold changes of the parameters; expected 0")
+    if settings.get("kind") == "ftrl":
+        raise ValueError("tarn.torch.remote: ftrl sets parameters to values of its own, expected another rule for the "
+                         "dense tables with dense=\"tarn\"")

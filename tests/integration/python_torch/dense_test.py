@@ -1,0 +1,172 @@
+"""remote(dense="tarn") over real fleets: the losses of torch alone, several workers, and what is refused."""
+
+import pathlib
+import sys
+import threading
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/integration/python_client")]
+
+try:
+    import torch
+except ImportError:
+    print("dense_test.py: skipped: torch is not installed", file=sys.stderr)
+    sys.exit(77)
+
+import numpy as np  # noqa: E402
+import tarn  # noqa: E402
+import tarn.torch  # noqa: E402
+from client_test import Fleet  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+ROWS, DIM, STEPS = 50, 4, 60
+SGD = {"kind": "sgd", "learning_rate": 0.125}
+
+
+class Model(nn.Module):
+    """Has a matrix whose rows do not fit in those of a table, a vector, a scalar and a shared parameter."""
+
+    def __init__(self, device=None):
+        super().__init__()
+        self.items = nn.EmbeddingBag(ROWS, DIM, mode="sum", device=device, sparse=True)
+        self.hidden = nn.Linear(DIM, 8)
+        self.wide = nn.Parameter(torch.randn(2, 4100) / 100)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.top = nn.Linear(8, 1)
+        self.same = self.top.bias
+
+    def forward(self, ids):
+        hidden = torch.tanh(self.hidden(self.items(ids)))
+        return (self.top(hidden) * self.scale).squeeze(1) + (self.wide ** 2).sum() * 0.01 + self.same
+
+
+def model(device="meta", seed=1):
+    torch.manual_seed(seed)
+    return Model(device)
+
+
+def batches(size=16):
+    random = torch.Generator().manual_seed(5)
+    for _ in range(STEPS):
+        ids = torch.randint(0, ROWS, (size, 3), generator=random)
+        yield ids, (ids.sum(1) % 2).float()
+
+
+def losses(module, data, optimizers):
+    found = []
+    for ids, labels in data:
+        for each in optimizers:
+            each.zero_grad()
+        loss = F.binary_cross_entropy_with_logits(module(ids), labels)
+        loss.backward()
+        for each in optimizers:
+            each.step()
+        found.append(loss.item())
+    return found
+
+
+def local(table):
+    """The same model in torch alone, with the rows of the table."""
+    own = model("cpu")
+    own.items.weight.data = torch.from_numpy(table.pull(np.arange(ROWS)).wait().copy())
+    for name, value in model("meta").named_parameters():
+        if name != "items.weight":
+            own.get_parameter(name).data = value.detach().clone()
+    return own
+
+
+class SameLossTest(unittest.TestCase):
+    def compare(self, dense_optimizer, torch_optimizer):
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=dense_optimizer)
+            own = local(remote.items.table)
+            found = losses(remote, tarn.torch.prefetch(list(batches()), remote), [tarn.torch.attach(remote)])
+            dense = [each for name, each in own.named_parameters() if name != "items.weight"]
+            expected = losses(own, batches(), [torch_optimizer(dense), torch.optim.SGD([own.items.weight], lr=0.125)])
+            self.assertEqual(sorted(remote.state_dict()), sorted(set(own.state_dict()) - {"items.weight"}))
+            for name, value in remote.state_dict().items():
+                torch.testing.assert_close(value, own.state_dict()[name], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        self.assertLess(found[-1], found[0])
+
+    def test_sgd(self):
+        self.compare({"kind": "sgd", "learning_rate": 0.1}, lambda each: torch.optim.SGD(each, lr=0.1))
+
+    def test_adam(self):
+        self.compare({"kind": "adam", "learning_rate": 0.01}, lambda each: torch.optim.Adam(each, lr=0.01))
+
+
+def both(function):
+    """Runs function(0) and function(1) at the same time; raises what either raises."""
+    failed, results = [], [None, None]
+
+    def run(i):
+        try:
+            results[i] = function(i)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return results
+
+
+class WorkersTest(unittest.TestCase):
+    def test_two_workers_are_one_with_twice_the_batch(self):
+        """bsp: the servers average, as DistributedDataParallel does; both workers end with the same parameters."""
+        with Fleet(workers=2) as fleet:
+            clients = both(lambda i: tarn.connect(fleet.address, rank=i))
+            models = [tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD) for ps in clients]
+            own = local(models[0].items.table)
+            optimizers = [tarn.torch.attach(each) for each in models]
+            halves = [[(ids[i::2], labels[i::2]) for ids, labels in batches()] for i in range(2)]
+            found = np.mean(both(lambda i: losses(models[i], halves[i], [optimizers[i]])), axis=0)
+            expected = losses(own, batches(), [torch.optim.SGD(own.parameters(), lr=0.125)])
+            np.testing.assert_allclose(found, expected, rtol=1e-4)
+            states = both(lambda i: models[i].state_dict())
+            for name, value in states[0].items():
+                self.assertTrue(torch.equal(value, states[1][name]), name)
+            both(lambda i: clients[i].torch_session.leave())
+
+    def test_workers_that_begin_differently(self):
+        with Fleet(workers=2) as fleet:
+            clients = both(lambda i: tarn.connect(fleet.address, rank=i))
+            tarn.torch.remote(model(), clients[0], optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            with self.assertRaisesRegex(tarn.InvalidArgument, "do not begin with the values .* the same torch.manual_seed"):
+                tarn.torch.remote(model(seed=2), clients[1], optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            both(lambda i: clients[i].leave())
+
+
+class RefusalsTest(unittest.TestCase):
+    def test_refusals(self):
+        half = model()
+        half.hidden.bfloat16()
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            for module, options, said in [
+                (model(), {"dense": "ddp"}, 'dense = \'ddp\', .* expected dense="tarn", or "torch"'),
+                (model(), {"dense_optimizer": SGD}, "without dense_optimizer"),
+                (half, {"dense": "tarn"}, "parameter 'hidden.weight' is torch.bfloat16 on cpu, expected torch.float32"),
+                (model().to("meta"), {"dense": "tarn"}, "on meta, expected torch.float32 with values"),
+                (model(), {"dense": "tarn", "dense_optimizer": {**SGD, "l2": 0.1}}, "l2 = 0.1 of the dense tables is not supported"),
+                (model(), {"dense": "tarn", "dense_optimizer": "ftrl"}, "ftrl sets parameters to values of its own"),
+            ]:
+                with self.subTest(said=said), self.assertRaisesRegex(ValueError, said):
+                    tarn.torch.remote(module, ps, optimizer=SGD, **options)
+                self.assertIsInstance(module.items, nn.EmbeddingBag, "nothing is swapped")
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            with self.assertRaisesRegex(ValueError, "the SGD has parameters that remote.* expected attach.model. without"):
+                tarn.torch.attach(remote, torch.optim.SGD(remote.parameters()))
+            with self.assertRaisesRegex(RuntimeError, "load_state_dict has values of .*Expected load_state_dict before remote"):
+                remote.load_state_dict(remote.state_dict())
+
+
+if __name__ == "__main__":
+    unittest.main()
