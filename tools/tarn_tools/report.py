@@ -285,14 +285,10 @@ def figures(metrics, record):
         why = "Nothing was trained" if record.get("status") != "diverged" else "No row was acknowledged before the end"
         return [f"<p class=under>{why}, so there is nothing to draw.</p>"]
     if of_own_programs(record):
-        learning = reported_charts(metrics)
-        if number(record, "samples"):  # under leases
-            learning += learning_charts(metrics, record)
-        return [
-            section("Learning", learning) if learning else "",
-            epoch_table(record),
-            section("Cost", [drawing for drawing in cost_charts(metrics, record) if drawing.parts]),
-        ]
+        leased = learning_charts(metrics, record) if number(record, "samples") else []
+        charted = [("Learning", reported_charts(metrics) + leased), ("Cost", cost_charts(metrics, record))]
+        parts = [(title, [drawing for drawing in drawings if drawing.parts]) for title, drawings in charted]
+        return [*(section(title, drawings) for title, drawings in parts if drawings), epoch_table(record)]
     return [
         section("Learning", learning_charts(metrics, record)),
         epoch_table(record),

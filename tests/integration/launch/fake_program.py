@@ -74,7 +74,7 @@ def scheduler():
                 {
                     "role": "scheduler",
                     "time": time.time(),
-                    "samples": 10,
+                    "samples": fake.get("samples", 10),
                     "loss": 0.5,
                     "progress": 0.5,
                     "state": "training",
@@ -105,7 +105,8 @@ def scheduler():
     if stops and fake.get("cuts"):
         (RUN_DIR / "checkpoints/ckpt-1").mkdir(parents=True)
         (RUN_DIR / "checkpoints/ckpt-1/MANIFEST").touch()
-    summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": 1000, "eval_auc": 0.75}
+    summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": fake.get("samples", 1000),
+               "eval_auc": 0.75}
     (RUN_DIR / "summary.json").write_text(json.dumps(summary))
     (RUN_DIR / "done").touch()
 

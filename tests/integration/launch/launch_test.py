@@ -42,14 +42,14 @@ class LaunchTest(LaunchCase):
         self.assertEqual(len(self.pids()), 6)
 
     def test_programs_of_the_users_own_are_the_workers(self):
-        done = self.launch("seconds = 60\n", "--", "sh", "-c", 'echo "$TARN_RANK of $TARN_WORKERS: $TARN_SCHEDULER $0"', "a b")
+        done = self.launch("seconds = 60\nsamples = 0\n", "--", "sh", "-c", 'echo "$TARN_RANK of $TARN_WORKERS: $TARN_SCHEDULER $0"', "a b")
         self.assertEqual(done.returncode, 0, done.stdout)
         for rank in range(2):
             self.assertRegex(done.stdout, f"worker-{rank}: {rank} of 2: tcp://127.0.0.1:[0-9]+ a b\n")
         self.assertEqual(self.lines("signals")[0], "scheduler 2", "it is stopped once all programs have ended")
         self.assertEqual(len(self.pids()), 3)
         record = json.loads((self.run_dir / "summary.json").read_text())
-        self.assertEqual((record["status"], record["model"]), ("done", None))
+        self.assertEqual((record["status"], record["samples"]), ("done", None))
         page = (self.run_dir / "report.html").read_text()
         self.assertNotIn("Learning", page)
         self.assertNotIn("no data", page)
