@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/hot_score.h"
+#include "core/job/distribution.h"
 #include "core/precision.h"
 #include "core/table/table_spec.h"
 
@@ -136,6 +137,20 @@ struct TrainSection {
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
+// [delays]: how long the work of a fleet takes, for experiments. In simulated time (sim/trial) this is all the time
+// there is; a real run waits until a batch has taken its time, and does not use `latency` and `gbit_per_second`.
+struct DelaysSection {
+  Distribution batch;                                         // seconds of computing a training batch, for each batch
+  Distribution worker{Distribution::Kind::kConstant, 1};      // factor of `batch`, once for each worker
+  std::uint32_t stragglers = 0;                               // workers with the highest ranks, which are slower
+  double straggler_factor = 1;                                // how many times
+  double pause_probability = 0;                               // of a pause before a batch
+  Distribution pause;                                         // its seconds
+  Distribution latency{Distribution::Kind::kConstant, 5e-5};  // seconds of a message, one way
+  double gbit_per_second = 0;                                 // of each node, in each direction; 0: no limit
+  friend bool operator==(const DelaysSection&, const DelaysSection&) = default;
+};
+
 // [optimizer] gives the default; [optimizer.linear], [optimizer.embedding], [optimizer.dense] override it for a
 // role of tables: the linear weights, the embeddings or factors, the dense layers.
 struct OptimizerSection {
@@ -183,6 +198,7 @@ struct Job {
   DataSection data;
   ModelSection model;
   TrainSection train;
+  DelaysSection delays;
   OptimizerSection optimizer;
   std::map<std::string, TableOverride> tables;
   ExplicitKeys explicit_keys;

@@ -6,6 +6,7 @@
 //   Boolean(key, bool)    Name(key, enumeration)    Text(key, string, TextRule)
 //   Integers(key, vector<uint32>, low, high, items_max)    Bins(key, vector<BinRule>)
 //   Bytes(key, uint64): a whole number, or a text such as "8GiB"
+//   Draws(key, Distribution): a number, or a text such as "uniform(0.01, 0.02)"
 #pragma once
 
 #include <cstdint>
@@ -132,6 +133,18 @@ void VisitTrainMeans(Visitor& visitor, Section& section) {
   visitor.Text("device", section.device, TextRule::kDevice);
   visitor.Integer("accumulate", section.accumulate, 1, limits::kBatchRowsMax);
   visitor.Boolean("recompute", section.recompute);
+}
+
+template <typename Visitor, typename Section>
+void VisitDelays(Visitor& visitor, Section& section) {
+  visitor.Draws("batch", section.batch);
+  visitor.Draws("worker", section.worker);
+  visitor.Integer("stragglers", section.stragglers, 0, limits::kWorkersMax);
+  visitor.Number("straggler_factor", section.straggler_factor, Range{1, 1e6});
+  visitor.Number("pause_probability", section.pause_probability, Range{0, 1});
+  visitor.Draws("pause", section.pause);
+  visitor.Draws("latency", section.latency);
+  visitor.Number("gbit_per_second", section.gbit_per_second, Range{0, 1e6});
 }
 
 template <typename Visitor, typename Override>

@@ -349,6 +349,15 @@ Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, 
   return {};
 }
 
+Status ReadDelays(SectionReader in, const FleetSection& fleet, DelaysSection& out) {
+  VisitDelays(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (out.stragglers > fleet.workers)
+    return in.Refusal({"stragglers"},
+                      fmt::format("{}: expected at most fleet.workers = {}", out.stragglers, fleet.workers));
+  return {};
+}
+
 Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir, Notes* notes) {
   SectionReader top(&root, "", origin);
   const auto section = [&](std::string name) {
@@ -357,7 +366,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   };
   SectionReader job_section = section("job"), fleet = section("fleet"), consistency = section("consistency"),
                 storage = section("storage"), data = section("data"), model = section("model"),
-                train = section("train"), optimizer = section("optimizer");
+                train = section("train"), delays = section("delays"), optimizer = section("optimizer");
   const ConfigNode* tables = top.Section("tables");
   TARN_RETURN_IF_ERROR(top.Finish());
 
@@ -373,6 +382,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
   TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
+  TARN_RETURN_IF_ERROR(ReadDelays(std::move(delays), job.fleet, job.delays));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));

@@ -39,6 +39,7 @@ struct KeyFinder {
   }
   void Bytes(std::string_view name, std::uint64_t) { Look(name); }
   void Boolean(std::string_view name, bool) { Look(name); }
+  void Draws(std::string_view name, const Distribution&) { Look(name); }
 };
 
 }  // namespace
@@ -68,6 +69,7 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
     VisitHotRows(f, job.train.hot_rows);
     VisitTrainMeans(f, job.train);
   });
+  look("[delays]", [&](auto& f) { VisitDelays(f, job.delays); });
   look("[optimizer]", [&](auto& f) {
     VisitOptimizer(f, job.optimizer.linear);
     for (const RuleOption* option : RuleOptions()) f.Number(option->name, option->by_default, option->range);

@@ -74,6 +74,10 @@ class SectionWriter {
   }
   void Bytes(std::string_view key, std::uint64_t value) { Line(key, value == 0 ? "0" : TomlString(ToByteSize(value))); }
   void Boolean(std::string_view key, bool value) { Line(key, value ? "true" : "false"); }
+  void Draws(std::string_view key, const Distribution& value) {
+    if (value.kind == Distribution::Kind::kConstant) return Line(key, Digits(value.a));
+    Line(key, TomlString(ToString(value)));
+  }
   void Text(std::string_view key, const std::string& value, TextRule) { Line(key, TomlString(value)); }
   void Integers(std::string_view key, const std::vector<std::uint32_t>& values, std::uint64_t, std::uint64_t,
                 std::size_t) {
@@ -266,6 +270,10 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   VisitTrain(out, job.train);
   if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
   if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
+  if (keys == Keys::kAll) {
+    out.Begin("delays");
+    VisitDelays(out, job.delays);
+  }
   if (own) {
     out.Begin("optimizer");
     VisitOptimizer(out, job.explicit_keys.optimizer);

@@ -171,6 +171,17 @@ bool SectionReader::ReadText(std::string_view key, std::string& out) {
   return true;
 }
 
+void SectionReader::Draws(std::string_view key, Distribution& out) {
+  const ConfigNode* node = Take(key);
+  if (node == nullptr) return;
+  const bool text = node->kind == ConfigNode::Kind::kString;
+  if (!text && node->kind != ConfigNode::Kind::kInteger && node->kind != ConfigNode::Kind::kFloat)
+    return WrongType(*node, Dotted(key), "a number or a distribution such as 'uniform(0.01, 0.02)'");
+  const auto parsed = ParseDistribution(text ? node->text : ShowValue(*node));
+  if (!parsed) return Refuse(key, parsed.error().message);
+  out = *parsed;
+}
+
 void SectionReader::Boolean(std::string_view key, bool& out) {
   const ConfigNode* node = Take(key);
   if (node == nullptr) return;

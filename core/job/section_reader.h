@@ -53,6 +53,7 @@ class SectionReader {
   void Integers(std::string_view key, std::vector<std::uint32_t>& out, std::uint64_t low, std::uint64_t high,
                 std::size_t items_max);
   void Bins(std::string_view key, std::vector<BinRule>& out);
+  void Draws(std::string_view key, Distribution& out);
 
   // The member with this name, for a separate reader; counts as known.
   const ConfigNode* Section(std::string_view key) { return Take(key); }

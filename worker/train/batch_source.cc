@@ -26,8 +26,9 @@ Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::u
 }
 
 BatchSource::BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace,
-                         std::function<void()> wake)
-    : job_(job), sets_(sets), planner_(std::move(planner)), trace_(trace), wake_(std::move(wake)) {
+                         std::function<void()> wake, Reader reader)
+    : job_(job), reader_(reader), sets_(sets), planner_(std::move(planner)), trace_(trace), wake_(std::move(wake)) {
+  if (reader_ == Reader::kCaller) return;
   thread_ = std::jthread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "tarn-reader");
 }
@@ -100,39 +101,59 @@ bool BatchSource::AwaitRoom(PreparedBatch* batch) {
   changed_.wait(lock, [&] { return closing_ || ready_.size() < ahead; });
   seconds_.await_room += std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
   if (closing_) return false;
-  if (!spare_.empty()) {
-    *batch = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  TakeSpare(batch);
   return true;
 }
 
 void BatchSource::Run() {
   while (true) {
-    LeaseGrant lease;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return closing_ || !leases_.empty(); });
       if (closing_) return;
-      lease = leases_.front();
-      leases_.pop_front();
+      OpenNext();
     }
-    for (std::uint64_t offset = lease.skip_rows; offset < lease.rows;) {
+    while (!open_.done()) {
       PreparedBatch batch;
-      if (!AwaitRoom(&batch)) return;
-      const Status status = PrepareWithinMemory(lease, offset, &batch);
-      offset += batch.lines;
-      {
-        const std::lock_guard lock(mutex_);
-        if (!status)
-          error_ = status.error();
-        else
-          ready_.push_back(std::move(batch));
-      }
-      wake_();
-      if (!status) return;
+      if (!AwaitRoom(&batch) || !ReadNext(std::move(batch))) return;
     }
   }
+}
+
+void BatchSource::ReadIfCaller() {
+  if (reader_ == Reader::kThread || !ready_.empty() || error_) return;
+  if (open_.done()) {
+    if (leases_.empty()) return;
+    OpenNext();
+  }
+  PreparedBatch batch;
+  TakeSpare(&batch);
+  ReadNext(std::move(batch));
+}
+
+void BatchSource::OpenNext() {
+  open_ = {leases_.front(), leases_.front().skip_rows};
+  leases_.pop_front();
+}
+
+void BatchSource::TakeSpare(PreparedBatch* batch) {
+  if (spare_.empty()) return;
+  *batch = std::move(spare_.back());
+  spare_.pop_back();
+}
+
+bool BatchSource::ReadNext(PreparedBatch batch) {
+  const Status status = PrepareWithinMemory(open_.lease, open_.offset, &batch);
+  open_.offset += batch.lines;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status)
+      error_ = status.error();
+    else
+      ready_.push_back(std::move(batch));
+  }
+  if (wake_) wake_();
+  return status.has_value();
 }
 
 // A batch may exceed the memory of this machine.

@@ -45,8 +45,11 @@ inline constexpr char kNoMemoryForBatches[] =
 // One thread, other than the reader's, may call AddLease, TryTake, Recycle and error.
 class BatchSource {
  public:
+  // kCaller: without a thread; ReadIfCaller reads.
+  enum class Reader : std::uint8_t { kThread, kCaller };
   // `wake` is called from the reader's thread when a batch is ready or reading has failed.
-  BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace, std::function<void()> wake);
+  BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace, std::function<void()> wake,
+              Reader reader = Reader::kThread);
   // Frees the GPU memory of plans: no work that uses them may be in progress.
   ~BatchSource();
 
@@ -55,6 +58,8 @@ class BatchSource {
   std::optional<PreparedBatch> TryTake();
   // The batch that TryTake would return, valid until then; null if none is ready.
   const PreparedBatch* Next() const;
+  // Without a thread: reads the next batch if there is one and none is ready. Else does nothing.
+  void ReadIfCaller();
   // The purpose of the batch that TryTake would return, if one is ready.
   std::optional<LeasePurpose> NextPurpose() const;
   // Returns a batch's memory for reuse. Neither this process nor a GPU may still use the batch.
@@ -72,12 +77,25 @@ class BatchSource {
 
  private:
   void Run();
+  // Reads the next batch of the lease `open_`; false after an error.
+  bool ReadNext(PreparedBatch batch);
+  // Both with mutex_ held, if there is a thread.
+  void OpenNext();
+  void TakeSpare(PreparedBatch* batch);
   // Waits for room for another batch; false if reading ends.
   bool AwaitRoom(PreparedBatch* batch);
   Status PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
 
+  // A lease that is being read, and how much of it was.
+  struct OpenLease {
+    LeaseGrant lease;
+    std::uint64_t offset = 0;
+    bool done() const { return offset >= lease.rows; }
+  };
+
   const Job& job_;
+  const Reader reader_;
   DatasetSet sets_;
   BatchPlanner planner_;
   Trace* trace_;
@@ -92,6 +110,7 @@ class BatchSource {
   std::optional<Error> error_;
   bool closing_ = false;
   Seconds seconds_;
+  OpenLease open_;  // of whoever reads
   std::jthread thread_;
 };
 

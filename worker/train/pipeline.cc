@@ -10,25 +10,21 @@
 
 namespace tarn::worker {
 
-struct Pipeline::InFlight {
-  PreparedBatch prepared;
-  BatchRows rows;
-  Trace::SteadyClock::time_point started_at;  // to be computed
-
-  bool train() const { return prepared.lease.purpose == LeasePurpose::kTrain; }
-};
-
 Pipeline::Pipeline(const Context& context, std::size_t waiting_bytes_max)
-    : context_(context), waiting_bytes_max_(waiting_bytes_max), next_clock_(client().clock()) {}
+    : context_(context),
+      waiting_bytes_max_(waiting_bytes_max),
+      delays_(context.job->job(), client().welcome().rank),
+      next_clock_(client().clock()) {}
 
 Expected<std::unique_ptr<Pipeline>> Pipeline::Make(const Context& context, const PipelineOptions& options,
                                                    std::function<void()> wake) {
   const TrainingJob& job = *context.job;
-  Client& client = context.runtime->client();
+  Client& client = *context.client;
   std::unique_ptr<Pipeline> pipeline(new Pipeline(context, options.waiting_bytes_max));
   StepperOptions stepper_options = options.stepper;
   stepper_options.rank = client.welcome().rank;
   stepper_options.done = wake;
+  if (!context.reader_thread) stepper_options.long_step_seconds = StepperOptions::kNeverLong;
   auto stepper = Stepper::Make(job.job(), job.model(), stepper_options);
   if (!stepper) return std::unexpected(stepper.error());
   pipeline->stepper_ = std::move(*stepper);
@@ -41,8 +37,9 @@ Expected<std::unique_ptr<Pipeline>> Pipeline::Make(const Context& context, const
                        {.partition_bits = bits,
                         .gpu = GpuFor(job.job().train, client.welcome().rank),
                         .device_keys_min = options.device_plan_keys_min});
-  pipeline->source_ =
-      std::make_unique<BatchSource>(job.job(), job.datasets(), std::move(planner), context.trace, std::move(wake));
+  pipeline->source_ = std::make_unique<BatchSource>(
+      job.job(), job.datasets(), std::move(planner), context.trace, std::move(wake),
+      context.reader_thread ? BatchSource::Reader::kThread : BatchSource::Reader::kCaller);
   return pipeline;
 }
 
@@ -53,6 +50,7 @@ Status Pipeline::Fill(TimeUs now) {
   TARN_RETURN_IF_ERROR(failures_.status);
   const std::size_t depth = 1 + context_.job->job().train.prefetch;
   while (window_.size() < depth) {
+    source_->ReadIfCaller();
     const auto purpose = source_->NextPurpose();
     if (!purpose) break;
     // Evaluation uses one clock and does not overlap with training.
@@ -87,8 +85,13 @@ bool Pipeline::CanStart() const {
   return !next.train() || client().pending_bytes() <= waiting_bytes_max_;
 }
 
-Status Pipeline::Start() {
+std::optional<TimeUs> Pipeline::NextDue() const {
+  return stepper_->Done() ? std::optional(window_.front().due) : std::nullopt;
+}
+
+Status Pipeline::Start(TimeUs now) {
   InFlight& batch = window_[stepper_->steps()];
+  if (batch.train()) batch.due = now + delays_.Next();
   const double cpu_before = ThreadCpuSeconds();
   batch.started_at = Trace::SteadyClock::now();
   TARN_RETURN_IF_ERROR(pulls_->Read(&batch.rows, stepper_->stream()));

@@ -6,7 +6,7 @@
 //   if (pipeline->CanStart()) pipeline->Start();
 //   if (pipeline->CanFinish()) auto lease = pipeline->Finish(now);
 //
-// One thread, that of the client's runtime. Calls do not block. After an error the pipeline must not be used.
+// One thread, that of the client. Calls do not block. After an error the pipeline must not be used.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,9 @@
 #include "core/limits.h"
 #include "core/message.h"
 #include "core/metrics/metric_list.h"
-#include "worker/client/runtime.h"
+#include "worker/client/client.h"
 #include "worker/train/batch_source.h"
+#include "worker/train/delays.h"
 #include "worker/train/lease_progress.h"
 #include "worker/train/pull_stage.h"
 #include "worker/train/record.h"
@@ -45,10 +46,13 @@ class Pipeline {
   // The objects that it uses and does not own.
   struct Context {
     const TrainingJob* job;  // its tables are ready
-    Runtime* runtime;
+    Client* client;
+    Outbox* outbox;  // of requests to the client
     Trace* trace;
     Record* record;
     TrainingCounts* counts;
+    // False: it has no threads. Fill reads batches, and Start returns after the step.
+    bool reader_thread = true;
   };
   // `wake` is called on other threads when there may be something to do.
   static Expected<std::unique_ptr<Pipeline>> Make(const Context& context, const PipelineOptions& options,
@@ -67,10 +71,13 @@ class Pipeline {
   // Whether the first batch that is not being computed may start: its rows have arrived, and not too many pushes are
   // unacknowledged.
   bool CanStart() const;
-  Status Start();
-  // CanFinish: whether the oldest step is complete. Finish pushes its gradients and ticks; returns the lease if this
-  // was its last batch. kDiverged: the loss is not finite; nothing was pushed.
-  bool CanFinish() const { return stepper_->Done(); }
+  Status Start(TimeUs now);
+  // CanFinish: whether the oldest step is complete and has taken the time that [delays] gives it. Finish pushes its
+  // gradients and ticks; returns the lease if this was its last batch. kDiverged: the loss is not finite; nothing was
+  // pushed.
+  bool CanFinish(TimeUs now) const { return stepper_->Done() && now >= window_.front().due; }
+  // When CanFinish becomes true of the oldest step, if that is complete.
+  std::optional<TimeUs> NextDue() const;
   Expected<std::optional<FinishedLease>> Finish(TimeUs now);
 
   // Ticks to a clock without training.
@@ -83,7 +90,14 @@ class Pipeline {
   MetricList Metrics() const;
 
  private:
-  struct InFlight;
+  struct InFlight {
+    PreparedBatch prepared;
+    BatchRows rows;
+    Trace::SteadyClock::time_point started_at;  // to be computed
+    TimeUs due = 0;                             // not finished before
+
+    bool train() const { return prepared.lease.purpose == LeasePurpose::kTrain; }
+  };
   // Receives the errors of pushes and ticks, whose completion nothing else waits for.
   class Failures final : public Completion<> {
    public:
@@ -95,8 +109,8 @@ class Pipeline {
   };
   Pipeline(const Context& context, std::size_t waiting_bytes_max);
 
-  Client& client() const { return context_.runtime->client(); }
-  Outbox* outbox() const { return context_.runtime->outbox(); }
+  Client& client() const { return *context_.client; }
+  Outbox* outbox() const { return context_.outbox; }
   void StageNext(TimeUs now);
   void CountCompute(const InFlight& batch);
   Error Divergence(const InFlight& batch) const;
@@ -106,6 +120,7 @@ class Pipeline {
   const Context context_;
   const std::size_t waiting_bytes_max_;
   Failures failures_;
+  BatchDelays delays_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<PullStage> pulls_;
   std::deque<InFlight> window_;               // the first stepper_->steps() of them are being computed

@@ -135,7 +135,7 @@ Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, st
 }
 
 bool Stepper::IsLong(std::size_t rows) const {
-  if (stream_ != nullptr || arrays_.size() > 1) return false;
+  if (stream_ != nullptr || arrays_.size() > 1 || long_step_seconds_ == StepperOptions::kNeverLong) return false;
   return !seconds_a_row_ || *seconds_a_row_ * static_cast<double>(rows) > long_step_seconds_;
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <future>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +31,7 @@ struct StepperOptions {
   // On the CPU a step that is expected to take longer than this runs on a separate thread; so does the first step,
   // whose time is unknown.
   double long_step_seconds = 0.5;
+  static constexpr double kNeverLong = std::numeric_limits<double>::infinity();  // every step on the caller's thread
   // For tests: replaces the host's arrays, for the given number of concurrent steps. The loss is then scaled as
   // train.precision requires.
   std::function<std::unique_ptr<StepArrays>(const Model&)> make_arrays;

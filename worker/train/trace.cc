@@ -55,6 +55,7 @@ bool Trace::Kept(const Event& event) const {
 }
 
 void Trace::Add(const char* name, int track, SteadyClock::time_point begin, SteadyClock::time_point end) {
+  if (events_max_ == 0) return;
   const std::lock_guard lock(mutex_);
   if (events_.empty() && left_out_ == 0) start_ = begin;
   const Event event{name, track, begin, end};

@@ -25,6 +25,7 @@ class Trace {
   static constexpr std::chrono::milliseconds kSlice{100};
   using SteadyClock = std::chrono::steady_clock;
 
+  // events_max 0: it records nothing.
   explicit Trace(std::size_t events_max = kEventsMax) : events_max_(events_max) {}
 
   void Add(const char* name, int track, SteadyClock::time_point begin, SteadyClock::time_point end);

@@ -2,34 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/log.h"
-#include "core/thread_time.h"
 
 namespace tarn::worker {
 namespace {
 
-constexpr TimeUs kMetricsPeriodUs = 500'000, kReportPeriodUs = 1'000'000;
+constexpr TimeUs kReportPeriodUs = 1'000'000;
 
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
     : options_(std::move(options)),
       runtime_({.rank = options_.rank, .nonce = options_.nonce, .http = options_.http}, transport),
+      loop_({.client = &runtime_.client(), .outbox = runtime_.outbox(), .trace = &trace_, .record = &record_},
+            options_.pipeline,
+            {.wake = [this] { runtime_.Wake(); },
+             .report = [this](const MetricList& metrics, bool last) { Publish(metrics, last); }}),
       joining_(options_.scheduler, options_.join_seconds_max) {}
 
 TrainerEnd Trainer::Run() {
   Status going;
   if (!options_.record.empty()) going = record_.Open(options_.record);
   if (going) going = runtime_.Start(options_.scheduler);
-  while (going && !abort_ && InFleet()) going = RoundWithinMemory();
-  job_.StopOpening();
+  while (going && !abort_ && InFleet()) going = Round();
+  loop_.StopOpening();
   runtime_.Act();  // sends the answer to Shutdown (rule S1)
   WriteTrace();
   return HowItEnded(going);
@@ -39,72 +43,12 @@ bool Trainer::InFleet() const {
   return client().state() == ClientState::kJoining || client().state() == ClientState::kRunning;
 }
 
-// A batch may be larger than this machine.
-Status Trainer::RoundWithinMemory() {
-  try {
-    return Round();
-  } catch (const std::bad_alloc&) {
-    FailJob({ErrorCode::kTooLarge, kNoMemoryForBatches});
-    return {};
-  }
-}
-
 // An error: the scheduler cannot be reached.
 Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
   if (client().state() == ClientState::kJoining) return joining_.Check(client().SchedulerSilence(Now()));
-  SendFailure();
-  if (failure_) return {};
-  if (Status status = TakeLeases(); !status) FailJob(status.error());
-  if (Status status = Prepare(); !status) FailJob(status.error());
-  if (pipeline_ == nullptr || failure_) return {};
-  if (Status status = TurnPipeline(); !status) FailJob(status.error());
-  if (!failure_) AskForWork();
-  if (Now() >= next_metrics_) ReportMetrics();
-  return {};
-}
-
-// Takes the next step towards the first batch, if it can be taken now.
-Status Trainer::Prepare() {
-  if (!job_.begun()) return Begin();
-  const Expected<bool> opened = job_.TakeOpened();
-  if (!opened) return std::unexpected(opened.error());
-  if (*opened) return CreateTables();
-  TARN_RETURN_IF_ERROR(job_.table_status());
-  if (job_.tables_ready() && pipeline_ == nullptr) return MakePipeline();
-  return {};
-}
-
-Status Trainer::Begin() {
-  return job_.Begin(client().welcome().job_text, [this] { runtime_.Wake(); });
-}
-
-Status Trainer::CreateTables() {
-  TARN_RETURN_IF_ERROR(job_.MakeModel());
-  for (const TableUse& use : job_.uses()) client().CreateTable(use.spec, &job_, Now(), runtime_.outbox());
-  LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client().welcome().rank, client().clock().value,
-          job_.rows()[0], job_.uses().size());
-  return {};
-}
-
-Status Trainer::MakePipeline() {
-  auto pipeline =
-      Pipeline::Make({.job = &job_, .runtime = &runtime_, .trace = &trace_, .record = &record_, .counts = &counts_},
-                     options_.pipeline, [this] { runtime_.Wake(); });
-  if (!pipeline) return std::unexpected(pipeline.error());
-  pipeline_ = std::move(*pipeline);
-  return {};
-}
-
-Status Trainer::TurnPipeline() {
-  if (auto error = pipeline_->reader_error()) return std::unexpected(*error);
-  TARN_RETURN_IF_ERROR(pipeline_->Fill(Now()));
-  if (pipeline_->CanStart()) TARN_RETURN_IF_ERROR(pipeline_->Start());
-  if (!pipeline_->CanFinish()) return {};
-  Expected<std::optional<FinishedLease>> lease = pipeline_->Finish(Now());
-  if (!lease) return std::unexpected(lease.error());
-  if (*lease) leases_.OnFinished(std::move(**lease));
+  loop_.Turn(Now());
   return {};
 }
 
@@ -123,8 +67,8 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
     error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
     return TrainerEnd::kFenced;
   }
-  if (failure_) {
-    error_ = failure_.error();
+  if (loop_.failed()) {
+    error_ = loop_.error();
   } else if (!going) {
     error_ = going.error();
   } else if (InFleet()) {
@@ -139,22 +83,22 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
 
 // How long the next Receive may wait.
 TimeUs Trainer::WaitUs() const {
-  const bool busy = !failure_ && pipeline_ != nullptr && (pipeline_->CanStart() || pipeline_->CanFinish());
-  return busy ? 0 : Runtime::kWaitMaxUs;
+  const TimeUs now = Now();
+  if (loop_.CanWork(now)) return 0;
+  const std::optional<TimeUs> due = loop_.NextDue();
+  return due ? std::max<TimeUs>(*due - now, 0) : Runtime::kWaitMaxUs;
 }
 
 Status Trainer::TakeTurn() {
-  if (Status recorded = RecordTicks(); !recorded) FailJob(recorded.error());
+  if (Status recorded = RecordTicks(); !recorded) loop_.FailJob(recorded.error(), Now());
   if (!runtime_.Act()) {
     if (!InFleet()) return {};                                                 // it was stopped
     TARN_RETURN_IF_ERROR(client().CheckScheduler(Now(), options_.scheduler));  // there is no fleet to notify
-    FailJob(runtime_.error());
+    loop_.FailJob(runtime_.error(), Now());
   }
   const TimeUs wait = WaitUs();
   runtime_.Exchange(wait);
-  const double seconds = double(runtime_.waited_us()) * 1e-6;
-  if (wait > 0 && counts_.times.started() && !leases_.finished() && !pipeline_->computes())
-    (pipeline_->empty() ? counts_.times.await_data : counts_.times.await_rows) += seconds;
+  if (wait > 0) loop_.CountWait(double(runtime_.waited_us()) * 1e-6);
   return {};
 }
 
@@ -167,60 +111,10 @@ Status Trainer::RecordTicks() {
   return {};
 }
 
-void Trainer::FailJob(Error error) {
-  if (!failure_.Set(std::move(error))) return;
-  LogError("{}", ToString(failure_.error()));
-  SendFailure();
-}
-
-// The scheduler stops the fleet and answers with Shutdown; the report is repeated until then.
-void Trainer::SendFailure() {
-  auto report = failure_.TakeReport(Now());
-  if (!report) return;
-  Message message;
-  message.job = client().job();  // the trainer may not have looked at it yet
-  message.sender = {Role::kWorker, client().welcome().rank, client().welcome().incarnation};
-  message.body = *std::move(report);
-  runtime_.outbox()->push_back({kSchedulerPeer, std::move(message)});
-}
-
-Status Trainer::TakeLeases() {
-  leases_.OnTickAcknowledged(client().acked_clock());
-  TARN_RETURN_IF_ERROR(lease_answer_.status);
-  const std::optional<LeaseReply> reply = std::exchange(lease_answer_.reply, std::nullopt);
-  if (!reply) return {};
-  if (!reply->grants.empty()) counts_.times.Start();
-  for (const LeaseGrant& grant : reply->grants) pipeline_->AddLease(grant);
-  leases_.OnReply(*reply);
-  return {};
-}
-
-void Trainer::AskForWork() {
-  const bool drained = pipeline_->drained();
-  if (const auto clock = leases_.TakeJump(drained)) pipeline_->JumpTo(*clock, Now());
-  switch (leases_.TakeNext(pipeline_->leases_held(), drained)) {
-    case LeaseProgress::Next::kNothing: return;
-    case LeaseProgress::Next::kRequest:
-      return client().RequestLeases(leases_.MakeRequest(job_.rows()), &lease_answer_, Now(), runtime_.outbox());
-    case LeaseProgress::Next::kLeave:
-      next_report_ = 0;  // the last one is of the whole run
-      ReportMetrics();
-      return client().Leave(nullptr, Now(), runtime_.outbox());
-  }
-}
-
-void Trainer::ReportMetrics() {
-  next_metrics_ = Now() + kMetricsPeriodUs;
-  MetricList metrics = counts_.Metrics(ThreadCpuSeconds());
-  metrics.Append(pipeline_->Metrics());
-  if (options_.feed != nullptr) Publish(metrics);
-  client().SetMetrics(std::move(metrics));
-}
-
 // Publishes on the HTTP server, at most once a second.
-void Trainer::Publish(const MetricList& metrics) {
+void Trainer::Publish(const MetricList& metrics, bool last) {
   const TimeUs now = Now();
-  if (now < next_report_) return;
+  if (options_.feed == nullptr || (now < next_report_ && !last)) return;
   next_report_ = now + kReportPeriodUs;
   const std::chrono::duration<double> unix_time = std::chrono::system_clock::now().time_since_epoch();
   auto report = std::make_unique<StatusReport>(StatusReport{.role = "worker",

@@ -36,7 +36,14 @@ Status TrainingJob::OpenData() {
   return {};
 }
 
+void TrainingJob::Share(const TrainingJob& other) {
+  job_ = other.job_;
+  datasets_ = other.datasets_;
+  begun_ = shared_ = true;
+}
+
 Expected<bool> TrainingJob::TakeOpened() {
+  if (std::exchange(shared_, false)) return true;
   if (!opening_.valid() || opening_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
   TARN_RETURN_IF_ERROR(opening_.get());
   return true;

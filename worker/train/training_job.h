@@ -36,6 +36,8 @@ class TrainingJob final : public Completion<TableSpec> {
   // Parses the job and starts to open its data on a thread, because indexing a large file takes longer than a lease.
   // `wake` is called on that thread at its end.
   Status Begin(const std::string& job_text, std::function<void()> wake);
+  // Instead of Begin: takes the job and the open data of another, which may be in use.
+  void Share(const TrainingJob& other);
   bool begun() const { return begun_; }
   // Returns true once, when the data sets are open, or the error of opening them; else false.
   Expected<bool> TakeOpened();
@@ -61,7 +63,8 @@ class TrainingJob final : public Completion<TableSpec> {
 
   Job job_;
   bool begun_ = false;
-  std::array<std::unique_ptr<Dataset>, 3> datasets_;
+  std::array<std::shared_ptr<const Dataset>, 3> datasets_;
+  bool shared_ = false;  // and not taken by TakeOpened yet
   std::unique_ptr<Model> model_;
   std::vector<TableUse> uses_;
   std::size_t ready_tables_ = 0;

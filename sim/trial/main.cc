@@ -1,0 +1,105 @@
+// tarn-simulate: runs a job in simulated time.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/log.h"
+#include "core/process_limits.h"
+#include "sim/trial/trial.h"
+
+namespace {
+
+using namespace tarn;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitDiverged = 4;
+
+std::atomic<int> signals = 0;
+
+void OnSignal(int) {
+  if (signals.fetch_add(1) > 0) _exit(kExitFailure);
+}
+
+int Complain(int code, const Error& error) {
+  fmt::print(stderr, "tarn-simulate: {}\n", error.message);
+  return code;
+}
+
+void ShowProgress(const scheduler::Progress& progress, double simulated_seconds) {
+  const double share =
+      progress.samples_total > 0 ? 100.0 * double(progress.samples) / double(progress.samples_total) : 0;
+  const std::string loss =
+      progress.train.rows > 0 ? fmt::format(", loss {:.4f}", progress.train.LogLoss()) : std::string();
+  fmt::print(stderr, "\r{}, epoch {}: {} samples ({:.0f}%), {:.2f} simulated seconds{}\x1b[K", progress.phase,
+             progress.epoch + 1, progress.samples, share, simulated_seconds, loss);
+}
+
+int Run(const Job& job, const std::string& run_dir, bool quiet) {
+  std::error_code error;
+  std::filesystem::create_directories(run_dir + "/logs", error);
+  if (error)
+    return Complain(kExitFailure,
+                    {ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", run_dir, error.message())});
+  if (Status s = InitLog({.role = "simulate", .path = run_dir + "/logs/simulate.log"}); !s)
+    return Complain(kExitFailure, s.error());
+  auto trial = sim::Trial::Make(sim::AsTrial(job), run_dir);
+  if (!trial) return Complain(kExitFailure, trial.error());
+  const bool shows = !quiet && isatty(STDERR_FILENO) != 0;
+  sim::TrialHooks hooks;
+  if (shows) hooks.progress = ShowProgress;
+  hooks.stops = [] { return signals.load() > 0; };
+  const Status ended = (*trial)->Run(hooks);
+  if (shows) fmt::print(stderr, "\r\x1b[K");
+  FlushLog();
+  if (!ended) return Complain(ended.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, ended.error());
+  if (!quiet)
+    fmt::print("{:.3f} simulated seconds. Results: {}/summary.json\n", (*trial)->simulated_seconds(), run_dir);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string path, run_dir;
+  std::vector<std::string> overrides;
+  bool quiet = false;
+  CLI::App app{
+      "Runs a job in simulated time: the fleet of the job in one process, with its real data and gradients. Times are\n"
+      "those of the job's [delays] section, so that hundreds of workers run on one core, and every repetition gives "
+      "the\n"
+      "same bits. tools/lab runs many such trials and compares them.\n\n"
+      "  tarn-simulate --job job.toml --run-dir runs/mine --set fleet.workers=64 --set "
+      "'delays.batch=exponential(0.01)'\n\n"
+      "Ctrl-C stops cleanly. Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 training diverged."};
+  app.add_option("--job", path, "job file")->required();
+  app.add_option("--run-dir", run_dir, "folder for the results: new or empty")->required();
+  app.add_option("--set", overrides, "section.key=value: overrides a key of the job file; may be repeated")
+      ->allow_extra_args(false);
+  app.add_flag("--quiet", quiet, "print only errors");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  std::signal(SIGINT, OnSignal);
+  std::signal(SIGTERM, OnSignal);
+  std::vector<std::string> notes;
+  const auto job = LoadJob(path, overrides, &notes);
+  for (const std::string& note : notes) fmt::print(stderr, "tarn-simulate: {}\n", note);
+  if (!job) return Complain(kExitUsage, job.error());
+  int code = kExitFailure;
+  const Status status = CatchLimits([&]() -> Status {
+    code = Run(*job, run_dir, quiet);
+    return {};
+  });
+  return status ? code : Complain(kExitFailure, status.error());
+}

@@ -1,0 +1,61 @@
+// The files of a trial's run folder, in the formats of a real run (docs/run.md). `time` in metrics.jsonl is simulated.
+// Not thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "core/job/job.h"
+#include "core/metrics/metrics_file.h"
+#include "core/types.h"
+#include "scheduler/progress/progress.h"
+#include "scheduler/progress/summary.h"
+#include "scheduler/progress/worker_lines.h"
+#include "scheduler/scheduler.h"
+
+namespace tarn::sim {
+
+// Figures of the simulation itself.
+struct TrialFigures {
+  double simulated_seconds = 0;
+  std::uint64_t messages = 0, bytes = 0, events = 0;
+};
+
+// A point of the learning curve: sums over all workers since the start.
+struct CurvePoint {
+  double simulated_seconds = 0;
+  std::uint64_t samples = 0;  // trained, over all epochs
+  std::uint64_t bytes = 0;    // sent by all nodes
+  double loss_sum = 0;
+  std::uint64_t loss_rows = 0;
+};
+
+class RunFiles {
+ public:
+  // Writes job.toml into the folder, which exists and has no other run's files. kIo; kAlreadyExists.
+  static Expected<RunFiles> Open(const Job& job, const std::string& folder);
+
+  // Appends lines to metrics.jsonl when a further hundredth of the job is done.
+  Status OnProgress(const scheduler::Scheduler& scheduler, TimeUs now);
+  // Appends to curve.csv: simulated seconds, samples, bytes, and the mean loss since the point before.
+  void AddPoint(const CurvePoint& point);
+  // Writes the last lines, curve.csv and summary.json.
+  Status End(const scheduler::Progress& progress, const Shutdown& reason, const TrialFigures& figures);
+
+ private:
+  RunFiles(const Job& job, std::string folder, MetricsFile metrics)
+      : job_(job), folder_(std::move(folder)), metrics_(std::move(metrics)) {}
+  Status Append(const scheduler::Progress& progress, double seconds);
+
+  Job job_;
+  std::string folder_;
+  MetricsFile metrics_;
+  scheduler::Rate rate_;
+  scheduler::WorkerLines worker_lines_;
+  std::uint64_t next_samples_ = 0, turns_ = 0;
+  CurvePoint last_;
+  std::string curve_ = "seconds,samples,bytes,loss\n";
+};
+
+}  // namespace tarn::sim

@@ -1,0 +1,291 @@
+#include "sim/trial/trial.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/hash.h"
+
+namespace tarn::sim {
+namespace {
+
+constexpr std::uint64_t kTrialSalt = 0x747269616c;
+constexpr std::uint64_t kCurvePoints = 200;
+constexpr std::uint64_t kEventsPerLook = 256;  // between two looks at the real clock
+constexpr std::chrono::milliseconds kLookPeriod{250};
+
+std::uint64_t NonceOf(const Job& job, std::size_t node) {
+  return HashCombine(HashCombine(job.job.seed, kTrialSalt), node) | 1;
+}
+
+// The accepting side's name of a node.
+Peer AcceptedPeer(std::size_t node) { return Peer(kFirstAcceptedPeer + node); }
+std::size_t NodeOf(Peer accepted) { return accepted.value - kFirstAcceptedPeer; }
+
+Status CheckJob(const Job& job) {
+  if (job.data.train.empty())
+    return Fail(
+        ErrorCode::kUnsupported,
+        "the job names no training file (data.train): simulated time is for the built-in models, not for programs");
+  if (job.train.device != "cpu")
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("train.device = \"{}\": simulated time computes on the CPU; expected \"cpu\"", job.train.device));
+  return {};
+}
+
+Status OpenData(const Job& job, worker::TrainingJob* data) {
+  TARN_RETURN_IF_ERROR(data->Begin(ToToml(job), [] {}));
+  while (true) {
+    const Expected<bool> opened = data->TakeOpened();
+    if (!opened) return std::unexpected(opened.error());
+    if (*opened) return {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+Job AsTrial(Job job) {
+  job.storage = {};
+  job.storage.checkpoint_seconds = 0;
+  job.storage.checkpoints_kept = 1;
+  return job;
+}
+
+Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& run_dir) {
+  TARN_RETURN_IF_ERROR(CheckJob(job));
+  auto files = RunFiles::Open(job, run_dir);
+  if (!files) return std::unexpected(files.error());
+  std::unique_ptr<Trial> trial(new Trial(job, *std::move(files)));
+  TARN_RETURN_IF_ERROR(OpenData(job, &trial->data_));
+  for (std::uint32_t i = 0; i < job.fleet.servers * job.fleet.shards; ++i) trial->MakeShard(i);
+  for (std::uint32_t i = 0; i < job.fleet.workers; ++i) trial->MakeWorker(i);
+  return trial;
+}
+
+// Node 0 is the scheduler; shards and then workers follow.
+Trial::Trial(const Job& job, RunFiles files)
+    : job_(job),
+      files_(std::move(files)),
+      links_(job, 1 + std::size_t{job.fleet.servers} * job.fleet.shards + job.fleet.workers, &events_),
+      store_(
+          &checkpoints_, [this](std::function<void()> step) { Soon(std::move(step)); },
+          [this](const scheduler::StoreWritten& written) {
+            Outbox out;
+            scheduler_->OnWritten(written, now(), &out);
+            Send(scheduler_node_, &out);
+            TurnScheduler();
+          }) {
+  scheduler::SchedulerOptions options;
+  options.job = job_;
+  options.job_text = ToToml(job_);
+  options.checkpoints_directory = "checkpoints";
+  options.run = NonceOf(job_, 0);
+  scheduler_ = std::make_unique<scheduler::Scheduler>(std::move(options), &store_);
+}
+
+Trial::~Trial() = default;
+
+void Trial::MakeShard(std::uint32_t index) {
+  ShardNode& node = shards_.emplace_back();
+  node.number = 1 + index;
+  const Later later = [this](std::function<void()> step) { Soon(std::move(step)); };
+  node.store = std::make_unique<server::MemoryCheckpointStore>(
+      &checkpoints_, ShardId(index), [this, &node](CheckpointPart part) {
+        Soon([this, &node, part] {
+          StepShard(&node, [&](Outbox* out) { node.shard->OnCheckpointWritten(part, now(), out); });
+        });
+      });
+  node.blobs = std::make_unique<TrialBlobStore>(later, [this, &node](const server::BlobWritten& written) {
+    StepShard(&node, [&](Outbox* out) { node.shard->OnBlobWritten(written, now(), out); });
+  });
+  server::ShardOptions options;
+  options.shard = ShardId(index);
+  options.nonce = NonceOf(job_, node.number);
+  options.endpoint = fmt::format("trial://shard-{}", index);
+  options.shards_per_server = job_.fleet.shards;
+  options.blobs = node.blobs.get();
+  node.shard = std::make_unique<server::Shard>(options, node.store.get());
+}
+
+void Trial::MakeWorker(std::uint32_t rank) {
+  worker::ClientOptions options;
+  options.rank = rank;
+  const std::size_t number = 1 + shards_.size() + rank;
+  options.nonce = NonceOf(job_, number);
+  WorkerNode& node = workers_.emplace_back(options);
+  node.number = number;
+  node.loop = std::make_unique<worker::TrainingLoop>(
+      worker::TrainingLoop::Context{
+          .client = &node.client, .outbox = &node.out, .trace = &node.trace, .record = &node.record, .shared = &data_},
+      worker::PipelineOptions(), worker::TrainingLoop::Hooks());
+}
+
+void Trial::StartAll() {
+  scheduler_->Start(now());
+  TurnScheduler();
+  for (ShardNode& node : shards_) StepShard(&node, [&](Outbox* out) { node.shard->Start(now(), out); });
+  for (WorkerNode& node : workers_) {
+    node.client.Start(now(), &node.out);
+    TurnWorker(&node);
+  }
+}
+
+Status Trial::Run(const TrialHooks& hooks) {
+  StartAll();
+  auto looked_at = std::chrono::steady_clock::now();
+  while (!scheduler_->stopped() && files_status_) {
+    TARN_CHECK(events_.RunOne(), "a fleet always has a timer");
+    if (events_.executed() % kEventsPerLook != 0) continue;
+    const auto real = std::chrono::steady_clock::now();
+    if (real - looked_at < kLookPeriod) continue;
+    looked_at = real;
+    WatchProgress(hooks);
+  }
+  return Finish();
+}
+
+void Trial::WatchProgress(const TrialHooks& hooks) {
+  if (hooks.progress) hooks.progress(scheduler_->progress(), simulated_seconds());
+  if (!hooks.stops || !hooks.stops() || scheduler_->stopping()) return;
+  Outbox out;
+  scheduler_->RequestStop(now(), &out);
+  Send(scheduler_node_, &out);
+  TurnScheduler();
+}
+
+Status Trial::Finish() {
+  TARN_RETURN_IF_ERROR(files_status_);
+  AddPoint();
+  const Shutdown& reason = scheduler_->stop_reason();
+  TARN_RETURN_IF_ERROR(files_.End(scheduler_->progress(), reason,
+                                  {.simulated_seconds = simulated_seconds(),
+                                   .messages = links_.messages(),
+                                   .bytes = links_.bytes(),
+                                   .events = events_.executed()}));
+  if (reason.code != ErrorCode::kOk) return Fail(reason.code, reason.reason);
+  return {};
+}
+
+// --- the scheduler: it settles once after all messages of an instant ---
+
+void Trial::HearScheduler(Peer from, Message message) {
+  scheduler_->Hear(from, std::move(message), now());
+  if (std::exchange(scheduler_node_.turn_planned, true)) return;
+  Soon([this] {
+    scheduler_node_.turn_planned = false;
+    TurnScheduler();
+  });
+}
+
+void Trial::TurnScheduler() {
+  Outbox out;
+  scheduler_->Settle(now(), &out);
+  if (now() >= scheduler_->NextTimer()) scheduler_->OnTimer(now(), &out);
+  (void)scheduler_->TakeNotes();
+  Send(scheduler_node_, &out);
+  if (files_status_) files_status_ = files_.OnProgress(*scheduler_, now());
+  Arm(&scheduler_node_, scheduler_->NextTimer(), [this] { TurnScheduler(); });
+}
+
+// --- shards ---
+
+void Trial::StepShard(ShardNode* node, const std::function<void(Outbox*)>& step) {
+  Outbox out;
+  step(&out);
+  if (now() >= node->shard->NextTimer()) node->shard->OnTimer(now(), &out);
+  Send(*node, &out);
+  if (!node->shard->ended()) Arm(node, node->shard->NextTimer(), [this, node] { StepShard(node, [](Outbox*) {}); });
+}
+
+void Trial::HearShard(ShardNode* node, Peer from, Message message) {
+  StepShard(node, [&](Outbox* out) { node->shard->OnMessage(from, std::move(message), now(), out); });
+}
+
+// --- workers: like the scheduler, one turn after all messages of an instant ---
+
+void Trial::HearWorker(WorkerNode* node, Peer from, Message message) {
+  node->client.Hear(from, std::move(message), now());
+  PlanTurn(node);
+}
+
+void Trial::PlanTurn(WorkerNode* node) {
+  if (std::exchange(node->turn_planned, true)) return;
+  Soon([this, node] {
+    node->turn_planned = false;
+    TurnWorker(node);
+  });
+}
+
+void Trial::TurnWorker(WorkerNode* node) {
+  worker::Client& client = node->client;
+  client.Settle(now(), &node->out);
+  if (now() >= client.NextTimer()) client.OnTimer(now(), &node->out);
+  while (client.state() == worker::ClientState::kRunning) {
+    node->loop->Turn(now());
+    if (!node->loop->CanWork(now())) break;
+  }
+  CountSamples(node);
+  Send(*node, &node->out);
+  const bool in_fleet =
+      client.state() == worker::ClientState::kRunning || client.state() == worker::ClientState::kJoining;
+  if (!in_fleet) return;
+  const TimeUs due = node->loop->NextDue().value_or(client.NextTimer());
+  Arm(node, std::min(due, client.NextTimer()), [this, node] { PlanTurn(node); });
+}
+
+void Trial::CountSamples(WorkerNode* node) {
+  const std::uint64_t samples = node->loop->counts().samples;
+  samples_ += samples - std::exchange(node->samples, samples);
+  if (samples_ < next_point_) return;
+  next_point_ = samples_ + std::max<std::uint64_t>(1, data_.rows()[0] * job_.train.epochs / kCurvePoints);
+  AddPoint();
+}
+
+void Trial::AddPoint() {
+  CurvePoint point{.simulated_seconds = simulated_seconds(), .samples = samples_, .bytes = links_.bytes()};
+  for (const WorkerNode& node : workers_) {
+    point.loss_sum += node.loop->counts().loss_sum;
+    point.loss_rows += node.loop->counts().loss_rows;
+  }
+  files_.AddPoint(point);
+}
+
+// --- messages and timers ---
+
+void Trial::Send(const Node& from, Outbox* out) {
+  for (Outgoing& outgoing : *out) Deliver(from, std::move(outgoing));
+  out->clear();
+}
+
+void Trial::Deliver(const Node& from, Outgoing outgoing) {
+  const bool accepted = outgoing.to.value >= kFirstAcceptedPeer;
+  const std::size_t to = accepted ? NodeOf(outgoing.to) : outgoing.to.value;  // ShardPeer(i) is 1 + i, as nodes are
+  // Whoever accepted a connection is named by its place, whoever connected by a number of its own.
+  const Peer sender = accepted ? Peer(from.number) : AcceptedPeer(from.number);
+  const std::size_t bytes = BytesOf(outgoing.message);
+  auto message = std::make_shared<Message>(std::move(outgoing.message));
+  links_.Send(from.number, to, bytes, [this, to, sender, message] {
+    if (to == 0) return HearScheduler(sender, std::move(*message));
+    if (to <= shards_.size()) return HearShard(&shards_[to - 1], sender, std::move(*message));
+    HearWorker(&workers_[to - 1 - shards_.size()], sender, std::move(*message));
+  });
+}
+
+void Trial::Arm(Node* node, TimeUs at, std::function<void()> due) {
+  at = std::max(at, now());
+  if (node->timer_at >= 0 && node->timer_at <= at) return;
+  node->timer_at = at;
+  events_.At(at, [node, at, due = std::move(due)] {
+    if (node->timer_at != at) return;  // an earlier one replaced it
+    node->timer_at = -1;
+    due();
+  });
+}
+
+}  // namespace tarn::sim

@@ -1,0 +1,117 @@
+// Runs a job in simulated time: see README.md.
+//
+//   auto trial = Trial::Make(job, run_dir);
+//   if (trial) Status ended = (*trial)->Run(hooks);   // as a real fleet ends: kDiverged, kCancelled after a stop
+//
+// One thread. Deterministic: time, delays and randomness follow from the job.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/job/job.h"
+#include "core/message.h"
+#include "scheduler/scheduler.h"
+#include "server/shard/shard.h"
+#include "sim/disks/memory_checkpoint_store.h"
+#include "sim/event_queue.h"
+#include "sim/trial/links.h"
+#include "sim/trial/run_files.h"
+#include "sim/trial/trial_stores.h"
+#include "worker/client/client.h"
+#include "worker/train/record.h"
+#include "worker/train/trace.h"
+#include "worker/train/training_job.h"
+#include "worker/train/training_loop.h"
+
+namespace tarn::sim {
+
+// The job as a trial runs it: rows stay in memory, the only checkpoints are those of the best and the last epoch, and
+// its end is as far away as the job's data.
+Job AsTrial(Job job);
+
+struct TrialHooks {
+  // Called about every quarter of a second of real time.
+  std::function<void(const scheduler::Progress& progress, double simulated_seconds)> progress;
+  // Asked as often; true: stop cleanly.
+  std::function<bool()> stops;
+};
+
+class Trial {
+ public:
+  // Opens the data of the job, which AsTrial has prepared, and writes the first files of the run folder. Errors are
+  // those of the data and of the folder; kUnsupported: a job for a GPU or without data.
+  static Expected<std::unique_ptr<Trial>> Make(const Job& job, const std::string& run_dir);
+  ~Trial();
+
+  // To the end of the job, once. The error is the reason why the run failed, or kIo of the run's files.
+  Status Run(const TrialHooks& hooks);
+  double simulated_seconds() const { return double(events_.now()) * 1e-6; }
+
+ private:
+  // What every node has: its place in Links, and the event at which its timer is due.
+  struct Node {
+    std::size_t number = 0;
+    TimeUs timer_at = -1;       // -1: none
+    bool turn_planned = false;  // scheduler, worker: at the current time
+  };
+  struct ShardNode : Node {
+    std::unique_ptr<server::MemoryCheckpointStore> store;
+    std::unique_ptr<TrialBlobStore> blobs;
+    std::unique_ptr<server::Shard> shard;
+  };
+  struct WorkerNode : Node {
+    explicit WorkerNode(const worker::ClientOptions& options) : client(options), trace(0) {}
+    worker::Client client;
+    Outbox out;
+    worker::Trace trace;
+    worker::Record record;
+    std::unique_ptr<worker::TrainingLoop> loop;
+    std::uint64_t samples = 0;  // of them in samples_
+  };
+
+  Trial(const Job& job, RunFiles files);
+  void MakeShard(std::uint32_t index);
+  void MakeWorker(std::uint32_t rank);
+  void StartAll();
+  TimeUs now() const { return events_.now(); }
+  // Runs `step` after everything else that happens now.
+  void Soon(std::function<void()> step) { events_.At(now(), std::move(step)); }
+
+  void HearScheduler(Peer from, Message message);
+  void TurnScheduler();
+  void HearShard(ShardNode* node, Peer from, Message message);
+  void StepShard(ShardNode* node, const std::function<void(Outbox*)>& step);
+  void HearWorker(WorkerNode* node, Peer from, Message message);
+  void PlanTurn(WorkerNode* node);
+  void TurnWorker(WorkerNode* node);
+
+  void Send(const Node& from, Outbox* out);
+  void Deliver(const Node& from, Outgoing outgoing);
+  // Calls `due` at `at` unless an earlier call of Arm for the node is still to come.
+  void Arm(Node* node, TimeUs at, std::function<void()> due);
+  void WatchProgress(const TrialHooks& hooks);
+  void CountSamples(WorkerNode* node);
+  void AddPoint();
+  Status Finish();
+
+  const Job job_;
+  RunFiles files_;
+  EventQueue events_;
+  Links links_;
+  worker::TrainingJob data_;  // that all workers share
+  server::MemoryCheckpointFiles checkpoints_;
+  TrialSchedulerStore store_;
+  std::unique_ptr<scheduler::Scheduler> scheduler_;
+  Node scheduler_node_;
+  std::deque<ShardNode> shards_;
+  std::deque<WorkerNode> workers_;
+  Status files_status_;
+  std::uint64_t samples_ = 0, next_point_ = 0;  // trained by all workers
+};
+
+}  // namespace tarn::sim

@@ -1,0 +1,29 @@
+// Draws the durations that [delays] of the job gives to a worker's batches. A function of the job's seed and the
+// worker's rank: restarted workers and simulated ones draw the same. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "core/hash.h"
+#include "core/job/job.h"
+#include "core/types.h"
+
+namespace tarn::worker {
+
+// One draw. The same bits on every machine.
+double Draw(const Distribution& distribution, SplitMix* rng);
+
+class BatchDelays {
+ public:
+  BatchDelays(const Job& job, std::uint32_t rank);
+
+  // How long the next training batch takes at least, with the pause before it; 0: as long as it takes.
+  TimeUs Next();
+
+ private:
+  DelaysSection delays_;
+  SplitMix rng_;
+  double factor_;  // of this worker
+};
+
+}  // namespace tarn::worker
