@@ -1,0 +1,175 @@
+"""The command tools/lab."""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import sys
+
+from tarn_tools import called, launch_options, programs
+from tarn_tools.errors import message
+from tarn_tools.lab import page, results, runs
+from tarn_tools.lab.algorithms import ALGORITHMS
+from tarn_tools.lab.study import StudyError, read
+
+PROGRAM = "tools/lab"
+ABOUT = """Compares training algorithms. LAB.toml names a job, the algorithms, seeds, conditions and a grid of settings
+(docs/lab.md). Each combination is a trial: a run of the job, by default in simulated time, which repeats to the bit.
+Trials run several at a time; an interrupted study continues where it was.
+
+  tools/lab examples/lab/stragglers.toml
+  tools/lab --list                          the algorithms: name, hook, paper, keys"""
+ENDING = """Writes into DIR: comparison.html (open it in a browser), results.json, measured.json (wall-clock and processor time),
+comparison.csv, trials.csv, trials.parquet where pyarrow is installed, table.tex, and a run folder for each trial in trials/.
+
+exit status: 0 all trials ended, diverged ones included; 1 some failed; 2 bad usage or bad LAB.toml; 130 interrupted"""
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog=called.here(PROGRAM), description=ABOUT, epilog=ENDING,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", metavar="LAB.toml", nargs="?")
+    parser.add_argument("--list", action="store_true", help="list the algorithms, one a line, and exit")
+    parser.add_argument("--out", metavar="DIR", help="folder of the results (default: runs/lab/NAME)")
+    parser.add_argument("--jobs", type=int, metavar="N", default=0, help="trials at a time (default: one for each core; real runs: 1)")
+    parser.add_argument("--plan", action="store_true", help="list the trials and exit")
+    parser.add_argument("--bin-dir", metavar="DIR", help="folder of the programs (default: build them)")
+    options = parser.parse_args(argv)
+    if not options.list and options.study is None:
+        parser.error("expected a LAB.toml, or --list")
+    if options.jobs < 0:
+        parser.error(f"--jobs {options.jobs}: expected at least 1")
+    return options
+
+
+def show(line, outcome):
+    """On a terminal one line that changes, with a line for each failure; else a line for each trial."""
+    if sys.stdout.isatty():
+        if outcome.status == "failed":
+            print(f"\r\x1b[Kfailed: {outcome.trial.label}: {outcome.reason}")
+        print(f"\r\x1b[K{line}", end="", flush=True)
+    else:
+        print(f"{line}: {outcome.trial.label}: {outcome.status}{': ' + outcome.reason if outcome.reason else ''}", flush=True)
+
+
+def write_csv(path, rows):
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, keys)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def flat(record, left_out=("curve", "overrides", "staleness_histogram", "gradient_delay_histogram")):
+    """A record without lists; the members of a member become columns."""
+    row = {}
+    for key, value in record.items():
+        if key in left_out:
+            continue
+        if isinstance(value, dict):
+            row.update({f"{key}.{inner}": item for inner, item in value.items()})
+        else:
+            row[key] = value
+    return row
+
+
+def write_parquet(path, rows):
+    """Whether pyarrow is installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return False
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    columns = {key: [row.get(key) for row in rows] for key in keys}
+    columns = {key: [None if value is None else str(value) for value in values]
+               if len({type(value) for value in values if value is not None} - {int, float}) > 1 else values
+               for key, values in columns.items()}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return True
+
+
+def write_all(out, found, outcomes, command):
+    (out / "results.json").write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    times = [{"folder": f"trials/{outcome.trial.folder}", **runs.measured(outcome)} for outcome in outcomes]
+    (out / "measured.json").write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
+    trials = [flat(record) for record in found["trials"]]
+    write_csv(out / "trials.csv", trials)
+    write_csv(out / "comparison.csv", [flat(row) for row in found["comparison"]])
+    write_parquet(out / "trials.parquet", trials)
+    (out / "table.tex").write_text(page.latex(found), encoding="utf-8")
+    (out / "comparison.html").write_text(page.page(found, command), encoding="utf-8")
+
+
+def summary(found):
+    """The comparison for a terminal."""
+    lines = []
+    width = max(len(row["algorithm"]) for row in found["comparison"])
+    for condition in found["conditions"]:
+        lines.append(f"{condition or found['name']}: {page.METRIC_NAMES[found['metric']]}, median of {len(found['seeds'])} seeds")
+        for row in (row for row in found["comparison"] if row["condition"] == condition):
+            quality = "-" if row["quality"] is None else f"{row['quality']['median']:.4f}"
+            when = "" if row["seconds"] is None else f"  {row['seconds']['median']:8.3g} simulated s"
+            size = "" if row["bytes"] is None else f"  {page.size(row['bytes']['median']):>8}"
+            bad = f"  {row['diverged']} diverged" if row["diverged"] else ""
+            bad += f"  {row['failed']} failed" if row["failed"] else ""
+            point = "" if not row["point"] else f"  {page.point_text(row['point'])}"
+            lines.append(f"  {row['algorithm']:<{width}}  {quality}{when}{size}{bad}{point}")
+    return "\n".join(lines)
+
+
+def bin_dir(options, engine):
+    if options.bin_dir:
+        found = pathlib.Path(options.bin_dir).resolve()
+        if not (found / "tarn-simulate").is_file():
+            raise StudyError(f"--bin-dir {options.bin_dir}: no program tarn-simulate there")
+        return found
+    names = ["tarn-simulate"] if engine == "simulated" else ["tarn-scheduler", "tarn-server", "tarn-worker"]
+    if called.IN_PACKAGE:
+        return launch_options.ROOT / "bin"
+    return programs.folder(called.here(PROGRAM), names)
+
+
+def run(options):
+    study = read(options.study)
+    trials = study.trials()
+    if options.plan:
+        for trial in trials:
+            print(trial.label)
+        return 0
+    out = pathlib.Path(options.out or f"runs/lab/{study.name.replace(' ', '_')}")
+    folder = bin_dir(options, study.engine)
+    (out / "trials").mkdir(parents=True, exist_ok=True)
+    jobs = options.jobs or (len(os.sched_getaffinity(0)) if study.engine == "simulated" else 1)
+    print(f"{study.name}: {len(trials)} trials, {jobs} at a time, in {out}", flush=True)
+    outcomes = runs.Queue(study, out.resolve(), folder, jobs).run(trials, show)
+    if sys.stdout.isatty():
+        print("\r\x1b[K", end="")
+    found = results.of_study(study, outcomes)
+    write_all(out, found, outcomes, f"{called.here(PROGRAM)} {options.study}")
+    print(summary(found))
+    print(f"comparison  {out / 'comparison.html'}")
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    for outcome in failed[:5]:
+        print(f"{called.here(PROGRAM)}: {outcome.trial.label}: {outcome.reason}", file=sys.stderr)
+    if failed:
+        print(f"{called.here(PROGRAM)}: {len(failed)} of {len(trials)} trials failed; the next run of the same study tries them again",
+              file=sys.stderr)
+    return 1 if failed else 0
+
+
+def main(argv):
+    options = parse(argv)
+    if options.list:
+        for algorithm in ALGORITHMS:
+            print(algorithm.line())
+        return 0
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        print(f"\n{called.here(PROGRAM)}: interrupted; the same command continues", file=sys.stderr)
+        return 130
+    except (StudyError, OSError) as error:
+        print(f"{called.here(PROGRAM)}: {message(error)}", file=sys.stderr)
+        return 2

@@ -1,0 +1,242 @@
+"""The comparison as a page, and as a LaTeX table."""
+
+import html
+import json
+import math
+import pathlib
+
+from tarn_tools import charts
+
+CSS = pathlib.Path(__file__).parents[1].joinpath("report.css").read_text(encoding="utf-8")
+LINES_MAX = 12  # series of a chart
+METRIC_NAMES = {"auc": "AUC", "logloss": "log-loss", "accuracy": "accuracy"}
+
+
+def classes(index):
+    """Colours, then the same dashed."""
+    return charts.colour(index) + (" dashed" if index >= 6 else "")
+
+
+def size(value):
+    return "" if value is None else charts.short(value, " ") + "B"
+
+
+def spread(value, form):
+    """Median and range: "0.7881 (0.7875–0.7890)"."""
+    if value is None:
+        return "–"
+    if value["n"] == 1 or value["low"] == value["high"]:
+        return form(value["median"])
+    return f"{form(value['median'])} <small>{form(value['low'])}–{form(value['high'])}</small>"
+
+
+def score(value):
+    return f"{value:.4f}"
+
+
+def seconds(value):
+    return f"{value:.3g}"
+
+
+def point_text(point):
+    return ", ".join(f"{key.rsplit('.', 1)[-1]} {value}" for key, value in point.items()) or "–"
+
+
+def difference(row):
+    if row["difference"] is None:
+        return "–"
+    p = "" if row["p"] is None else f" <small>p {row['p']:.2g}</small>"
+    return f"{row['difference']:+.4f}{p}"
+
+
+def target_cell(row, key, form):
+    if row[key] is None:
+        return "not reached"
+    seeds = row["quality"]["n"] if row["quality"] else 0
+    reached = "" if row["reached_target"] >= seeds else f" <small>{row['reached_target']} of {seeds}</small>"
+    return spread(row[key], form) + reached
+
+
+def is_best(row, rows, more_is_better):
+    values = [other["quality"]["median"] for other in rows if other["quality"]]
+    if not row["quality"] or not values:
+        return False
+    return row["quality"]["median"] == (max(values) if more_is_better else min(values))
+
+
+def table(results, rows):
+    simulated, target = results["engine"] == "simulated", results["target_loss"]
+    heads = ["algorithm", "at", f"{METRIC_NAMES[results['metric']]}", f"against {results['baseline']}", "train log-loss"]
+    if simulated:
+        heads += ["simulated s", "traffic"]
+        if target is not None:
+            heads += [f"s to loss {target:g}", "traffic to it"]
+    heads += ["staleness", "gradient delay", "diverged"]
+    if any(row["failed"] for row in rows):
+        heads.append("failed")
+    lines = ["<tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in heads) + "</tr>"]
+    for row in rows:
+        cells = [html.escape(row["algorithm"]), html.escape(point_text(row["point"])), spread(row["quality"], score), difference(row),
+                 spread(row["train_logloss"], score)]
+        if simulated:
+            cells += [spread(row["seconds"], seconds), spread(row["bytes"], size)]
+            if target is not None:
+                cells += [target_cell(row, "seconds_to_target", seconds), target_cell(row, "bytes_to_target", size)]
+        mean = row["gradient_delay_mean"]
+        cells += ["–" if row["staleness_mean"] is None else f"{row['staleness_mean']:.2f}",
+                  "–" if mean is None else f"{mean:.1f} <small>max {row['gradient_delay_max']}</small>",
+                  f"{row['diverged']} of {row['trials']}" if row["diverged"] else "0"]
+        if "failed" in heads:
+            cells.append(str(row["failed"]))
+        best = " class=best" if is_best(row, rows, results["metric"] != "logloss") else ""
+        lines.append(f"<tr{best}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    return "<div class=card><table>" + "".join(lines) + "</table></div>"
+
+
+def chosen(results, row):
+    """The finished trials of a row at its point."""
+    return [trial for trial in results["trials"]
+            if (trial["condition"], trial["algorithm"], trial["point"]) == (row["condition"], row["algorithm"], row["point"])
+            and trial["status"] == "done"]
+
+
+def mean_curve(trials, axis):
+    """[(x, loss)]: means of the seeds' curves at equal shares of the samples."""
+    curves = [trial["curve"] for trial in trials if trial["curve"]]
+    if not curves:
+        return []
+    count = min(len(curve) for curve in curves)
+    return [(sum(curve[i][axis] for curve in curves) / len(curves), sum(curve[i][3] for curve in curves) / len(curves))
+            for i in range(count)]
+
+
+def curve_chart(results, rows, title, axis, x_title, x_format):
+    series = [(row["algorithm"], mean_curve(chosen(results, row), axis), classes(index))
+              for index, row in enumerate(rows[:LINES_MAX])]
+    return charts.line_chart(title, series, x_title, x_format=x_format)
+
+
+def grid_chart(results, condition):
+    """Validation score by the first key of the grid, if it has numbers."""
+    keys = [key for trial in results["trials"] for key in trial["point"]]
+    if not keys:
+        return charts.Drawing("")
+    key, series = keys[0], []
+    for index, algorithm in enumerate(results["algorithms"][:LINES_MAX]):
+        by_value = {}
+        for trial in results["trials"]:
+            value = trial["point"].get(key)
+            score_here = trial["choice"] if trial["choice"] is not None else trial["quality"]
+            if (trial["condition"], trial["algorithm"]) == (condition, algorithm["name"]) and isinstance(value, (int, float)) \
+                    and value > 0 and score_here is not None:
+                by_value.setdefault(value, []).append(score_here)
+        line = [(math.log10(value), sum(scores) / len(scores)) for value, scores in sorted(by_value.items())]
+        series.append((algorithm["name"], line, classes(index)))
+    values = sorted({x for _, line, _ in series for x, _ in line})
+    if len(values) < 2:
+        return charts.Drawing("")
+    return charts.line_chart(f"validation {METRIC_NAMES[results['metric']]} by {key.rsplit('.', 1)[-1]}", series, key,
+                             x_format=lambda x: charts.short(10**x), x_ticks=values)
+
+
+def delay_chart(results, rows, name, title, x_title):
+    """Shares of pulls or sections by staleness or delay; beyond 99.5% of all, the rest is left out."""
+    series = []
+    for index, row in enumerate(rows[:LINES_MAX]):
+        buckets = {}
+        for trial in chosen(results, row):
+            for value, count in trial[f"{name}_histogram"] or []:
+                buckets[value] = buckets.get(value, 0) + count
+        total, seen, line = sum(buckets.values()), 0, []
+        for value in range(max(buckets, default=0) + 1):
+            if seen > 0.995 * total:
+                break
+            seen += buckets.get(value, 0)
+            line.append((value, buckets.get(value, 0) / total if total else 0))
+        if len(line) > 1:
+            series.append((row["algorithm"], line, classes(index)))
+    return charts.line_chart(title, series, x_title, y_format=lambda y: f"{100 * y:.3g}%", from_zero=True)
+
+
+def section(results, condition):
+    rows = [row for row in results["comparison"] if row["condition"] == condition]
+    settings = ", ".join(f"{key} = {value}" for key, value in results["conditions"][condition].items())
+    head = f"<h2>{html.escape(condition or 'Comparison')}</h2>"
+    if settings:
+        head += f"<p class=under>{html.escape(settings)}</p>"
+    drawings = [
+        curve_chart(results, rows, "training loss by samples", 1, "samples", charts.short),
+        curve_chart(results, rows, "training loss by simulated seconds", 0, "seconds", charts.short),
+        curve_chart(results, rows, "training loss by traffic", 2, "bytes", lambda x: charts.short(x, " ") + "B"),
+        grid_chart(results, condition),
+        delay_chart(results, rows, "staleness", "staleness of pulls", "clocks"),
+        delay_chart(results, rows, "gradient_delay", "gradient delay", "sections applied between pull and push"),
+    ]
+    return head + table(results, rows) + '<div class="charts" style="margin-top:14px">' + "".join(
+        drawing.figure() for drawing in drawings if drawing.parts) + "</div>"
+
+
+def failures(results):
+    lines = [f"<tr><td>{html.escape(trial['condition'] + ' ' + trial['algorithm'])}</td><td>{html.escape(point_text(trial['point']))}</td>"
+             f"<td>{trial['seed']}</td><td>{trial['status']}</td><td style='text-align:left;white-space:normal'>{html.escape(trial['reason'])}</td></tr>"
+             for trial in results["trials"] if trial["status"] != "done"]
+    if not lines:
+        return ""
+    head = "<tr><th>algorithm</th><th>at</th><th>seed</th><th>status</th><th style='text-align:left'>reason</th></tr>"
+    return "<h2>Trials that diverged or failed</h2><div class=card><table>" + head + "".join(lines) + "</table></div>"
+
+
+def method(results):
+    seeds = len(results["seeds"])
+    chosen_text = ""
+    if any(trial["point"] for trial in results["trials"]):
+        chosen_text = ("Each algorithm is shown at the point of its grid with the best mean validation score; the test set "
+                       "takes no part in the choice. ")
+    target = results["target_loss"]
+    target_text = "" if target is None else f"The target is a training loss of {target:g}, as a mean of five points of the curve. "
+    return (f"<h2>Method</h2><p>Median and range over {seeds} seeds. {chosen_text}{target_text}Differences from "
+            f"{html.escape(results['baseline'])} are means of pairs with equal seeds; p is that of an exact sign-flip test, which "
+            f"with {seeds} pairs cannot be below {2 ** (1 - seeds):.2g}. Staleness is in clocks; the gradient delay is the number "
+            "of sections that were applied to a partition between a pull and its push.</p>")
+
+
+def page(results, command):
+    name = html.escape(results["name"])
+    counts = f"{len(results['trials'])} trials, {results['engine']} time" if results["engine"] == "simulated" else \
+        f"{len(results['trials'])} trials, real time"
+    body = [
+        f"<h1>{name}</h1>",
+        f"<p class=under>{html.escape(results['about'] + ' · ' if results['about'] else '')}{counts}</p>",
+        *(section(results, condition) for condition in results["conditions"]),
+        failures(results),
+        method(results),
+        "<h2>Repeat it</h2><div class=card><pre>" + html.escape(
+            f"{command}\n# sha256 of the study and its job: {results['sha256']}") + "</pre></div>",
+        "<div class=card><details><summary>comparison as JSON</summary><pre>"
+        + html.escape(json.dumps(results["comparison"], indent=1)) + "</pre></details></div>",
+    ]
+    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} · tarn</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}small {{ color: var(--soft); '
+            "font-size: 12px; }</style></head>"
+            f"<body><main>{''.join(body)}</main></body></html>\n")
+
+
+def escape_tex(text):
+    return "".join({"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$"}.get(character, character) for character in text)
+
+
+def latex(results):
+    """A table environment for booktabs, one group of rows for each condition."""
+    metric = METRIC_NAMES[results["metric"]]
+    lines = [f"% {results['name']}: sha256 of the study and its job {results['sha256']}", r"\begin{tabular}{llrrrr}", r"\toprule",
+             rf"& algorithm & {metric} & range & simulated s & delay \\"]
+    for condition in results["conditions"]:
+        lines.append(r"\midrule")
+        for index, row in enumerate(row for row in results["comparison"] if row["condition"] == condition):
+            quality = row["quality"]
+            first = escape_tex(condition) if index == 0 else ""
+            value, spread_text = ("--", "--") if quality is None else (f"{quality['median']:.4f}", f"{quality['low']:.4f}--{quality['high']:.4f}")
+            when = "--" if row["seconds"] is None else f"{row['seconds']['median']:.3g}"
+            delay = "--" if row["gradient_delay_mean"] is None else f"{row['gradient_delay_mean']:.1f}"
+            lines.append(rf"{first} & {escape_tex(row['algorithm'])} & {value} & {spread_text} & {when} & {delay} \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

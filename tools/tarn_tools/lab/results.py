@@ -1,0 +1,217 @@
+"""The results of a study: figures of each trial, the best point of each algorithm, and how it compares.
+
+Everything here follows from the study and from the run folders' deterministic figures, so that a repeated simulated study
+gives the same results.json, byte by byte.
+"""
+
+import csv
+import itertools
+import json
+import math
+import statistics
+
+CURVE_POINTS = 100
+SCORES = ("auc", "logloss", "accuracy")
+SMOOTH = 5  # points of the curve whose mean must reach the target
+
+
+def _number(value):
+    return value if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _curve(folder):
+    """[(seconds, samples, bytes, loss)] of a simulated run."""
+    try:
+        with open(folder / "curve.csv", encoding="utf-8", newline="") as file:
+            rows = [tuple(float(row[key]) for key in ("seconds", "samples", "bytes", "loss")) for row in csv.DictReader(file)]
+    except (OSError, KeyError, ValueError):
+        return []
+    return [row for row in rows if all(math.isfinite(value) for value in row)]
+
+
+def _real_curve(folder):
+    """The same from metrics.jsonl of a real run."""
+    points, last = [], None
+    try:
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    sums, begun = {}, None
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record.get("role") == "worker" and _number(record.get("loss_rows")) is not None:
+            sums[record.get("rank")] = record
+        if record.get("role") != "scheduler" or not sums:
+            continue
+        begun = record["time"] if begun is None else begun
+        total = [sum(_number(each.get(key)) or 0 for each in sums.values()) for key in ("loss_sum", "loss_rows", "pull_bytes", "push_bytes")]
+        if last is not None and total[1] > last[1]:
+            loss = (total[0] - last[0]) / (total[1] - last[1])
+            points.append((record["time"] - begun, _number(record.get("samples")) or 0, total[2] + total[3], loss))
+        last = total
+    return points
+
+
+def smoothed(curve):
+    """The curve with the mean loss of up to SMOOTH points."""
+    found = []
+    for index in range(len(curve)):
+        window = [row[3] for row in curve[max(0, index - SMOOTH + 1) : index + 1]]
+        found.append((*curve[index][:3], sum(window) / len(window)))
+    return found
+
+
+def to_target(curve, target):
+    """Seconds, samples and bytes until the smoothed loss has reached the target; None if it never does."""
+    if target is None:
+        return None
+    for index, (seconds, samples, size, loss) in enumerate(smoothed(curve)):
+        if index + 1 >= SMOOTH and loss <= target:
+            return {"seconds": seconds, "samples": samples, "bytes": size}
+    return None
+
+
+def _scores(summary):
+    """{"valid_auc": ..., "test_auc": ...} of the best epoch."""
+    epochs = summary.get("epochs") or []
+    best = next((epoch for epoch in epochs if epoch.get("best")), epochs[-1] if epochs else {})
+    return {f"{data_set}_{score}": _number((best.get(data_set) or {}).get(score))
+            for data_set in ("valid", "test") for score in SCORES}
+
+
+def of_trial(study, outcome):
+    """The figures of one trial that the study determines."""
+    trial, found = outcome.trial, {}
+    try:
+        found = json.loads((outcome.folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        pass
+    simulated = study.engine == "simulated"
+    curve = _curve(outcome.folder) if simulated else _real_curve(outcome.folder)
+    scores = _scores(found)
+    of = "test" if scores[f"test_{study.metric}"] is not None else "valid"
+    record = {
+        "condition": trial.condition,
+        "algorithm": trial.algorithm,
+        "point": dict(trial.point),
+        "seed": trial.seed,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "folder": f"trials/{trial.folder}",
+        "overrides": list(trial.overrides),
+        **scores,
+        "quality": scores[f"{of}_{study.metric}"] if outcome.status == "done" else None,
+        "choice": scores[f"valid_{study.metric}"] if outcome.status == "done" else None,
+        "train_logloss": _number(found.get("train_logloss")),
+        "samples": found.get("samples"),
+        "seconds": (found.get("simulated") or {}).get("seconds") if simulated else None,
+        "bytes": (found.get("simulated") or {}).get("bytes") if simulated else None,
+        "messages": (found.get("simulated") or {}).get("messages") if simulated else None,
+        "parameters_hash": found.get("parameters_hash"),
+    }
+    for name in ("staleness", "gradient_delay"):
+        for part in ("mean", "max", "histogram"):
+            record[f"{name}_{part}"] = found.get(f"{name}_{part}")
+    record["to_target"] = to_target(curve, study.target_loss) if outcome.status == "done" else None
+    step = max(1, math.ceil(len(curve) / CURVE_POINTS))
+    record["curve"] = [list(row) for row in smoothed(curve)[step - 1 :: step]] if simulated else []
+    return record
+
+
+def _mean(values):
+    values = [value for value in values if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def sign_flip_p(differences):
+    """The exact two-sided p-value of a paired permutation test: the share of sign flips whose mean is at least as far from
+    0. None without pairs."""
+    if not differences:
+        return None
+    if len(differences) > 14:
+        return None
+    seen = abs(sum(differences)) - 1e-15
+    flips = list(itertools.product((1, -1), repeat=len(differences)))
+    return sum(abs(sum(sign * d for sign, d in zip(signs, differences))) >= seen for signs in flips) / len(flips)
+
+
+def choose(study, records):
+    """The point of an algorithm's grid with the best mean validation score over the seeds. A point with a diverged or a
+    failed trial counts only if every point has one."""
+    points = {}
+    for record in records:
+        points.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)
+
+    def rank(item):
+        of_point = item[1]
+        score = _mean([record["choice"] if record["choice"] is not None else record["quality"] for record in of_point])
+        bad = sum(record["status"] != "done" for record in of_point)
+        if score is None:
+            return (bad, math.inf)
+        return (bad, -score if study.more_is_better else score)
+
+    return min(points.items(), key=rank)[1]
+
+
+def _spread(values):
+    values = [value for value in values if value is not None]
+    if not values:
+        return None
+    return {"median": statistics.median(values), "low": min(values), "high": max(values), "n": len(values)}
+
+
+def compare(study, records):
+    """One row for each condition and algorithm, at the algorithm's own best point."""
+    rows, chosen = [], {}
+    for condition in study.conditions:
+        for entry in study.entries:
+            of = [record for record in records if record["condition"] == condition and record["algorithm"] == entry.name]
+            chosen[condition, entry.name] = choose(study, of)
+    for (condition, algorithm), best in chosen.items():
+        base = {record["seed"]: record["quality"] for record in chosen[condition, study.baseline]}
+        pairs = [(record["quality"], base.get(record["seed"])) for record in best]
+        differences = [mine - other for mine, other in pairs if mine is not None and other is not None]
+        tried = [record for record in records if record["condition"] == condition and record["algorithm"] == algorithm]
+        rows.append({
+            "condition": condition,
+            "algorithm": algorithm,
+            "point": best[0]["point"],
+            "quality": _spread([record["quality"] for record in best]),
+            "difference": _mean(differences) if algorithm != study.baseline else None,
+            "p": sign_flip_p(differences) if algorithm != study.baseline else None,
+            "diverged": sum(record["status"] == "diverged" for record in tried),
+            "failed": sum(record["status"] == "failed" for record in tried),
+            "trials": len(tried),
+            "train_logloss": _spread([record["train_logloss"] for record in best]),
+            "seconds": _spread([record["seconds"] for record in best]),
+            "bytes": _spread([record["bytes"] for record in best]),
+            "seconds_to_target": _spread([(record["to_target"] or {}).get("seconds") for record in best]),
+            "bytes_to_target": _spread([(record["to_target"] or {}).get("bytes") for record in best]),
+            "reached_target": sum(record["to_target"] is not None for record in best),
+            "staleness_mean": _mean([record["staleness_mean"] for record in best]),
+            "gradient_delay_mean": _mean([record["gradient_delay_mean"] for record in best]),
+            "gradient_delay_max": max((record["gradient_delay_max"] or 0 for record in best), default=0),
+        })
+    return rows
+
+
+def of_study(study, outcomes):
+    """The contents of results.json."""
+    records = [of_trial(study, outcome) for outcome in outcomes]
+    return {
+        "name": study.name,
+        "about": study.about,
+        "sha256": study.sha256,
+        "engine": study.engine,
+        "metric": study.metric,
+        "baseline": study.baseline,
+        "target_loss": study.target_loss,
+        "seeds": list(study.seeds),
+        "conditions": {name: settings for name, settings in study.conditions.items()},
+        "algorithms": [{"name": entry.name, "use": list(entry.use), "settings": dict(entry.settings)} for entry in study.entries],
+        "comparison": compare(study, records),
+        "trials": records,
+    }

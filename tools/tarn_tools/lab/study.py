@@ -1,0 +1,288 @@
+"""A LAB.toml: what is compared. docs/lab.md describes its keys.
+
+  study = read("examples/lab/stragglers.toml")
+  for trial in study.trials(): ...   # every condition x algorithm x point of its grid x seed
+"""
+
+import dataclasses
+import difflib
+import hashlib
+import itertools
+import json
+import pathlib
+import re
+import tomllib
+
+from tarn_tools.lab.algorithms import BY_NAME, HOOKS
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,-]{0,63}")
+ENGINES = ("simulated", "real")
+METRICS = {"auc": True, "logloss": False, "accuracy": True}  # name -> whether more is better
+LAB_KEYS = ("name", "about", "job", "seeds", "engine", "metric", "baseline", "target_loss", "algorithms")
+ROLES = ("linear", "embedding", "dense")
+
+
+class StudyError(Exception):
+    """What is wrong with a LAB.toml: the file, the key, the value and what was expected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An algorithm of the study: its own name, the algorithms that it combines, its settings and its grid."""
+
+    name: str
+    use: tuple
+    settings: tuple  # (key, value), those of `use` first
+    grid: tuple  # (key, values)
+
+    def points(self):
+        """The points of the grid, each a dict; a single empty one without a grid."""
+        keys = [key for key, _ in self.grid]
+        return [dict(zip(keys, values)) for values in itertools.product(*(values for _, values in self.grid))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    condition: str
+    algorithm: str
+    point: tuple  # (key, value)
+    seed: int
+    overrides: tuple  # "key=value", as --set takes them
+    key: str  # hash of all that determines its result
+
+    @property
+    def folder(self):
+        point = ",".join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in self.point) or "default"
+        return pathlib.PurePosixPath(slug(self.condition), slug(self.algorithm), slug(point), f"seed-{self.seed}")
+
+    @property
+    def label(self):
+        point = ", ".join(f"{key.rsplit('.', 1)[-1]} {value}" for key, value in self.point)
+        return " · ".join(part for part in (self.condition, self.algorithm, point, f"seed {self.seed}") if part)
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    path: pathlib.Path
+    name: str
+    about: str
+    job: pathlib.Path
+    job_table: dict
+    seeds: tuple
+    engine: str
+    metric: str
+    baseline: str
+    target_loss: float | None
+    settings: dict
+    conditions: dict  # name -> settings
+    entries: tuple
+
+    @property
+    def more_is_better(self):
+        return METRICS[self.metric]
+
+    @property
+    def sha256(self):
+        return hashlib.sha256(self.path.read_bytes() + self.job.read_bytes()).hexdigest()
+
+    def trials(self):
+        found = []
+        for condition, of_condition in self.conditions.items():
+            for entry in self.entries:
+                for point in entry.points():
+                    settings = {**self.settings, **dict(entry.settings), **of_condition, **point}
+                    for seed in self.seeds:
+                        found.append(self._trial(condition, entry, point, seed, settings))
+        return found
+
+    def _trial(self, condition, entry, point, seed, settings):
+        overrides = tuple(f"{key}={toml(value)}" for key, value in expand({**settings, "job.seed": seed}, self.job_table).items())
+        text = json.dumps([self.engine, self.job.read_text(encoding="utf-8"), overrides])
+        return Trial(condition, entry.name, tuple(point.items()), seed, overrides, hashlib.sha256(text.encode()).hexdigest())
+
+
+def slug(text):
+    return re.sub(r"[^A-Za-z0-9.=,_+-]+", "_", text) or "all"
+
+
+def toml(value):
+    """A value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def tables_of(job):
+    """The names of the model's tables (docs/job-file.md, [tables.NAME])."""
+    model = job.get("model", {})
+    kind = model.get("kind", "logistic_regression")
+
+    def layers(prefix, units):
+        return [f"{prefix}.{index}" for index in range(units)]
+
+    hidden, bottom = len(model.get("hidden", (64, 32))), len(model.get("bottom", (64, 32)))
+    return {
+        "logistic_regression": ["linear"],
+        "fm": ["linear", "embedding"],
+        "wide_deep": ["linear", "embedding", *layers("layer", hidden + 1)],
+        "deepfm": ["linear", "embedding", *layers("layer", hidden + 1)],
+        "mlp": layers("layer", hidden + 1),
+    }.get(kind, ["embedding", *layers("bottom", bottom + 1), *layers("top", hidden + 1)])
+
+
+def expand(settings, job):
+    """Settings for all tables ("tables.*.KEY") become one for each table; those of [optimizer] also apply to the roles
+    that set the key themselves."""
+    found = {}
+    for key, value in settings.items():
+        if key.startswith("tables.*."):
+            found.update({f'tables."{table}".{key[9:]}': value for table in tables_of(job)})
+            continue
+        found[key] = value
+        if key.startswith("optimizer.") and key.count(".") == 1:
+            name = key.split(".")[1]
+            for role in ROLES:
+                if name in job.get("optimizer", {}).get(role, {}):
+                    found[f"optimizer.{role}.{name}"] = value
+    return found
+
+
+class _Reader:
+    def __init__(self, path):
+        self.path = path
+
+    def fail(self, key, problem):
+        raise StudyError(f"{self.path}: {key}: {problem}")
+
+    def text(self, table, key, default):
+        value = table.get(key, default)
+        if not isinstance(value, str):
+            self.fail(key, f"expected a string, found {value!r}")
+        return value
+
+    def one_of(self, table, key, default, choices):
+        value = self.text(table, key, default)
+        if value not in choices:
+            self.fail(key, f"expected one of {', '.join(choices)}, found {value!r}{nearest(value, choices)}")
+        return value
+
+    def known(self, where, table, keys):
+        for key in table:
+            if key not in keys:
+                self.fail(f"{where}{key}", f"unknown key{nearest(key, keys)}")
+
+    def name(self, key, value):
+        if not isinstance(value, str) or not NAME.fullmatch(value):
+            self.fail(key, f"expected a name of at most 64 letters, digits, spaces and ._+=,- (a letter or digit first), found {value!r}")
+        return value
+
+    def settings(self, key, table):
+        if not isinstance(table, dict):
+            self.fail(key, f"expected a table of job keys, such as {{ \"fleet.workers\" = 8 }}, found {table!r}")
+        flat = {}
+        for name, value in table.items():
+            if isinstance(value, dict):
+                flat.update({f"{name}.{inner}": item for inner, item in self.settings(key, value).items()})
+            else:
+                flat[name] = value
+        return flat
+
+    def grid(self, key, table):
+        found = []
+        for name, values in self.settings(key, table).items():
+            if not isinstance(values, list) or not values:
+                self.fail(f"{key}.{name}", f"expected a list of values, found {values!r}")
+            found.append((name, tuple(values)))
+        return tuple(found)
+
+
+def nearest(word, words):
+    match = difflib.get_close_matches(str(word), list(words), 1)
+    return f"; the nearest is {match[0]!r}" if match else ""
+
+
+def _entry(reader, raw, grid):
+    if isinstance(raw, str):
+        raw = {"name": raw}
+    if not isinstance(raw, dict):
+        reader.fail("algorithms", f"expected a name or a table, found {raw!r}")
+    reader.known("algorithm.", raw, ("name", "use", "set", "grid"))
+    if "name" not in raw:
+        reader.fail("algorithm", "expected a name")
+    name = reader.name("algorithm.name", raw["name"])
+    use = raw.get("use", [name])
+    use = [use] if isinstance(use, str) else use
+    settings, hooks = {}, {}
+    for each in use:
+        if each not in BY_NAME:
+            reader.fail(f"algorithm {name!r}", f"unknown algorithm {each!r}{nearest(each, BY_NAME)}; tools/lab --list shows all")
+    for each in sorted(use, key=lambda each: HOOKS.index(BY_NAME[each].hook)):
+        algorithm = BY_NAME[each]
+        if algorithm.hook in hooks and algorithm.hook != "codec":
+            reader.fail(f"algorithm {name!r}", f"{hooks[algorithm.hook]!r} and {each!r} both are {algorithm.hook} algorithms: expected one of a kind")
+        hooks[algorithm.hook] = each
+        # What an algorithm needs of another hook yields to an algorithm of that hook.
+        settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
+    settings.update(reader.settings(f"algorithm {name!r}.set", raw.get("set", {})))
+    own = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
+    return Entry(name, tuple(use), tuple(settings.items()), own)
+
+
+def read(path):
+    """The study of a file. Raises StudyError and OSError."""
+    path = pathlib.Path(path)
+    reader = _Reader(path)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{path}: expected TOML: {error}") from error
+    reader.known("", raw, ("lab", "set", "conditions", "grid", "algorithm"))
+    lab = raw.get("lab", {})
+    reader.known("lab.", lab, LAB_KEYS)
+    if not isinstance(lab.get("job"), str):
+        reader.fail("lab.job", "expected the path of a job file, relative to this file")
+    job = (path.parent / lab["job"]).resolve()
+    try:
+        job_table = tomllib.loads(job.read_text(encoding="utf-8"))
+    except OSError as error:
+        reader.fail("lab.job", f"{job}: {error.strerror}")
+    except tomllib.TOMLDecodeError as error:
+        reader.fail("lab.job", f"{job}: expected TOML: {error}")
+    seeds = lab.get("seeds", [1, 2, 3])
+    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+        reader.fail("lab.seeds", f"expected a list of whole numbers, found {seeds!r}")
+    if len(set(seeds)) != len(seeds):
+        reader.fail("lab.seeds", f"expected each seed once, found {seeds!r}")
+    grid = reader.grid("grid", raw.get("grid", {}))
+    entries = [_entry(reader, each, grid) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
+    if not entries:
+        reader.fail("lab.algorithms", "expected at least one algorithm; tools/lab --list shows all")
+    names = [entry.name for entry in entries]
+    if len(set(names)) != len(names):
+        reader.fail("algorithm.name", f"expected each name once, found {names}")
+    if grid and "valid" not in job_table.get("data", {}) and any(len(entry.points()) > 1 for entry in entries):
+        reader.fail("grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
+    conditions = {
+        reader.name("conditions", name): reader.settings(f"conditions.{name}", table)
+        for name, table in raw.get("conditions", {"": {}}).items() if name
+    } or {"": {}}
+    target = lab.get("target_loss")
+    if target is not None and not isinstance(target, (int, float)):
+        reader.fail("lab.target_loss", f"expected a number, found {target!r}")
+    return Study(
+        path=path,
+        name=reader.name("lab.name", lab.get("name", path.stem)),
+        about=reader.text(lab, "about", ""),
+        job=job,
+        job_table=job_table,
+        seeds=tuple(seeds),
+        engine=reader.one_of(lab, "engine", "simulated", ENGINES),
+        metric=reader.one_of(lab, "metric", "auc", tuple(METRICS)),
+        baseline=reader.one_of(lab, "baseline", names[0], names),
+        target_loss=target,
+        settings=reader.settings("set", raw.get("set", {})),
+        conditions=conditions,
+        entries=tuple(entries),
+    )
