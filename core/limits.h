@@ -79,6 +79,7 @@ inline constexpr std::size_t kJobDotsMax = 4096;  // '.' in the text: bounds the
 inline constexpr std::uint32_t kBatchRowsMax = 1u << 20;
 inline constexpr std::uint32_t kEpochsMax = 1'000'000;
 inline constexpr std::uint32_t kPrefetchMax = 64;  // batches
+inline constexpr std::uint32_t kLocalStepsMax = 1u << 16;
 inline constexpr std::uint32_t kLayersMax = 16;
 inline constexpr std::uint32_t kClassesMax = 4096;
 

@@ -118,7 +118,7 @@ CheckpointCoordinator::Options CoordinatorOptions(const SchedulerOptions& option
   return {.has_log = setup.has_log(),
           .at_clock = setup.cuts_at_clock,
           .workers_keep_state = std::ranges::any_of(options.job.tables | std::views::values, pushes_largest),
-          .batch_rows = options.job.train.batch_rows,
+          .batch_rows = RoundRows(options.job),
           .checkpoints = CheckpointsOptions(options),
           .whole = WholeOf(options)};
 }

@@ -137,6 +137,19 @@ struct TrainSection {
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
+// What a worker pushes after its local steps (worker/train/local_arrays.h).
+enum class LocalMethod : std::uint8_t { kNone, kAccumulate, kDelta, kElastic };
+
+// [local]: steps that a worker takes on its own copy of the rows between a pull and its push.
+struct LocalSection {
+  LocalMethod method = LocalMethod::kNone;
+  std::uint32_t steps = 1;   // batches between a pull and its push; 1 with kNone
+  float prox = 0;            // kAccumulate, kDelta: weight of the distance from the pulled rows; 0: off
+  float moving_rate = 0.1f;  // kElastic
+  OptimizerSpec optimizer;   // the local rule
+  friend bool operator==(const LocalSection&, const LocalSection&) = default;
+};
+
 // [delays]: how long the work of a fleet takes, for experiments. In simulated time (sim/trial) this is all the time
 // there is; a real run waits until a batch has taken its time, and does not use `latency` and `gbit_per_second`.
 struct DelaysSection {
@@ -198,12 +211,16 @@ struct Job {
   DataSection data;
   ModelSection model;
   TrainSection train;
+  LocalSection local;
   DelaysSection delays;
   OptimizerSection optimizer;
   std::map<std::string, TableOverride> tables;
   ExplicitKeys explicit_keys;
   friend bool operator==(const Job&, const Job&) = default;
 };
+
+// Rows of one worker between a pull and its push.
+inline std::uint64_t RoundRows(const Job& job) { return std::uint64_t{job.train.batch_rows} * job.local.steps; }
 
 // Applies the job's settings for this table to `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);
@@ -248,6 +265,7 @@ std::string_view Name(Durability v);
 std::string_view Name(Precision v);
 std::string_view Name(OwnPushes v);
 std::string_view Name(HotScore v);
+std::string_view Name(LocalMethod v);
 
 // As ParseName of core/table/table_spec.h.
 Status ParseName(std::string_view name, DataFormat& out);
@@ -256,6 +274,7 @@ Status ParseName(std::string_view name, Durability& out);
 Status ParseName(std::string_view name, Precision& out);
 Status ParseName(std::string_view name, OwnPushes& out);
 Status ParseName(std::string_view name, HotScore& out);
+Status ParseName(std::string_view name, LocalMethod& out);
 
 // "log2", "width:5", "identity" or "none".
 std::string ToString(const BinRule& rule);

@@ -136,6 +136,15 @@ void VisitTrainMeans(Visitor& visitor, Section& section) {
 }
 
 template <typename Visitor, typename Section>
+void VisitLocal(Visitor& visitor, Section& section) {
+  visitor.Name("method", section.method);
+  visitor.Integer("steps", section.steps, 1, limits::kLocalStepsMax);
+  visitor.Number("prox", section.prox, kNotNegative);
+  visitor.Number("moving_rate", section.moving_rate, Range{0, 1});
+  VisitOptimizer(visitor, section.optimizer);
+}
+
+template <typename Visitor, typename Section>
 void VisitDelays(Visitor& visitor, Section& section) {
   visitor.Draws("batch", section.batch);
   visitor.Draws("worker", section.worker);

@@ -349,6 +349,23 @@ Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, 
   return {};
 }
 
+// Local steps use host memory and copies of the pulled rows.
+Status CheckLocalTraining(const SectionReader& in, const TrainSection& train, const LocalSection& local) {
+  if (local.method == LocalMethod::kNone) return {};
+  const auto refuse = [&](std::string_view what) {
+    return in.Refusal({"method"}, fmt::format("\"{}\" with {}: not supported together", Name(local.method), what));
+  };
+  if (const std::uint64_t rows = std::uint64_t{train.batch_rows} * local.steps; rows > limits::kBatchRowsMax)
+    return in.Refusal({"steps"}, fmt::format("{} x train.batch_rows = {} rows between a pull and its push: expected at "
+                                             "most {}",
+                                             local.steps, rows, limits::kBatchRowsMax));
+  if (train.device != "cpu") return refuse("train.device = \"gpu\"");
+  if (train.hot_rows.rows != 0) return refuse("train.hot_rows");
+  if (train.accumulate != 1) return refuse("train.accumulate above 1");
+  if (train.clip_global_norm != 0) return refuse("train.clip_global_norm");
+  return {};
+}
+
 Status ReadDelays(SectionReader in, const FleetSection& fleet, DelaysSection& out) {
   VisitDelays(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
@@ -366,7 +383,8 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   };
   SectionReader job_section = section("job"), fleet = section("fleet"), consistency = section("consistency"),
                 storage = section("storage"), data = section("data"), model = section("model"),
-                train = section("train"), delays = section("delays"), optimizer = section("optimizer");
+                train = section("train"), local = section("local"), delays = section("delays"),
+                optimizer = section("optimizer");
   const ConfigNode* tables = top.Section("tables");
   TARN_RETURN_IF_ERROR(top.Finish());
 
@@ -382,6 +400,8 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
   TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
+  TARN_RETURN_IF_ERROR(ReadLocal(local, job.local));
+  TARN_RETURN_IF_ERROR(CheckLocalTraining(local, job.train, job.local));
   TARN_RETURN_IF_ERROR(ReadDelays(std::move(delays), job.fleet, job.delays));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));

@@ -69,6 +69,12 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
     VisitHotRows(f, job.train.hot_rows);
     VisitTrainMeans(f, job.train);
   });
+  look("[local]", [&](auto& f) {
+    f.Name("method", job.local.method);
+    f.Integer("steps", job.local.steps);
+    f.Number("prox", job.local.prox);
+    f.Number("moving_rate", job.local.moving_rate);
+  });
   look("[delays]", [&](auto& f) { VisitDelays(f, job.delays); });
   look("[optimizer]", [&](auto& f) {
     VisitOptimizer(f, job.optimizer.linear);

@@ -30,6 +30,10 @@ constexpr Named<Precision> kPrecisions[] = {
     {Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kTf32, "tf32"}, {Precision::kFp16, "fp16"}};
 constexpr Named<OwnPushes> kOwnPushes[] = {{OwnPushes::kSeen, "seen"}, {OwnPushes::kBounded, "bounded"}};
 constexpr Named<HotScore> kHotScores[] = {{HotScore::kLru, "lru"}, {HotScore::kLfu, "lfu"}};
+constexpr Named<LocalMethod> kLocalMethods[] = {{LocalMethod::kNone, "none"},
+                                                {LocalMethod::kAccumulate, "accumulate"},
+                                                {LocalMethod::kDelta, "delta"},
+                                                {LocalMethod::kElastic, "elastic"}};
 constexpr Named<Durability> kDurabilities[] = {
     {Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}, {Durability::kLog, "log"}};
 
@@ -225,12 +229,14 @@ std::string_view Name(Durability v) { return NameIn(kDurabilities, v); }
 std::string_view Name(Precision v) { return NameIn(kPrecisions, v); }
 std::string_view Name(OwnPushes v) { return NameIn(kOwnPushes, v); }
 std::string_view Name(HotScore v) { return NameIn(kHotScores, v); }
+std::string_view Name(LocalMethod v) { return NameIn(kLocalMethods, v); }
 
 Status ParseName(std::string_view name, DataFormat& out) { return ParseIn(kFormats, "format", name, out); }
 Status ParseName(std::string_view name, ModelKind& out) { return ParseIn(kModels, "model", name, out); }
 Status ParseName(std::string_view name, Precision& out) { return ParseIn(kPrecisions, "precision", name, out); }
 Status ParseName(std::string_view name, OwnPushes& out) { return ParseIn(kOwnPushes, "own_pushes", name, out); }
 Status ParseName(std::string_view name, HotScore& out) { return ParseIn(kHotScores, "hot_score", name, out); }
+Status ParseName(std::string_view name, LocalMethod& out) { return ParseIn(kLocalMethods, "method", name, out); }
 Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurabilities, "durability", name, out); }
 
 std::string ToString(const BinRule& rule) {
@@ -270,6 +276,10 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   VisitTrain(out, job.train);
   if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
   if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
+  if (keys == Keys::kAll || job.local != LocalSection()) {
+    out.Begin("local");
+    VisitLocal(out, job.local);
+  }
   if (keys == Keys::kAll) {
     out.Begin("delays");
     VisitDelays(out, job.delays);

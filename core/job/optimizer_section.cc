@@ -58,6 +58,15 @@ Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& above, Optimizer
   return CheckOptimizer(in, out);
 }
 
+// Ends the section with an error if it sets options of other rules.
+Status RefuseOthers(SectionReader& in, const OptimizerSpec& spec, const NamedOptions& others) {
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (others.empty()) return {};
+  const std::string& first = others.begin()->first;
+  return in.Refusal({first}, fmt::format("\"{}\" does not have it; its options: {}", std::string_view(spec.kind),
+                                         NamesOf(*FindUpdateRule(spec.kind))));
+}
+
 // An override of [optimizer] affects only roles that do not set the key. Notes the others; an error if all set it,
 // because the override has no effect.
 Status CheckReach(const SectionReader& in, const ExplicitKeys& explicit_keys, Notes* notes) {
@@ -114,14 +123,36 @@ Status ReadOptimizer(SectionReader in, OptimizerSection& out, ExplicitKeys& expl
   return CheckReach(in, explicit_keys, notes);
 }
 
+namespace {
+
+// A rule that needs what only a server knows.
+bool NeedsServer(const UpdateRule& rule) { return rule.needs_pulled || rule.by_section || rule.partition_floats != 0; }
+
+Status CheckLocal(const SectionReader& in, const LocalSection& local) {
+  if (local.method == LocalMethod::kNone && local.steps != 1)
+    return in.Refusal(
+        {"steps", "method"},
+        fmt::format("steps = {} with method = \"none\": expected \"accumulate\", \"delta\" or \"elastic\"",
+                    local.steps));
+  if (NeedsServer(*FindUpdateRule(local.optimizer.kind)))
+    return in.Refusal({"kind"}, fmt::format("\"{}\" needs the delay or the state of a server: expected a rule such as "
+                                            "\"sgd\", \"momentum\", \"adagrad\" or \"adamw\"",
+                                            std::string_view(local.optimizer.kind)));
+  return CheckOptimizer(in, local.optimizer);
+}
+
+}  // namespace
+
+Status ReadLocal(SectionReader in, LocalSection& out) {
+  VisitLocal(in, out);
+  const NamedOptions others = ReadOtherOptions(in, out.optimizer);
+  TARN_RETURN_IF_ERROR(RefuseOthers(in, out.optimizer, others));
+  return CheckLocal(in, out);
+}
+
 Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out) {
   VisitOptimizer(in, out);
-  const NamedOptions others = ReadOtherOptions(in, out);
-  TARN_RETURN_IF_ERROR(in.Finish());
-  if (others.empty()) return {};
-  const std::string& first = others.begin()->first;
-  return in.Refusal({first}, fmt::format("\"{}\" does not have it; its options: {}", std::string_view(out.kind),
-                                         NamesOf(*FindUpdateRule(out.kind))));
+  return RefuseOthers(in, out, ReadOtherOptions(in, out));
 }
 
 }  // namespace tarn

@@ -18,6 +18,9 @@ using Notes = std::vector<std::string>;
 // explicit_keys.optimizer, and the keys that the roles set in explicit_keys.by_section.
 Status ReadOptimizer(SectionReader in, OptimizerSection& out, ExplicitKeys& explicit_keys, Notes* notes);
 
+// [local]: its own keys, and those of its rule.
+Status ReadLocal(SectionReader in, LocalSection& out);
+
 // The rule of one table. kInvalidArgument as for a job, and for options of other rules.
 Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out);
 

@@ -31,7 +31,7 @@ std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint6
 
 DataSets::DataSets(const Job& job)
     : ranks_(job.fleet.workers),
-      batch_rows_(job.train.batch_rows),
+      batch_rows_(RoundRows(job)),
       by_rank_(job.consistency.mode == ConsistencyMode::kBsp && job.consistency.apply == ApplyMode::kAggregated),
       shuffle_(job.data.shuffle),
       seed_(job.job.seed),

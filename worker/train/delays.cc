@@ -34,9 +34,12 @@ BatchDelays::BatchDelays(const Job& job, std::uint32_t rank)
   if (rank >= first_straggler) factor_ *= delays_.straggler_factor;
 }
 
-TimeUs BatchDelays::Next() {
-  double seconds = factor_ * Draw(delays_.batch, &rng_);
-  if (delays_.pause_probability > 0 && rng_.Chance(delays_.pause_probability)) seconds += Draw(delays_.pause, &rng_);
+TimeUs BatchDelays::Next(std::uint64_t batches) {
+  double seconds = 0;
+  for (std::uint64_t i = 0; i < batches; ++i) {
+    seconds += factor_ * Draw(delays_.batch, &rng_);
+    if (delays_.pause_probability > 0 && rng_.Chance(delays_.pause_probability)) seconds += Draw(delays_.pause, &rng_);
+  }
   return static_cast<TimeUs>(seconds * 1e6);
 }
 

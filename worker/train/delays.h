@@ -17,8 +17,8 @@ class BatchDelays {
  public:
   BatchDelays(const Job& job, std::uint32_t rank);
 
-  // How long the next training batch takes at least, with the pause before it; 0: as long as it takes.
-  TimeUs Next();
+  // How long the next `batches` training batches take at least, with the pauses before them; 0: as long as they take.
+  TimeUs Next(std::uint64_t batches);
 
  private:
   DelaysSection delays_;

@@ -12,6 +12,7 @@
 #include "core/thread_time.h"
 #include "kernels/subnormals.h"
 #include "kernels/visible_gpus.h"
+#include "worker/train/local_arrays.h"
 
 namespace tarn::worker {
 namespace {
@@ -78,6 +79,7 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, c
 
 Stepper::Stepper(const Job& job, Model* model, const StepperOptions& options, std::unique_ptr<kernels::Stream> stream)
     : train_(job.train),
+      local_(job.local.method != LocalMethod::kNone),
       model_(model),
       done_(options.done),
       long_step_seconds_(options.long_step_seconds),
@@ -103,7 +105,7 @@ Status Stepper::MakeArrays(const Job& job, const StepperOptions& options) {
     return {};
   }
 #endif
-  arrays_.push_back(MakeHostArrays(*model_));
+  arrays_.push_back(local_ ? MakeLocalArrays(job.local, *model_) : MakeHostArrays(*model_));
   return {};
 }
 
@@ -230,7 +232,7 @@ StepArrays* Stepper::FreeArrays() const {
 }
 
 std::vector<StepInput> Stepper::PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const {
-  const std::size_t rows = PartRows(train_, stream_ != nullptr, batch.rows);
+  const std::size_t rows = local_ && train ? train_.batch_rows : PartRows(train_, stream_ != nullptr, batch.rows);
   const float scale = 1.0f / static_cast<float>(train_.batch_rows) * loss_scale_.value();
   std::vector<StepInput> parts;
   for (std::size_t begin = 0; begin < batch.rows; begin += rows) {

@@ -137,6 +137,7 @@ class Stepper {
   Error NoRoom(std::size_t rows);
 
   TrainSection train_;
+  bool local_;  // takes local steps
   Model* model_;
   std::function<void()> done_;
   double long_step_seconds_;

@@ -162,8 +162,7 @@ def run(options):
 def main(argv):
     options = parse(argv)
     if options.list:
-        for algorithm in ALGORITHMS:
-            print(algorithm.line())
+        print("\n".join(algorithm.line() for algorithm in ALGORITHMS))
         return 0
     try:
         return run(options)

@@ -13,7 +13,7 @@ import pathlib
 import re
 import tomllib
 
-from tarn_tools.lab.algorithms import BY_NAME, HOOKS
+from tarn_tools.lab.algorithms import BY_NAME, HOOKS, SERVER_RATE, SHARE_OF_A_WORKER, WORKERS
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,-]{0,63}")
 ENGINES = ("simulated", "real")
@@ -34,10 +34,11 @@ class Entry:
     use: tuple
     settings: tuple  # (key, value), those of `use` first
     grid: tuple  # (key, values)
+    rate: str = SERVER_RATE  # the key that "rate" of a grid stands for
 
     def points(self):
         """The points of the grid, each a dict; a single empty one without a grid."""
-        keys = [key for key, _ in self.grid]
+        keys = [self.rate if key == "rate" else key for key, _ in self.grid]
         return [dict(zip(keys, values)) for values in itertools.product(*(values for _, values in self.grid))]
 
 
@@ -132,13 +133,24 @@ def tables_of(job):
     }.get(kind, ["embedding", *layers("bottom", bottom + 1), *layers("top", hidden + 1)])
 
 
+def fits(table, value):
+    """Whether a table can have a codec: rows of int8 have a scale of four bytes, which rows of one value would not repay."""
+    return not (value == "int8" and table == "linear")
+
+
 def expand(settings, job):
     """Settings for all tables ("tables.*.KEY") become one for each table; those of [optimizer] also apply to the roles
-    that set the key themselves."""
+    that set the key themselves; values that follow from the number of workers become numbers."""
     found = {}
+    workers = settings.get("fleet.workers", job.get("fleet", {}).get("workers", 1))
+    of_workers = {WORKERS: float(workers), SHARE_OF_A_WORKER: 1 / workers}
     for key, value in settings.items():
+        value = of_workers.get(value, value) if isinstance(value, str) else value
         if key.startswith("tables.*."):
-            found.update({f'tables."{table}".{key[9:]}': value for table in tables_of(job)})
+            tables = [table for table in tables_of(job) if fits(table, value)]
+            if not tables:
+                raise StudyError(f"{key} = {value!r}: none of the model's tables can have it: rows of one value have no scale")
+            found.update({f'tables."{table}".{key[9:]}': value for table in tables})
             continue
         found[key] = value
         if key.startswith("optimizer.") and key.count(".") == 1:
@@ -214,7 +226,7 @@ def _entry(reader, raw, grid):
     name = reader.name("algorithm.name", raw["name"])
     use = raw.get("use", [name])
     use = [use] if isinstance(use, str) else use
-    settings, hooks = {}, {}
+    settings, hooks, rate = {}, {}, SERVER_RATE
     for each in use:
         if each not in BY_NAME:
             reader.fail(f"algorithm {name!r}", f"unknown algorithm {each!r}{nearest(each, BY_NAME)}; tools/lab --list shows all")
@@ -223,11 +235,12 @@ def _entry(reader, raw, grid):
         if algorithm.hook in hooks and algorithm.hook != "codec":
             reader.fail(f"algorithm {name!r}", f"{hooks[algorithm.hook]!r} and {each!r} both are {algorithm.hook} algorithms: expected one of a kind")
         hooks[algorithm.hook] = each
+        rate = algorithm.rate if algorithm.hook in ("server", "worker") else rate
         # What an algorithm needs of another hook yields to an algorithm of that hook.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
     settings.update(reader.settings(f"algorithm {name!r}.set", raw.get("set", {})))
     own = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
-    return Entry(name, tuple(use), tuple(settings.items()), own)
+    return Entry(name, tuple(use), tuple(settings.items()), own, rate)
 
 
 def read(path):

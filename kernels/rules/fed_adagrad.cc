@@ -1,0 +1,56 @@
+// FedAdagrad: m = beta1 m + (1 - beta1) g; v += g^2; w -= lr m / (sqrt(v) + adaptivity), for pushed deltas,
+// without Adam's corrections. Slots m, v. Reddi et al.: "Adaptive federated optimization", ICLR 2021.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rules/fed_adagrad.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/rules/rule-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
+
+struct FedAdagrad {
+  explicit FedAdagrad(const RuleCall& call)
+      : rate(call.context.rate), beta1(call.options[0]), adaptivity(call.options[1]) {}
+  template <typename Width>
+  HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT m, const float* HWY_RESTRICT g,
+                             const float*) const {
+    float* HWY_RESTRICT v = m + dim;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      m[j] = beta1 * m[j] + (1.0f - beta1) * g[j];
+      const float square = g[j] * g[j];
+      v[j] += square;
+      w[j] -= rate * m[j] / (std::sqrt(v[j]) + adaptivity);
+    }
+  }
+  float rate, beta1, adaptivity;
+};
+
+void ApplyFedAdagrad(const RuleCall& call) { ApplyRows<FedAdagrad>(call); }
+
+}  // namespace
+}  // namespace tarn::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tarn::kernels::rules {
+
+HWY_EXPORT(ApplyFedAdagrad);
+
+constexpr RuleOption kOptions[] = {
+    {"beta1", 0.9f, kDecay, "share of the mean of g that stays at each step"},
+    {"adaptivity", 1e-3f, kPositive, "added to the root of the divisor: the larger, the more like momentum"},
+};
+constexpr RuleSlot kSlots[] = {{"m"}, {"v"}};
+
+// NOLINTNEXTLINE(readability-identifier-naming): named like its kind
+extern const UpdateRule fed_adagrad = {
+    .name = "fed_adagrad",
+    .meaning = "m = beta1 m + (1 - beta1) g; v += g^2; w -= lr m / (sqrt(v) + adaptivity)",
+    .options = kOptions,
+    .slots = kSlots,
+    .apply = [](const RuleCall& call) { HWY_DYNAMIC_DISPATCH(ApplyFedAdagrad)(call); },
+};
+
+}  // namespace tarn::kernels::rules
+#endif  // HWY_ONCE
