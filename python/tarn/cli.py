@@ -25,6 +25,10 @@ COMMANDS = {
         "generate": "generate click-through data in the Criteo format with a known best AUC",
         "accuracy": "train the examples in every mode of consistency and compare them with reference results",
     },
+    "experiment": {
+        "lab": "compare training algorithms in simulated time",
+        "simulate": "run one job in simulated time",
+    },
     "use trained parameters": {
         "inspect": "list, show, verify, print, convert and export checkpoints",
         "predict": "score the rows of a file with an export",
@@ -36,7 +40,7 @@ COMMANDS = {
         "keys": "generate the key file of a fleet that communicates over TCP",
     },
 }
-TOOLS = ("quickstart", "launch", "report", "accuracy", "predict")
+TOOLS = ("quickstart", "launch", "report", "accuracy", "predict", "lab")
 
 INTRODUCTION = """\
 usage: tarn COMMAND [ARGUMENT...]

@@ -26,6 +26,7 @@ from tarn.torch.checkpoints import Checkpoint, checkpoint
 from tarn.torch.leases import LeasedDataset
 from tarn.torch.loop import TableOptimizer, attach, prefetch, report, rows
 from tarn.torch.modules import RemoteEmbedding, RemoteEmbeddingBag, remote
+from tarn.torch.readers import CriteoRows, ParquetRows
 
-__all__ = ["Checkpoint", "LeasedDataset", "RemoteEmbedding", "RemoteEmbeddingBag", "TableOptimizer", "attach", "checkpoint",
-           "prefetch", "remote", "report", "rows"]
+__all__ = ["Checkpoint", "CriteoRows", "LeasedDataset", "ParquetRows", "RemoteEmbedding", "RemoteEmbeddingBag",
+           "TableOptimizer", "attach", "checkpoint", "prefetch", "remote", "report", "rows"]

@@ -48,7 +48,8 @@ class _Dense:
         flat = self.parameter.grad.detach().to("cpu", torch.float32).reshape(-1)
         rows = np.zeros(self.changes.shape, np.float32)
         rows.reshape(-1)[:flat.numel()] = flat.numpy() / np.float32(scale) if scale != 1.0 else flat.numpy()
-        return rows[self.plan.keys.astype(np.int64)]
+        planned: Gradients = rows[self.plan.keys.astype(np.int64)]
+        return planned
 
 
 class DenseTables:
@@ -61,8 +62,8 @@ class DenseTables:
         self._dense = [self._table(path, each, optimizer) for path, each in found.items()]
         session.dense.append(self)
         model.register_forward_pre_hook(self.before)
-        model.register_state_dict_pre_hook(self.before)
-        model.register_load_state_dict_pre_hook(self.before_load)  # type: ignore[no-untyped-call]
+        model.register_state_dict_pre_hook(self.before)  # type: ignore[no-untyped-call,unused-ignore]
+        model.register_load_state_dict_pre_hook(self.before_load)  # type: ignore[no-untyped-call,unused-ignore]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DenseTables:
         return self  # the hooks of a copied model; its parameters stay as they are

@@ -220,9 +220,123 @@ TEST(AsyncRulesTest, WithoutACorrectionTheyAreSgdToTheBit) {
   }
 }
 
+TEST(AsyncRulesTest, ExponentialStalenessSgd) {
+  ExpectFollows("exponential_staleness_sgd", [](std::size_t) -> Reference {
+    return [](const Step& step, std::vector<double>* w) {
+      for (std::size_t j = 0; j < w->size(); ++j)
+        (*w)[j] -= double(kRate) * std::exp(-double(0.05f) * double(step.delay)) * double(step.gradient[j]);
+    };
+  });
+}
+
+TEST(AsyncRulesTest, DelayThresholdSgdDiscardsWhatIsTooLate) {
+  OptimizerSpec spec = SpecOf("delay_threshold_sgd");
+  spec.options["delay_max"] = 3;
+  Row row(spec, {1.0f});
+  row.Take({{1.0f}, {}, 3});
+  EXPECT_EQ(row.values()[0], 1.0f);
+  row.Take({{1.0f}, {}, 2});
+  EXPECT_EQ(row.values()[0], 1.0f - kRate);
+}
+
+TEST(AsyncRulesTest, BufferedSgd) {
+  ExpectFollows("buffered_sgd", [](std::size_t dim) -> Reference {
+    return [sum = std::vector<double>(dim), n = 0](const Step& step, std::vector<double>* w) mutable {
+      for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += double(step.gradient[j]);
+      if (++n < 4) return;
+      for (std::size_t j = 0; j < sum.size(); ++j) (*w)[j] -= double(kRate) * sum[j] / 4;
+      sum.assign(sum.size(), 0);
+      n = 0;
+    };
+  });
+}
+
+TEST(AsyncRulesTest, BufferedSgdWeighsDelayedPushes) {
+  OptimizerSpec spec = SpecOf("buffered_sgd");
+  spec.options = {{"buffer", 2.0f}, {"delay_power", 0.5f}};
+  Row row(spec, {0.0f});
+  row.Take({{1.0f}, {}, 3});
+  EXPECT_EQ(row.values()[0], 0.0f) << "one of two";
+  row.Take({{1.0f}, {}, 0});
+  EXPECT_NEAR(row.values()[0], -double(kRate) * (0.5 + 1) / 2, 1e-8);
+}
+
+TEST(AsyncRulesTest, DelayedNesterov) {
+  ExpectFollows("delayed_nesterov", [](std::size_t dim) -> Reference {
+    return [m = std::vector<double>(dim), sum = std::vector<double>(dim), n = 0](const Step& step,
+                                                                                 std::vector<double>* w) mutable {
+      for (std::size_t j = 0; j < m.size(); ++j) {
+        sum[j] += double(step.gradient[j]);
+        (*w)[j] -= double(kRate) * double(step.gradient[j]) / 4;
+      }
+      if (++n < 4) return;
+      for (std::size_t j = 0; j < m.size(); ++j) {
+        m[j] = double(0.9f) * m[j] + sum[j] / 4;
+        (*w)[j] -= double(kRate) * double(0.9f) * m[j];
+      }
+      sum.assign(sum.size(), 0);
+      n = 0;
+    };
+  });
+}
+
+// `next`: v after a step with this squared gradient.
+void ExpectFollowsFed(const char* kind, const std::function<double(double v, double square)>& next) {
+  ExpectFollows(kind, [&](std::size_t dim) -> Reference {
+    return [next, m = std::vector<double>(dim), v = std::vector<double>(dim)](const Step& step,
+                                                                              std::vector<double>* w) mutable {
+      for (std::size_t j = 0; j < m.size(); ++j) {
+        const double g = double(step.gradient[j]);
+        m[j] = double(0.9f) * m[j] + (1 - double(0.9f)) * g;
+        v[j] = next(v[j], g * g);
+        (*w)[j] -= double(kRate) * m[j] / (std::sqrt(v[j]) + double(1e-3f));
+      }
+    };
+  });
+}
+
+TEST(AsyncRulesTest, FedAdagrad) {
+  ExpectFollowsFed("fed_adagrad", [](double v, double square) { return v + square; });
+}
+
+TEST(AsyncRulesTest, FedAdam) {
+  constexpr double kKept = double(0.999f);
+  ExpectFollowsFed("fed_adam", [](double v, double square) { return kKept * v + (1 - kKept) * square; });
+}
+
+TEST(AsyncRulesTest, FedYogi) {
+  ExpectFollowsFed("fed_yogi", [](double v, double square) {
+    const double change = (1 - double(0.999f)) * square;
+    return v > square ? v - change : (v < square ? v + change : v);
+  });
+}
+
+// What turns each rule into plain SGD.
+TEST(AsyncRulesTest, DegenerateSettingsAreSgd) {
+  const std::pair<const char*, NamedOptions> kinds[] = {{"exponential_staleness_sgd", {{"delay_decay", 0.0f}}},
+                                                        {"delay_threshold_sgd", {{"delay_max", 1e6f}}},
+                                                        {"buffered_sgd", {{"buffer", 1.0f}}},
+                                                        {"dc_asgd", {{"dc_lambda", 0.0f}}}};
+  for (const auto& [kind, options] : kinds) {
+    SplitMix random(5);
+    const std::vector<float> start = RandomFloats(16, random);
+    OptimizerSpec spec = SpecOf(kind);
+    spec.options = options;
+    Row row(spec, start), plain(SpecOf("sgd"), start);
+    for (int i = 0; i < 50; ++i) {
+      const Step step{RandomFloats(16, random), start, random.Below(9)};
+      row.Take(step);
+      plain.Take(step);
+    }
+    EXPECT_TRUE(SameBits(row.values(), plain.values())) << kind;
+  }
+}
+
 TEST(AsyncRulesTest, AreTheSameOnEveryInstructionSet) {
   for (const char* kind :
-       {"signum", "staleness_aware_sgd", "delay_adaptive_sgd", "dc_asgd", "dc_asgd_adaptive", "gap_aware"})
+       {"signum", "staleness_aware_sgd", "delay_adaptive_sgd", "dc_asgd", "dc_asgd_adaptive", "gap_aware",
+        "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd", "delayed_nesterov", "fed_adagrad",
+        "fed_adam", "fed_yogi"})
     for (const std::size_t dim : {1, 7, 16, 37, 100}) {
       SCOPED_TRACE(std::string(kind) + ", dim " + std::to_string(dim));
       ExpectSameBitsOnEveryTarget([&] {

@@ -5,9 +5,11 @@ import csv
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import sys
 
-from tarn_tools import called, launch_options, programs
+from tarn_tools import called, launch_options
 from tarn_tools.errors import message
 from tarn_tools.lab import page, results, runs
 from tarn_tools.lab.algorithms import ALGORITHMS
@@ -119,16 +121,25 @@ def summary(found):
     return "\n".join(lines)
 
 
+def make_data(study, folder):
+    """Generates the job's data if it is missing. A temporary path is renamed, so that an incomplete set is never used."""
+    if study.generate is None or study.data_dir.is_dir():
+        return
+    part = study.data_dir.with_name(f"{study.data_dir.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    print(f"data: generating {study.data_dir}", flush=True)
+    arguments = [text for key, value in study.generate.items() for text in (f"--{key}", str(value))]
+    done = subprocess.run([folder / "tarn-generate", *arguments, "--profile", "criteo", "--out", part], capture_output=True, text=True)
+    if done.returncode:
+        raise StudyError(f"{study.path}: lab.generate: {done.stderr.strip()}")
+    part.rename(study.data_dir)
+
+
 def bin_dir(options, engine):
-    if options.bin_dir:
-        found = pathlib.Path(options.bin_dir).resolve()
-        if not (found / "tarn-simulate").is_file():
-            raise StudyError(f"--bin-dir {options.bin_dir}: no program tarn-simulate there")
-        return found
-    names = ["tarn-simulate"] if engine == "simulated" else ["tarn-scheduler", "tarn-server", "tarn-worker"]
-    if called.IN_PACKAGE:
-        return launch_options.ROOT / "bin"
-    return programs.folder(called.here(PROGRAM), names)
+    of_engine = ["tarn-simulate"] if engine == "simulated" else ["tarn-scheduler", "tarn-server", "tarn-worker"]
+    options.quiet = False
+    return launch_options.find_programs(options, ["tarn-generate", *of_engine]).resolve()
 
 
 def run(options):
@@ -140,6 +151,7 @@ def run(options):
         return 0
     out = pathlib.Path(options.out or f"runs/lab/{study.name.replace(' ', '_')}")
     folder = bin_dir(options, study.engine)
+    make_data(study, folder)
     (out / "trials").mkdir(parents=True, exist_ok=True)
     jobs = options.jobs or (len(os.sched_getaffinity(0)) if study.engine == "simulated" else 1)
     print(f"{study.name}: {len(trials)} trials, {jobs} at a time, in {out}", flush=True)
@@ -169,6 +181,6 @@ def main(argv):
     except KeyboardInterrupt:
         print(f"\n{called.here(PROGRAM)}: interrupted; the same command continues", file=sys.stderr)
         return 130
-    except (StudyError, OSError) as error:
+    except (StudyError, OSError, subprocess.CalledProcessError) as error:
         print(f"{called.here(PROGRAM)}: {message(error)}", file=sys.stderr)
         return 2

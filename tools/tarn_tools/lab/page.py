@@ -140,7 +140,7 @@ def grid_chart(results, condition):
 
 
 def delay_chart(results, rows, name, title, x_title):
-    """Shares of pulls or sections by staleness or delay; beyond 99.5% of all, the rest is left out."""
+    """Shares of pulls or sections by staleness or delay; beyond 98% of all, the rest is left out."""
     series = []
     for index, row in enumerate(rows[:LINES_MAX]):
         buckets = {}
@@ -149,7 +149,7 @@ def delay_chart(results, rows, name, title, x_title):
                 buckets[value] = buckets.get(value, 0) + count
         total, seen, line = sum(buckets.values()), 0, []
         for value in range(max(buckets, default=0) + 1):
-            if seen > 0.995 * total:
+            if seen > 0.98 * total:
                 break
             seen += buckets.get(value, 0)
             line.append((value, buckets.get(value, 0) / total if total else 0))
@@ -216,8 +216,8 @@ def page(results, command):
         + html.escape(json.dumps(results["comparison"], indent=1)) + "</pre></details></div>",
     ]
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} · tarn</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}small {{ color: var(--soft); '
-            "font-size: 12px; }</style></head>"
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}td small {{ color: var(--soft); '
+            "font-size: 12px; display: block; }</style></head>"
             f"<body><main>{''.join(body)}</main></body></html>\n")
 
 

@@ -18,7 +18,8 @@ from tarn_tools.lab.algorithms import BY_NAME, HOOKS, SERVER_RATE, SHARE_OF_A_WO
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,-]{0,63}")
 ENGINES = ("simulated", "real")
 METRICS = {"auc": True, "logloss": False, "accuracy": True}  # name -> whether more is better
-LAB_KEYS = ("name", "about", "job", "seeds", "engine", "metric", "baseline", "target_loss", "algorithms")
+LAB_KEYS = ("name", "about", "job", "seeds", "engine", "metric", "baseline", "target_loss", "algorithms", "generate")
+GENERATE_KEYS = ("rows", "valid", "test", "seed")
 ROLES = ("linear", "embedding", "dense")
 
 
@@ -74,9 +75,14 @@ class Study:
     metric: str
     baseline: str
     target_loss: float | None
+    generate: dict | None  # what tools/generate makes where the job's data is missing
     settings: dict
     conditions: dict  # name -> settings
     entries: tuple
+
+    @property
+    def data_dir(self):
+        return (self.job.parent / self.job_table.get("data", {}).get("dir", "")).resolve()
 
     @property
     def more_is_better(self):
@@ -281,6 +287,12 @@ def read(path):
         reader.name("conditions", name): reader.settings(f"conditions.{name}", table)
         for name, table in raw.get("conditions", {"": {}}).items() if name
     } or {"": {}}
+    generate = lab.get("generate")
+    if generate is not None:
+        reader.known("lab.generate.", generate, GENERATE_KEYS)
+        for key, value in generate.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                reader.fail(f"lab.generate.{key}", f"expected a whole number, found {value!r}")
     target = lab.get("target_loss")
     if target is not None and not isinstance(target, (int, float)):
         reader.fail("lab.target_loss", f"expected a number, found {target!r}")
@@ -295,6 +307,7 @@ def read(path):
         metric=reader.one_of(lab, "metric", "auc", tuple(METRICS)),
         baseline=reader.one_of(lab, "baseline", names[0], names),
         target_loss=target,
+        generate=generate,
         settings=reader.settings("set", raw.get("set", {})),
         conditions=conditions,
         entries=tuple(entries),

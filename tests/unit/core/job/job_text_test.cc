@@ -88,10 +88,21 @@ Job RandomJob(std::uint64_t seed) {
     ++spec->schedule.period_clocks;
     spec->learning_rate += 0.001f;
   }
+  if (seed % 2 == 0 && job.train.device == "cpu") {
+    job.local = {.method = LocalMethod(1 + seed / 2 % 3), .steps = 1 + std::uint32_t(seed % 3), .prox = 0.25f};
+    job.local.optimizer = {.kind = "adamw", .learning_rate = 0.3f, .options = {{"beta1", 0.5f}}};
+    job.train.batch_rows = 1 + job.train.batch_rows % 1000;
+    job.train.accumulate = 1;
+    job.train.clip_global_norm = 0;
+  }
+  job.delays.batch = {Distribution::Kind(seed % 5), 0.5, seed % 5 == 0 || seed % 5 == 2 ? 0 : 1.5};
+  job.delays.stragglers = std::uint32_t(seed % 2);
+  job.delays.straggler_factor = 1 + double(seed);
   job.consistency = {ConsistencyMode::kSsp, std::uint32_t(seed % 9), ApplyMode(seed % 2)};
   job.worker_cache = {(seed % 3) << 20, OwnPushes(seed % 2), 1};
   VisitHotRows(random, job.train.hot_rows);
-  if (job.worker_cache.bytes != 0 || job.model.kind == ModelKind::kMlp) job.train.hot_rows.rows = 0;
+  if (job.worker_cache.bytes != 0 || job.model.kind == ModelKind::kMlp || job.local.method != LocalMethod::kNone)
+    job.train.hot_rows.rows = 0;
   TableOverride& factors = job.tables["factors"];
   factors.has_consistency = factors.has_worker_cache = factors.has_pull_codec = true;
   factors.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};

@@ -61,6 +61,9 @@ class StepCase {
     model_ = std::move(*model);
   }
 
+  // Before MakeStepper.
+  void SetLocal(const LocalSection& local) { job_.local = local; }
+
   // Where it computes; a GPU may not be there.
   Status MakeStepper(const StepperOptions& options = {}) {
     auto stepper = Stepper::Make(job_, model_.get(), options);

@@ -1,0 +1,252 @@
+"""Shows that tools/lab runs a study, repeats it to the byte, continues an interrupted one, chooses rates on the validation
+set, goes on after a failed trial, and names what is wrong with a LAB.toml; and that degenerate settings of the algorithms
+are equal to the bit."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR") or ROOT / "build/release/bin")
+sys.path[:0] = [str(HERE), str(ROOT / "tools")]
+
+import data
+from tarn_tools.lab import algorithms, results, study
+
+
+class LabTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        data.make(self.folder)
+        self.out = self.folder / "out"
+
+    def write(self, text):
+        path = self.folder / "lab.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def command(self, path, out=None):
+        return [sys.executable, ROOT / "tools/lab", path, "--out", out or self.out, "--bin-dir", BIN]
+
+    def lab(self, text, code=0, out=None):
+        """results.json of a study."""
+        done = subprocess.run(self.command(self.write(text), out), capture_output=True, text=True, timeout=250)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.shown, self.error = done.stdout, done.stderr
+        path = (out or self.out) / "results.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    STUDY = """
+[lab]
+job = "job.toml"
+seeds = [1, 2]
+algorithms = ["bsp", "asp"]
+target_loss = 0.5
+[set]
+"delays.batch" = "lognormal(0.01, 0.3)"
+[conditions.even]
+[conditions.straggler]
+"delays.stragglers" = 1
+"delays.straggler_factor" = 4.0
+[grid]
+rate = [0.001, 0.5]
+"""
+
+    def test_a_study(self):
+        found = self.lab(self.STUDY)
+        self.assertEqual(len(found["trials"]), 16)
+        rows = {(row["condition"], row["algorithm"]): row for row in found["comparison"]}
+        self.assertEqual(len(rows), 4)
+        for row in rows.values():
+            self.assertEqual(row["point"], {"optimizer.learning_rate": 0.5}, "the rate that learns is chosen")
+            self.assertGreater(row["quality"]["median"], 0.7)
+        seconds = {key: row["seconds"]["median"] for key, row in rows.items()}
+        self.assertGreater(seconds["straggler", "bsp"], 2 * seconds["straggler", "asp"])
+        self.assertEqual(rows["even", "bsp"]["p"], None, "the baseline")
+        self.assertGreater(rows["even", "asp"]["gradient_delay_mean"], 0)
+        page = (self.out / "comparison.html").read_text()
+        for text in ("straggler", "asp", "training loss by simulated seconds", "validation AUC by learning_rate", found["sha256"]):
+            self.assertIn(text, page)
+        self.assertIn(r"\begin{tabular}", (self.out / "table.tex").read_text())
+        self.assertEqual(len((self.out / "trials.csv").read_text().splitlines()), 17)
+        self.assertEqual(len(json.loads((self.out / "measured.json").read_text())), 16)
+
+        # Again in another folder: equal to the byte. In the same one: nothing is run.
+        other = self.folder / "other"
+        self.lab(self.STUDY, out=other)
+        for name in ("results.json", "comparison.html", "table.tex", "comparison.csv"):
+            self.assertEqual((self.out / name).read_bytes(), (other / name).read_bytes(), name)
+        before = (self.out / "measured.json").read_text()
+        self.lab(self.STUDY)
+        self.assertEqual((self.out / "measured.json").read_text(), before)
+        self.lab(self.STUDY.replace("seeds = [1, 2]", "seeds = [1, 3]"))
+        self.assertNotEqual((self.out / "measured.json").read_text(), before, "the trials of another seed were run")
+
+    def test_an_interrupted_study_continues(self):
+        path = self.write(self.STUDY.replace("seeds = [1, 2]", "seeds = [1, 2, 3, 4, 5, 6, 7, 8]"))
+        process = subprocess.Popen(self.command(path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "done" not in process.stdout.readline():
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, error)
+        self.assertIn("the same command continues", error)
+        finished = {each.parent: each.stat().st_mtime_ns for each in self.out.glob("trials/**/trial.json")
+                    if json.loads(each.read_text())["status"] == "done"}
+        self.assertTrue(0 < len(finished) < 64)
+        done = subprocess.run(self.command(path), capture_output=True, text=True, timeout=250)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for folder, when in finished.items():
+            self.assertEqual((folder / "trial.json").stat().st_mtime_ns, when, "it is not run again")
+
+    def test_real_time(self):
+        found = self.lab('[lab]\njob = "job.toml"\nseeds = [1]\nengine = "real"\nalgorithms = ["bsp", "asp"]\n[set]\n"fleet.workers" = 2\n')
+        self.assertEqual({trial["status"] for trial in found["trials"]}, {"done"})
+        self.assertTrue(all(trial["quality"] > 0.7 for trial in found["trials"]))
+        self.assertNotIn("simulated s", (self.out / "comparison.html").read_text())
+        simulated = self.lab('[lab]\njob = "job.toml"\nseeds = [1]\nalgorithms = ["bsp"]\n[set]\n"fleet.workers" = 2\n', out=self.folder / "other")
+        self.assertEqual(simulated["trials"][0]["parameters_hash"], found["trials"][0]["parameters_hash"])
+
+    def test_a_failed_trial_does_not_stop_the_others(self):
+        found = self.lab("""
+[lab]
+job = "job.toml"
+seeds = [1]
+algorithms = ["bsp"]
+[[algorithm]]
+name = "impossible"
+use = "asp"
+set = { "consistency.staleness" = 3 }
+[[algorithm]]
+name = "wild"
+use = "local_sgd"
+set = { "local.learning_rate" = 1e6, "local.l2" = 100.0, "local.steps" = 16 }
+""", code=1)
+        self.assertEqual([trial["status"] for trial in found["trials"]], ["done", "failed", "diverged"])
+        self.assertIn("staleness", found["trials"][1]["reason"])
+        self.assertIn("impossible", self.error)
+        self.assertEqual([row["diverged"] for row in found["comparison"]], [0, 0, 1])
+        self.assertIn("diverged or failed", (self.out / "comparison.html").read_text())
+
+    def test_every_algorithm_runs(self):
+        names = [algorithm.name for algorithm in algorithms.ALGORITHMS if algorithm.name != "int8"]
+        found = self.lab(f'[lab]\njob = "job.toml"\nseeds = [1]\nalgorithms = {json.dumps(names)}\n[set]\n"delays.batch" = "exponential(0.01)"\n')
+        self.assertEqual({trial["status"] for trial in found["trials"]}, {"done"})
+        hashes = [trial["parameters_hash"] for trial in found["trials"]]
+        self.assertGreater(len(set(hashes)), len(names) - 8, "only those that do the same here are equal")
+        done = subprocess.run([sys.executable, ROOT / "tools/lab", "--list"], capture_output=True, text=True)
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], [algorithm.name for algorithm in algorithms.ALGORITHMS])
+
+    def test_degenerate_settings_are_equal_to_the_bit(self):
+        found = self.lab("""
+[lab]
+job = "job.toml"
+seeds = [1]
+[set]
+"delays.batch" = "exponential(0.01)"
+"train.prefetch" = 0
+[[algorithm]]
+name = "bsp"
+use = ["bsp", "sgd"]
+[[algorithm]]
+name = "ssp 0"
+use = ["ssp", "sgd"]
+set = { "consistency.staleness" = 0, "consistency.apply" = "aggregated" }
+[[algorithm]]
+name = "one accumulated step"
+use = ["bsp", "sgd"]
+set = { "local.method" = "accumulate" }
+[[algorithm]]
+name = "top-k of all"
+use = ["bsp", "sgd", "top_k"]
+set = { "tables.linear.push_topk" = 1.0 }
+[[algorithm]]
+name = "asp"
+use = ["asp", "sgd"]
+[[algorithm]]
+name = "dc_asgd 0"
+use = "dc_asgd"
+set = { "optimizer.dc_lambda" = 0.0, "tables.linear.pull_codec" = "fp32" }
+[[algorithm]]
+name = "ringmaster without a bound"
+use = "ringmaster"
+set = { "optimizer.delay_max" = 1e6 }
+[[algorithm]]
+name = "exponential 0"
+use = "exponential_staleness"
+set = { "optimizer.delay_decay" = 0.0 }
+[[algorithm]]
+name = "buffer of one"
+use = "k_batch_async"
+set = { "optimizer.buffer" = 1.0 }
+[[algorithm]]
+name = "easgd 0"
+use = "easgd"
+set = { "local.moving_rate" = 0.0 }
+""")
+        values = {trial["algorithm"]: trial["test_logloss"] for trial in found["trials"]}
+        for same in ("ssp 0", "one accumulated step", "top-k of all"):
+            self.assertEqual(values[same], values["bsp"], same)
+        for same in ("dc_asgd 0", "ringmaster without a bound", "exponential 0", "buffer of one"):
+            self.assertEqual(values[same], values["asp"], same)
+        self.assertNotEqual(values["asp"], values["bsp"])
+        self.assertAlmostEqual(values["easgd 0"], 0.693147, 5, "the servers' rows never move")
+
+    def test_errors_name_the_file_the_key_and_what_was_expected(self):
+        for text, expected in (
+            ("x", "expected TOML"),
+            ("", "lab.job: expected the path of a job file"),
+            ('[lab]\njob = "none.toml"', "none.toml: No such file"),
+            ('[lab]\njob = "job.toml"', "at least one algorithm"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bps"]', "unknown algorithm 'bps'; the nearest is 'bsp'"),
+            ('[lab]\njob = "job.toml"\nalgorithm = ["bsp"]', "unknown key; the nearest is 'algorithms'"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\nseeds = "1"', "lab.seeds: expected a list of whole numbers"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\nmetric = "f1"', "expected one of auc, logloss, accuracy"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[grid]\nrate = 0.1', "expected a list of values"),
+            ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "two"\nuse = ["bsp", "asp"]', "both are consistency algorithms"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["int8"]', "rows of one value have no scale"),
+        ):
+            self.lab(text, code=2)
+            self.assertIn(expected, self.error)
+            self.assertEqual(len(self.error.strip().splitlines()), 1, self.error)
+
+    def test_help_starts_nothing(self):
+        done = subprocess.run([sys.executable, ROOT / "tools/lab", "--help"], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("comparison.html", done.stdout)
+        self.assertFalse((self.folder / "runs").exists())
+
+
+class ResultsTest(unittest.TestCase):
+    def test_the_sign_flip_test_is_exact(self):
+        self.assertEqual(results.sign_flip_p([1, 2, 3]), 0.25)
+        self.assertEqual(results.sign_flip_p([1, -1]), 1)
+        self.assertEqual(results.sign_flip_p([0.0, 0.0]), 1)
+        self.assertIsNone(results.sign_flip_p([]))
+
+    def test_the_target_is_reached_by_the_mean_of_five_points(self):
+        curve = [(float(i), 10.0 * i, 100.0 * i, loss) for i, loss in enumerate([0.9, 0.1, 0.9, 0.9, 0.8, 0.4, 0.3, 0.2, 0.2, 0.1])]
+        self.assertEqual(results.to_target(curve, 0.4), {"seconds": 8.0, "samples": 80.0, "bytes": 800.0})
+        self.assertIsNone(results.to_target(curve, 0.01))
+        self.assertIsNone(results.to_target(curve, None))
+
+    def test_settings_for_all_tables_and_roles(self):
+        job = {"model": {"kind": "dlrm", "hidden": [8], "bottom": [4]}, "optimizer": {"dense": {"kind": "adam"}}, "fleet": {"workers": 8}}
+        found = study.expand({"tables.*.push_codec": "fp16", "optimizer.kind": "sgd", "x": algorithms.SHARE_OF_A_WORKER}, job)
+        self.assertEqual([key for key in found if "tables" in key],
+                         [f'tables."{table}".push_codec' for table in ("embedding", "bottom.0", "bottom.1", "top.0", "top.1")])
+        self.assertEqual(found["optimizer.dense.kind"], "sgd")
+        self.assertEqual(found["x"], 0.125)
+
+
+if __name__ == "__main__":
+    unittest.main()
