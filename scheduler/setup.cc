@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <ranges>
 
+#include "scheduler/leases/data_sets.h"
+
 namespace tarn::scheduler {
 namespace {
 
 TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
-// Whether every table is bsp, or ssp with a bound of 0, and aggregated, so that the bits of the parameters depend only on
-// the data.
+// Whether the bits of the parameters depend only on the data.
 bool IsExact(const Job& job) {
-  auto exact = [](const ConsistencySpec& spec) {
-    return spec.mode != ConsistencyMode::kAsp && spec.staleness == 0 && spec.apply == ApplyMode::kAggregated;
-  };
-  return exact(job.consistency) && std::ranges::all_of(job.tables | std::views::values, [&](const auto& table) {
-           return !table.has_consistency || exact(table.consistency);
+  return IsLockstep(job.consistency) && std::ranges::all_of(job.tables | std::views::values, [](const auto& table) {
+           return !table.has_consistency || IsLockstep(table.consistency);
          });
 }
 

@@ -29,10 +29,15 @@ std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint6
 
 }  // namespace
 
+bool IsLockstep(const ConsistencySpec& consistency) {
+  return consistency.mode != ConsistencyMode::kAsp && consistency.staleness == 0 &&
+         consistency.apply == ApplyMode::kAggregated;
+}
+
 DataSets::DataSets(const Job& job)
     : ranks_(job.fleet.workers),
       batch_rows_(RoundRows(job)),
-      by_rank_(job.consistency.mode == ConsistencyMode::kBsp && job.consistency.apply == ApplyMode::kAggregated),
+      by_rank_(IsLockstep(job.consistency)),
       shuffle_(job.data.shuffle),
       seed_(job.job.seed),
       split_rows_(job.data.split_rows) {}

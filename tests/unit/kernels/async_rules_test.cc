@@ -333,10 +333,9 @@ TEST(AsyncRulesTest, DegenerateSettingsAreSgd) {
 }
 
 TEST(AsyncRulesTest, AreTheSameOnEveryInstructionSet) {
-  for (const char* kind :
-       {"signum", "staleness_aware_sgd", "delay_adaptive_sgd", "dc_asgd", "dc_asgd_adaptive", "gap_aware",
-        "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd", "delayed_nesterov", "fed_adagrad",
-        "fed_adam", "fed_yogi"})
+  for (const char* kind : {"signum", "staleness_aware_sgd", "delay_adaptive_sgd", "dc_asgd", "dc_asgd_adaptive",
+                           "gap_aware", "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd",
+                           "delayed_nesterov", "fed_adagrad", "fed_adam", "fed_yogi"})
     for (const std::size_t dim : {1, 7, 16, 37, 100}) {
       SCOPED_TRACE(std::string(kind) + ", dim " + std::to_string(dim));
       ExpectSameBitsOnEveryTarget([&] {

@@ -78,6 +78,7 @@ ALGORITHMS = (
     _worker("local_sgd", "Stich, ICLR 2019", "delta", 8),
     _worker("fedavg", "McMahan et al., AISTATS 2017", "delta", 32),
     _worker("fedprox", "Li et al., MLSys 2020", "delta", 32, local__prox=0.01, keys=("local.prox",)),
+    _worker("fedavgm", "Hsu, Qi, Brown 2019", "delta", 32, server="momentum", optimizer__momentum=0.5, keys=("optimizer.momentum",)),
     _worker("fed_adagrad", "Reddi et al., ICLR 2021", "delta", 8, server="fed_adagrad", rate=0.1, keys=("optimizer.adaptivity",)),
     _worker("fed_adam", "Reddi et al., ICLR 2021", "delta", 8, server="fed_adam", rate=0.01, keys=("optimizer.adaptivity",)),
     _worker("fed_yogi", "Reddi et al., ICLR 2021", "delta", 8, server="fed_yogi", rate=0.01, keys=("optimizer.adaptivity",)),

@@ -7,8 +7,8 @@ namespace tarn {
 namespace {
 
 TEST(DistributionTest, ReadsWhatItWrites) {
-  for (const char* text : {"0", "0.01", "5e-05", "uniform(0.01, 0.02)", "exponential(3)", "lognormal(0.01, 0.5)",
-                           "pareto(0.25, 1.5)"}) {
+  for (const char* text :
+       {"0", "0.01", "5e-05", "uniform(0.01, 0.02)", "exponential(3)", "lognormal(0.01, 0.5)", "pareto(0.25, 1.5)"}) {
     const auto parsed = ParseDistribution(text);
     ASSERT_TRUE(parsed) << text;
     EXPECT_EQ(ToString(*parsed), text);
@@ -22,8 +22,9 @@ TEST(DistributionTest, SpacesDoNotMatter) {
 }
 
 TEST(DistributionTest, RefusesOthersAndSaysWhatItExpects) {
-  for (const char* text : {"", "-1", "nan", "inf", "1e7", "1 2", "uniform", "uniform(1)", "uniform(2, 1)", "uniform(1, 2",
-                           "uniform(1, 2, 3)", "normal(1, 2)", "exponential()", "lognormal(1, x)", "pareto(1, 1)"}) {
+  for (const char* text :
+       {"", "-1", "nan", "inf", "1e7", "1 2", "uniform", "uniform(1)", "uniform(2, 1)", "uniform(1, 2",
+        "uniform(1, 2, 3)", "normal(1, 2)", "exponential()", "lognormal(1, x)", "pareto(1, 1)"}) {
     const auto parsed = ParseDistribution(text);
     ASSERT_FALSE(parsed) << text;
     EXPECT_NE(parsed.error().message.find("lognormal(MEDIAN, SIGMA)"), std::string::npos) << parsed.error().message;

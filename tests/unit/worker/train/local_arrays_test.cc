@@ -140,7 +140,8 @@ TEST(LocalStepsTest, ElasticMovesBothTogether) {
 TEST(LocalStepsTest, ElasticWithoutAMovingRatePushesNothing) {
   LocalSection local = LocalOf(LocalMethod::kElastic, 2);
   local.moving_rate = 0;
-  for (const float g : CaseOf(kLogistic, local)->Run(2 * kBatch, 5).gradients[0]) EXPECT_EQ(g, 0.0f);
+  const StepResult pushed = CaseOf(kLogistic, local)->Run(2 * kBatch, 5);
+  for (const float g : pushed.gradients[0]) EXPECT_EQ(g, 0.0f);
 }
 
 }  // namespace
