@@ -11,7 +11,10 @@ namespace {
 
 constexpr int kHandshakeMs = 3000;
 constexpr int kReconnectMsMax = 2000;
-constexpr int kHeartbeatsMissed = 5;
+// TCP finds out that a machine is gone: by probes of a silent connection (after 5 s), and by unacknowledged bytes.
+// ZMQ_HEARTBEAT_IVL would abort the process (net/README.md).
+constexpr int kProbeAfterSeconds = 2, kProbeEverySeconds = 1, kProbesMissed = 3;
+constexpr int kUnacknowledgedMs = 5000;
 // The ZAP domain of sockets that bind. With a domain and without a ZAP handler, libzmq admits peers of ZMTP 3 as usual,
 // but rejects those of ZMTP 1 and 2. Those must be rejected, because zmtp_engine_t::process_routing_id_msg aborts the
 // process for them if the socket is being closed (net/README.md).
@@ -39,14 +42,15 @@ Status Set(zmq::socket_t* socket, Option option, std::string_view name, const Va
 
 Status SetAll(zmq::socket_t* socket, zmq::socket_type type, const SocketOptions& o) {
   namespace option = zmq::sockopt;
-  const int silence_ms = kHeartbeatsMissed * o.heartbeat_ms;
   TARN_RETURN_IF_ERROR(Set(socket, option::linger, "ZMQ_LINGER", o.linger_ms));
   TARN_RETURN_IF_ERROR(Set(socket, option::sndhwm, "ZMQ_SNDHWM", o.high_water_mark));
   TARN_RETURN_IF_ERROR(Set(socket, option::rcvhwm, "ZMQ_RCVHWM", o.high_water_mark));
   TARN_RETURN_IF_ERROR(Set(socket, option::handshake_ivl, "ZMQ_HANDSHAKE_IVL", kHandshakeMs));
-  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_ivl, "ZMQ_HEARTBEAT_IVL", o.heartbeat_ms));
-  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_timeout, "ZMQ_HEARTBEAT_TIMEOUT", silence_ms));
-  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_ttl, "ZMQ_HEARTBEAT_TTL", silence_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::tcp_keepalive, "ZMQ_TCP_KEEPALIVE", 1));
+  TARN_RETURN_IF_ERROR(Set(socket, option::tcp_keepalive_idle, "ZMQ_TCP_KEEPALIVE_IDLE", kProbeAfterSeconds));
+  TARN_RETURN_IF_ERROR(Set(socket, option::tcp_keepalive_intvl, "ZMQ_TCP_KEEPALIVE_INTVL", kProbeEverySeconds));
+  TARN_RETURN_IF_ERROR(Set(socket, option::tcp_keepalive_cnt, "ZMQ_TCP_KEEPALIVE_CNT", kProbesMissed));
+  TARN_RETURN_IF_ERROR(Set(socket, option::tcp_maxrt, "ZMQ_TCP_MAXRT", kUnacknowledgedMs));
   const std::int64_t frame_bytes_max = limits::kFrameBytesMax;
   TARN_RETURN_IF_ERROR(Set(socket, option::maxmsgsize, "ZMQ_MAXMSGSIZE", frame_bytes_max));
   if (type == zmq::socket_type::router) {

@@ -50,7 +50,6 @@ enum class SendResult { kSent, kFull, kUnreachable };
 struct SocketOptions {
   int high_water_mark = 0;
   int linger_ms = 0;
-  int heartbeat_ms = 0;
   int reconnect_ms = 0;
 };
 

@@ -31,10 +31,8 @@ namespace {
 constexpr TimeUs kUnpolledUs = 200;
 
 SocketOptions SocketOptionsOf(const ZmqTransportOptions& options) {
-  return {.high_water_mark = options.high_water_mark,
-          .linger_ms = options.linger_ms,
-          .heartbeat_ms = options.heartbeat_ms,
-          .reconnect_ms = options.reconnect_ms};
+  return {
+      .high_water_mark = options.high_water_mark, .linger_ms = options.linger_ms, .reconnect_ms = options.reconnect_ms};
 }
 
 }  // namespace

@@ -25,11 +25,10 @@ struct ZmqTransportOptions {
   // Accepts TCP connections without encryption, and Unix sockets in any directory. Anyone who can reach them can then
   // read and change the job.
   bool insecure = false;
-  int linger_ms = 1000;     // time for unsent messages after the transport's end
-  int heartbeat_ms = 1000;  // of ZeroMQ, per connection; disconnects after 5 without an answer
-  int reconnect_ms = 20;    // first pause before a reconnect; doubles up to 2 seconds
-  int high_water_mark = limits::kSocketHighWaterMark;          // messages inside ZeroMQ, per peer and direction
-  std::size_t backlog_bytes_max = limits::kBacklogBytesMax;    // in addition to that, per peer
+  int linger_ms = 1000;                                      // time for unsent messages after the transport's end
+  int reconnect_ms = 20;                                     // first pause before a reconnect; doubles up to 2 seconds
+  int high_water_mark = limits::kSocketHighWaterMark;        // messages inside ZeroMQ, per peer and direction
+  std::size_t backlog_bytes_max = limits::kBacklogBytesMax;  // in addition to that, per peer
   std::size_t accepted_peers_max = limits::kAcceptedPeersMax;  // beyond this, those silent for longest are removed
   // Bytes of a connection to us since its last complete message; beyond this it is closed.
   std::size_t unfinished_bytes_max = 2 * limits::kMessageBytesMax;

@@ -242,8 +242,9 @@ void Trial::TurnWorker(WorkerNode* node) {
 void Trial::CountSamples(WorkerNode* node) {
   const std::uint64_t samples = node->loop->counts().samples;
   samples_ += samples - std::exchange(node->samples, samples);
+  const std::uint64_t total = data_.rows()[0] * job_.train.epochs;
   if (samples_ < next_point_) return;
-  next_point_ = samples_ + std::max<std::uint64_t>(1, data_.rows()[0] * job_.train.epochs / kCurvePoints);
+  next_point_ = std::min(samples_ + std::max<std::uint64_t>(1, total / kCurvePoints), std::max(samples_ + 1, total));
   AddPoint();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,7 +33,7 @@ TrainerEnd Trainer::Run() {
   Status going;
   if (!options_.record.empty()) going = record_.Open(options_.record);
   if (going) going = runtime_.Start(options_.scheduler);
-  while (going && !abort_ && InFleet()) going = Round();
+  while (going && !abort_ && InFleet()) going = RoundWithinMemory();
   loop_.StopOpening();
   runtime_.Act();  // sends the answer to Shutdown (rule S1)
   WriteTrace();
@@ -41,6 +42,16 @@ TrainerEnd Trainer::Run() {
 
 bool Trainer::InFleet() const {
   return client().state() == ClientState::kJoining || client().state() == ClientState::kRunning;
+}
+
+// A batch may be larger than this machine.
+Status Trainer::RoundWithinMemory() {
+  try {
+    return Round();
+  } catch (const std::bad_alloc&) {
+    loop_.FailJob({ErrorCode::kTooLarge, kNoMemoryForBatches}, Now());
+    return {};
+  }
 }
 
 // An error: the scheduler cannot be reached.

@@ -54,6 +54,7 @@ class Trainer {
   Client& client() { return runtime_.client(); }
   const Client& client() const { return runtime_.client(); }
   bool InFleet() const;
+  Status RoundWithinMemory();
   Status Round();
   Status TakeTurn();  // of the runtime
   Status RecordTicks();

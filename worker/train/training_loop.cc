@@ -1,6 +1,5 @@
 #include "worker/train/training_loop.h"
 
-#include <new>
 #include <utility>
 
 #include "core/log.h"
@@ -21,11 +20,7 @@ TrainingLoop::~TrainingLoop() = default;
 void TrainingLoop::Turn(TimeUs now) {
   SendFailure(now);
   if (failure_) return;
-  try {
-    if (Status status = Advance(now); !status) return FailJob(status.error(), now);
-  } catch (const std::bad_alloc&) {  // a batch may be larger than this machine
-    return FailJob({ErrorCode::kTooLarge, kNoMemoryForBatches}, now);
-  }
+  if (Status status = Advance(now); !status) return FailJob(status.error(), now);
   if (pipeline_ != nullptr && now >= next_metrics_) ReportMetrics(now, false);
 }
 

@@ -38,6 +38,17 @@ def seconds(value):
     return f"{value:.3g}"
 
 
+def at_edge(results, row):
+    """Whether the chosen point has the lowest or the highest value that was tried of a key: the best may lie beyond."""
+    tried = [trial["point"] for trial in results["trials"]
+             if (trial["condition"], trial["algorithm"]) == (row["condition"], row["algorithm"])]
+    for key, value in row["point"].items():
+        values = {point[key] for point in tried}
+        if len(values) > 1 and all(isinstance(each, (int, float)) for each in values) and value in (min(values), max(values)):
+            return True
+    return False
+
+
 def point_text(point):
     return ", ".join(f"{key.rsplit('.', 1)[-1]} {value}" for key, value in point.items()) or "–"
 
@@ -76,7 +87,8 @@ def table(results, rows):
         heads.append("failed")
     lines = ["<tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in heads) + "</tr>"]
     for row in rows:
-        cells = [html.escape(row["algorithm"]), html.escape(point_text(row["point"])), spread(row["quality"], score), difference(row),
+        edge = " <small>edge of the grid</small>" if at_edge(results, row) else ""
+        cells = [html.escape(row["algorithm"]), html.escape(point_text(row["point"])) + edge, spread(row["quality"], score), difference(row),
                  spread(row["train_logloss"], score)]
         if simulated:
             cells += [spread(row["seconds"], seconds), spread(row["bytes"], size)]
@@ -117,15 +129,15 @@ def curve_chart(results, rows, title, axis, x_title, x_format):
 
 
 def grid_chart(results, condition):
-    """Validation score by the first key of the grid, if it has numbers."""
-    keys = [key for trial in results["trials"] for key in trial["point"]]
-    if not keys:
+    """Validation score by the value of the first key of each grid, if that is a number: mostly the learning rate."""
+    names = {next(iter(trial["point"])).rsplit(".", 1)[-1] for trial in results["trials"] if trial["point"]}
+    if not names:
         return charts.Drawing("")
-    key, series = keys[0], []
+    key, series = " or ".join(sorted(names)), []
     for index, algorithm in enumerate(results["algorithms"][:LINES_MAX]):
         by_value = {}
         for trial in results["trials"]:
-            value = trial["point"].get(key)
+            value = next(iter(trial["point"].values()), None)
             score_here = trial["choice"] if trial["choice"] is not None else trial["quality"]
             if (trial["condition"], trial["algorithm"]) == (condition, algorithm["name"]) and isinstance(value, (int, float)) \
                     and value > 0 and score_here is not None:
@@ -135,7 +147,7 @@ def grid_chart(results, condition):
     values = sorted({x for _, line, _ in series for x, _ in line})
     if len(values) < 2:
         return charts.Drawing("")
-    return charts.line_chart(f"validation {METRIC_NAMES[results['metric']]} by {key.rsplit('.', 1)[-1]}", series, key,
+    return charts.line_chart(f"validation {METRIC_NAMES[results['metric']]} by {key}", series, key,
                              x_format=lambda x: charts.short(10**x), x_ticks=values)
 
 
@@ -216,7 +228,7 @@ def page(results, command):
         + html.escape(json.dumps(results["comparison"], indent=1)) + "</pre></details></div>",
     ]
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} · tarn</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}td small {{ color: var(--soft); '
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}main {{ max-width: 1480px; }} th, td {{ padding: 7px 9px; }} td small {{ color: var(--soft); '
             "font-size: 12px; display: block; }</style></head>"
             f"<body><main>{''.join(body)}</main></body></html>\n")
 

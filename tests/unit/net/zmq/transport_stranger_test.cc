@@ -12,6 +12,7 @@
 #include <zmq.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -142,6 +143,21 @@ TEST_F(TransportTest, GarbageWhileItClosesDoesNotAbort) {
     ZmqTransport next(&context, {.insecure = true});
     EXPECT_TRUE(next.Bind("tcp://127.0.0.1:*"));  // the context lives on
   }
+}
+
+// ZeroMQ stops reading from a peer whose queue is full. If that peer then ends, a heartbeat of ZeroMQ would abort the
+// process: net/README.md.
+TEST_F(TransportTest, APeerThatEndsBehindAFullQueueDoesNotAbort) {
+  constexpr std::chrono::milliseconds kPause(1500);  // more than a second, which heartbeats of ZeroMQ would have
+  auto server = std::make_unique<ZmqTransport>(&context_, ZmqTransportOptions{.insecure = true, .high_water_mark = 4});
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  {
+    Stranger stranger(endpoint);
+    for (int i = 0; i < 500; ++i) stranger.Send({"hello"});
+    std::this_thread::sleep_for(kPause);
+  }
+  std::this_thread::sleep_for(kPause);
+  EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_malformed >= 4; }));
 }
 
 // The same message as another version might send it: only the magic number and the version's place are known of it.
