@@ -73,7 +73,7 @@ class SectionWriter {
     Line(key, Digits(value));
   }
   template <typename E>
-  void Name(std::string_view key, E value) {
+  void Name(std::string_view key, const E& value) {
     Line(key, TomlString(tarn::Name(value)));
   }
   void Bytes(std::string_view key, std::uint64_t value) { Line(key, value == 0 ? "0" : TomlString(ToByteSize(value))); }
@@ -122,7 +122,7 @@ class ValueTexts {
     texts[std::string(key)] = fmt::format("{}", value);
   }
   template <typename E>
-  void Name(std::string_view key, E value) {
+  void Name(std::string_view key, const E& value) {
     texts[std::string(key)] = tarn::Name(value);
   }
   void Bytes(std::string_view key, std::uint64_t value) { texts[std::string(key)] = fmt::format("{}", value); }

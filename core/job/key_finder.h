@@ -15,7 +15,7 @@ class KeyFinder {
   void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Look(key); }
   void Number(std::string_view key, double, Range) { Look(key); }
   template <typename E>
-  void Name(std::string_view key, E) {
+  void Name(std::string_view key, const E&) {
     Look(key);
   }
   void Bytes(std::string_view key, std::uint64_t) { Look(key); }

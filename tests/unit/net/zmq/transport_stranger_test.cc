@@ -133,6 +133,7 @@ TEST_F(TransportTest, GarbageWhileItClosesDoesNotAbort) {
     auto server = std::make_unique<ZmqTransport>(&context, ZmqTransportOptions{.insecure = true, .linger_ms = 0});
     const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
     std::vector<std::unique_ptr<RawConnection>> peers;
+    peers.reserve(kPeers);
     for (int i = 0; i < kPeers; ++i) peers.push_back(std::make_unique<RawConnection>(endpoint));
     for (const auto& peer : peers) peer->Send("\3\0"s);
     std::thread rest([&] {
@@ -454,7 +455,7 @@ TEST_F(TransportTest, RawBytesOnThePort) {
     std::string bytes(random.Below(300), 0);
     for (char& c : bytes) c = static_cast<char>(random.Next());
     if (i % 3 == 0) bytes = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    if (i % 3 == 1) bytes = std::string("\xff\0\0\0\0\0\0\0\1\x7f", 10) + bytes;
+    if (i % 3 == 1) bytes.insert(0, "\xff\0\0\0\0\0\0\0\1\x7f", 10);
     [[maybe_unused]] const auto n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     close(fd);
   }

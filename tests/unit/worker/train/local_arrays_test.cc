@@ -57,8 +57,8 @@ constexpr StepShape kLogistic{ModelKind::kLogisticRegression, 3, 0, 2};
 struct Reference {
   std::vector<double> rows, sum;
 };
-Reference StepsOf(const StepCase::Prepared& step, std::vector<double> rows, std::vector<double> pulled, double prox,
-                  double momentum) {
+Reference StepsOf(const StepCase::Prepared& step, const std::vector<double>& rows, const std::vector<double>& pulled,
+                  double prox, double momentum) {
   const Plan& plan = step.plans[0];
   Reference out{rows, std::vector<double>(rows.size())};
   std::vector<double> m(rows.size());
