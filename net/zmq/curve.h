@@ -10,6 +10,7 @@
 
 namespace zmq {
 class context_t;
+// NOLINTNEXTLINE(readability-identifier-naming): of cppzmq
 class socket_t;
 }  // namespace zmq
 

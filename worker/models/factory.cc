@@ -45,6 +45,7 @@ Expected<std::unique_ptr<Model>> MakeKind(const Job& job, const ModelShape& shap
 // A misspelt [tables.NAME] would silently have no effect.
 Status CheckTableNames(const Job& job, const std::vector<TableUse>& tables) {
   std::vector<std::string_view> names;
+  names.reserve(tables.size());
   for (const TableUse& use : tables) names.push_back(use.spec.name);
   for (const auto& [name, own] : job.tables) {
     if (std::ranges::find(names, name) == names.end())

@@ -10,9 +10,7 @@ namespace {
 
 constexpr std::uint64_t kDelaysSalt = 0x64656c617973;
 
-}  // namespace
-
-double Draw(const Distribution& d, SplitMix* rng) {
+double DrawAny(const Distribution& d, SplitMix* rng) {
   namespace math = kernels::math;
   using Kind = Distribution::Kind;
   if (d.kind == Kind::kConstant) return d.a;
@@ -27,6 +25,10 @@ double Draw(const Distribution& d, SplitMix* rng) {
   return d.a;
 }
 
+}  // namespace
+
+double Draw(const Distribution& distribution, SplitMix* rng) { return std::min(DrawAny(distribution, rng), kDrawMax); }
+
 BatchDelays::BatchDelays(const Job& job, std::uint32_t rank)
     : delays_(job.delays), rng_(HashCombine(HashCombine(job.job.seed, kDelaysSalt), rank)) {
   factor_ = Draw(delays_.worker, &rng_);
@@ -40,7 +42,7 @@ TimeUs BatchDelays::Next(std::uint64_t batches) {
     seconds += factor_ * Draw(delays_.batch, &rng_);
     if (delays_.pause_probability > 0 && rng_.Chance(delays_.pause_probability)) seconds += Draw(delays_.pause, &rng_);
   }
-  return static_cast<TimeUs>(seconds * 1e6);
+  return static_cast<TimeUs>(std::min(seconds, kDrawMax) * 1e6);
 }
 
 }  // namespace tarn::worker

@@ -10,7 +10,8 @@
 
 namespace tarn::worker {
 
-// One draw. The same bits on every machine.
+// One draw, at most kDrawMax. The same bits on every machine.
+inline constexpr double kDrawMax = 1e9;
 double Draw(const Distribution& distribution, SplitMix* rng);
 
 class BatchDelays {

@@ -31,6 +31,13 @@ TEST(DelaysTest, DrawsHaveTheMeansOfTheirDistributions) {
   EXPECT_NEAR(MeanOfDraws({Kind::kPareto, 1, 3}), 1.5, 0.03);
 }
 
+TEST(DelaysTest, DrawsAreBounded) {
+  SplitMix rng(1);
+  for (int i = 0; i < 100; ++i) EXPECT_LE(Draw({Kind::kLognormal, 1e6, 1e6}, &rng), kDrawMax);
+  const Job job = {.delays = {.batch = {Kind::kConstant, 1e6}, .worker = {Kind::kConstant, 1e6}}};
+  EXPECT_LE(BatchDelays(job, 0).Next(1000), TimeUs(kDrawMax * 1e6));
+}
+
 TEST(DelaysTest, ADrawIsAtLeastTheLowOfPareto) {
   SplitMix rng(1);
   for (int i = 0; i < 1000; ++i) EXPECT_GE(Draw({Kind::kPareto, 0.5, 1.1}, &rng), 0.5);
