@@ -18,6 +18,7 @@ from torch import nn
 
 from tarn import client as tarn_client
 from tarn.client import Settings
+from tarn.torch import session as sessions
 from tarn.torch.recipe import not_compiled
 
 if TYPE_CHECKING:
@@ -43,13 +44,17 @@ class _Dense:
         with torch.no_grad():
             self.parameter.copy_(self.start + flat.reshape(self.start.shape).to(self.start.device))
 
-    def gradients(self, scale: float) -> Gradients:
+    def flat_gradients(self, scale: float) -> torch.Tensor:
+        """Those of the parameter divided by `scale`, as of session.on_host."""
         assert self.parameter.grad is not None
-        flat = self.parameter.grad.detach().to("cpu", torch.float32).reshape(-1)
+        flat = self.parameter.grad.detach().reshape(-1)
+        return sessions.on_host(flat if scale == 1.0 else flat / scale)
+
+    def planned(self, flat: Gradients) -> tuple[Any, Gradients]:
+        """A push of these gradients: the plan, and the rows in its order."""
         rows = np.zeros(self.changes.shape, np.float32)
-        rows.reshape(-1)[:flat.numel()] = flat.numpy() / np.float32(scale) if scale != 1.0 else flat.numpy()
-        planned: Gradients = rows[self.plan.keys.astype(np.int64)]
-        return planned
+        rows.reshape(-1)[:flat.size] = flat
+        return self.plan, rows[self.plan.keys.astype(np.int64)]
 
 
 class DenseTables:
@@ -71,9 +76,8 @@ class DenseTables:
     def parameters(self) -> list[nn.Parameter]:
         return [each.parameter for each in self._dense]
 
-    def pushes(self, scale: float) -> list[tuple[Any, Gradients]]:
-        """The gradients divided by `scale`, of parameters that have one."""
-        return [(each.plan, each.gradients(scale)) for each in self._dense if each.parameter.grad is not None]
+    def with_gradients(self) -> list[_Dense]:
+        return [each for each in self._dense if each.parameter.grad is not None]
 
     @not_compiled
     def before(self, *_: Any) -> None:

@@ -53,11 +53,11 @@ class Pulled:
         assert rows is not None, "taken once"
         return rows
 
-    def row_gradients(self, leaf: torch.Tensor, scale: float) -> Gradients:
-        """Those of `leaf` divided by `scale`: [len(plan.keys), dim]."""
+    def row_gradients(self, leaf: torch.Tensor, scale: float) -> torch.Tensor:
+        """Those of `leaf` divided by `scale`: [len(plan.keys), dim], as of on_host."""
         assert leaf.grad is not None
         gradients = leaf.grad.detach()[:len(self.plan.keys)]
-        return (gradients if scale == 1.0 else gradients / scale).to("cpu", torch.float32).contiguous().numpy()
+        return on_host(gradients if scale == 1.0 else gradients / scale)
 
 
 @dataclasses.dataclass(eq=False)
@@ -208,12 +208,15 @@ class Session:
 
     def push(self, leaves: Iterable[Leaf], scale: float = 1.0) -> None:
         """Pushes the gradients divided by `scale` and ticks."""
+        leaves = list(leaves)
+        of_rows = [(leaf.pulled.plan, leaf.pulled.row_gradients(leaf.rows, scale)) for leaf in leaves]
+        of_dense = [(each, each.flat_gradients(scale)) for tables in self.dense for each in tables.with_gradients()]
+        wait_for_copies({leaf.rows.device for leaf in leaves} | {each.parameter.device for each, _ in of_dense})
         by_table: dict[str, list[tuple[Any, Gradients]]] = {}
-        for leaf in leaves:
-            plan = leaf.pulled.plan
-            by_table.setdefault(plan.table.name, []).append((plan, leaf.pulled.row_gradients(leaf.rows, scale)))
+        for plan, gradients in of_rows:
+            by_table.setdefault(plan.table.name, []).append((plan, gradients.numpy()))
         pushes = [_summed(each) for each in by_table.values()]
-        pushes += [push for tables in self.dense for push in tables.pushes(scale)]
+        pushes += [each.planned(flat.numpy()) for each, flat in of_dense]
         size = sum(gradients.nbytes for _, gradients in pushes)
         self._wait_for_sent(UNACKNOWLEDGED_BYTES_MAX - size)
         if pushes:
@@ -264,6 +267,21 @@ class Session:
             pass  # the fleet has ended first
         finally:
             self.client.close()
+
+
+def on_host(values: torch.Tensor) -> torch.Tensor:
+    """float32 and contiguous on the CPU. The copy of a GPU's tensor is in pinned memory and only begun: see wait_for_copies."""
+    if not values.is_cuda:
+        return values.to(torch.float32).contiguous()
+    copy = torch.empty(values.shape, dtype=torch.float32, pin_memory=True)
+    return copy.copy_(values, non_blocking=True)
+
+
+def wait_for_copies(devices: Iterable[torch.device]) -> None:
+    """Until the copies that on_host has begun on the current streams of these devices have their values."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.current_stream(device).synchronize()
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
