@@ -11,7 +11,7 @@ import sys
 
 from tarn_tools import called, launch_options
 from tarn_tools.errors import message
-from tarn_tools.lab import page, results, runs
+from tarn_tools.lab import page, results, runs, search
 from tarn_tools.lab.algorithms import ALGORITHMS
 from tarn_tools.lab.study import StudyError, read
 
@@ -142,20 +142,36 @@ def bin_dir(options, engine):
     return launch_options.find_programs(options, ["tarn-generate", *of_engine]).resolve()
 
 
+def count(study):
+    """The trials of a study, at most."""
+    if study.search:
+        return study.search["points"] * len(study.conditions) * len(study.entries) * len(study.seeds)
+    return len(study.trials())
+
+
+def plan(study):
+    for trial in study.trials():  # with a search, one for each condition, algorithm and seed
+        print(trial.label)
+    if study.search:
+        print(f"each with {study.search['points']} points of [search]: {count(study)} trials at most")
+
+
 def run(options):
     study = read(options.study)
-    trials = study.trials()
     if options.plan:
-        for trial in trials:
-            print(trial.label)
+        plan(study)
         return 0
     out = pathlib.Path(options.out or f"runs/lab/{study.name.replace(' ', '_')}")
     folder = bin_dir(options, study.engine)
     make_data(study, folder)
     (out / "trials").mkdir(parents=True, exist_ok=True)
     jobs = options.jobs or (len(os.sched_getaffinity(0)) if study.engine == "simulated" else 1)
-    print(f"{study.name}: {len(trials)} trials, {jobs} at a time, in {out}", flush=True)
-    outcomes = runs.Queue(study, out.resolve(), folder, jobs).run(trials, show)
+    print(f"{study.name}: {count(study)} trials, {jobs} at a time, in {out}", flush=True)
+
+    def run_trials(trials, where=""):
+        return runs.Queue(study, out.resolve(), folder, jobs).run(trials, lambda line, outcome: show(where + line, outcome))
+
+    outcomes = search.run(study, run_trials) if study.search else run_trials(study.trials())
     if sys.stdout.isatty():
         print("\r\x1b[K", end="")
     found = results.of_study(study, outcomes)
@@ -166,7 +182,7 @@ def run(options):
     for outcome in failed[:5]:
         print(f"{called.here(PROGRAM)}: {outcome.trial.label}: {outcome.reason}", file=sys.stderr)
     if failed:
-        print(f"{called.here(PROGRAM)}: {len(failed)} of {len(trials)} trials failed; the next run of the same study tries them again",
+        print(f"{called.here(PROGRAM)}: {len(failed)} of {len(outcomes)} trials failed; the next run of the same study tries them again",
               file=sys.stderr)
     return 1 if failed else 0
 

@@ -39,7 +39,10 @@ def seconds(value):
 
 
 def at_edge(results, row):
-    """Whether the chosen point has the lowest or the highest value that was tried of a key: the best may lie beyond."""
+    """Whether the chosen point has the lowest or the highest value that was tried of a key of the grid: the best may lie beyond.
+    Values of a search lie between those that were tried."""
+    if results["search"]:
+        return False
     tried = [trial["point"] for trial in results["trials"]
              if (trial["condition"], trial["algorithm"]) == (row["condition"], row["algorithm"])]
     for key, value in row["point"].items():

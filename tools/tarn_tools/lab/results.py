@@ -209,6 +209,7 @@ def of_study(study, outcomes):
         "metric": study.metric,
         "baseline": study.baseline,
         "target_loss": study.target_loss,
+        "search": study.search,
         "seeds": list(study.seeds),
         "conditions": {name: settings for name, settings in study.conditions.items()},
         "algorithms": [{"name": entry.name, "use": list(entry.use), "settings": dict(entry.settings)} for entry in study.entries],

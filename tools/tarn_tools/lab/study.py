@@ -1,7 +1,7 @@
 """A LAB.toml: what is compared. docs/lab.md describes its keys.
 
   study = read("examples/lab/stragglers.toml")
-  for trial in study.trials(): ...   # every condition x algorithm x point of its grid x seed
+  for trial in study.trials(): ...   # every condition x algorithm x point of its grid x seed; search.py has those of a [search]
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,-]{0,63}")
 ENGINES = ("simulated", "real")
 METRICS = {"auc": True, "logloss": False, "accuracy": True}  # name -> whether more is better
 LAB_KEYS = ("name", "about", "job", "seeds", "engine", "metric", "baseline", "target_loss", "algorithms", "generate")
+SEARCH_KEYS = ("points", "at_a_time", "seed", "space")
 GENERATE_KEYS = ("rows", "valid", "test", "seed")
 ROLES = ("linear", "embedding", "dense")
 
@@ -39,8 +40,12 @@ class Entry:
 
     def points(self):
         """The points of the grid, each a dict; a single empty one without a grid."""
-        keys = [self.rate if key == "rate" else key for key, _ in self.grid]
-        return [dict(zip(keys, values)) for values in itertools.product(*(values for _, values in self.grid))]
+        keys = [key for key, _ in self.grid]
+        return [self.resolved(dict(zip(keys, values))) for values in itertools.product(*(values for _, values in self.grid))]
+
+    def resolved(self, point):
+        """A point with the key of the job file in place of "rate"."""
+        return {self.rate if key == "rate" else key: value for key, value in point.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +84,7 @@ class Study:
     settings: dict
     conditions: dict  # name -> settings
     entries: tuple
+    search: dict | None  # "points", "at_a_time", "seed", "space": key -> values, or "low", "high", "log"
 
     @property
     def data_dir(self):
@@ -93,14 +99,14 @@ class Study:
         return hashlib.sha256(self.path.read_bytes() + self.job.read_bytes()).hexdigest()
 
     def trials(self):
-        found = []
-        for condition, of_condition in self.conditions.items():
-            for entry in self.entries:
-                for point in entry.points():
-                    settings = {**self.settings, **dict(entry.settings), **of_condition, **point}
-                    for seed in self.seeds:
-                        found.append(self._trial(condition, entry, point, seed, settings))
-        return found
+        """Those of the grids, without a search."""
+        return [trial for condition in self.conditions for entry in self.entries for point in entry.points()
+                for trial in self.trials_of(condition, entry, point)]
+
+    def trials_of(self, condition, entry, point):
+        """Those of a point, one for each seed."""
+        settings = {**self.settings, **dict(entry.settings), **self.conditions[condition], **point}
+        return [self._trial(condition, entry, point, seed, settings) for seed in self.seeds]
 
     def _trial(self, condition, entry, point, seed, settings):
         overrides = tuple(f"{key}={toml(value)}" for key, value in expand({**settings, "job.seed": seed}, self.job_table).items())
@@ -216,6 +222,33 @@ class _Reader:
         return tuple(found)
 
 
+    def search(self, table):
+        """[search], complete; None without one."""
+        if table is None:
+            return None
+        self.known("search.", table, SEARCH_KEYS)
+        found = {"points": 20, "at_a_time": 4, "seed": 1, **table}
+        for key, least in (("points", 1), ("at_a_time", 1), ("seed", 0)):
+            if type(found[key]) is not int or found[key] < least:
+                self.fail(f"search.{key}", f"expected a whole number of at least {least}, found {found[key]!r}")
+        space = found.get("space")
+        if not isinstance(space, dict) or not space:
+            self.fail("search.space", "expected the keys to search, such as rate = { low = 0.01, high = 1.0, log = true }")
+        for key, values in space.items():
+            self._range(f"search.space.{key}", values)
+        return found
+
+    def _range(self, key, values):
+        if isinstance(values, list) and values and not any(isinstance(value, (list, dict)) for value in values):
+            return
+        if not isinstance(values, dict) or not {"low", "high"} <= set(values) <= {"low", "high", "log"}:
+            self.fail(key, f"expected {{ low = ..., high = ..., log = true or false }} or a list of values, found {values!r}; "
+                           "a key with dots is written in quotes")
+        low, high, log = values["low"], values["high"], values.get("log", False)
+        if not all(type(each) in (int, float) for each in (low, high)) or not low < high or type(log) is not bool or (log and low <= 0):
+            self.fail(key, f"expected numbers with low < high, and low > 0 with log, found {values!r}")
+
+
 def nearest(word, words):
     match = difflib.get_close_matches(str(word), list(words), 1)
     return f"; the nearest is {match[0]!r}" if match else ""
@@ -257,7 +290,7 @@ def read(path):
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: expected TOML: {error}") from error
-    reader.known("", raw, ("lab", "set", "conditions", "grid", "algorithm"))
+    reader.known("", raw, ("lab", "set", "conditions", "grid", "search", "algorithm"))
     lab = raw.get("lab", {})
     reader.known("lab.", lab, LAB_KEYS)
     if not isinstance(lab.get("job"), str):
@@ -281,8 +314,11 @@ def read(path):
     names = [entry.name for entry in entries]
     if len(set(names)) != len(names):
         reader.fail("algorithm.name", f"expected each name once, found {names}")
-    if grid and "valid" not in job_table.get("data", {}) and any(len(entry.points()) > 1 for entry in entries):
-        reader.fail("grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
+    search = reader.search(raw.get("search"))
+    if search and any(entry.grid for entry in entries):
+        reader.fail("search", "expected a [search] or a grid, found both")
+    if (search or any(len(entry.points()) > 1 for entry in entries)) and "valid" not in job_table.get("data", {}):
+        reader.fail("search" if search else "grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
     conditions = {
         reader.name("conditions", name): reader.settings(f"conditions.{name}", table)
         for name, table in raw.get("conditions", {"": {}}).items() if name
@@ -311,4 +347,5 @@ def read(path):
         settings=reader.settings("set", raw.get("set", {})),
         conditions=conditions,
         entries=tuple(entries),
+        search=search,
     )
