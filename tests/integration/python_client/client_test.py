@@ -508,7 +508,7 @@ class FleetsTest(unittest.TestCase):
         for rank in (-1, 2**32 - 1):
             with self.assertRaisesRegex(tarn.InvalidArgument, f"found {rank}"):
                 tarn.connect("tcp://127.0.0.1:1", rank=rank)
-        with Fleet() as fleet, tarn.connect(fleet.address, timeout=0.3) as ps:
+        with Fleet() as fleet, tarn.connect(fleet.address, timeout=5) as ps:
             with self.assertRaisesRegex(tarn.Timeout, "nobody has created it"):
                 ps.table("nobodys")
 
