@@ -2,6 +2,7 @@
 
     tools/launch examples/torch/factorization.toml -- python3 examples/torch/factorization.py
     ... --set consistency.mode=bsp ...     in lockstep
+    PYTHONPATH=python python3 examples/torch/factorization.py --local     torch alone, the batches of both workers in turns
 
 Shows: a model whose parameters are all in tables, so that attach(model) makes the optimizer; asynchronous SGD: workers
 wait for nobody, and see each other's gradients as soon as the servers have them. Needs torch and NumPy.
@@ -31,10 +32,10 @@ WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN
 class Factors(nn.Module):
     """users: int64 [n], items: int64 [n, m]. Returns scores, float32 [n, m]."""
 
-    def __init__(self, users):
+    def __init__(self, users, **kind):
         super().__init__()
-        self.users = nn.Embedding(users, DIM, device="meta")
-        self.items = nn.Embedding(ITEMS, DIM, device="meta")
+        self.users = nn.Embedding(users, DIM, **kind)
+        self.items = nn.Embedding(ITEMS, DIM, **kind)
 
     def forward(self, users, items):
         return (self.users(users)[:, None] * self.items(items)).sum(dim=2)
@@ -60,8 +61,8 @@ def hit_rate(score_of, choices):
     return (rivals.sum(axis=1) < 10).mean()
 
 
-def batches(choices, size, steps):
-    random = np.random.default_rng(3 + RANK)
+def batches(choices, size, steps, rank=RANK):
+    random = np.random.default_rng(3 + rank)
     for _ in range(steps):
         user = random.integers(len(choices), size=size)
         chosen, other = choices[user, random.integers(CHOICES, size=size)], random.integers(ITEMS, size=size)
@@ -73,14 +74,24 @@ def main():
     parser.add_argument("--users", type=int, default=5_000)
     parser.add_argument("--steps", type=int, default=4_000, help="of each worker")
     parser.add_argument("--batch", type=int, default=256, help="pairs of a batch, of each worker")
+    parser.add_argument("--local", action="store_true", help="without a fleet, in this process")
     options = parser.parse_args()
     torch.set_num_threads(1)
     choices, truth = choices_of(options.users)
 
-    model = tarn.torch.remote(Factors(options.users), initializer={"kind": "normal", "stddev": 0.1})
-    optimizer = tarn.torch.attach(model)
-    losses, loader = [], batches(choices, options.batch, options.steps)
-    for step, (users, items) in enumerate(tarn.torch.prefetch(loader, model, depth=1), 1):
+    if options.local:
+        model = Factors(options.users, sparse=True)
+        for each in model.parameters():
+            nn.init.normal_(each, std=0.1)
+        optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1)
+        both = [batches(choices, options.batch, options.steps, rank) for rank in range(2)]
+        loader, options.steps = (batch for pair in zip(*both) for batch in pair), 2 * options.steps
+    else:
+        model = tarn.torch.remote(Factors(options.users, device="meta"), initializer={"kind": "normal", "stddev": 0.1})
+        optimizer = tarn.torch.attach(model)
+        loader = tarn.torch.prefetch(batches(choices, options.batch, options.steps), model, depth=1)
+    losses = []
+    for step, (users, items) in enumerate(loader, 1):
         optimizer.zero_grad()
         scores = model(users, items)
         loss = F.softplus(scores[:, 1] - scores[:, 0]).mean()
