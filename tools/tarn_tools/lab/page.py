@@ -40,7 +40,7 @@ def seconds(value):
 
 def at_edge(results, row):
     """Whether the chosen point has the lowest or the highest value that was tried of a key of the grid: the best may lie beyond.
-    Values of a search lie between those that were tried."""
+    A search proposes values anywhere within its bounds, so the lowest that was tried is no edge."""
     if results["search"]:
         return False
     tried = [trial["point"] for trial in results["trials"]

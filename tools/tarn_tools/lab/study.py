@@ -221,7 +221,6 @@ class _Reader:
             found.append((name, tuple(values)))
         return tuple(found)
 
-
     def search(self, table):
         """[search], complete; None without one."""
         if table is None:
