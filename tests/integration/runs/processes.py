@@ -1,4 +1,4 @@
-"""The processes of a run and the ports on which they listen, as /proc tells them."""
+"""The processes of a run and the ports on which they listen, from /proc."""
 
 import contextlib
 import pathlib
@@ -34,16 +34,18 @@ def workers(run_dir):
     return [pid for pid, program in of_run(run_dir).items() if program == "tarn-worker"]
 
 
+def open_files(pid):
+    """What the descriptors of a process refer to, without those that are closed meanwhile."""
+    with contextlib.suppress(OSError):  # the process has ended
+        for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(descriptor.readlink())
+
+
 def sockets(run_dir):
     """{inode: program} of all sockets that the processes of a run hold."""
-    inodes = {}
-    for pid, program in of_run(run_dir).items():
-        try:
-            targets = [str(fd.readlink()) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
-        except OSError:
-            continue
-        inodes |= {target[8:-1]: program for target in targets if target.startswith("socket:[")}
-    return inodes
+    return {target[8:-1]: program for pid, program in of_run(run_dir).items() for target in open_files(pid)
+            if target.startswith("socket:[")}
 
 
 def listening_ports(run_dir):

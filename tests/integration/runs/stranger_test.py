@@ -46,11 +46,9 @@ def can_run_as_nobody():
 
 
 def doors(run_dir):
-    """Names of the sockets without a file on which the processes of a run listen. Reads the list of all sockets several
-    times: one reading can miss some while other processes open and close theirs."""
+    """Names of the sockets without a file on which the processes of a run listen."""
     held = processes.sockets(run_dir)
-    readings = [pathlib.Path("/proc/net/unix").read_text() for _ in range(20)]
-    lines = [line.split() for reading in readings for line in reading.splitlines()[1:]]
+    lines = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
     return sorted({fields[7] for fields in lines if len(fields) == 8 and fields[6] in held and fields[7].startswith("@tarn")})
 
 
