@@ -17,7 +17,7 @@ install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONEN
 install(DIRECTORY tools/tarn_tools DESTINATION tools COMPONENT tools EXCLUDE_FROM_ALL
   PATTERN __pycache__ EXCLUDE PATTERN bench*.py EXCLUDE PATTERN gpu_*.py EXCLUDE PATTERN bundle.py EXCLUDE
   PATTERN includes.py EXCLUDE PATTERN programs.py EXCLUDE)
-install(PROGRAMS tools/accuracy tools/checkpoint tools/inspect tools/lab tools/launch tools/predict tools/report
+install(PROGRAMS tools/accuracy tools/checkpoint tools/inspect tools/lab tools/launch tools/predict tools/replay tools/report
   DESTINATION tools COMPONENT tools EXCLUDE_FROM_ALL)
 install(DIRECTORY examples DESTINATION . COMPONENT tools EXCLUDE_FROM_ALL FILES_MATCHING PATTERN *.toml PATTERN *.py)
 

@@ -34,6 +34,7 @@ Scheduler::Impl::Impl(const SchedulerOptions& options, SchedulerStore* store)
       stop_(setup_.heartbeat_us),
       state_(setup_.has_log(), setup_.lease_us, store, &notes_),
       watch_(options.job.fleet, &membership_, &notes_) {
+  if (options.lease_order) desk_.leases().SetOrder(*options.lease_order);
   if (options.resume == nullptr) return;
   desk_.leases().Resume(options.resume->data);
   std::vector<TableSpec> tables = options.resume->tables;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct SchedulerOptions {
   // directories of complete ones, oldest first, which count toward checkpoints_kept.
   CheckpointId last_checkpoint;
   std::vector<std::string> kept_checkpoints;
+  // To repeat a recorded run: the rank of the worker that lease 1, 2, ... is granted to. No further lease is granted.
+  std::optional<std::vector<WorkerRank>> lease_order;
   std::string http;  // address of the scheduler's HTTP server, "http://HOST:PORT"; empty: none
 };
 

@@ -19,6 +19,7 @@
 #include "net/advertise.h"
 #include "net/local_endpoint.h"
 #include "net/zmq/transport.h"
+#include "server/effect_record.h"
 #include "server/exhaustion.h"
 #include "server/heap_trimmer.h"
 #include "server/loading_beacon.h"
@@ -91,6 +92,7 @@ class ShardLoop {
       TARN_RETURN_IF_ERROR(Turn());
     }
     Publish(Now());  // the last line is of the whole run
+    if (record_) TARN_RETURN_IF_ERROR(record_->Close());
     const Shutdown& reason = shard_->stop_reason();
     LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
     if (reason.code == ErrorCode::kOk) return {};
@@ -110,6 +112,11 @@ class ShardLoop {
     TARN_RETURN_IF_ERROR(transport_.Connect(kSchedulerPeer, options_.scheduler));
     LogInfo("shard {}: bound to {}, reached at {}, scheduler at {}", shard_id_.value, *endpoint, *advertised,
             options_.scheduler);
+    if (!options_.record.empty()) {
+      auto file = AtomicFile::Create(fmt::format("{}/shard-{}", options_.record, shard_id_.value));
+      if (!file) return std::unexpected(file.error());
+      record_.emplace(*std::move(file));
+    }
     shard_.emplace(ShardOptions{.shard = shard_id_,
                                 .nonce = options_.nonces[index_],
                                 .endpoint = *advertised,
@@ -119,7 +126,7 @@ class ShardLoop {
                                 .blobs = &disks_.blobs(),
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },
                                 .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
-                   &disks_.checkpoints());
+                   &disks_.checkpoints(), record_ ? &*record_ : nullptr);
     return {};
   }
 
@@ -163,6 +170,7 @@ class ShardLoop {
     shard_->OnLogSynced(now, &out_);
     shard_->OnTier(now, &out_);
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
+    if (record_ && !record_->status()) shard_->Abandon(record_->status().error(), &out_);
     Flush();
     if (memory_.IsDue(now)) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
@@ -223,6 +231,7 @@ class ShardLoop {
   net::ZmqTransport transport_;
   StopSignal::Waker waker_;  // wakes the transport, so it is destroyed first
   ShardDisks disks_;         // the same
+  std::optional<EffectRecord> record_;
   std::optional<Shard> shard_;
   ShardMemory memory_;
   SchedulerWatch scheduler_;

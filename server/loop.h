@@ -31,6 +31,7 @@ struct ServerOptions {
   // scheduler (net/advertise.h).
   std::string advertise;
   std::string run_dir;                             // directory of metrics.jsonl; empty: none
+  std::string record;                              // directory of effect_record.h; empty: none
   double join_seconds = 600;                       // timeout of the scheduler's Welcome
   std::string keys;                                // key file of the fleet; empty: connections without encryption
   bool insecure = false;                           // allow TCP without keys

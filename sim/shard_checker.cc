@@ -37,8 +37,9 @@ Sequence ShardChecker::Last(Incarnation incarnation, PartitionId partition) cons
   return it == last_.end() ? Sequence() : it->second;
 }
 
-void ShardChecker::OnPullServed(Incarnation incarnation, TableId table, Clock use, Clock minimum) {
-  const ConsistencySpec spec = spec_of_(table);
+void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull& pull, Clock minimum) {
+  const Clock use = pull.clock;
+  const ConsistencySpec spec = spec_of_(pull.table);
   if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");
   last_minimum_ = minimum;
   if (spec.mode == ConsistencyMode::kAsp) return;

@@ -28,7 +28,7 @@ class ShardChecker : public server::ShardObserver {
     last_[{incarnation, partition}] = sequence;
   }
   void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) override;
-  void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
+  void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock minimum) override;
   void OnClockClosed(Clock) override;
   // The highest sequence that was applied or voided.
   Sequence Last(Incarnation incarnation, PartitionId partition) const;

@@ -31,7 +31,7 @@ void ShardWork::OnClockClosed(Clock clock) {
   }
 }
 
-void ShardWork::OnPullServed(Incarnation, TableId, Clock, Clock) {
+void ShardWork::OnPullServed(WorkerRank, Incarnation, const Pull&, Clock) {
   observed_ = true;
   if (meter_ == nullptr || !counts_) return;
   const auto& reply = std::get<PullReply>(out_->back().message.body);

@@ -37,7 +37,7 @@ class ShardWork final : public server::ShardObserver {
   }
 
   void OnClockClosed(Clock clock) override;
-  void OnPullServed(Incarnation, TableId, Clock, Clock) override;
+  void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock) override;
 
  private:
   struct Contributions {

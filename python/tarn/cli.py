@@ -28,6 +28,7 @@ COMMANDS = {
     "experiment": {
         "lab": "compare training algorithms in simulated time",
         "simulate": "run one job in simulated time",
+        "replay": "repeat a recorded run to the bit",
     },
     "use trained parameters": {
         "inspect": "list, show, verify, print, convert and export checkpoints",
@@ -40,7 +41,7 @@ COMMANDS = {
         "keys": "generate the key file of a fleet that communicates over TCP",
     },
 }
-TOOLS = ("quickstart", "launch", "report", "accuracy", "predict", "lab")
+TOOLS = ("quickstart", "launch", "report", "accuracy", "predict", "lab", "replay")
 
 INTRODUCTION = """\
 usage: tarn COMMAND [ARGUMENT...]

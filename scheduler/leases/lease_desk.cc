@@ -65,6 +65,7 @@ std::vector<LeaseDesk::Answer> LeaseDesk::Answers(LeaseSupply supply, const std:
     for (const auto& [worker, waiting] : requests_.waiting()) {
       if (!is_live(worker)) continue;
       auto reply = TryAnswer(worker, waiting.want, supply);
+      if (!reply && leases_.AwaitsTurn(worker)) continue;
       // A worker with open leases gets an empty reply instead of waiting; its next request reports its progress.
       if (!reply && leases_.HasOpen(worker)) reply.emplace();
       if (!reply) continue;

@@ -68,6 +68,10 @@ std::optional<LeaseReply> Leases::AnswerJump(Incarnation id) {
   return Jump(&worker, ceiling());
 }
 
+bool Leases::AwaitsTurn(Incarnation id) const {
+  return train_.free() + evaluation_.free() > 0 && !MayGrant(workers_.at(id).rank);
+}
+
 std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* worker, std::uint32_t want) {
   std::set<WorkerRank> live;
   for (const auto& [other, entry] : workers_) live.insert(entry.rank);
@@ -80,7 +84,7 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
 
   std::vector<LeaseGrant> grants;
   const Clock limit = ceiling();
-  while (grants.size() < most) {
+  while (grants.size() < most && MayGrant(worker->rank)) {
     const auto split = splits->Next(worker->rank, live);
     if (!split) break;
     const std::uint64_t batches = splits == &train_ ? splits->BatchesLeft(*split) : 0;
@@ -103,6 +107,7 @@ std::optional<LeaseReply> Leases::AnswerTraining(Incarnation id, std::uint32_t w
     reply.grants = std::move(grants);
     return reply;
   }
+  if (AwaitsTurn(id)) return std::nullopt;
   // It has the maximum number of leases, and may get more later.
   if (train_.OpenLeases(id) >= limits::kLeasesPerWorkerMax) return std::nullopt;
   return AnswerJump(id);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/codec/manifest.h"
@@ -23,6 +24,8 @@ namespace tarn::scheduler {
 class Leases {
  public:
   explicit Leases(const Job& job, Clock start_clock);
+  // Repeats the grants of a recorded run: lease i + 1 goes to the worker of rank order[i], and no further one is granted.
+  void SetOrder(std::vector<WorkerRank> order) { order_ = std::move(order); }
   // Continues from a checkpoint. Must be called first.
   void Resume(const DataState& state);
 
@@ -39,6 +42,8 @@ class Leases {
   std::optional<LeaseReply> AnswerTraining(Incarnation worker, std::uint32_t want);
   // The same for the data set that is being scored.
   std::optional<LeaseReply> AnswerEvaluation(Incarnation worker, std::uint32_t want);
+  // Whether there is data that a worker must not be granted yet, because of SetOrder. It then waits.
+  bool AwaitsTurn(Incarnation worker) const;
   // The order to tick to the ceiling; nullopt: the worker already has it.
   std::optional<LeaseReply> AnswerJump(Incarnation worker);
   void Done(Incarnation worker, const LeaseDone& done);
@@ -85,10 +90,14 @@ class Leases {
     Clock bound;  // upper bound of its clocks
   };
 
+  bool MayGrant(WorkerRank rank) const {
+    return !order_ || (last_lease_.value < order_->size() && (*order_)[last_lease_.value] == rank);
+  }
   LeaseReply Jump(Worker* worker, Clock clock);
   std::vector<LeaseGrant> Grant(Splits* splits, Incarnation id, Worker* worker, std::uint32_t want);
 
   DataSets data_;
+  std::optional<std::vector<WorkerRank>> order_;
   bool holding_ = false, granted_any_ = false;
   std::uint32_t epoch_ = 0;
   Clock base_, floor_;

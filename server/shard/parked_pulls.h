@@ -14,6 +14,7 @@ namespace tarn::server {
 
 struct ParkedPull {
   Peer from;
+  WorkerRank rank;
   Incarnation incarnation;
   Clock wanted_clock;       // the pull waits until this is its table's open clock
   bool clock_open = false;  // the clock is open: the pull waits only for pushes

@@ -28,6 +28,7 @@ Status Pulls::OnPull(Peer from, Pull pull, const Message& message) {
   parked_.Drop(worker, pull.request);
   const Clock wanted = (*context_.policies)[pull.table].WantedClock(worker, pull.clock, context_.clocks->cohort());
   TARN_RETURN_IF_ERROR(AnswerOrPark({.from = from,
+                                     .rank = WorkerRank(message.sender.rank),
                                      .incarnation = worker,
                                      .wanted_clock = wanted,
                                      .clock_open = false,
@@ -72,7 +73,7 @@ Status Pulls::Answer(const ParkedPull& parked) {
   context_.step->Send({parked.from, std::move(reply)});
   ++context_.counters->pulls;
   context_.counters->pull_rows += pull.keys.count;
-  context_.observer->OnPullServed(parked.incarnation, pull.table, pull.clock, minimum);
+  context_.observer->OnPullServed(parked.rank, parked.incarnation, pull, minimum);
   return {};
 }
 

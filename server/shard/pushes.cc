@@ -63,7 +63,10 @@ Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& messag
     ack.sections.push_back({section.partition, section.sequence, code, Sequence(watermark.value + 1)});
   }
   if (!fits && NeverFits(push, ack)) return false;
-  const bool any = std::ranges::find(taken_, true) != taken_.end();
+  const auto first = std::ranges::find(taken_, true);
+  const bool any = first != taken_.end();
+  if (any)
+    context_.observer->OnPushTaken(WorkerRank(message.sender.rank), push, std::size_t(first - taken_.begin()));
   if (any && context_.outbox->logging()) context_.outbox->Append(TakenOf(push, message, *keys, taken_, table.dim));
   if (!context_.stop->Check(Perform(push, message, *keys))) return false;
   context_.outbox->Answer(from, worker, std::move(ack), any);

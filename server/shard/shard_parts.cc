@@ -63,6 +63,7 @@ ShardParts::ShardParts(const ShardBase& base, const RouteMap& routes, StoreOptio
                 .outbox = base.outbox,
                 .step = base.step,
                 .stop = base.stop,
+                .observer = base.observer,
                 .on_tick = base.on_tick,
                 .other_bytes = [this] { return WaitingBytes(); }}),
       timer(options.unix_us_at_zero, &rows, base.outbox) {}

@@ -91,6 +91,7 @@ Status WorkerMessages::OnTick(Peer from, const Tick& tick, const Message& messag
   const bool news = context_.outbox->logging() && context_.clocks->cohort().IsNews(worker, tick);
   if (news) context_.outbox->Append(LoggedTick{worker, tick});
   context_.clocks->Tick(worker, tick);
+  if (moves) context_.observer->OnTick(WorkerRank(message.sender.rank), tick);
   context_.outbox->Answer(from, worker, TickAck{tick.clock}, news);
   if (moves) context_.on_tick();
   return {};

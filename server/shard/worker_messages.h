@@ -16,6 +16,7 @@
 #include "server/shard/pushes.h"
 #include "server/shard/row_gate.h"
 #include "server/shard/senders.h"
+#include "server/shard/shard_observer.h"
 #include "server/shard/shard_step.h"
 #include "server/shard/stop_notice.h"
 #include "server/store/store.h"
@@ -37,6 +38,7 @@ class WorkerMessages {
     DurableOutbox* outbox;
     ShardStep* step;
     StopNotice* stop;
+    ShardObserver* observer;
     std::function<void()> on_tick;             // called after a worker's clock advanced
     std::function<std::size_t()> other_bytes;  // memory without that of the rows
   };

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,14 @@ void ShowProgress(const scheduler::Progress& progress, double simulated_seconds)
              progress.epoch + 1, progress.samples, share, simulated_seconds, loss);
 }
 
-int Run(const Job& job, const std::string& run_dir, bool quiet) {
+// `replayed`: folder of a recorded run of the job; empty: none.
+int Run(const Job& job, const std::string& run_dir, const std::string& replayed, bool quiet) {
+  std::optional<sim::Recording> recording;
+  if (!replayed.empty()) {
+    auto loaded = sim::Recording::Load(job, replayed);
+    if (!loaded) return Complain(kExitUsage, loaded.error());
+    recording = *std::move(loaded);
+  }
   std::error_code error;
   std::filesystem::create_directories(run_dir + "/logs", error);
   if (error)
@@ -51,7 +59,9 @@ int Run(const Job& job, const std::string& run_dir, bool quiet) {
                     {ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", run_dir, error.message())});
   if (Status s = InitLog({.role = "simulate", .path = run_dir + "/logs/simulate.log"}); !s)
     return Complain(kExitFailure, s.error());
-  auto trial = sim::Trial::Make(sim::AsTrial(job), run_dir);
+  Job run = sim::AsTrial(job);
+  if (recording) run.delays = {};  // the recorded order contains what they did
+  auto trial = sim::Trial::Make(run, run_dir, std::move(recording));
   if (!trial) return Complain(kExitFailure, trial.error());
   const bool shows = !quiet && isatty(STDERR_FILENO) != 0;
   sim::TrialHooks hooks;
@@ -61,7 +71,10 @@ int Run(const Job& job, const std::string& run_dir, bool quiet) {
   if (shows) fmt::print(stderr, "\r\x1b[K");
   FlushLog();
   if (!ended) return Complain(ended.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, ended.error());
-  if (!quiet)
+  if (quiet) return 0;
+  if (!replayed.empty())
+    fmt::print("{} effects repeated. Results: {}/summary.json\n", (*trial)->repeated(), run_dir);
+  else
     fmt::print("{:.3f} simulated seconds. Results: {}/summary.json\n", (*trial)->simulated_seconds(), run_dir);
   return 0;
 }
@@ -69,7 +82,7 @@ int Run(const Job& job, const std::string& run_dir, bool quiet) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string path, run_dir;
+  std::string path, run_dir, replayed;
   std::vector<std::string> overrides;
   bool quiet = false;
   CLI::App app{
@@ -80,10 +93,15 @@ int main(int argc, char** argv) {
       "  tarn-simulate --job job.toml --run-dir runs/mine --set fleet.workers=64 --set "
       "'delays.batch=exponential(0.01)'\n\n"
       "Ctrl-C stops cleanly. Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 training diverged."};
-  app.add_option("--job", path, "job file")->required();
+  CLI::Option* const file = app.add_option("--job", path, "job file");
+  CLI::Option* const replay =
+      app.add_option("--replay", replayed,
+                     "instead of --job: folder of a run of tools/launch --record, which is repeated to the bit");
   app.add_option("--run-dir", run_dir, "folder for the results: new or empty")->required();
   app.add_option("--set", overrides, "section.key=value: overrides a key of the job file; may be repeated")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->excludes(replay);
+  file->excludes(replay);
   app.add_flag("--quiet", quiet, "print only errors");
   try {
     app.parse(argc, argv);
@@ -92,13 +110,17 @@ int main(int argc, char** argv) {
   }
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
+  if (path.empty()) {
+    if (replayed.empty()) return Complain(kExitUsage, {ErrorCode::kInvalidArgument, "expected --job or --replay"});
+    path = replayed + "/job.toml";
+  }
   std::vector<std::string> notes;
   const auto job = LoadJob(path, overrides, &notes);
   for (const std::string& note : notes) fmt::print(stderr, "tarn-simulate: {}\n", note);
   if (!job) return Complain(kExitUsage, job.error());
   int code = kExitFailure;
   const Status status = CatchLimits([&]() -> Status {
-    code = Run(*job, run_dir, quiet);
+    code = Run(*job, run_dir, replayed, quiet);
     return {};
   });
   return status ? code : Complain(kExitFailure, status.error());

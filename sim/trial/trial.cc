@@ -17,6 +17,7 @@ constexpr std::uint64_t kTrialSalt = 0x747269616c;
 constexpr std::uint64_t kCurvePoints = 200;
 constexpr std::uint64_t kEventsPerLook = 256;  // between two looks at the real clock
 constexpr std::chrono::milliseconds kLookPeriod{250};
+constexpr TimeUs kRepeatWaitUs = 60'000'000;  // without an effect: far more than any message takes
 
 std::uint64_t NonceOf(const Job& job, std::size_t node) {
   return HashCombine(HashCombine(job.job.seed, kTrialSalt), node) | 1;
@@ -57,11 +58,12 @@ Job AsTrial(Job job) {
   return job;
 }
 
-Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& run_dir) {
+Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& run_dir,
+                                             std::optional<Recording> recording) {
   TARN_RETURN_IF_ERROR(CheckJob(job));
   auto files = RunFiles::Open(job, run_dir);
   if (!files) return std::unexpected(files.error());
-  std::unique_ptr<Trial> trial(new Trial(job, *std::move(files)));
+  std::unique_ptr<Trial> trial(new Trial(job, *std::move(files), std::move(recording)));
   TARN_RETURN_IF_ERROR(OpenData(job, &trial->data_));
   for (std::uint32_t i = 0; i < job.fleet.servers * job.fleet.shards; ++i) trial->MakeShard(i);
   for (std::uint32_t i = 0; i < job.fleet.workers; ++i) trial->MakeWorker(i);
@@ -69,8 +71,9 @@ Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& 
 }
 
 // Node 0 is the scheduler; shards and then workers follow.
-Trial::Trial(const Job& job, RunFiles files)
+Trial::Trial(const Job& job, RunFiles files, std::optional<Recording> recording)
     : job_(job),
+      recording_(std::move(recording)),
       files_(std::move(files)),
       links_(job, 1 + std::size_t{job.fleet.servers} * job.fleet.shards + job.fleet.workers, &events_),
       store_(
@@ -86,6 +89,7 @@ Trial::Trial(const Job& job, RunFiles files)
   options.job_text = ToToml(job_);
   options.checkpoints_directory = "checkpoints";
   options.run = NonceOf(job_, 0);
+  if (recording_) options.lease_order = recording_->leases;
   scheduler_ = std::make_unique<scheduler::Scheduler>(std::move(options), &store_);
 }
 
@@ -110,7 +114,8 @@ void Trial::MakeShard(std::uint32_t index) {
   options.endpoint = fmt::format("trial://shard-{}", index);
   options.shards_per_server = job_.fleet.shards;
   options.blobs = node.blobs.get();
-  node.shard = std::make_unique<server::Shard>(options, node.store.get());
+  if (recording_) node.gate = std::make_unique<EffectGate>(&recording_->effects[index]);
+  node.shard = std::make_unique<server::Shard>(options, node.store.get(), node.gate.get());
 }
 
 void Trial::MakeWorker(std::uint32_t rank) {
@@ -123,7 +128,8 @@ void Trial::MakeWorker(std::uint32_t rank) {
   node.loop = std::make_unique<worker::TrainingLoop>(
       worker::TrainingLoop::Context{
           .client = &node.client, .outbox = &node.out, .trace = &node.trace, .record = &node.record, .shared = &data_},
-      worker::PipelineOptions(), worker::TrainingLoop::Hooks());
+      worker::PipelineOptions{.begins = recording_ ? &recording_->begins[rank] : nullptr},
+      worker::TrainingLoop::Hooks());
 }
 
 void Trial::StartAll() {
@@ -142,6 +148,7 @@ Status Trial::Run(const TrialHooks& hooks) {
   while (!scheduler_->stopped() && files_status_) {
     TARN_CHECK(events_.RunOne(), "a fleet always has a timer");
     if (events_.executed() % kEventsPerLook != 0) continue;
+    if (recording_) TARN_RETURN_IF_ERROR(CheckGates());
     const auto real = std::chrono::steady_clock::now();
     if (real - looked_at < kLookPeriod) continue;
     looked_at = real;
@@ -159,8 +166,26 @@ void Trial::WatchProgress(const TrialHooks& hooks) {
   TurnScheduler();
 }
 
+Status Trial::CheckGates() {
+  std::uint64_t repeated = 0;
+  for (const ShardNode& node : shards_) {
+    repeated += node.gate->done();
+    if (!node.gate->difference().empty())
+      return Fail(ErrorCode::kCorrupt, fmt::format("shard {} differs from its record: {}", node.number - 1,
+                                                   node.gate->difference()));
+  }
+  if (repeated != std::exchange(repeated_, repeated)) repeated_at_ = now();
+  if (now() - repeated_at_ < kRepeatWaitUs) return {};
+  std::string waiting;
+  for (const ShardNode& node : shards_)
+    waiting += fmt::format("\nshard {}: {}", node.number - 1, node.gate->Waiting());
+  return Fail(ErrorCode::kCorrupt, "the recorded run cannot be repeated further: no message comes whose turn it is" +
+                                       waiting);
+}
+
 Status Trial::Finish() {
   TARN_RETURN_IF_ERROR(files_status_);
+  if (recording_) TARN_RETURN_IF_ERROR(CheckGates());
   AddPoint();
   const Shutdown& reason = scheduler_->stop_reason();
   TARN_RETURN_IF_ERROR(files_.End(scheduler_->progress(), reason,
@@ -204,6 +229,12 @@ void Trial::StepShard(ShardNode* node, const std::function<void(Outbox*)>& step)
 }
 
 void Trial::HearShard(ShardNode* node, Peer from, Message message) {
+  if (node->gate != nullptr && EffectGate::Concerns(message)) {
+    node->gate->Hold(from, std::move(message));
+    while (auto next = node->gate->TakeNext())
+      StepShard(node, [&](Outbox* out) { node->shard->OnMessage(next->from, std::move(next->message), now(), out); });
+    return;
+  }
   StepShard(node, [&](Outbox* out) { node->shard->OnMessage(from, std::move(message), now(), out); });
 }
 

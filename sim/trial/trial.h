@@ -3,6 +3,9 @@
 //   auto trial = Trial::Make(job, run_dir);
 //   if (trial) Status ended = (*trial)->Run(hooks);   // as a real fleet ends: kDiverged, kCancelled after a stop
 //
+// With a recording it repeats that run of the job to the bit: gates hold what arrives at a shard until its turn, leases
+// go to the workers that got them, and batches begin when they did.
+//
 // One thread. Deterministic: time, delays and randomness follow from the job.
 #pragma once
 
@@ -10,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +23,9 @@
 #include "server/shard/shard.h"
 #include "sim/disks/memory_checkpoint_store.h"
 #include "sim/event_queue.h"
+#include "sim/trial/effect_gate.h"
 #include "sim/trial/links.h"
+#include "sim/trial/recording.h"
 #include "sim/trial/run_files.h"
 #include "sim/trial/trial_stores.h"
 #include "worker/client/client.h"
@@ -45,12 +51,15 @@ class Trial {
  public:
   // Opens the data of the job, which AsTrial has prepared, and writes the first files of the run folder. Errors are
   // those of the data and of the folder; kUnsupported: a job for a GPU or without data.
-  static Expected<std::unique_ptr<Trial>> Make(const Job& job, const std::string& run_dir);
+  static Expected<std::unique_ptr<Trial>> Make(const Job& job, const std::string& run_dir,
+                                               std::optional<Recording> recording = std::nullopt);
   ~Trial();
 
-  // To the end of the job, once. The error is the reason why the run failed, or kIo of the run's files.
+  // To the end of the job, once. The error is the reason why the run failed, kIo of the run's files, or kCorrupt: a
+  // shard differs from the recording, or waits for what does not come.
   Status Run(const TrialHooks& hooks);
   double simulated_seconds() const { return double(events_.now()) * 1e-6; }
+  std::uint64_t repeated() const { return repeated_; }  // effects of the recording; valid after Run
 
  private:
   // What every node has: its place in Links, and the event at which its timer is due.
@@ -62,6 +71,7 @@ class Trial {
   struct ShardNode : Node {
     std::unique_ptr<server::MemoryCheckpointStore> store;
     std::unique_ptr<TrialBlobStore> blobs;
+    std::unique_ptr<EffectGate> gate;  // null without a recording
     std::unique_ptr<server::Shard> shard;
   };
   struct WorkerNode : Node {
@@ -74,7 +84,7 @@ class Trial {
     std::uint64_t samples = 0;  // of them in samples_
   };
 
-  Trial(const Job& job, RunFiles files);
+  Trial(const Job& job, RunFiles files, std::optional<Recording> recording);
   void MakeShard(std::uint32_t index);
   void MakeWorker(std::uint32_t rank);
   void StartAll();
@@ -95,11 +105,13 @@ class Trial {
   // Calls `due` at `at` unless an earlier call of Arm for the node is still to come.
   void Arm(Node* node, TimeUs at, std::function<void()> due);
   void WatchProgress(const TrialHooks& hooks);
+  Status CheckGates();
   void CountSamples(WorkerNode* node);
   void AddPoint();
   Status Finish();
 
   const Job job_;
+  const std::optional<Recording> recording_;
   RunFiles files_;
   EventQueue events_;
   Links links_;
@@ -111,6 +123,8 @@ class Trial {
   std::deque<ShardNode> shards_;
   std::deque<WorkerNode> workers_;
   Status files_status_;
+  std::uint64_t repeated_ = 0;  // effects, of all shards
+  TimeUs repeated_at_ = 0;      // when the last of them was seen
   std::uint64_t samples_ = 0, next_point_ = 0;  // trained by all workers
 };
 

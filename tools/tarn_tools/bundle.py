@@ -35,7 +35,7 @@ OF_GPU = GPU_TESTS | {"gpu_bench", "model_step", "tarn-generate", "tarn-schedule
 GPU_MB_MAX = 50  # packed
 ARCHITECTURE = 90  # machine code for H100 and H200, and PTX for later GPUs
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/launch", "tools/report",
-         "tools/inspect", "tools/checkpoint", "tools/predict", "tools/accuracy", "tools/lab",
+         "tools/inspect", "tools/checkpoint", "tools/predict", "tools/accuracy", "tools/lab", "tools/replay",
          "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
 

@@ -5,7 +5,7 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IN_PACKAGE = (ROOT / "py.typed").exists()
-OF_PACKAGE = re.compile(r"\btools/(accuracy|checkpoint|inspect|lab|launch|predict|quickstart|report)\b")
+OF_PACKAGE = re.compile(r"\btools/(accuracy|checkpoint|inspect|lab|launch|predict|quickstart|replay|report)\b")
 
 
 def here(text):

@@ -120,7 +120,7 @@ class Deployment:
     def node(self, role, rank, arguments, sizes=None):
         """The process of that rank, not started yet. `sizes`: the [fleet] of the run's job.toml, if it exists."""
         host = self._places.get((role, rank))
-        arguments = [*arguments, *self._options_of(role)]
+        arguments = [*arguments, *self._options_of(role), *self._record_of(role, rank)]
         if role == "server" and self:
             arguments += ["--bind", f"{EVERY_INTERFACE}:*", *(["--advertise", host.address] if host.address else [])]
         log = self._run_dir / f"logs/{role}-{rank}.log"
@@ -143,6 +143,13 @@ class Deployment:
         node = fleet.Node("worker", rank, command, log) if here else self._through_ssh("worker", rank, host, command, log)
         node.ours = False
         return node
+
+    def _record_of(self, role, rank):
+        if not self._options.record or role == "scheduler":
+            return []
+        folder = self._run_dir / "record"
+        folder.mkdir(exist_ok=True)
+        return ["--record", str(folder / f"worker-{rank}" if role == "worker" else folder)]
 
     def _options_of(self, role):
         no_shm = role != "scheduler" and self._options.no_shm

@@ -84,6 +84,8 @@ def parse_arguments(argv):
     parser.add_argument("--bin-dir", metavar="DIR", help="use programs from this folder without building them (default: build/release/bin)")
     parser.add_argument("--keys", metavar="FILE", help="key file for all programs of the fleet, made by tarn-keys")
     parser.add_argument("--insecure", action="store_true", help="allow TCP without keys: anyone who can connect to a port can change the job")
+    parser.add_argument("--record", action="store_true", help="record the run in RUN_DIR/record, so that tools/replay repeats it to the bit; without "
+                        "periodic checkpoints")
     parser.add_argument("--no-shm", action="store_true", help="use only sockets, no shared memory")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the result")
     parser.add_argument("--plain", action="store_true", help="print lines instead of updating one line")
@@ -110,6 +112,7 @@ def parse_arguments(argv):
         parser.error(f"no such key file: {options.keys} (tarn-keys makes one)")
     try:
         take_hosts(options)
+        take_record(options)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     check_data(parser, options, words)
@@ -197,6 +200,16 @@ def take_hosts(options):
                 f"{path}: {role}={count} in all, but --set says fleet.{role}={told[role]}: expected the same, or one of them"
             )
         options.overrides.append(f"fleet.{role}={count}")
+
+
+def take_record(options):
+    """With --record, leaves periodic checkpoints out, which change the clocks of workers. Raises ValueError."""
+    if not options.record:
+        return
+    for given, what in ((options.program, "a program of your own"), (options.resume, "--resume"), (options.hosts, "--hosts")):
+        if given:
+            raise ValueError(f"--record with {what}: expected a new run of tarn-worker on this machine")
+    options.overrides += ["storage.checkpoint_seconds=0", "storage.checkpoint_clocks=0"]
 
 
 def go_on_command(options, run_dir, overrides=()):

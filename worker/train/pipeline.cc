@@ -10,9 +10,10 @@
 
 namespace tarn::worker {
 
-Pipeline::Pipeline(const Context& context, std::size_t waiting_bytes_max)
+Pipeline::Pipeline(const Context& context, const PipelineOptions& options)
     : context_(context),
-      waiting_bytes_max_(waiting_bytes_max),
+      waiting_bytes_max_(options.waiting_bytes_max),
+      begins_(options.begins),
       delays_(context.job->job(), client().welcome().rank),
       next_clock_(client().clock()) {}
 
@@ -20,7 +21,7 @@ Expected<std::unique_ptr<Pipeline>> Pipeline::Make(const Context& context, const
                                                    std::function<void()> wake) {
   const TrainingJob& job = *context.job;
   Client& client = *context.client;
-  std::unique_ptr<Pipeline> pipeline(new Pipeline(context, options.waiting_bytes_max));
+  std::unique_ptr<Pipeline> pipeline(new Pipeline(context, options));
   StepperOptions stepper_options = options.stepper;
   stepper_options.rank = client.welcome().rank;
   stepper_options.done = wake;
@@ -56,14 +57,28 @@ Status Pipeline::Fill(TimeUs now) {
     // Evaluation uses one clock and does not overlap with training.
     const bool train = *purpose == LeasePurpose::kTrain;
     if (!window_.empty() && train != window_.back().train()) break;
+    if (train && !MayBegin()) break;
     InFlight& batch = window_.emplace_back();
     batch.prepared = std::move(*source_->TryTake());
     const Clock use = train ? std::max(next_clock_, client().clock()) : client().clock();
-    if (train) next_clock_ = use + 1;
+    if (train) {
+      next_clock_ = use + 1;
+      TARN_RETURN_IF_ERROR(context_.record->Begin(client().welcome().incarnation, pulls_->ended()));
+    }
     TARN_RETURN_IF_ERROR(pulls_->Begin(batch.prepared.plans, use, train, now, outbox(), &batch.rows));
   }
   if (context_.job->job().storage.memory != 0) StageNext(now);
   return {};
+}
+
+bool Pipeline::BeginsNow() const {
+  const std::uint64_t begun = pulls_->begun();
+  return begun < begins_->size() && (*begins_)[begun] == pulls_->ended();
+}
+
+// A batch that has to begin before the oldest one is pushed waits for its lease first.
+bool Pipeline::MayFinish() const {
+  return stepper_->Done() && (begins_ == nullptr || !window_.front().train() || !BeginsNow());
 }
 
 // Servers that keep rows on disk fetch those of the batch that will be pulled next.
@@ -86,7 +101,7 @@ bool Pipeline::CanStart() const {
 }
 
 std::optional<TimeUs> Pipeline::NextDue() const {
-  return stepper_->Done() ? std::optional(window_.front().due) : std::nullopt;
+  return MayFinish() ? std::optional(window_.front().due) : std::nullopt;
 }
 
 Status Pipeline::Start(TimeUs now) {

@@ -37,6 +37,9 @@ struct PipelineOptions {
   // Bytes of unacknowledged pushes beyond which no training step starts.
   std::size_t waiting_bytes_max = limits::kQueuedBytesMax;
   StepperOptions stepper;
+  // To repeat a recorded run (record.h): for each training batch, how many batches have been pushed when it begins. The
+  // rows that it pulls follow from that. Outlives the pipeline. Null: a batch begins as soon as it is read.
+  const std::vector<std::uint64_t>* begins = nullptr;
   // Number of keys from which on a GPU plans a batch; changed only by tests.
   std::size_t device_plan_keys_min = BatchPlannerOptions::kDeviceKeysMin;
 };
@@ -75,7 +78,7 @@ class Pipeline {
   // CanFinish: whether the oldest step is complete and has taken the time that [delays] gives it. Finish pushes its
   // gradients and ticks; returns the lease if this was its last batch. kDiverged: the loss is not finite; nothing was
   // pushed.
-  bool CanFinish(TimeUs now) const { return stepper_->Done() && now >= window_.front().due; }
+  bool CanFinish(TimeUs now) const { return MayFinish() && now >= window_.front().due; }
   // When CanFinish becomes true of the oldest step, if that is complete.
   std::optional<TimeUs> NextDue() const;
   Expected<std::optional<FinishedLease>> Finish(TimeUs now);
@@ -107,10 +110,13 @@ class Pipeline {
     }
     Status status;
   };
-  Pipeline(const Context& context, std::size_t waiting_bytes_max);
+  Pipeline(const Context& context, const PipelineOptions& options);
 
   Client& client() const { return *context_.client; }
   Outbox* outbox() const { return context_.outbox; }
+  bool BeginsNow() const;  // the next training batch, in a repeated run
+  bool MayBegin() const { return begins_ == nullptr || BeginsNow(); }
+  bool MayFinish() const;
   void StageNext(TimeUs now);
   void CountCompute(const InFlight& batch);
   Error Divergence(const InFlight& batch) const;
@@ -119,6 +125,7 @@ class Pipeline {
 
   const Context context_;
   const std::size_t waiting_bytes_max_;
+  const std::vector<std::uint64_t>* const begins_;
   Failures failures_;
   BatchDelays delays_;
   std::unique_ptr<BatchSource> source_;

@@ -89,6 +89,9 @@ class PullStage {
   // client. Requests the rows of later batches that waited for these.
   void End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out);
 
+  // Numbers of training batches that began and that ended.
+  std::uint64_t begun() const { return begun_; }
+  std::uint64_t ended() const { return ended_; }
   std::uint64_t hot_looked_for() const;  // rows
   std::uint64_t hot_found() const;
   // Seconds with a pull in progress.

@@ -21,6 +21,14 @@ Status Record::Open(const std::string& path) {
   return {};
 }
 
+Status Record::Lease(Incarnation worker, LeaseId lease) {
+  return Write(fmt::format("lease {} {}\n", worker.value, lease.value));
+}
+
+Status Record::Begin(Incarnation worker, std::uint64_t pushed) {
+  return Write(fmt::format("begin {} {}\n", worker.value, pushed));
+}
+
 Status Record::Batch(Incarnation worker, const LeaseGrant& lease, std::uint64_t offset, std::uint64_t rows,
                      Clock clock) {
   return Write(fmt::format("batch {} {} {} {} {} {}\n", worker.value, lease.epoch, lease.first_row,

@@ -1,6 +1,9 @@
-// A record of a worker's pushes and ticks. With it tests check, independently of the scheduler, that every row was
-// trained exactly once although workers were killed.
+// A record of a worker's leases, pushes and ticks. With it tests check, independently of the scheduler, that every row
+// was trained exactly once although workers were killed, and tools/replay repeats a run (sim/trial/recording.h).
 //
+//   lease INCARNATION LEASE                                         when the lease was granted
+//   begin INCARNATION PUSHED                                        a training batch begins: its rows are pulled, after
+//                                                                   the worker pushed so many batches
 //   batch INCARNATION EPOCH SPLIT_FIRST_ROW FIRST_ROW ROWS CLOCK    before the batch's first push leaves
 //   tick INCARNATION CLOCK                                          before the first Tick of that clock leaves
 //
@@ -28,6 +31,8 @@ class Record {
   Status Open(const std::string& path);
   bool open() const { return file_ >= 0; }
 
+  Status Lease(Incarnation worker, LeaseId lease);
+  Status Begin(Incarnation worker, std::uint64_t pushed);
   // Rows [offset, offset + rows) of the lease.
   Status Batch(Incarnation worker, const LeaseGrant& lease, std::uint64_t offset, std::uint64_t rows, Clock clock);
   // Writes only the first tick of each clock.

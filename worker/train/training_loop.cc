@@ -122,7 +122,10 @@ Status TrainingLoop::TakeLeases() {
   const std::optional<LeaseReply> reply = std::exchange(lease_answer_.reply, std::nullopt);
   if (!reply) return {};
   if (!reply->grants.empty()) counts_.times.Start();
-  for (const LeaseGrant& grant : reply->grants) pipeline_->AddLease(grant);
+  for (const LeaseGrant& grant : reply->grants) {
+    TARN_RETURN_IF_ERROR(context_.record->Lease(client().welcome().incarnation, grant.lease));
+    pipeline_->AddLease(grant);
+  }
   leases_.OnReply(*reply);
   return {};
 }

@@ -22,7 +22,7 @@ class Record:
             numbers = [int(number) for number in numbers]
             if kind == "batch":
                 self.batches.append(Batch(*numbers))
-            else:
+            elif kind == "tick":
                 incarnation, clock = numbers
                 self.ticks[incarnation] = max(clock, self.ticks.get(incarnation, 0))
 

@@ -144,6 +144,25 @@ TEST(Leases, NobodyPassesTheCeilingDuringACut) {
   EXPECT_TRUE(leases.AnswerTraining(Incarnation(1), 5));
 }
 
+TEST(Leases, ARecordedOrderIsRepeated) {
+  Job job = SmallJob(1, 2);
+  job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
+  Leases leases(job, Clock(0));
+  leases.SetOrder({WorkerRank(1), WorkerRank(1), WorkerRank(0)});
+  ASSERT_TRUE(leases.SetSizes({120, 0, 0}));
+  const Incarnation zero(1), one(2);
+  leases.Join(zero, WorkerRank(0), Clock(0));
+  leases.Join(one, WorkerRank(1), Clock(0));
+  EXPECT_FALSE(leases.AnswerTraining(zero, 5));
+  EXPECT_TRUE(leases.AwaitsTurn(zero));
+  EXPECT_FALSE(leases.AwaitsTurn(one));
+  EXPECT_EQ(leases.AnswerTraining(one, 5)->grants.size(), 2u);
+  EXPECT_FALSE(leases.AnswerTraining(one, 5)) << "no jump: more leases are granted later";
+  EXPECT_EQ(leases.AnswerTraining(zero, 5)->grants.size(), 1u);
+  EXPECT_FALSE(leases.AnswerTraining(zero, 5)) << "nothing is granted beyond the order";
+  EXPECT_TRUE(leases.AwaitsTurn(zero));
+}
+
 TEST(Leases, DynamicGrantsLeaveSomethingForOthers) {
   Job job = SmallJob(1, 4);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};

@@ -30,7 +30,7 @@ struct Events : ShardObserver {
     if (before_rows) before_rows();
   }
   void OnPushVoided(Incarnation, PartitionId, Sequence sequence, Clock) override { voided.push_back(sequence); }
-  void OnPullServed(Incarnation, TableId, Clock use, Clock) override { served.push_back(use); }
+  void OnPullServed(WorkerRank, Incarnation, const Pull& pull, Clock) override { served.push_back(pull.clock); }
   void OnClockClosed(Clock clock) override { closed.push_back(clock); }
   std::vector<Sequence> applied, voided;
   std::vector<Clock> served, closed;

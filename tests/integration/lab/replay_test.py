@@ -1,0 +1,165 @@
+"""Shows that tools/replay repeats asynchronous runs to the bit, that the record is what decides, and that runs which cannot be
+repeated are refused."""
+
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR") or ROOT / "build/release/bin")
+sys.path[:0] = [str(HERE), str(ROOT / "tools")]
+
+import data
+from tarn_tools.lab import algorithms, study
+
+ASYNCHRONOUS = ("consistency.mode=asp", "train.epochs=2")
+JOBS = {
+    "several_shards": ("consistency.mode=asp", "fleet.shards=2", "optimizer.kind=adagrad"),
+    "not_ahead": ("consistency.mode=asp", "train.prefetch=0"),
+    "a_close_bound": ("consistency.mode=ssp", "consistency.staleness=1", "train.epochs=2"),
+    "delays": ("consistency.mode=asp", "delays.batch=exponential(0.003)"),
+    "aggregated": ("consistency.mode=ssp", "consistency.staleness=2", "consistency.apply=aggregated"),
+    "expiry": ("consistency.mode=asp", "tables.linear.life=true", "tables.linear.expire_clocks=20", "tables.linear.sweep_clocks=5"),
+}
+RUNS_OF_MANY = 20
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.holder.name)
+        cls.job = data.make(cls.folder)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.holder.cleanup()
+
+    def launch(self, name, *overrides, arguments=("--record",), code=0):
+        """The folder of a run on real processes."""
+        run_dir = self.folder / name
+        command = [sys.executable, ROOT / "tools/launch", self.job, "--bin-dir", BIN, "--run-dir", run_dir, *arguments]
+        for override in overrides:
+            command += ["--set", override]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.error = done.stderr
+        return run_dir
+
+    def replay(self, run_dir, code=0, out=None):
+        command = [sys.executable, ROOT / "tools/replay", run_dir, "--bin-dir", BIN, *(["--out", out] if out else [])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.error = done.stderr
+        return done.stdout
+
+    def summary(self, folder):
+        return json.loads((folder / "summary.json").read_text())
+
+
+class ReplayTest(Case):
+    def test_an_asynchronous_run_is_repeated(self):
+        run_dir = self.launch("asynchronous", *ASYNCHRONOUS)
+        self.assertIn(f"equal: parameters_hash {self.summary(run_dir)['parameters_hash']}", self.replay(run_dir))
+        self.assertRegex(self.replay(run_dir), r"[0-9]+ effects repeated. Results: .*/replay-2/summary.json")
+        repeated = self.summary(run_dir / "replay")
+        self.assertEqual([epoch["valid"] for epoch in repeated["epochs"]], [epoch["valid"] for epoch in self.summary(run_dir)["epochs"]])
+
+    def test_many_jobs_are_repeated(self):
+        for name, overrides in JOBS.items():
+            with self.subTest(name):
+                self.assertIn("equal", self.replay(self.launch(name, *overrides)))
+
+    def test_dense_layers_are_repeated(self):
+        clicks = self.folder / "clicks"
+        subprocess.run([BIN / "tarn-generate", "--out", clicks, "--rows", "6000", "--valid", "500", "--test", "500"],
+                       check=True, capture_output=True)
+        files = [f"data.{name}={name}.tsv" for name in ("train", "valid", "test")]
+        run_dir = self.launch("layers", "consistency.mode=asp", "data.format=criteo", f"data.dir={clicks}", *files, "model.kind=deepfm",
+                              "train.batch_rows=64", "optimizer.kind=adagrad", "optimizer.learning_rate=0.02")
+        self.assertIn("equal", self.replay(run_dir))
+
+    def test_every_algorithm_is_repeated(self):
+        for algorithm in algorithms.ALGORITHMS:
+            if algorithm.name == "int8":
+                continue  # needs rows of more than one value
+            settings = study.expand({"consistency.mode": "asp", **algorithm.settings}, {"fleet": {"workers": 4}})
+            with self.subTest(algorithm.name):
+                self.assertIn("equal", self.replay(self.launch(algorithm.name, *(f"{key}={study.toml(value)}" for key, value in settings.items()))))
+
+    def exchanged(self, run_dir):
+        """A copy of the run in which two successive pushes of different workers are exchanged in the record. The later one
+        could as well have come first: nothing of its worker is between them."""
+        copy = self.folder / "exchanged"
+        shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("replay*"))
+        path = copy / "record/shard-0"
+        lines = path.read_text().splitlines()
+        workers = [line.split()[1] for line in lines]
+        pushes = [i for i, line in enumerate(lines) if line.startswith("push ")]
+        for first, second in itertools.pairwise(pushes[len(pushes) // 2:]):
+            if workers[second] not in workers[first:second]:
+                lines.insert(first, lines.pop(second))
+                path.write_text("\n".join(lines) + "\n")
+                return copy
+        self.fail("no two such pushes")
+
+    def test_the_order_decides(self):
+        # One partition: all pushes of a table are to it. Momentum: the order of two pushes changes the bits.
+        run_dir = self.launch("ordered", *ASYNCHRONOUS, "fleet.servers=1", "fleet.partition_bits=0", "optimizer.kind=adagrad")
+        self.replay(run_dir)
+        self.replay(self.exchanged(run_dir), code=1)
+        self.assertRegex(self.error, "parameters_hash differs: [0-9a-f]{16} in the run, [0-9a-f]{16} when repeated")
+
+    def test_a_record_of_what_cannot_happen_is_told(self):
+        run_dir = self.launch("impossible", *ASYNCHRONOUS)
+        path = run_dir / "record/shard-1"
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join(lines[:40] + lines[41:]) + "\n")
+        self.replay(run_dir, code=1)
+        self.assertIn("the recorded run cannot be repeated further", self.error)
+        self.assertRegex(self.error, "shard 1: [0-9]+ of [0-9]+ effects were repeated; next is '")
+
+    def test_a_diverged_run_is_repeated(self):
+        run_dir = self.launch("diverged", "consistency.mode=asp", "optimizer.learning_rate=1e6", "local.method=delta",
+                              "local.steps=16", "local.learning_rate=1e6", "local.l2=100", code=4)
+        self.assertIn("equal: ", self.replay(run_dir))
+
+    def test_other_runs_are_refused(self):
+        plain = self.launch("plain", arguments=())
+        self.replay(plain, code=1)
+        self.assertIn("this run was not recorded", self.error)
+        cached = self.launch("cached", "consistency.mode=ssp", "consistency.staleness=2", "consistency.worker_cache=1MiB")
+        self.replay(cached, code=1)
+        self.assertIn("what the cache holds and sends depends on time", self.error)
+        self.replay(self.folder / "none", code=1)
+        self.assertIn("no summary.json", self.error)
+        summary = self.summary(cached) | {"workers_died": 1}
+        (cached / "summary.json").write_text(json.dumps(summary))
+        self.replay(cached, code=1)
+        self.assertIn("1 of its workers died", self.error)
+        self.launch("resumed", arguments=("--record", "--resume", plain), code=2)
+        self.assertIn("--record with --resume: expected a new run", self.error)
+
+
+class Replay(Case):
+    """Not run unless named."""
+
+    def many(self):
+        hashes = set()
+        for number in range(RUNS_OF_MANY):
+            run_dir = self.launch(f"run-{number}", *ASYNCHRONOUS)
+            self.replay(run_dir)
+            hashes.add(self.summary(run_dir)["parameters_hash"])
+        print(f"{RUNS_OF_MANY} runs, {len(hashes)} different results, each repeated to the bit")
+        self.assertGreater(len(hashes), 1, "asynchronous runs should differ")
+
+
+if __name__ == "__main__":
+    unittest.main()
