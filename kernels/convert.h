@@ -12,13 +12,14 @@ namespace tarn::kernels {
 
 class Stream;  // kernels/stream.h
 
-// n x dim floats to n * CodecRowBytes(codec, dim) bytes, little-endian. int8: see kernels/quantize.h.
+// n x dim floats to n * CodecRowBytes(codec, dim) bytes, little-endian. int8: see kernels/quantize.h, codecs of a
+// few bits: kernels/low_bits.h. Not kTopK.
 void EncodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out);
 
 // The reverse.
 void DecodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* in, float* out);
 
-// The same for values without rows: not for int8.
+// The same for values without rows: for plain codecs.
 void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* out);
 void DecodeValues(ValueCodec codec, std::size_t n, const std::byte* in, float* out);
 

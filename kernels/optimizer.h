@@ -63,6 +63,10 @@ class Optimizer {
   void InitSlots(std::uint32_t dim, float* slots) const;
   // One step of each row, in order.
   void Apply(const RuleContext& context, const RowsToStep& rows) const;
+  // Whether the rule discards gradients of this context.
+  bool Discards(const RuleContext& context) const {
+    return rule_->discards != nullptr && rule_->discards(context, {options_.data(), rule_->options.size()});
+  }
 
  private:
   const UpdateRule* rule_;

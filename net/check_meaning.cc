@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <string>
 
 #include "core/key_delta.h"
@@ -81,13 +83,12 @@ Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values, 
   const auto row_bytes = [&](std::uint32_t dim) {
     return CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0);
   };
-  const std::size_t least = row_bytes(1);
-  const std::size_t step = row_bytes(2) - least;  // bytes per value
+  const auto dims = std::views::iota(1u, limits::kRowDimMax + 1);
   const std::size_t row = values.size() / count;
   const bool even = values.size() % count == 0;
-  if (even && row >= least && (row - least) % step == 0 && row <= row_bytes(limits::kRowDimMax)) return {};
-  return Malformed(fmt::format("values frame: {} bytes, expected {} rows of {} + n x {} bytes, n below {}",
-                               values.size(), count, least, step, limits::kRowDimMax));
+  if (even && std::ranges::binary_search(dims, row, {}, row_bytes)) return {};
+  return Malformed(fmt::format("values frame: {} bytes, expected {} rows of 1 to {} values, {} to {} bytes each",
+                               values.size(), count, limits::kRowDimMax, row_bytes(1), row_bytes(limits::kRowDimMax)));
 }
 
 Status CheckPiece(std::uint64_t offset, std::uint64_t total, const Buffer& values) {
@@ -133,13 +134,14 @@ struct Checker {
   }
   Status operator()(const PullReply& m) const {
     TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
-    if (m.codec == ValueCodec::kTopK) return Malformed("codec: topk, which is for pushes alone");
+    if (!IsForPulls(m.codec)) return Malformed(fmt::format("codec: {}, which is for pushes alone", Name(m.codec)));
     return CheckValues(m.count, m.codec, values);
   }
   Status operator()(const Push& m) const {
     TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
-    if (m.pulled && (m.codec == ValueCodec::kTopK || *m.pulled == ValueCodec::kTopK))
-      return Malformed("pulled: with topk, expected whole rows and gradients");
+    if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
+      return Malformed(fmt::format("pulled: {} with {}, expected whole rows and gradients", Name(*m.pulled),
+                                   Name(m.codec)));
     return CheckValues(m.keys.count, m.codec, values, m.pulled);
   }
   Status operator()(const PushPull& m) const { return (*this)(m.push); }

@@ -113,11 +113,11 @@ Membership::Options MembershipOptions(const SchedulerOptions& options, const Set
 }
 
 CheckpointCoordinator::Options CoordinatorOptions(const SchedulerOptions& options, const Setup& setup) {
-  const auto pushes_largest = [](const auto& table) { return table.push_codec == ValueCodec::kTopK; };
+  const auto keeps_residuals = [](const auto& table) { return KeepsResiduals(table.push_codec); };
   return {.has_log = setup.has_log(),
           .at_clock = setup.cuts_at_clock,
-          .workers_keep_state = std::ranges::any_of(options.job.tables | std::views::values, pushes_largest),
-          .batch_rows = RoundRows(options.job),
+          .workers_keep_state = std::ranges::any_of(options.job.tables | std::views::values, keeps_residuals),
+          .batch_rows = RoundRowsMax(options.job),
           .checkpoints = CheckpointsOptions(options),
           .whole = WholeOf(options)};
 }

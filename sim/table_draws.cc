@@ -147,6 +147,20 @@ void ChooseInt8(std::uint64_t seed, Scenario* s) {
   }
 }
 
+// The oracle table has only codecs that keep rows of equal values and make its rows of two values no larger.
+void ChooseLowBits(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x62697473));
+  constexpr ValueCodec kCodecs[] = {ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit, ValueCodec::kQsgd};
+  for (const std::string name : {"counts", "layer"}) {
+    if (!rng.Chance(0.15)) continue;
+    TableOverride& own = s->job.tables[name];
+    own.has_push_codec = true;
+    own.push_codec = kCodecs[rng.Below(name == "counts" ? 2 : 4)];
+    if (KeepsResiduals(own.push_codec)) own.worker_cache.push_every = 1;
+  }
+  if (s->job.tables.contains("counts")) s->counts_cache = s->job.tables["counts"].worker_cache;
+}
+
 void ChooseTopK(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x746f706b));
   if (!rng.Chance(0.35)) return;
@@ -173,8 +187,8 @@ void ChooseRules(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x72756c65));
   const auto may_need_rows = [&](const std::string& name) {
     const auto own = s->job.tables.find(name);
-    const bool selects = own != s->job.tables.end() && own->second.push_codec == ValueCodec::kTopK;
-    return s->Of(name).apply == ApplyMode::kImmediate && !selects;
+    const bool keeps = own != s->job.tables.end() && KeepsResiduals(own->second.push_codec);
+    return s->Of(name).apply == ApplyMode::kImmediate && !keeps;
   };
   if (rng.Chance(0.5) && may_need_rows("counts")) s->counts_rule = "dc_asgd";
   if (!rng.Chance(0.7)) return;

@@ -23,6 +23,7 @@ void ChooseRace(std::uint64_t seed, Scenario* s);
 void ChooseLife(std::uint64_t seed, Scenario* s);
 // int8 codec in one direction or both.
 void ChooseInt8(std::uint64_t seed, Scenario* s);
+void ChooseLowBits(std::uint64_t seed, Scenario* s);
 // Top-k pushes, with residual memory of every size.
 void ChooseTopK(std::uint64_t seed, Scenario* s);
 // Update rules: some need the rows as they were pulled, the delay, or a state of the partition.

@@ -28,7 +28,7 @@ template <typename Wire, typename Core>
 constexpr bool SameEnd(Wire wire_last, Core core_last) {
   return static_cast<unsigned>(wire_last) == static_cast<unsigned>(core_last);
 }
-static_assert(SameEnd(ValueCodec::MAX, tarn::ValueCodec::kTopK));
+static_assert(SameEnd(ValueCodec::MAX, tarn::ValueCodec::kOneBit));
 static_assert(SameEnd(TableKind::MAX, tarn::TableKind::kSparse));
 static_assert(SameEnd(InitializerKind::MAX, tarn::InitializerKind::kNormal));
 static_assert(SameEnd(ScheduleKind::MAX, tarn::ScheduleKind::kCosine));

@@ -143,10 +143,11 @@ enum class LocalMethod : std::uint8_t { kNone, kAccumulate, kDelta, kElastic };
 // [local]: steps that a worker takes on its own copy of the rows between a pull and its push.
 struct LocalSection {
   LocalMethod method = LocalMethod::kNone;
-  std::uint32_t steps = 1;   // batches between a pull and its push; 1 with kNone
-  float prox = 0;            // kAccumulate, kDelta: weight of the distance from the pulled rows; 0: off
-  float moving_rate = 0.1f;  // kElastic
-  OptimizerSpec optimizer;   // the local rule
+  std::uint32_t steps = 1;       // batches between a pull and its push; 1 with kNone
+  std::uint32_t from_epoch = 1;  // counted from 1; in earlier epochs a push follows each batch
+  float prox = 0;                // kAccumulate, kDelta: weight of the distance from the pulled rows; 0: off
+  float moving_rate = 0.1f;      // kElastic
+  OptimizerSpec optimizer;       // the local rule
   friend bool operator==(const LocalSection&, const LocalSection&) = default;
 };
 
@@ -219,8 +220,11 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// Rows of one worker between a pull and its push.
-inline std::uint64_t RoundRows(const Job& job) { return std::uint64_t{job.train.batch_rows} * job.local.steps; }
+// Rows of one worker between a pull and its push, in an epoch counted from 0, and the most of all epochs.
+inline std::uint64_t RoundRows(const Job& job, std::uint32_t epoch) {
+  return std::uint64_t{job.train.batch_rows} * (epoch + 1 < job.local.from_epoch ? 1 : job.local.steps);
+}
+inline std::uint64_t RoundRowsMax(const Job& job) { return std::uint64_t{job.train.batch_rows} * job.local.steps; }
 
 // Applies the job's settings for this table to `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);

@@ -139,6 +139,7 @@ template <typename Visitor, typename Section>
 void VisitLocal(Visitor& visitor, Section& section) {
   visitor.Name("method", section.method);
   visitor.Integer("steps", section.steps, 1, limits::kLocalStepsMax);
+  visitor.Integer("from_epoch", section.from_epoch, 1, limits::kEpochsMax);
   visitor.Number("prox", section.prox, kNotNegative);
   visitor.Number("moving_rate", section.moving_rate, Range{0, 1});
   VisitOptimizer(visitor, section.optimizer);

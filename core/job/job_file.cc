@@ -231,14 +231,19 @@ void ReadLife(SectionReader& in, TableOverride& out) {
   VisitLife(in, out.life);
 }
 
-// Checks where topk may be used, and reads its keys.
-Status ReadTopK(SectionReader& in, TableOverride& out) {
+// Checks where codecs for pushes may be used, and reads their keys.
+Status ReadResiduals(SectionReader& in, TableOverride& out) {
   out.has_top_k = in.Has("push_topk") || in.Has("residual_memory");
   VisitTopK(in, out.top_k);
-  if (out.pull_codec == ValueCodec::kTopK)
-    return in.Refusal({"pull_codec"}, "\"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
-  if (out.has_top_k && out.push_codec != ValueCodec::kTopK)
-    return in.Refusal({"push_topk", "residual_memory"}, "has no effect without push_codec = \"topk\"; remove it");
+  if (!IsForPulls(out.pull_codec))
+    return in.Refusal({"pull_codec"},
+                      fmt::format("\"{}\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)",
+                                  Name(out.pull_codec)));
+  if (in.Has("push_topk") && out.push_codec != ValueCodec::kTopK)
+    return in.Refusal({"push_topk"}, "has no effect without push_codec = \"topk\"; remove it");
+  if (in.Has("residual_memory") && !KeepsResiduals(out.push_codec))
+    return in.Refusal({"residual_memory"},
+                      "has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; remove it");
   if (Status fits = Validate(out.top_k); !fits)
     return in.Refusal({"residual_memory", "push_topk"}, fits.error().message);
   return {};
@@ -251,10 +256,10 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
   out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
   VisitCodecs(in, out);
   ReadLife(in, out);
-  TARN_RETURN_IF_ERROR(ReadTopK(in, out));
+  TARN_RETURN_IF_ERROR(ReadResiduals(in, out));
   if (!IsPlain(out.row_codec))
-    return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
-                                                 "push_codec, topk for push_codec)",
+    return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (the others are for values on "
+                                                 "their way)",
                                                  Name(out.row_codec)));
   TableRules rules = inherited;
   TARN_RETURN_IF_ERROR(ReadConsistency(in, rules, notes));
@@ -262,10 +267,10 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
   out.has_worker_cache =
       rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
   if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
-  if (out.push_codec == ValueCodec::kTopK && rules.worker_cache.push_every > 1)
-    return in.Refusal({"push_codec"}, fmt::format("\"topk\" with push_every = {}: what a push leaves out goes with the "
+  if (KeepsResiduals(out.push_codec) && rules.worker_cache.push_every > 1)
+    return in.Refusal({"push_codec"}, fmt::format("\"{}\" with push_every = {}: what a push leaves out goes with the "
                                                   "next one already; expected push_every = 1 for this table",
-                                                  rules.worker_cache.push_every));
+                                                  Name(out.push_codec), rules.worker_cache.push_every));
   if (Status fits = Validate(out.life); !fits)
     return in.Refusal({"min_score", "score_decay", "expire_seconds", "expire_clocks", "life"}, fits.error().message);
   return {};

@@ -72,6 +72,7 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
   look("[local]", [&](auto& f) {
     f.Name("method", job.local.method);
     f.Integer("steps", job.local.steps);
+    f.Integer("from_epoch", job.local.from_epoch);
     f.Number("prox", job.local.prox);
     f.Number("moving_rate", job.local.moving_rate);
   });

@@ -217,7 +217,10 @@ void WriteTable(SectionWriter& out, const Job& job, const std::string& name, con
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
   if (table.has_row_codec) out.Name("row_codec", table.row_codec);
-  if (table.has_top_k) VisitTopK(out, table.top_k);
+  if (table.has_top_k && table.push_codec == ValueCodec::kTopK)
+    VisitTopK(out, table.top_k);
+  else if (table.has_top_k)
+    out.Bytes("residual_memory", table.top_k.residual_bytes);
   if (table.has_life) VisitLife(out, table.life);
 }
 

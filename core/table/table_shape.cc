@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "core/table/life_fields.h"
 #include "core/table/optimizer_fields.h"
 #include "core/table/top_k_fields.h"
+#include "core/table/update_rule.h"
 
 namespace tarn {
 
@@ -49,6 +51,11 @@ struct Settings {
   void Bytes(const char* key, std::uint64_t value) { all.emplace_back(key, ToByteSize(value)); }
 };
 
+bool KeepsState(const OptimizerSpec& spec) {
+  const UpdateRule* rule = FindUpdateRule(spec.kind);
+  return rule == nullptr || !rule->slots.empty() || rule->partition_floats != 0;
+}
+
 Settings SettingsOf(const TableSpec& spec) {
   Settings settings;
   VisitOptimizer(settings, spec.optimizer);
@@ -70,7 +77,8 @@ std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, con
   if (a.kind != b.kind) return differ("kind", Name(a.kind), Name(b.kind));
   if (a.dim != b.dim) return differ("dim", a.dim, b.dim);
   if (a.rows != b.rows) return differ("rows", a.rows, b.rows);
-  if (a.optimizer.kind != b.optimizer.kind) return differ("optimizer", Name(a.optimizer.kind), Name(b.optimizer.kind));
+  if (a.optimizer.kind != b.optimizer.kind && (KeepsState(a.optimizer) || KeepsState(b.optimizer)))
+    return differ("optimizer", Name(a.optimizer.kind), Name(b.optimizer.kind));
   if (a.initializer != b.initializer) return differ("initializer", Describe(a.initializer), Describe(b.initializer));
   if (a.row_codec != b.row_codec) return differ("row_codec", Name(a.row_codec), Name(b.row_codec));
   if (Describe(a.life) != Describe(b.life)) return differ("life", Describe(a.life), Describe(b.life));
@@ -79,12 +87,13 @@ std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, con
 
 std::string SettingsChange(const TableSpec& from, const TableSpec& to) {
   const Settings before = SettingsOf(from), after = SettingsOf(to);
-  TARN_CHECK(before.all.size() == after.all.size(), "the specs have one shape");
   std::string text;
-  for (std::size_t i = 0; i < before.all.size(); ++i) {
-    const auto& [key, value] = before.all[i];
-    if (value == after.all[i].second) continue;
-    text += fmt::format("{}{} {} -> {}", text.empty() ? "" : ", ", key, value, after.all[i].second);
+  for (const auto& [key, value] : after.all) {
+    const auto was = std::ranges::find(before.all, key, &std::pair<std::string, std::string>::first);
+    if (was == before.all.end())  // an option of another rule
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, value);
+    else if (value != was->second)
+      text += fmt::format("{}{} {} -> {}", text.empty() ? "" : ", ", key, was->second, value);
   }
   return text;
 }

@@ -1,6 +1,6 @@
 // The properties of a table on which its stored rows depend. Two specs of one shape may share rows: rates, schedules,
-// clipping, consistency, codecs of messages and the numbers of a life are settings, and may change between the runs of
-// a job (rule K5).
+// clipping, consistency, codecs of messages, the numbers of a life, and which of the update rules without state it is,
+// are settings, and may change between the runs of a job (rule K5).
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace tarn {
 
 // The first difference of two shapes, such as "dim is 8 in the checkpoint and 16 in the job" for the places "in the
 // checkpoint" and "in the job"; empty if there is none. Compares kind, dim, rows, initializer, the kind of the
-// optimizer (its slots), the codec of rows, and whether the tables have a life and in which unit it counts. Does not
+// optimizer unless both are without state, the codec of rows, and whether the tables have a life and in which unit it counts. Does not
 // compare ids and names.
 std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, const TableSpec& b,
                             std::string_view place_of_b);

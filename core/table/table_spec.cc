@@ -33,7 +33,11 @@ constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},
                                          {ValueCodec::kBf16, "bf16"},
                                          {ValueCodec::kFp16, "fp16"},
                                          {ValueCodec::kInt8, "int8"},
-                                         {ValueCodec::kTopK, "topk"}};
+                                         {ValueCodec::kTopK, "topk"},
+                                         {ValueCodec::kQsgd, "qsgd"},
+                                         {ValueCodec::kTernary, "ternary"},
+                                         {ValueCodec::kSign, "sign"},
+                                         {ValueCodec::kOneBit, "one_bit"}};
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 
@@ -91,18 +95,18 @@ Status ValidateShape(const TableSpec& spec) {
   return {};
 }
 
-// int8 is for rows in transit that it makes smaller, topk for gradients.
+// int8 is for rows in transit that it makes smaller, the codecs after it for gradients.
 Status ValidateCodecs(const TableSpec& spec) {
   if (!IsPlain(spec.row_codec))
     return Invalid(
-        fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
-                    "push_codec, topk for push_codec)",
+        fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (the others are for values on their "
+                    "way)",
                     Quoted(spec.name), Name(spec.row_codec)));
-  if (spec.pull_codec == ValueCodec::kTopK)
+  if (!IsForPulls(spec.pull_codec))
     return Invalid(
-        fmt::format("table {}: pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (topk is for "
+        fmt::format("table {}: pull_codec = \"{}\": expected fp32, bf16, fp16 or int8 (the others are for "
                     "push_codec)",
-                    Quoted(spec.name)));
+                    Quoted(spec.name), Name(spec.pull_codec)));
   for (const auto& [key, codec] : {std::pair{"pull_codec", spec.pull_codec}, std::pair{"push_codec", spec.push_codec}})
     if (CodecRowBytes(codec, spec.dim) > CodecRowBytes(ValueCodec::kFp32, spec.dim))
       return Invalid(
@@ -238,9 +242,9 @@ Status ValidateRule(const TableSpec& spec) {
   if (spec.consistency.apply == ApplyMode::kAggregated)
     return refuse("apply", "aggregated", "and a sum over workers has several",
                   "\"immediate\" (mode \"asp\" or \"ssp\")");
-  if (spec.push_codec == ValueCodec::kTopK)
-    return refuse("push_codec", "topk", "and what was kept of earlier gradients was pulled earlier",
-                  "fp32, bf16, fp16 or int8");
+  if (KeepsResiduals(spec.push_codec))
+    return refuse("push_codec", Name(spec.push_codec), "and what was kept of earlier gradients was pulled earlier",
+                  "fp32, bf16, fp16, int8, qsgd or ternary");
   return {};
 }
 

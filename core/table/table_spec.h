@@ -68,24 +68,45 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// The encoding of values in messages, and (the first three only) of sparse rows on servers.
+// The encoding of values in messages: of pulls the first four, of sparse rows on servers the first three, of pushes all.
 enum class ValueCodec : std::uint8_t {
   kFp32,
   kBf16,
   kFp16,
   kInt8,  // a row is an fp32 scale and a signed byte per value (kernels/quantize.h)
-  kTopK,  // pushes only: the largest values; the worker stores the rest (TopKSpec)
+  kTopK,  // the largest values; the worker stores the rest (TopKSpec)
+  // A row is one or two fp32 scales and a few bits per value (kernels/low_bits.h).
+  kQsgd,     // 4 bits, rounded by chance
+  kTernary,  // 2 bits, rounded by chance
+  kSign,     // 1 bit; the worker stores the error
+  kOneBit,   // 1 bit and two scales; the worker stores the error
 };
 
 // Encoded bytes of a row of `dim` values. For kTopK, whose rows have no fixed size, the decoded bytes.
 constexpr std::size_t CodecRowBytes(ValueCodec codec, std::uint32_t dim) {
-  if (codec == ValueCodec::kInt8) return sizeof(float) + dim;
-  const bool half = codec == ValueCodec::kBf16 || codec == ValueCodec::kFp16;
-  return dim * (half ? sizeof(float) / 2 : sizeof(float));
+  const auto packed = [dim](std::size_t bits) { return (dim * bits + 7) / 8; };
+  switch (codec) {
+    case ValueCodec::kFp32:
+    case ValueCodec::kTopK: break;
+    case ValueCodec::kBf16:
+    case ValueCodec::kFp16: return dim * sizeof(std::uint16_t);
+    case ValueCodec::kInt8: return sizeof(float) + dim;
+    case ValueCodec::kQsgd: return sizeof(float) + packed(4);
+    case ValueCodec::kTernary: return sizeof(float) + packed(2);
+    case ValueCodec::kSign: return sizeof(float) + packed(1);
+    case ValueCodec::kOneBit: return 2 * sizeof(float) + packed(1);
+  }
+  return dim * sizeof(float);
 }
 
 // Whether each value is encoded separately, so that rows can be stored in the codec.
 constexpr bool IsPlain(ValueCodec codec) { return codec <= ValueCodec::kFp16; }
+// Whether pulls may use the codec.
+constexpr bool IsForPulls(ValueCodec codec) { return codec <= ValueCodec::kInt8; }
+// Whether a worker stores what its pushes leave out, for the next push of the same key (rule W5).
+constexpr bool KeepsResiduals(ValueCodec codec) {
+  return codec == ValueCodec::kTopK || codec == ValueCodec::kSign || codec == ValueCodec::kOneBit;
+}
 
 // Admission and expiry of the rows of a sparse table (docs/protocol.md, "The life of a row"). A table with life on
 // stores the time of the last push and a score with each row. The numbers below may change between runs.
@@ -104,10 +125,10 @@ struct LifeSpec {
   friend bool operator==(const LifeSpec&, const LifeSpec&) = default;
 };
 
-// Settings of push_codec = kTopK: a push sends the largest values; the rest is added to the next gradient of the same
-// key (rule W5).
+// Settings of push codecs that keep residuals: what a push leaves out is added to the next gradient of the same key
+// (rule W5).
 struct TopKSpec {
-  float share = 0.01f;                                           // of the rows (sparse) or values (dense) of a push
+  float share = 0.01f;                                           // kTopK: of the rows (sparse) or values (dense)
   std::uint64_t residual_bytes = limits::kResidualBytesDefault;  // of a worker, for a sparse table
   friend bool operator==(const TopKSpec&, const TopKSpec&) = default;
 };
@@ -125,7 +146,7 @@ struct TableSpec {
   ValueCodec push_codec = ValueCodec::kFp32;
   ValueCodec row_codec = ValueCodec::kFp32;  // of values on servers: not int8; dense tables: fp32
   LifeSpec life;                             // sparse only
-  TopKSpec top_k;                            // push_codec kTopK only
+  TopKSpec top_k;                            // push codecs that keep residuals
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 

@@ -101,6 +101,8 @@ struct UpdateRule {
   // nothing.
   bool divides_by_rate = false;
   void (*apply)(const RuleCall& call) = nullptr;
+  // Whether such gradients change nothing; only for rules with by_section. Null: none. For counters.
+  bool (*discards)(const RuleContext& context, std::span<const float> options) = nullptr;
 
   // Index of an option by name; options.size() if there is none.
   constexpr std::size_t IndexOf(std::string_view option) const {

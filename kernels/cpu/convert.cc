@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/half.h"
+#include "kernels/low_bits.h"
 #include "kernels/quantize.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -114,17 +115,21 @@ constexpr std::size_t kTile = 1024;  // values copied through aligned memory at 
 }
 
 void EncodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
-  if (codec != ValueCodec::kInt8) return EncodeValues(codec, n * dim, in, out);
-  if (n * dim != 0) EncodeInt8Rows(dim, n, in, out);
+  if (IsPlain(codec)) return EncodeValues(codec, n * dim, in, out);
+  if (n * dim == 0) return;
+  if (IsLowBits(codec)) return EncodeLowBits(codec, dim, n, in, out);
+  EncodeInt8Rows(dim, n, in, out);
 }
 
 void DecodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* in, float* out) {
-  if (codec != ValueCodec::kInt8) return DecodeValues(codec, n * dim, in, out);
-  if (n * dim != 0) DecodeInt8Rows(dim, n, in, out);
+  if (IsPlain(codec)) return DecodeValues(codec, n * dim, in, out);
+  if (n * dim == 0) return;
+  if (IsLowBits(codec)) return DecodeLowBits(codec, dim, n, in, out);
+  DecodeInt8Rows(dim, n, in, out);
 }
 
 void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* out) {
-  TARN_CHECK(IsPlain(codec), "int8 has a scale per row");
+  TARN_CHECK(IsPlain(codec), "other codecs have a scale per row");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));
@@ -142,7 +147,7 @@ void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* o
 }
 
 void DecodeValues(ValueCodec codec, std::size_t n, const std::byte* in, float* out) {
-  TARN_CHECK(IsPlain(codec), "int8 has a scale per row");
+  TARN_CHECK(IsPlain(codec), "other codecs have a scale per row");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));

@@ -9,9 +9,13 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
+bool Discards(const RuleContext& context, std::span<const float> options) {
+  return !(double(context.delay) < double(options[0]));
+}
+
 struct DelayThresholdSgd {
   explicit DelayThresholdSgd(const RuleCall& call)
-      : rate(double(call.context.delay) < double(call.options[0]) ? call.context.rate : 0.0f) {}
+      : rate(Discards(call.context, call.options) ? 0.0f : call.context.rate) {}
   template <typename Width>
   HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float*, const float* HWY_RESTRICT g,
                              const float*) const {
@@ -31,6 +35,7 @@ HWY_AFTER_NAMESPACE();
 namespace tarn::kernels::rules {
 
 HWY_EXPORT(ApplyDelayThresholdSgd);
+HWY_EXPORT(Discards);
 
 constexpr RuleOption kOptions[] = {
     {"delay_max", 16.0f, kPositive, "gradients with this delay or a larger one are discarded"},
@@ -43,6 +48,8 @@ extern const UpdateRule delay_threshold_sgd = {
     .options = kOptions,
     .by_section = true,
     .apply = [](const RuleCall& call) { HWY_DYNAMIC_DISPATCH(ApplyDelayThresholdSgd)(call); },
+    .discards = [](const RuleContext& context,
+                   std::span<const float> options) { return HWY_DYNAMIC_DISPATCH(Discards)(context, options); },
 };
 
 }  // namespace tarn::kernels::rules

@@ -87,7 +87,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
 bool CheckpointCoordinator::WorkersKeepState() const {
   return options_.workers_keep_state ||
          std::ranges::any_of(context_.membership->view().tables,
-                             [](const TableSpec& table) { return table.push_codec == ValueCodec::kTopK; });
+                             [](const TableSpec& table) { return KeepsResiduals(table.push_codec); });
 }
 
 void CheckpointCoordinator::OnTable() {

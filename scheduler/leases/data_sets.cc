@@ -35,12 +35,7 @@ bool IsLockstep(const ConsistencySpec& consistency) {
 }
 
 DataSets::DataSets(const Job& job)
-    : ranks_(job.fleet.workers),
-      batch_rows_(RoundRows(job)),
-      by_rank_(IsLockstep(job.consistency)),
-      shuffle_(job.data.shuffle),
-      seed_(job.job.seed),
-      split_rows_(job.data.split_rows) {}
+    : job_(job), by_rank_(IsLockstep(job.consistency)), split_rows_(job.data.split_rows) {}
 
 void DataSets::Resume(const DataState& state) {
   known_ = state.rows[0] != 0;
@@ -65,8 +60,8 @@ Status DataSets::Set(const SetRows& rows) {
   }
   if (rows[0] == 0) return Fail(ErrorCode::kInvalidArgument, "data: the training set has no rows");
   std::copy(std::begin(rows), std::end(rows), rows_);
-  const std::uint64_t splits = std::uint64_t{ranks_} * kSplitsPerWorker;
-  split_rows_ = split_rows_ != 0 ? Fit(split_rows_, rows_[0], batch_rows_) : SplitRows(rows_[0], batch_rows_, splits);
+  const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kSplitsPerWorker, batch_rows = RoundRowsMax(job_);
+  split_rows_ = split_rows_ != 0 ? Fit(split_rows_, rows_[0], batch_rows) : SplitRows(rows_[0], batch_rows, splits);
   known_ = true;
   return {};
 }
@@ -76,20 +71,21 @@ Splits DataSets::MakeTraining(std::uint32_t epoch, const std::vector<std::uint64
                  .epoch = epoch,
                  .rows = rows_[0],
                  .split_rows = split_rows_,
-                 .batch_rows = batch_rows_,
-                 .owners = by_rank_ ? ranks_ : 0,
-                 .shuffle = shuffle_,
-                 .seed = seed_},
+                 .batch_rows = RoundRows(job_, epoch),
+                 .owners = by_rank_ ? job_.fleet.workers : 0,
+                 .shuffle = job_.data.shuffle,
+                 .seed = job_.job.seed},
                 trained);
 }
 
 Splits DataSets::MakeEvaluation(LeasePurpose set, std::uint32_t epoch) const {
-  const std::uint64_t splits = std::uint64_t{ranks_} * kEvaluationSplitsPerWorker;
+  const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kEvaluationSplitsPerWorker;
+  const std::uint64_t batch_rows = RoundRowsMax(job_);
   return Splits({.purpose = set,
                  .epoch = epoch,
                  .rows = rows(set),
-                 .split_rows = SplitRows(rows(set), batch_rows_, splits),
-                 .batch_rows = batch_rows_});
+                 .split_rows = SplitRows(rows(set), batch_rows, splits),
+                 .batch_rows = batch_rows});
 }
 
 }  // namespace tarn::scheduler

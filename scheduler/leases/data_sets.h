@@ -38,9 +38,9 @@ class DataSets {
   Splits MakeEvaluation(LeasePurpose set, std::uint32_t epoch) const;
 
  private:
-  std::uint32_t ranks_, batch_rows_;
-  bool by_rank_, shuffle_;
-  std::uint64_t seed_, split_rows_;
+  Job job_;
+  bool by_rank_;
+  std::uint64_t split_rows_;
   bool known_ = false;
   std::uint64_t rows_[3] = {0, 0, 0};
 };

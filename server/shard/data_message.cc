@@ -34,9 +34,9 @@ Status CheckPulled(const Push& push, const TableSpec& table) {
               fmt::format("table '{}': pulled rows with a push, which {} does not need", table.name, rule.name));
 }
 
-Status CheckCodec(ValueCodec codec) {
-  if (codec <= ValueCodec::kInt8) return {};
-  return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(codec)));
+Status CheckPulledCodec(ValueCodec codec) {
+  if (IsForPulls(codec)) return {};
+  return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: not for pulled rows", static_cast<int>(codec)));
 }
 
 }  // namespace
@@ -95,9 +95,10 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
 
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
   if (push.codec == ValueCodec::kTopK) return NotTopK(push, values, table);
-  TARN_RETURN_IF_ERROR(CheckCodec(push.codec));
+  if (push.codec > ValueCodec::kOneBit)
+    return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(push.codec)));
   TARN_RETURN_IF_ERROR(CheckPulled(push, table));
-  if (push.pulled) TARN_RETURN_IF_ERROR(CheckCodec(*push.pulled));
+  if (push.pulled) TARN_RETURN_IF_ERROR(CheckPulledCodec(*push.pulled));
   const std::size_t expected = push.keys.count * PushRowBytes(table, push);
   if (values.size() != expected)
     return Fail(ErrorCode::kMalformed, fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}",
@@ -108,6 +109,6 @@ Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table)
   return {};
 }
 
-Status CheckPull(const Pull& pull) { return CheckCodec(pull.codec); }
+Status CheckPull(const Pull& pull) { return CheckPulledCodec(pull.codec); }
 
 }  // namespace tarn::server

@@ -46,6 +46,8 @@ class RowStepper {
     rule_state_ = rule_state;
     begins_section_ = true;
   }
+  // Whether the table's rule discards the gradients of these sections.
+  bool Discards(const Table& table) const { return table.optimizer().Discards(push_); }
   // Applies one optimizer step to each key of a group that has or gets a row. `rows`: from the group's first key on.
   // Skips and counts rows whose gradient, or pulled row, is not finite (rule A5). Reads each byte of the push once,
   // before the first step.

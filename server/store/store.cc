@@ -201,6 +201,7 @@ void Store::CountSections(const Table& table, std::span<const Section> sections)
     Fragment& fragment = partitions_[section.partition.value]->Obtain(table);
     const std::optional<std::uint64_t> delay = fragment.CountSection(section.version);
     stepper_.BeginSections(delay.value_or(0), fragment.rule_state());
+    if (stepper_.Discards(table)) context_.counters.discarded += section.count;
     if (!delay) continue;
     const std::size_t bucket = std::min<std::uint64_t>(*delay, limits::kDelayBucketsMax - 1);
     if (context_.delays.size() <= bucket) context_.delays.resize(bucket + 1);

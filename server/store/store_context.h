@@ -23,12 +23,14 @@ struct RowCounters {
   std::uint64_t refused = 0;     // gradients of keys that were not admitted
   std::uint64_t expired = 0;     // rows
   std::uint64_t not_finite = 0;  // gradients that were skipped (rule A5)
+  std::uint64_t discarded = 0;   // gradients that the rule left out, because they came too late
 };
 inline constexpr MetricField<RowCounters> kRowMetrics[] = {
     {ShardMetric("rows_admitted"), &RowCounters::admitted},
     {ShardMetric("rows_refused"), &RowCounters::refused},
     {ShardMetric("rows_expired"), &RowCounters::expired},
     {ShardMetric("rows_not_finite"), &RowCounters::not_finite},
+    {ShardMetric("gradients_discarded"), &RowCounters::discarded},
 };
 static_assert(BindsAll(kRowMetrics));
 

@@ -46,6 +46,7 @@ void EffectGate::Hold(Peer from, Message message) {
 
 // A worker sends the newest tick that it may send, so that here it may be beyond the recorded one.
 std::optional<EffectGate::Held> EffectGate::TakeNext() {
+  if (open_) return TakeFirst();
   if (complete()) return std::nullopt;
   const server::Effect& wanted = (*order_)[done_];
   const auto next = std::ranges::find_if(held_, [&](const Held& held) {
@@ -64,6 +65,13 @@ std::optional<EffectGate::Held> EffectGate::TakeNext() {
   return taken;
 }
 
+std::optional<EffectGate::Held> EffectGate::TakeFirst() {
+  if (held_.empty()) return std::nullopt;
+  Held first = std::move(held_.front());
+  held_.pop_front();
+  return first;
+}
+
 std::string EffectGate::Waiting() const {
   std::string text = fmt::format("{} of {} effects were repeated", done_, order_->size());
   if (!complete()) text += fmt::format("; next is '{}'", ToLine((*order_)[done_]));
@@ -80,6 +88,7 @@ void EffectGate::OnPullServed(WorkerRank worker, Incarnation, const Pull& pull, 
 void EffectGate::OnTick(WorkerRank worker, const Tick& tick) { Match(server::EffectOf(worker, tick)); }
 
 void EffectGate::Match(const server::Effect& effect) {
+  if (open_) return;
   if (!complete() && (*order_)[done_] == effect) {
     ++done_;
     return;

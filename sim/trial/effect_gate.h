@@ -30,8 +30,10 @@ class EffectGate final : public server::ShardObserver {
   // Whether messages of this kind have recorded effects. Others need no gate.
   static bool Concerns(const Message& message) { return server::EffectOf(message).has_value(); }
   void Hold(Peer from, Message message);
-  // The message whose effect is the next one, if it is here.
+  // The message whose effect is the next one, if it is here; of an open gate, the first one.
   std::optional<Held> TakeNext();
+  // From now on messages pass as they come.
+  void Open() { open_ = true; }
 
   std::size_t done() const { return done_; }  // effects that were repeated
   bool complete() const { return done_ == order_->size(); }
@@ -45,12 +47,14 @@ class EffectGate final : public server::ShardObserver {
   void OnTick(WorkerRank worker, const Tick& tick) override;
 
  private:
+  std::optional<Held> TakeFirst();
   void Match(const server::Effect& effect);
 
   const std::vector<server::Effect>* order_;
   std::size_t done_ = 0;
   std::deque<Held> held_;
   std::string difference_;
+  bool open_ = false;
 };
 
 }  // namespace tarn::sim

@@ -1,6 +1,7 @@
 // tarn-simulate: runs a job in simulated time.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,47 +46,79 @@ void ShowProgress(const scheduler::Progress& progress, double simulated_seconds)
              progress.epoch + 1, progress.samples, share, simulated_seconds, loss);
 }
 
-// `replayed`: folder of a recorded run of the job; empty: none.
-int Run(const Job& job, const std::string& run_dir, const std::string& replayed, bool quiet) {
-  std::optional<sim::Recording> recording;
-  if (!replayed.empty()) {
-    auto loaded = sim::Recording::Load(job, replayed);
-    if (!loaded) return Complain(kExitUsage, loaded.error());
-    recording = *std::move(loaded);
-  }
-  std::error_code error;
-  std::filesystem::create_directories(run_dir + "/logs", error);
-  if (error)
-    return Complain(kExitFailure,
-                    {ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", run_dir, error.message())});
-  if (Status s = InitLog({.role = "simulate", .path = run_dir + "/logs/simulate.log"}); !s)
-    return Complain(kExitFailure, s.error());
-  Job run = sim::AsTrial(job);
-  if (recording) run.delays = {};  // the recorded order contains what they did
-  auto trial = sim::Trial::Make(run, run_dir, std::move(recording));
-  if (!trial) return Complain(kExitFailure, trial.error());
+struct Command {
+  std::string job_path, run_dir;
+  std::string replayed;                // folder of a recorded run of the job; empty: none
+  std::optional<std::uint64_t> until;  // samples after which the recorded run is left
+  std::vector<std::string> overrides;
+  bool quiet = false;
+};
+
+Status RunTrial(sim::Trial* trial, bool quiet) {
   const bool shows = !quiet && isatty(STDERR_FILENO) != 0;
   sim::TrialHooks hooks;
   if (shows) hooks.progress = ShowProgress;
   hooks.stops = [] { return signals.load() > 0; };
-  const Status ended = (*trial)->Run(hooks);
+  const Status ended = trial->Run(hooks);
   if (shows) fmt::print(stderr, "\r\x1b[K");
-  FlushLog();
-  if (!ended) return Complain(ended.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, ended.error());
-  if (quiet) return 0;
-  if (!replayed.empty())
-    fmt::print("{} effects repeated. Results: {}/summary.json\n", (*trial)->repeated(), run_dir);
-  else
-    fmt::print("{:.3f} simulated seconds. Results: {}/summary.json\n", (*trial)->simulated_seconds(), run_dir);
-  return 0;
+  return ended;
+}
+
+Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", path, error.message()));
+  return {};
+}
+
+// Repeats the recorded run, to its end or until it is left. Returns the directory of its last checkpoint.
+Expected<std::string> Repeat(const Command& command, Job job, const std::string& run_dir, sim::TrialFiles* files) {
+  auto recording = sim::Recording::Load(job, command.replayed);
+  if (!recording) return std::unexpected(recording.error());
+  TARN_RETURN_IF_ERROR(MakeFolder(run_dir));
+  job.delays = {};  // the recorded order contains what they did
+  auto trial = sim::Trial::Make(sim::AsTrial(job), run_dir,
+                                {.recording = *std::move(recording), .until = command.until, .files = files});
+  if (!trial) return std::unexpected(trial.error());
+  if (const Status ended = RunTrial(trial->get(), command.quiet); !ended) return std::unexpected(ended.error());
+  if (command.until && !(*trial)->left() && signals.load() == 0)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--until {}: expected fewer samples than the recorded run has trained", *command.until));
+  if (command.quiet) return (*trial)->last_checkpoint();
+  const std::vector<std::size_t> effects = (*trial)->repeated();
+  fmt::print("{} effects repeated ({} of the shards). Results: {}/summary.json\n",
+             std::accumulate(effects.begin(), effects.end(), std::size_t{0}), fmt::join(effects, ", "), run_dir);
+  return (*trial)->last_checkpoint();
+}
+
+// Runs the job, from the checkpoint if one is given.
+Status Simulate(const Command& command, const Job& job, sim::TrialFiles* files, const std::string& resume) {
+  auto trial = sim::Trial::Make(sim::AsTrial(job), command.run_dir, {.files = files, .resume = resume});
+  if (!trial) return std::unexpected(trial.error());
+  TARN_RETURN_IF_ERROR(RunTrial(trial->get(), command.quiet));
+  if (!command.quiet)
+    fmt::print("{:.3f} simulated seconds. Results: {}/summary.json\n", (*trial)->simulated_seconds(), command.run_dir);
+  return {};
+}
+
+Status Run(const Command& command, const Job& job) {
+  TARN_RETURN_IF_ERROR(MakeFolder(command.run_dir + "/logs"));
+  TARN_RETURN_IF_ERROR(InitLog({.role = "simulate", .path = command.run_dir + "/logs/simulate.log"}));
+  sim::TrialFiles files;
+  if (command.replayed.empty()) return Simulate(command, job, &files, "");
+  const auto recorded = LoadJob(command.job_path);
+  if (!recorded) return std::unexpected(recorded.error());
+  const std::string run_dir = command.until ? command.run_dir + "/start" : command.run_dir;
+  const auto checkpoint = Repeat(command, *recorded, run_dir, &files);
+  if (!checkpoint || !command.until || signals.load() > 0)
+    return checkpoint ? Status() : std::unexpected(checkpoint.error());
+  return Simulate(command, job, &files, *checkpoint);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string path, run_dir, replayed;
-  std::vector<std::string> overrides;
-  bool quiet = false;
+  Command command;
   CLI::App app{
       "Runs a job in simulated time: the fleet of the job in one process, with its real data and gradients. Times are\n"
       "those of the job's [delays] section, so that hundreds of workers run on one core, and every repetition gives "
@@ -93,16 +127,19 @@ int main(int argc, char** argv) {
       "  tarn-simulate --job job.toml --run-dir runs/mine --set fleet.workers=64 --set "
       "'delays.batch=exponential(0.01)'\n\n"
       "Ctrl-C stops cleanly. Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 training diverged."};
-  CLI::Option* const file = app.add_option("--job", path, "job file");
+  CLI::Option* const file = app.add_option("--job", command.job_path, "job file");
   CLI::Option* const replay =
-      app.add_option("--replay", replayed,
-                     "instead of --job: folder of a run of tools/launch --record, which is repeated to the bit");
-  app.add_option("--run-dir", run_dir, "folder for the results: new or empty")->required();
-  app.add_option("--set", overrides, "section.key=value: overrides a key of the job file; may be repeated")
-      ->allow_extra_args(false)
-      ->excludes(replay);
-  file->excludes(replay);
-  app.add_flag("--quiet", quiet, "print only errors");
+      app.add_option("--replay", command.replayed,
+                     "instead of --job: folder of a run of tools/launch --record, which is repeated to the bit")
+          ->excludes(file);
+  app.add_option("--until", command.until,
+                 "with --replay: leave the recorded run once so many samples are trained, and continue the job from "
+                 "there in simulated time, as --set changes it")
+      ->needs(replay);
+  app.add_option("--run-dir", command.run_dir, "folder for the results: new or empty")->required();
+  app.add_option("--set", command.overrides, "section.key=value: overrides a key of the job file; may be repeated")
+      ->allow_extra_args(false);
+  app.add_flag("--quiet", command.quiet, "print only errors");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -110,18 +147,23 @@ int main(int argc, char** argv) {
   }
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
-  if (path.empty()) {
-    if (replayed.empty()) return Complain(kExitUsage, {ErrorCode::kInvalidArgument, "expected --job or --replay"});
-    path = replayed + "/job.toml";
-  }
+  if (command.job_path.empty() && command.replayed.empty())
+    return Complain(kExitUsage, {ErrorCode::kInvalidArgument, "expected --job or --replay"});
+  if (!command.replayed.empty() && !command.until && !command.overrides.empty())
+    return Complain(kExitUsage, {ErrorCode::kInvalidArgument,
+                                 "--replay with --set: expected --until, the place from which on the job is another"});
+  if (command.job_path.empty()) command.job_path = command.replayed + "/job.toml";
   std::vector<std::string> notes;
-  const auto job = LoadJob(path, overrides, &notes);
+  const auto job = LoadJob(command.job_path, command.overrides, &notes);
   for (const std::string& note : notes) fmt::print(stderr, "tarn-simulate: {}\n", note);
   if (!job) return Complain(kExitUsage, job.error());
-  int code = kExitFailure;
-  const Status status = CatchLimits([&]() -> Status {
-    code = Run(*job, run_dir, replayed, quiet);
+  Status ended;
+  const Status limits = CatchLimits([&]() -> Status {
+    ended = Run(command, *job);
     return {};
   });
-  return status ? code : Complain(kExitFailure, status.error());
+  FlushLog();
+  if (!limits) return Complain(kExitFailure, limits.error());
+  if (ended) return 0;
+  return Complain(ended.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, ended.error());
 }

@@ -96,7 +96,7 @@ Expected<Recording> Recording::Load(const Job& job, const std::string& run_dir) 
   recording.begins.resize(job.fleet.workers);
   for (std::uint32_t rank = 0; rank < job.fleet.workers; ++rank)
     TARN_RETURN_IF_ERROR(
-        LoadWorker(fmt::format("{}/worker-{}", folder, rank), WorkerRank(rank), &leases, &recording.begins[rank]));
+        LoadWorker(fmt::format("{}/worker-{}", folder, rank), WorkerRank(rank), &leases, &recording.begins[rank].pushed));
   for (const auto& [id, rank] : leases) {
     if (id != recording.leases.size() + 1)
       return Corrupt(folder, fmt::format("no worker got lease {}", recording.leases.size() + 1));

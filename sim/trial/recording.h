@@ -12,13 +12,14 @@
 #include "core/job/job.h"
 #include "core/types.h"
 #include "server/shard/effect.h"
+#include "worker/train/pipeline.h"
 
 namespace tarn::sim {
 
 struct Recording {
   std::vector<std::vector<server::Effect>> effects;  // by shard
   std::vector<WorkerRank> leases;                    // of lease 1, 2, ...: the worker that got it
-  std::vector<std::vector<std::uint64_t>> begins;    // by worker: PipelineOptions::begins
+  std::vector<worker::BatchBegins> begins;           // by worker
 
   // The record of a run of this job, in its folder. kUnsupported: the job, or what happened in the run, cannot be
   // repeated; kNotFound: the run was not recorded, or failed; kCorrupt: the record contradicts itself.

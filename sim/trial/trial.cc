@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <ranges>
 #include <thread>
 #include <utility>
 
@@ -27,7 +28,22 @@ std::uint64_t NonceOf(const Job& job, std::size_t node) {
 Peer AcceptedPeer(std::size_t node) { return Peer(kFirstAcceptedPeer + node); }
 std::size_t NodeOf(Peer accepted) { return accepted.value - kFirstAcceptedPeer; }
 
-Status CheckJob(const Job& job) {
+// Whether a checkpoint is cut at a clock, for which workers must go on.
+bool KeepsStep(const Job& job) {
+  const auto keeps_step = [](const ConsistencySpec& spec) {
+    return spec.apply == ApplyMode::kAggregated || spec.mode == ConsistencyMode::kBsp;
+  };
+  return keeps_step(job.consistency) || std::ranges::any_of(job.tables | std::views::values, [&](const auto& table) {
+           return table.has_consistency && keeps_step(table.consistency);
+         });
+}
+
+Status CheckJob(const Job& job, const TrialOptions& options) {
+  if (options.until && KeepsStep(job))
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("mode = \"{}\", apply = \"{}\": a repeated run can be left on the way only where pushes are "
+                            "applied as they come; expected mode \"asp\", or \"ssp\" with apply = \"immediate\"",
+                            Name(job.consistency.mode), Name(job.consistency.apply)));
   if (job.data.train.empty())
     return Fail(
         ErrorCode::kUnsupported,
@@ -58,12 +74,11 @@ Job AsTrial(Job job) {
   return job;
 }
 
-Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& run_dir,
-                                             std::optional<Recording> recording) {
-  TARN_RETURN_IF_ERROR(CheckJob(job));
+Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& run_dir, TrialOptions options) {
+  TARN_RETURN_IF_ERROR(CheckJob(job, options));
   auto files = RunFiles::Open(job, run_dir);
   if (!files) return std::unexpected(files.error());
-  std::unique_ptr<Trial> trial(new Trial(job, *std::move(files), std::move(recording)));
+  std::unique_ptr<Trial> trial(new Trial(job, *std::move(files), std::move(options)));
   TARN_RETURN_IF_ERROR(OpenData(job, &trial->data_));
   for (std::uint32_t i = 0; i < job.fleet.servers * job.fleet.shards; ++i) trial->MakeShard(i);
   for (std::uint32_t i = 0; i < job.fleet.workers; ++i) trial->MakeWorker(i);
@@ -71,13 +86,15 @@ Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& 
 }
 
 // Node 0 is the scheduler; shards and then workers follow.
-Trial::Trial(const Job& job, RunFiles files, std::optional<Recording> recording)
+Trial::Trial(const Job& job, RunFiles files, TrialOptions trial_options)
     : job_(job),
-      recording_(std::move(recording)),
+      options_(std::move(trial_options)),
+      repeats_(options_.recording.has_value()),
       files_(std::move(files)),
       links_(job, 1 + std::size_t{job.fleet.servers} * job.fleet.shards + job.fleet.workers, &events_),
+      checkpoints_(options_.files != nullptr ? options_.files : &own_files_),
       store_(
-          &checkpoints_, [this](std::function<void()> step) { Soon(std::move(step)); },
+          checkpoints_, [this](std::function<void()> step) { Soon(std::move(step)); },
           [this](const scheduler::StoreWritten& written) {
             Outbox out;
             scheduler_->OnWritten(written, now(), &out);
@@ -87,9 +104,13 @@ Trial::Trial(const Job& job, RunFiles files, std::optional<Recording> recording)
   scheduler::SchedulerOptions options;
   options.job = job_;
   options.job_text = ToToml(job_);
-  options.checkpoints_directory = "checkpoints";
+  options.checkpoints_directory = options_.resume.empty() ? "checkpoints" : "continued";
   options.run = NonceOf(job_, 0);
-  if (recording_) options.lease_order = recording_->leases;
+  if (repeats_) options.lease_order = options_.recording->leases;
+  if (!options_.resume.empty()) {
+    options.resume = &checkpoints_->manifests.at(options_.resume);
+    options.resume_directory = options_.resume;
+  }
   scheduler_ = std::make_unique<scheduler::Scheduler>(std::move(options), &store_);
 }
 
@@ -100,12 +121,12 @@ void Trial::MakeShard(std::uint32_t index) {
   node.number = 1 + index;
   const Later later = [this](std::function<void()> step) { Soon(std::move(step)); };
   node.store = std::make_unique<server::MemoryCheckpointStore>(
-      &checkpoints_, ShardId(index), [this, &node](CheckpointPart part) {
+      &checkpoints_->rows, ShardId(index), [this, &node](CheckpointPart part) {
         Soon([this, &node, part] {
           StepShard(&node, [&](Outbox* out) { node.shard->OnCheckpointWritten(part, now(), out); });
         });
       });
-  node.blobs = std::make_unique<TrialBlobStore>(later, [this, &node](const server::BlobWritten& written) {
+  node.blobs = std::make_unique<TrialBlobStore>(checkpoints_, later, [this, &node](const server::BlobWritten& written) {
     StepShard(&node, [&](Outbox* out) { node.shard->OnBlobWritten(written, now(), out); });
   });
   server::ShardOptions options;
@@ -114,7 +135,7 @@ void Trial::MakeShard(std::uint32_t index) {
   options.endpoint = fmt::format("trial://shard-{}", index);
   options.shards_per_server = job_.fleet.shards;
   options.blobs = node.blobs.get();
-  if (recording_) node.gate = std::make_unique<EffectGate>(&recording_->effects[index]);
+  if (repeats_) node.gate = std::make_unique<EffectGate>(&options_.recording->effects[index]);
   node.shard = std::make_unique<server::Shard>(options, node.store.get(), node.gate.get());
 }
 
@@ -128,7 +149,7 @@ void Trial::MakeWorker(std::uint32_t rank) {
   node.loop = std::make_unique<worker::TrainingLoop>(
       worker::TrainingLoop::Context{
           .client = &node.client, .outbox = &node.out, .trace = &node.trace, .record = &node.record, .shared = &data_},
-      worker::PipelineOptions{.begins = recording_ ? &recording_->begins[rank] : nullptr},
+      worker::PipelineOptions{.begins = repeats_ ? &options_.recording->begins[rank] : nullptr},
       worker::TrainingLoop::Hooks());
 }
 
@@ -147,8 +168,9 @@ Status Trial::Run(const TrialHooks& hooks) {
   auto looked_at = std::chrono::steady_clock::now();
   while (!scheduler_->stopped() && files_status_) {
     TARN_CHECK(events_.RunOne(), "a fleet always has a timer");
+    if (repeats_ && options_.until && samples_ >= *options_.until) OpenGates();
     if (events_.executed() % kEventsPerLook != 0) continue;
-    if (recording_) TARN_RETURN_IF_ERROR(CheckGates());
+    if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
     const auto real = std::chrono::steady_clock::now();
     if (real - looked_at < kLookPeriod) continue;
     looked_at = real;
@@ -159,7 +181,11 @@ Status Trial::Run(const TrialHooks& hooks) {
 
 void Trial::WatchProgress(const TrialHooks& hooks) {
   if (hooks.progress) hooks.progress(scheduler_->progress(), simulated_seconds());
-  if (!hooks.stops || !hooks.stops() || scheduler_->stopping()) return;
+  if (hooks.stops && hooks.stops()) RequestStop();
+}
+
+void Trial::RequestStop() {
+  if (scheduler_->stopping()) return;
   Outbox out;
   scheduler_->RequestStop(now(), &out);
   Send(scheduler_node_, &out);
@@ -183,9 +209,27 @@ Status Trial::CheckGates() {
                                        waiting);
 }
 
+// What is on its way when the run is left ends as it comes.
+void Trial::OpenGates() {
+  repeats_ = false;
+  for (worker::BatchBegins& begins : options_.recording->begins) begins.open = true;
+  for (ShardNode& node : shards_) {
+    node.gate->Open();
+    LetThrough(&node);
+  }
+  for (WorkerNode& node : workers_) PlanTurn(&node);
+  RequestStop();
+}
+
+std::vector<std::size_t> Trial::repeated() const {
+  std::vector<std::size_t> effects;
+  for (const ShardNode& node : shards_) effects.push_back(node.gate != nullptr ? node.gate->done() : 0);
+  return effects;
+}
+
 Status Trial::Finish() {
   TARN_RETURN_IF_ERROR(files_status_);
-  if (recording_) TARN_RETURN_IF_ERROR(CheckGates());
+  if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
   AddPoint();
   const Shutdown& reason = scheduler_->stop_reason();
   TARN_RETURN_IF_ERROR(files_.End(scheduler_->progress(), reason,
@@ -231,11 +275,14 @@ void Trial::StepShard(ShardNode* node, const std::function<void(Outbox*)>& step)
 void Trial::HearShard(ShardNode* node, Peer from, Message message) {
   if (node->gate != nullptr && EffectGate::Concerns(message)) {
     node->gate->Hold(from, std::move(message));
-    while (auto next = node->gate->TakeNext())
-      StepShard(node, [&](Outbox* out) { node->shard->OnMessage(next->from, std::move(next->message), now(), out); });
-    return;
+    return LetThrough(node);
   }
   StepShard(node, [&](Outbox* out) { node->shard->OnMessage(from, std::move(message), now(), out); });
+}
+
+void Trial::LetThrough(ShardNode* node) {
+  while (auto next = node->gate->TakeNext())
+    StepShard(node, [&](Outbox* out) { node->shard->OnMessage(next->from, std::move(next->message), now(), out); });
 }
 
 // --- workers: like the scheduler, one turn after all messages of an instant ---

@@ -1,6 +1,6 @@
 // Runs a job in simulated time: see README.md.
 //
-//   auto trial = Trial::Make(job, run_dir);
+//   auto trial = Trial::Make(job, run_dir, {});
 //   if (trial) Status ended = (*trial)->Run(hooks);   // as a real fleet ends: kDiverged, kCancelled after a stop
 //
 // With a recording it repeats that run of the job to the bit: gates hold what arrives at a shard until its turn, leases
@@ -40,6 +40,13 @@ namespace tarn::sim {
 // its end is as far away as the job's data.
 Job AsTrial(Job job);
 
+struct TrialOptions {
+  std::optional<Recording> recording;  // of a run of the job, which is repeated
+  std::optional<std::uint64_t> until;  // with a recording: when so many samples are trained, the run stops cleanly
+  TrialFiles* files = nullptr;         // its checkpoints; they outlive the trial. Null: its own
+  std::string resume;                  // directory in `files` of a checkpoint to continue from; empty: none
+};
+
 struct TrialHooks {
   // Called about every quarter of a second of real time.
   std::function<void(const scheduler::Progress& progress, double simulated_seconds)> progress;
@@ -51,15 +58,18 @@ class Trial {
  public:
   // Opens the data of the job, which AsTrial has prepared, and writes the first files of the run folder. Errors are
   // those of the data and of the folder; kUnsupported: a job for a GPU or without data.
-  static Expected<std::unique_ptr<Trial>> Make(const Job& job, const std::string& run_dir,
-                                               std::optional<Recording> recording = std::nullopt);
+  static Expected<std::unique_ptr<Trial>> Make(const Job& job, const std::string& run_dir, TrialOptions options);
   ~Trial();
 
   // To the end of the job, once. The error is the reason why the run failed, kIo of the run's files, or kCorrupt: a
   // shard differs from the recording, or waits for what does not come.
   Status Run(const TrialHooks& hooks);
   double simulated_seconds() const { return double(events_.now()) * 1e-6; }
-  std::uint64_t repeated() const { return repeated_; }  // effects of the recording; valid after Run
+  // Valid after Run: the number of repeated effects of each shard, and the directory of the last checkpoint.
+  std::vector<std::size_t> repeated() const;
+  // Whether the recorded run was left at `until`.
+  bool left() const { return options_.recording.has_value() && !repeats_; }
+  std::string last_checkpoint() const { return scheduler_->progress().last_checkpoint; }
 
  private:
   // What every node has: its place in Links, and the event at which its timer is due.
@@ -84,7 +94,7 @@ class Trial {
     std::uint64_t samples = 0;  // of them in samples_
   };
 
-  Trial(const Job& job, RunFiles files, std::optional<Recording> recording);
+  Trial(const Job& job, RunFiles files, TrialOptions options);
   void MakeShard(std::uint32_t index);
   void MakeWorker(std::uint32_t rank);
   void StartAll();
@@ -95,6 +105,7 @@ class Trial {
   void HearScheduler(Peer from, Message message);
   void TurnScheduler();
   void HearShard(ShardNode* node, Peer from, Message message);
+  void LetThrough(ShardNode* node);  // the messages whose turn it is
   void StepShard(ShardNode* node, const std::function<void(Outbox*)>& step);
   void HearWorker(WorkerNode* node, Peer from, Message message);
   void PlanTurn(WorkerNode* node);
@@ -105,18 +116,22 @@ class Trial {
   // Calls `due` at `at` unless an earlier call of Arm for the node is still to come.
   void Arm(Node* node, TimeUs at, std::function<void()> due);
   void WatchProgress(const TrialHooks& hooks);
+  void RequestStop();
   Status CheckGates();
+  void OpenGates();  // and stops
   void CountSamples(WorkerNode* node);
   void AddPoint();
   Status Finish();
 
   const Job job_;
-  const std::optional<Recording> recording_;
+  TrialOptions options_;
+  bool repeats_;  // the recording
   RunFiles files_;
   EventQueue events_;
   Links links_;
   worker::TrainingJob data_;  // that all workers share
-  server::MemoryCheckpointFiles checkpoints_;
+  TrialFiles own_files_;
+  TrialFiles* checkpoints_;
   TrialSchedulerStore store_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   Node scheduler_node_;

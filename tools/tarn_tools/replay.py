@@ -16,12 +16,18 @@ must have been started with --record:
   tools/replay runs/mine
 
 The repetition takes place in one process on this machine, which needs the same data and the same kind of processor: each
-shard applies pushes and answers pulls in the recorded order, and the workers get the data that they got."""
+shard applies pushes and answers pulls in the recorded order, and the workers get the data that they got.
+
+With --until the run is left on the way, and the job continues from there in simulated time, as --set changes it: so
+several algorithms continue from the same parameters.
+
+  tools/replay runs/mine --until 50000 --set optimizer.kind=staleness_aware_sgd --out runs/other"""
 ENDING = """It refuses runs that a record does not determine: of programs, on a GPU, with a cache of rows in the workers
 (worker_cache, push_every, train.hot_rows), with rows that expire by the time of day, and runs that were stopped, or in
-which a process died.
+which a process died. --until also needs pushes that are applied as they come (asp, or ssp with apply = "immediate").
 
-exit status: 0 the result is equal; 1 it differs, or the run cannot be repeated; 2 bad usage"""
+exit status: 0 the result is equal, or with --until the job is done; 1 it differs, or the run cannot be repeated;
+2 bad usage; 4 with --until, training diverged"""
 
 # Of summary.json; all follow from the record.
 COMPARED = ("status", "reason", "parameters_hash", "samples", "train_logloss", "eval_logloss", "eval_auc", "eval_accuracy",
@@ -68,11 +74,25 @@ def differences(run, repeated):
     return [(key, run.get(key), repeated.get(key)) for key in keys if run.get(key) != repeated.get(key)]
 
 
+def tell_continued(out, options):
+    record = summary.read(out / "summary.json")
+    if not options.quiet:
+        told = [f"{key} {record[key]}" for key in ("eval_auc", "eval_logloss", "parameters_hash") if record.get(key) is not None]
+        print(f"continued after {options.until:,} samples: {', '.join(told)}")
+    return EXIT_OK
+
+
 def repeat(run_dir, out, options):
     run = check(run_dir)
     bin_dir = launch_options.find_programs(options, ["tarn-simulate"])
-    quiet = ["--quiet"] if options.quiet else []
-    done = subprocess.run([bin_dir / "tarn-simulate", "--replay", run_dir, "--run-dir", out, *quiet])
+    command = [bin_dir / "tarn-simulate", "--replay", run_dir, "--run-dir", out, *(["--quiet"] if options.quiet else [])]
+    if options.until is not None:
+        command += ["--until", str(options.until)]
+    for override in options.overrides:
+        command += ["--set", override]
+    done = subprocess.run(command)
+    if options.until is not None:
+        return tell_continued(out, options) if done.returncode == EXIT_OK else done.returncode
     if done.returncode not in (EXIT_OK, EXIT_DIVERGED):
         return EXIT_DIFFERS
     differ = differences(run, summary.read(out / "summary.json"))
@@ -88,9 +108,16 @@ def main(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN_DIR", help="folder of the recorded run")
     parser.add_argument("--out", metavar="DIR", help="new folder for the repetition's files (default: RUN_DIR/replay)")
+    parser.add_argument("--until", type=int, metavar="SAMPLES", help="leave the run once so many samples are trained, and continue the job")
+    parser.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="overrides",
+                        help="with --until: override a key of the job from there on; may be repeated")
     parser.add_argument("--quiet", action="store_true", help="print only differences and errors")
     parser.add_argument("--bin-dir", metavar="DIR", help="folder of the programs (default: build them)")
     options = parser.parse_args(argv)
+    if options.overrides and options.until is None:
+        parser.error("--set needs --until: the place from which on the job is another")
+    if options.until is not None and options.until < 1:
+        parser.error(f"--until {options.until}: expected at least 1")
     run_dir = pathlib.Path(options.run)
     try:
         return repeat(run_dir, pathlib.Path(options.out) if options.out else new_folder(run_dir), options)

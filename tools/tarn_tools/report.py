@@ -74,6 +74,7 @@ def headline(record):
             text("rows_not_finite", "{:,.0f}") if record.get("rows_not_finite") else None,
             "infinite or NaN values: their rows were skipped",
         ),
+        ("Gradients discarded", summary.discarded_text(record), None),
         ("Batches passed over", summary.passed_over_text(record), None),
         (
             "Workers died",

@@ -24,6 +24,7 @@ FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "batches_passed_over",
     "malformed_lines",
     "rows_not_finite",
+    "gradients_discarded",
     "stage_seconds",
     "cpu_seconds",
     "workers_died",
@@ -117,6 +118,12 @@ def not_finite_text(record):
     """How many gradients changed nothing since they had infinite or NaN values; None without any."""
     rows = number(record, "rows_not_finite") or 0
     return f"{rows:,.0f}, infinite or NaN: their rows were skipped (see the servers' logs)" if rows else None
+
+
+def discarded_text(record):
+    """How many gradients the update rule discarded; None without any."""
+    gradients = number(record, "gradients_discarded") or 0
+    return f"{gradients:,.0f}, which came too late (optimizer.delay_max)" if gradients else None
 
 
 def not_kept_text(record):
@@ -219,6 +226,7 @@ def rows(record):
             ("malformed lines", malformed_text(record)),
             ("batches passed over", passed_over_text(record)),
             ("gradients skipped", not_finite_text(record)),
+            ("gradients discarded", discarded_text(record)),
             ("workers died", get("workers_died") if record.get("workers_died") else None),
             ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
             ("parameters", record.get("parameters_hash")),

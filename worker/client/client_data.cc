@@ -116,7 +116,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pull
     return Complete(what.done);
   }
   Residuals::Sent sent{&plan, gradients};
-  if ((*spec)->push_codec == ValueCodec::kTopK) sent = Compress(plan, **spec, gradients, what.clock);
+  if (KeepsResiduals((*spec)->push_codec)) sent = Compress(plan, **spec, gradients, what.clock);
   const auto origin = memory_.OriginOf(*sent.plan, **spec, what.clock, pulled_clock);
   if (!origin) return worker::Fail(what.done, origin.error());
   if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, *origin, what);
@@ -124,7 +124,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pull
   if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, *sent.plan, pushes_);
 }
 
-// The part of a kTopK push that is sent now.
+// The part of a push that is sent now, if the rest is kept.
 Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock) {
   Residuals::Sent sent = residuals_.Compress(plan, spec, context_->view.routes.partition_bits, gradients, clock);
   const Residuals::Counters& kept = residuals_.counters();
@@ -136,7 +136,7 @@ Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, co
 
 // Whether a push and the following pull of the same rows are sent as separate messages.
 bool ClientData::GoesApart(const TableSpec& spec) {
-  const bool of_other_rows = spec.push_codec == ValueCodec::kTopK && spec.kind == TableKind::kSparse;
+  const bool of_other_rows = KeepsResiduals(spec.push_codec) && spec.kind == TableKind::kSparse;
   return of_other_rows || combiner_.Combines(spec) || cache_.Of(spec) != nullptr;
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "core/hash.h"
+#include "kernels/convert.h"
 #include "kernels/elementwise.h"
 
 namespace tarn::worker {
@@ -69,8 +71,13 @@ Residuals::Sent Residuals::Compress(const Plan& plan, const TableSpec& spec, std
   counters_.rows -= table.size();
   Expire(spec, clock, &table);
   Buffer rows = AddResiduals(plan, table, gradients);
-  Sent sent = spec.kind == TableKind::kSparse ? CompressSparse(plan, spec, partition_bits, rows, clock, &table)
-                                              : CompressDense(plan, spec, std::move(rows), clock, &table);
+  Sent sent;
+  if (spec.push_codec != ValueCodec::kTopK)
+    sent = CompressBits(plan, spec, partition_bits, rows, clock, &table);
+  else if (spec.kind == TableKind::kSparse)
+    sent = CompressSparse(plan, spec, partition_bits, rows, clock, &table);
+  else
+    sent = CompressDense(plan, spec, std::move(rows), clock, &table);
   counters_.rows += table.size();
   return sent;
 }
@@ -116,18 +123,21 @@ Residuals::Sent Residuals::CompressSparse(const Plan& plan, const TableSpec& spe
       table->Put(plan.keys[i], clock, row + i * plan.dim);
     }
   }
-  return Gather(plan, row, CrowdOut(spec, bits, table));
+  return Gather(plan, row, CrowdOut(spec, bits, Clock(UINT64_MAX), table));
 }
 
-// Removes the oldest residuals for which there is no room. They are sent, so nothing is lost.
-std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::uint32_t bits, ResidualTable* table) {
+// Removes the oldest residuals for which there is no room. They are sent, except those from clock `lost_from` on: their
+// keys are in this push already.
+std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::uint32_t bits, Clock lost_from,
+                                                    ResidualTable* table) {
   const Positioner position(spec, TableSalt(job_seed_, spec.name));
   const std::uint64_t rows_max = ResidualRowsMax(spec);
   std::vector<Crowded> crowded;
   while (table->size() > rows_max) {
     const Key key = table->oldest();
     const float* row = table->Find(key);
-    crowded.push_back({PartitionOf(position(key), bits), key, {row, row + spec.dim}});
+    if (table->oldest_clock() < lost_from)
+      crowded.push_back({PartitionOf(position(key), bits), key, {row, row + spec.dim}});
     table->Erase(key);
     ++counters_.crowded;
   }
@@ -179,12 +189,41 @@ Residuals::Sent Residuals::CompressDense(const Plan& plan, const TableSpec& spec
   return sent;
 }
 
+// Stores what the encoding of each row will lose. A row that is not finite loses everything.
+Residuals::Sent Residuals::CompressBits(const Plan& plan, const TableSpec& spec, std::uint32_t bits, const Buffer& rows,
+                                        Clock clock, ResidualTable* table) {
+  encoded_.resize(CodecRowBytes(spec.push_codec, plan.dim));
+  values_.resize(plan.dim);
+  const float* row = rows.as<float>().data();
+  for (const Key key : plan.keys) {
+    kernels::EncodeRows(spec.push_codec, plan.dim, 1, row, encoded_.data());
+    kernels::DecodeRows(spec.push_codec, plan.dim, 1, encoded_.data(), values_.data());
+    bool lost = false, finite = true;
+    for (std::uint32_t j = 0; j < plan.dim; ++j) {
+      values_[j] = row[j] - values_[j];
+      lost |= values_[j] != 0;
+      finite &= std::isfinite(values_[j]);
+    }
+    if (lost && finite)
+      table->Put(key, clock, values_.data());
+    else
+      table->Erase(key);
+    row += plan.dim;
+  }
+  if (spec.kind == TableKind::kDense) return {&plan, rows};
+  std::vector<Crowded> crowded = CrowdOut(spec, bits, clock, table);
+  if (crowded.empty()) return {&plan, rows};
+  index_.resize(plan.keys.size());
+  std::iota(index_.begin(), index_.end(), 0u);
+  return Gather(plan, rows.as<float>().data(), std::move(crowded));
+}
+
 std::vector<Buffer> Residuals::Encode(const BlobChunk& head, const std::map<TableId, TableSpec>& tables,
                                       std::size_t chunk_bytes) const {
   ChunkWriter out(head, chunk_bytes);
   for (const auto& [id, spec] : tables) {
     const auto table = tables_.find(spec.name);
-    if (spec.push_codec != ValueCodec::kTopK || table == tables_.end()) continue;
+    if (!KeepsResiduals(spec.push_codec) || table == tables_.end()) continue;
     out.BeginTable(spec.name, spec.dim);
     table->second.ForEach([&](Key key, Clock last, const float* row) { out.Add(key, last, row); });
   }

@@ -1,7 +1,8 @@
-// Top-k compression of pushes with error feedback (rule W5): the largest entries of a gradient plus the stored residual
-// are sent, and the rest is stored for the key's next gradient. Aji, Heafield: "Sparse communication for distributed
-// gradient descent", 2017; Stich, Cordonnier, Jaggi: "Sparsified SGD with memory", 2018, algorithm 1, without the
-// learning rate, which the server applies.
+// Compression of pushes with error feedback (rule W5): a gradient plus the stored residual is compressed and sent, and
+// what is lost is stored for the key's next gradient. topk sends the largest entries (Aji, Heafield: "Sparse
+// communication for distributed gradient descent", 2017; Stich, Cordonnier, Jaggi: "Sparsified SGD with memory", 2018,
+// algorithm 1), sign and one_bit send one bit a value (kernels/low_bits.h). Without the learning rate, which the server
+// applies.
 //
 // The selection depends only on the plan, the gradients and the residuals, not on the messages of the push, and so not
 // on the number of servers and shards. Ties are resolved by the order in the plan. Not thread-safe. Internal to
@@ -36,8 +37,9 @@ class Residuals {
   // Must be called when the job is known.
   void Begin(std::uint64_t job_seed) { job_seed_ = job_seed; }
 
-  // The gradients to send instead of those of a push. Sparse table: whole rows, those with the largest norms and those
-  // for which there is no more room. Dense table: all rows, with zeros for unsent entries. The plan is valid until the
+  // The gradients to send instead of those of a push. topk, sparse table: whole rows, those with the largest norms and
+  // those for which there is no more room. topk, dense table: all rows, with zeros for unsent entries. sign, one_bit:
+  // all rows, not encoded yet, and earlier residuals for which there is no more room. The plan is valid until the
   // next call. plan.keys must not be empty; clocks must not decrease.
   struct Sent {
     const Plan* plan = nullptr;
@@ -46,7 +48,7 @@ class Residuals {
   Sent Compress(const Plan& plan, const TableSpec& spec, std::uint32_t partition_bits, const Buffer& gradients,
                 Clock clock);
 
-  // Encodes the worker's blob: chunks with the residuals of the tables that currently push in kTopK. Each has the
+  // Encodes the worker's blob: chunks with the residuals of the tables that currently keep residuals. Each has the
   // fields of `head` and about the given bytes of rows.
   std::vector<Buffer> Encode(const BlobChunk& head, const std::map<TableId, TableSpec>& tables,
                              std::size_t chunk_bytes) const;
@@ -63,12 +65,14 @@ class Residuals {
   Sent CompressSparse(const Plan& plan, const TableSpec& spec, std::uint32_t bits, const Buffer& rows, Clock clock,
                       ResidualTable* table);
   Sent CompressDense(const Plan& plan, const TableSpec& spec, Buffer rows, Clock clock, ResidualTable* table);
+  Sent CompressBits(const Plan& plan, const TableSpec& spec, std::uint32_t bits, const Buffer& rows, Clock clock,
+                    ResidualTable* table);
   struct Crowded {
     PartitionId partition;
     Key key;
     std::vector<float> row;
   };
-  std::vector<Crowded> CrowdOut(const TableSpec& spec, std::uint32_t bits, ResidualTable* table);
+  std::vector<Crowded> CrowdOut(const TableSpec& spec, std::uint32_t bits, Clock lost_from, ResidualTable* table);
   Sent Gather(const Plan& plan, const float* rows, std::vector<Crowded> crowded);
   void Choose(std::size_t n, float share, const float* magnitudes);
 
@@ -79,6 +83,7 @@ class Residuals {
   Plan chosen_;
   std::vector<std::uint32_t> index_;  // selected rows, ascending
   std::vector<float> norms_, values_;
+  std::vector<std::byte> encoded_;  // one row
   kernels::TopKScratch scratch_;
 };
 

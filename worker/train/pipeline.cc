@@ -73,12 +73,12 @@ Status Pipeline::Fill(TimeUs now) {
 
 bool Pipeline::BeginsNow() const {
   const std::uint64_t begun = pulls_->begun();
-  return begun < begins_->size() && (*begins_)[begun] == pulls_->ended();
+  return begun < begins_->pushed.size() && begins_->pushed[begun] == pulls_->ended();
 }
 
 // A batch that has to begin before the oldest one is pushed waits for its lease first.
 bool Pipeline::MayFinish() const {
-  return stepper_->Done() && (begins_ == nullptr || !window_.front().train() || !BeginsNow());
+  return stepper_->Done() && (!Repeats() || !window_.front().train() || !BeginsNow());
 }
 
 // Servers that keep rows on disk fetch those of the batch that will be pulled next.

@@ -33,13 +33,18 @@
 
 namespace tarn::worker {
 
+// When the batches of a recorded run (record.h) began. The rows that they pull follow from that.
+struct BatchBegins {
+  std::vector<std::uint64_t> pushed;  // of each training batch: how many batches had been pushed
+  bool open = false;                  // from now on a batch begins as soon as it is read
+};
+
 struct PipelineOptions {
   // Bytes of unacknowledged pushes beyond which no training step starts.
   std::size_t waiting_bytes_max = limits::kQueuedBytesMax;
   StepperOptions stepper;
-  // To repeat a recorded run (record.h): for each training batch, how many batches have been pushed when it begins. The
-  // rows that it pulls follow from that. Outlives the pipeline. Null: a batch begins as soon as it is read.
-  const std::vector<std::uint64_t>* begins = nullptr;
+  // To repeat a recorded run; outlives the pipeline. Null: a batch begins as soon as it is read.
+  const BatchBegins* begins = nullptr;
   // Number of keys from which on a GPU plans a batch; changed only by tests.
   std::size_t device_plan_keys_min = BatchPlannerOptions::kDeviceKeysMin;
 };
@@ -115,7 +120,8 @@ class Pipeline {
   Client& client() const { return *context_.client; }
   Outbox* outbox() const { return context_.outbox; }
   bool BeginsNow() const;  // the next training batch, in a repeated run
-  bool MayBegin() const { return begins_ == nullptr || BeginsNow(); }
+  bool Repeats() const { return begins_ != nullptr && !begins_->open; }
+  bool MayBegin() const { return !Repeats() || BeginsNow(); }
   bool MayFinish() const;
   void StageNext(TimeUs now);
   void CountCompute(const InFlight& batch);
@@ -125,7 +131,7 @@ class Pipeline {
 
   const Context context_;
   const std::size_t waiting_bytes_max_;
-  const std::vector<std::uint64_t>* const begins_;
+  const BatchBegins* const begins_;
   Failures failures_;
   BatchDelays delays_;
   std::unique_ptr<BatchSource> source_;

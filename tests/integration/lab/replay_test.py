@@ -53,8 +53,8 @@ class Case(unittest.TestCase):
         self.error = done.stderr
         return run_dir
 
-    def replay(self, run_dir, code=0, out=None):
-        command = [sys.executable, ROOT / "tools/replay", run_dir, "--bin-dir", BIN, *(["--out", out] if out else [])]
+    def replay(self, run_dir, code=0, out=None, more=()):
+        command = [sys.executable, ROOT / "tools/replay", run_dir, "--bin-dir", BIN, *(["--out", out] if out else []), *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.error = done.stderr
@@ -68,7 +68,7 @@ class ReplayTest(Case):
     def test_an_asynchronous_run_is_repeated(self):
         run_dir = self.launch("asynchronous", *ASYNCHRONOUS)
         self.assertIn(f"equal: parameters_hash {self.summary(run_dir)['parameters_hash']}", self.replay(run_dir))
-        self.assertRegex(self.replay(run_dir), r"[0-9]+ effects repeated. Results: .*/replay-2/summary.json")
+        self.assertRegex(self.replay(run_dir), r"[0-9]+ effects repeated \([0-9]+, [0-9]+ of the shards\). Results: .*/replay-2/summary.json")
         repeated = self.summary(run_dir / "replay")
         self.assertEqual([epoch["valid"] for epoch in repeated["epochs"]], [epoch["valid"] for epoch in self.summary(run_dir)["epochs"]])
 
@@ -88,8 +88,8 @@ class ReplayTest(Case):
 
     def test_every_algorithm_is_repeated(self):
         for algorithm in algorithms.ALGORITHMS:
-            if algorithm.name == "int8":
-                continue  # needs rows of more than one value
+            if not study.fits("linear", algorithm.settings.get("tables.*.push_codec")):
+                continue
             settings = study.expand({"consistency.mode": "asp", **algorithm.settings}, {"fleet": {"workers": 4}})
             with self.subTest(algorithm.name):
                 self.assertIn("equal", self.replay(self.launch(algorithm.name, *(f"{key}={study.toml(value)}" for key, value in settings.items()))))
@@ -121,7 +121,8 @@ class ReplayTest(Case):
         run_dir = self.launch("impossible", *ASYNCHRONOUS)
         path = run_dir / "record/shard-1"
         lines = path.read_text().splitlines()
-        path.write_text("\n".join(lines[:40] + lines[41:]) + "\n")
+        missing = next(i for i in range(40, len(lines)) if lines[i].startswith("push "))
+        path.write_text("\n".join(lines[:missing] + lines[missing + 1:]) + "\n")
         self.replay(run_dir, code=1)
         self.assertIn("the recorded run cannot be repeated further", self.error)
         self.assertRegex(self.error, "shard 1: [0-9]+ of [0-9]+ effects were repeated; next is '")
@@ -130,6 +131,32 @@ class ReplayTest(Case):
         run_dir = self.launch("diverged", "consistency.mode=asp", "optimizer.learning_rate=1e6", "local.method=delta",
                               "local.steps=16", "local.learning_rate=1e6", "local.l2=100", code=4)
         self.assertIn("equal: ", self.replay(run_dir))
+
+    def test_a_run_is_left_and_continues_with_another_algorithm(self):
+        run_dir = self.launch("left", *ASYNCHRONOUS, "tables.linear.push_codec=topk", "tables.linear.push_topk=0.5")
+
+        def continued(name, *overrides):
+            out = self.folder / name
+            more = ["--until", "2000", *(word for override in overrides for word in ("--set", override))]
+            self.assertIn("continued after 2,000 samples: eval_auc ", self.replay(run_dir, out=out, more=more))
+            start, end = self.summary(out / "start"), self.summary(out)
+            self.assertEqual(start["status"], "stopped")
+            self.assertTrue(2000 <= start["samples"] < 3000, start["samples"])
+            self.assertEqual((end["status"], end["samples"], end["batches_repeated"]), ("done", 6000, 0), "each row once an epoch")
+            return start["parameters_hash"], end["parameters_hash"]
+
+        same, again = continued("same"), continued("again")
+        other = continued("other", "optimizer.kind=staleness_aware_sgd", "tables.linear.push_topk=0.2")
+        self.assertEqual(same, again)
+        self.assertEqual(same[0], other[0])
+        self.assertNotEqual(same[1], other[1])
+        self.replay(run_dir, code=2, more=["--set", "train.epochs=3"])
+        self.assertIn("--set needs --until", self.error)
+        self.replay(run_dir, code=1, more=["--until", "7000"])
+        self.assertIn("--until 7000", self.error)
+        steps = self.launch("in_steps", "consistency.mode=bsp")
+        self.replay(steps, code=1, more=["--until", "2000"])
+        self.assertIn("can be left on the way only where pushes are applied as they come", self.error)
 
     def test_other_runs_are_refused(self):
         plain = self.launch("plain", arguments=())

@@ -34,7 +34,7 @@ TEST(Names, BothWays) {
   CheckNames<ScheduleKind>({"constant", "step", "cosine"});
   CheckNames<ConsistencyMode>({"bsp", "ssp", "asp"});
   CheckNames<ApplyMode>({"immediate", "aggregated"});
-  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8", "topk"});
+  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8", "topk", "qsgd", "ternary", "sign", "one_bit"});
 }
 
 TEST(Names, UnknownOnesNameTheNearest) {
@@ -49,7 +49,8 @@ TEST(Names, UnknownOnesNameTheNearest) {
   EXPECT_EQ(kind, "ftrl") << "unchanged";
   ValueCodec codec{};
   EXPECT_EQ(ParseName("BF16", codec).error().message,
-            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8, topk; the nearest is 'bf16'");
+            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8, topk, qsgd, ternary, sign, one_bit; the "
+            "nearest is 'bf16'");
 }
 
 TEST(ValidatePartitions, ADensePartitionHasABound) {
@@ -217,8 +218,8 @@ TEST(Validate, RowCodec) {
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
             "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
-            "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
-            "push_codec, topk for push_codec)");
+            "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (the others are for values on their "
+            "way)");
 }
 
 TEST(Validate, TopK) {
@@ -237,7 +238,7 @@ TEST(Validate, TopK) {
   EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax; }), "accepted");
   EXPECT_NE(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax + 1; }), "accepted");
   EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec::kTopK; }),
-            "table 'factors': pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
+            "table 'factors': pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");
   EXPECT_NE(Refusal([](auto& s) { s.row_codec = ValueCodec::kTopK; }), "accepted");
 }
 
@@ -256,6 +257,11 @@ TEST(CodecRowBytes, OfEveryCodec) {
   EXPECT_EQ(CodecRowBytes(ValueCodec::kFp16, 5), 10u);
   EXPECT_EQ(CodecRowBytes(ValueCodec::kInt8, 5), 9u);
   EXPECT_EQ(CodecRowBytes(ValueCodec::kTopK, 5), 20u);  // once decoded
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kQsgd, 5), 7u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kTernary, 5), 6u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kSign, 5), 5u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kSign, 9), 6u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kOneBit, 5), 9u);
 }
 
 TEST(RowLayout, WordsOfARecord) {
@@ -282,6 +288,20 @@ TEST(ShapeDifference, TellsTheCodecOfRowsAndTheKindOfLife) {
   a.life = {.on = true, .expire_clocks = 7};
   EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "");
   EXPECT_EQ(SettingsChange(b, a), "expire_clocks 0 -> 7");
+}
+
+TEST(ShapeDifference, RulesWithoutStateMayTakeTheirPlaces) {
+  TableSpec a = Good(), b = Good();
+  a.optimizer.kind = "sgd";
+  b.optimizer = {.kind = "delay_threshold_sgd", .learning_rate = a.optimizer.learning_rate, .options = {{"delay_max", 4}}};
+  EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "");
+  EXPECT_EQ(SettingsChange(a, b), "kind sgd -> delay_threshold_sgd, delay_max 4");
+  EXPECT_EQ(SettingsChange(b, a), "kind delay_threshold_sgd -> sgd");
+  for (const char* kind : {"momentum", "gap_aware", "delay_adaptive_sgd"}) {
+    b.optimizer = {.kind = kind};
+    EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "optimizer is sgd here and " + std::string(kind) + " there");
+    EXPECT_NE(ShapeDifference(b, "here", a, "there"), "");
+  }
 }
 
 TEST(TableSalt, DependsOnSeedAndNameAlone) {

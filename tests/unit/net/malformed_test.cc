@@ -165,7 +165,7 @@ TEST(Malformed, ValuesThatAreNoRows) {
   EXPECT_EQ(PushError(0, 0, 0, 0), "");
   EXPECT_EQ(PushError(0, 0, 0, 4), "malformed: Push.values frame: 4 bytes, expected none");
   EXPECT_EQ(PushError(2, 2, 16, 0),
-            "malformed: Push.values frame: 0 bytes, expected 2 rows of 4 + n x 4 bytes, n below 4096");
+            "malformed: Push.values frame: 0 bytes, expected 2 rows of 1 to 4096 values, 4 to 16384 bytes each");
   EXPECT_NE(PushError(2, 2, 16, 12), "");
   EXPECT_NE(PushError(1, 1, 8, 4 * 1500 + 2), "");
 }

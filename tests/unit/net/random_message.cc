@@ -26,7 +26,7 @@ constexpr Role kLast<Role> = Role::kWorker;
 template <>
 constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kHeld;
 template <>
-constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kTopK;
+constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kOneBit;
 template <>
 constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kDiverged;
 template <>
@@ -191,7 +191,7 @@ void FillPayload(Filler* filler, Message* message) {
     keys(m.keys);
     if (filler->Below(2) == 0)
       for (Section& section : m.keys.sections) filler->Fill(section.version);
-    if (m.codec == ValueCodec::kTopK || m.pulled == ValueCodec::kTopK) m.pulled.reset();
+    if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled))) m.pulled.reset();
     values(m.keys.count, m.codec, m.pulled);
   };
   if (const auto* m = std::get_if<Pull>(&message->body)) keys(m->keys);
@@ -218,7 +218,7 @@ Message RandomMessage(SplitMix* random, std::size_t body, std::size_t size) {
   filler.Fill(message.epoch);
   Emplace(&message.body, body);
   std::visit([&](auto& m) { filler.Fill(m); }, message.body);
-  if (auto* reply = std::get_if<PullReply>(&message.body); reply != nullptr && reply->codec == ValueCodec::kTopK)
+  if (auto* reply = std::get_if<PullReply>(&message.body); reply != nullptr && !IsForPulls(reply->codec))
     reply->codec = ValueCodec::kFp32;  // of pushes alone
   if (auto* reply = std::get_if<PullReply>(&message.body))
     reply->count = static_cast<std::uint32_t>(random->Below(size * size + 1));

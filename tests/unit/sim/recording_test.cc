@@ -41,7 +41,8 @@ TEST_F(RecordingTest, IsRead) {
   ASSERT_EQ(recording->effects[0].size(), 2u);
   EXPECT_EQ(ToLine(recording->effects[0][1]), "pull 0 2 1 18446744073709551615");
   EXPECT_EQ(recording->leases, (std::vector{WorkerRank(1), WorkerRank(0), WorkerRank(1)}));
-  EXPECT_EQ(recording->begins, (std::vector<std::vector<std::uint64_t>>{{0, 1}, {0}}));
+  EXPECT_EQ(recording->begins[0].pushed, (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(recording->begins[1].pushed, std::vector<std::uint64_t>{0});
 }
 
 TEST_F(RecordingTest, ADamagedOneIsRefused) {

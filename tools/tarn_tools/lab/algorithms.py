@@ -76,6 +76,7 @@ ALGORITHMS = (
     _async("k_batch_async", "Dutta et al., AISTATS 2018", "buffered_sgd", ("optimizer.buffer",)),
     _worker("downpour", "Dean et al., NIPS 2012", "accumulate", 4, mode="asp", server="adagrad", rate=0.05),
     _worker("local_sgd", "Stich, ICLR 2019", "delta", 8),
+    _worker("post_local_sgd", "Lin et al., ICLR 2020", "delta", 4, keys=("local.from_epoch",), local__from_epoch=2),
     _worker("fedavg", "McMahan et al., AISTATS 2017", "delta", 32),
     _worker("fedprox", "Li et al., MLSys 2020", "delta", 32, local__prox=0.01, keys=("local.prox",)),
     _worker("fedavgm", "Hsu, Qi, Brown 2019", "delta", 32, server="momentum", optimizer__momentum=0.5, keys=("optimizer.momentum",)),
@@ -102,6 +103,10 @@ ALGORITHMS = (
     _codec("int8", "Dettmers, ICLR 2016", {"tables.*.push_codec": "int8"}),
     _codec("top_k", "Aji and Heafield 2017; Stich et al., NeurIPS 2018",
            {"tables.*.push_codec": "topk", "tables.*.push_topk": 0.1}, ("tables.*.push_topk",)),
+    _codec("qsgd", "Alistarh et al., NIPS 2017", {"tables.*.push_codec": "qsgd"}),
+    _codec("terngrad", "Wen et al., NIPS 2017", {"tables.*.push_codec": "ternary"}),
+    _codec("ef_signsgd", "Karimireddy et al., ICML 2019", {"tables.*.push_codec": "sign"}),
+    _codec("one_bit_sgd", "Seide et al., Interspeech 2014", {"tables.*.push_codec": "one_bit"}),
 )
 
 BY_NAME = {algorithm.name: algorithm for algorithm in ALGORITHMS}

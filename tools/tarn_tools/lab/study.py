@@ -145,9 +145,12 @@ def tables_of(job):
     }.get(kind, ["embedding", *layers("bottom", bottom + 1), *layers("top", hidden + 1)])
 
 
+SCALED_CODECS = ("int8", "qsgd", "ternary", "sign", "one_bit")
+
+
 def fits(table, value):
-    """Whether a table can have a codec: rows of int8 have a scale of four bytes, which rows of one value would not repay."""
-    return not (value == "int8" and table == "linear")
+    """Whether a table can have a codec: some have a scale of four bytes a row, which rows of one value would not repay."""
+    return not (value in SCALED_CODECS and table == "linear")
 
 
 def expand(settings, job):

@@ -293,7 +293,7 @@ TEST(JobFile, PushesOfTheLargestAlone) {
     return refused ? "accepted" : refused.error().message;
   };
   EXPECT_EQ(refusal("pull_codec = \"topk\"\n"),
-            "job.toml:2: tables.a.pull_codec: \"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
+            "job.toml:2: tables.a.pull_codec: \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");
   EXPECT_EQ(refusal("push_topk = 0.05\n"),
             "job.toml:2: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
   EXPECT_EQ(refusal("push_codec = \"topk\"\npush_topk = 1.5\n"),
@@ -302,6 +302,30 @@ TEST(JobFile, PushesOfTheLargestAlone) {
             "job.toml:3: tables.a.residual_memory: residual_memory = 10: expected 1KiB to 64GiB");
   EXPECT_EQ(refusal("push_codec = \"topk\"\nresidual_memry = 10\n"),
             "job.toml:3: tables.a: unknown key 'residual_memry'; the nearest known one is 'residual_memory'");
+}
+
+TEST(JobFile, PushesOfAFewBits) {
+  const Job job = Parsed(
+      "[tables.a]\npush_codec = \"sign\"\nresidual_memory = \"8MiB\"\n[tables.b]\npush_codec = \"qsgd\"\n"
+      "[tables.c]\npush_codec = \"one_bit\"\n[tables.d]\npush_codec = \"ternary\"\n");
+  EXPECT_EQ(job.tables.at("a").push_codec, ValueCodec::kSign);
+  EXPECT_EQ(job.tables.at("a").top_k.residual_bytes, 8u << 20);
+  EXPECT_EQ(job.tables.at("b").push_codec, ValueCodec::kQsgd);
+  EXPECT_EQ(job.tables.at("c").push_codec, ValueCodec::kOneBit);
+  EXPECT_EQ(job.tables.at("d").push_codec, ValueCodec::kTernary);
+  EXPECT_EQ(Parsed(ToToml(job)), job);
+  const auto refusal = [](const char* table) {
+    const auto refused = ParseJob(std::string("[tables.a]\n") + table, "job.toml", "");
+    return refused ? "accepted" : refused.error().message;
+  };
+  EXPECT_EQ(refusal("push_codec = \"sign\"\npush_topk = 0.05\n"),
+            "job.toml:3: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
+  EXPECT_EQ(refusal("push_codec = \"qsgd\"\nresidual_memory = \"8MiB\"\n"),
+            "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; "
+            "remove it");
+  EXPECT_EQ(refusal("pull_codec = \"qsgd\"\n"),
+            "job.toml:2: tables.a.pull_codec: \"qsgd\": expected fp32, bf16, fp16 or int8 (the others are for "
+            "push_codec)");
 }
 
 TEST(JobFile, Overrides) {

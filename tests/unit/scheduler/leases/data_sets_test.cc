@@ -40,6 +40,18 @@ TEST(DataSets, PassesAreCutIntoSplits) {
   EXPECT_EQ(evaluation.size(), 4u);
 }
 
+TEST(DataSets, AClockHasAsManyRowsAsTheEpochSays) {
+  Job job = JobOf(1);
+  job.local.method = LocalMethod::kDelta;
+  job.local.steps = 4;
+  job.local.from_epoch = 3;
+  DataSets data(job);
+  ASSERT_TRUE(data.Set({80, 0, 0}));
+  EXPECT_EQ(data.split_rows(), 40u);
+  for (const std::uint32_t epoch : {0u, 1u}) EXPECT_EQ(data.MakeTraining(epoch, {}).BatchesLeft(0), 4u) << epoch;
+  for (const std::uint32_t epoch : {2u, 3u}) EXPECT_EQ(data.MakeTraining(epoch, {}).BatchesLeft(0), 1u) << epoch;
+}
+
 TEST(DataSets, AResumedRunKeepsItsSplits) {
   DataSets data(JobOf(2));
   ASSERT_TRUE(data.Set({95, 40, 0}));

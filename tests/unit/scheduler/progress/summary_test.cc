@@ -20,7 +20,7 @@ Progress SomeProgress() {
   p.staleness = {6, 0, 2};
   p.delay = {1, 3};
   p.counters = {{"pull_bytes", 100}, {"push_bytes", 50}, {"stage_seconds.read", 1.5}, {"cpu_seconds.loop", 2.5}};
-  p.shard_counters = {{"rows_not_finite", 7}, {"rows_refused", 3}};
+  p.shard_counters = {{"rows_not_finite", 7}, {"gradients_discarded", 5}, {"rows_refused", 3}};
   EpochResult first, second;
   first.train = {.rows = 20, .log_loss = 0.6};
   first.valid = Scores{.rows = 10, .log_loss = 0.5, .auc = 0.7};
@@ -96,6 +96,7 @@ TEST(Summary, HasAllThatReadersExpect) {
   EXPECT_EQ(json["cpu_seconds"].dump(), R"({"loop":2.5})");
   EXPECT_EQ(json["pull_bytes"].dump(), "100") << "a whole number";
   EXPECT_EQ(json["rows_not_finite"], 7);
+  EXPECT_EQ(json["gradients_discarded"], 5);
   EXPECT_FALSE(json.contains("rows_refused")) << "not summed";
   EXPECT_EQ(json["epochs"][1]["epoch"], 2);
   EXPECT_EQ(json["epochs"][1]["valid"]["logloss"], 0.8);

@@ -325,7 +325,8 @@ TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
 
 // Rule A5: such a row is neither stepped nor born; the push counts, and the rest of it is applied.
 TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
-  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
+  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8,
+                                 ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit}) {
     for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
       constexpr int kRows = 70;  // more than two groups

@@ -31,7 +31,7 @@ class FragmentStateTest : public testing::Test {
     StoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));
     auto rows = std::make_unique<Store>(options);
-    for (const TableSpec& spec : {kSgd, kAware, kAdaptive, kCompensated}) EXPECT_TRUE(rows->AddTable(spec));
+    for (const TableSpec& spec : {kSgd, kAware, kAdaptive, kCompensated, kThreshold}) EXPECT_TRUE(rows->AddTable(spec));
     return rows;
   }
   // A key of the partition.
@@ -65,7 +65,8 @@ class FragmentStateTest : public testing::Test {
   }
 
   static inline const TableSpec kSgd = TableOf(1, "sgd"), kAware = TableOf(2, "staleness_aware_sgd"),
-                                kAdaptive = TableOf(3, "delay_adaptive_sgd"), kCompensated = TableOf(4, "dc_asgd");
+                                kAdaptive = TableOf(3, "delay_adaptive_sgd"), kCompensated = TableOf(4, "dc_asgd"),
+                                kThreshold = TableOf(5, "delay_threshold_sgd");
   std::unique_ptr<Store> rows_ = MakeStore();
 };
 
@@ -111,6 +112,17 @@ TEST_F(FragmentStateTest, EachSectionHasItsOwnDelay) {
   EXPECT_EQ(Value(*rows_, kAware, 0), -4.25f) << "a delay of 4";
   EXPECT_EQ(Value(*rows_, kAware, 1), -1.0f);
   EXPECT_EQ(Value(*rows_, kAware, 2), -1.0f);
+}
+
+TEST_F(FragmentStateTest, GradientsThatTheRuleDiscardsAreCounted) {
+  for (int i = 0; i < 20; ++i) Push(rows_.get(), kThreshold, {{0, Version(i)}});
+  EXPECT_EQ(rows_->counters().discarded, 0u);
+  Push(rows_.get(), kThreshold, {{0, Version(4)}, {1, Version(0)}});
+  EXPECT_EQ(rows_->counters().discarded, 1u) << "a delay of 16, and one of 0";
+  Push(rows_.get(), kThreshold, {{0, Version(6)}});
+  EXPECT_EQ(rows_->counters().discarded, 1u) << "a delay of 15";
+  EXPECT_EQ(Value(*rows_, kThreshold, 0), -21.0f);
+  EXPECT_EQ(Value(*rows_, kThreshold, 1), -1.0f);
 }
 
 TEST_F(FragmentStateTest, RulesGetTheRowsAsTheyWerePulled) {

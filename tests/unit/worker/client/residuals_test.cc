@@ -1,4 +1,4 @@
-// Tests top-k pushes: no gradient is lost or sent twice, the selection equals that of a simple model, residuals are
+// Tests pushes that keep residuals: no gradient is lost or sent twice, the selection equals that of a simple model, residuals are
 // bounded and expire with their row, and a blob restores all of them.
 #include "worker/client/residuals.h"
 
@@ -12,6 +12,7 @@
 
 #include "core/hash.h"
 #include "core/limits.h"
+#include "kernels/convert.h"
 
 namespace tarn::worker {
 namespace {
@@ -176,6 +177,88 @@ TEST(Residuals, NothingIsLostAndNothingSentTwice) {
     }
     for (const auto& [key, sum] : given) EXPECT_EQ(sent[key] + model[key], sum);
   }
+}
+
+// What arrives at a server plus the residual is the sum of all gradients, and the residual is the error of the codec.
+TEST(Residuals, BitsSendTheErrorLater) {
+  SplitMix random(5);
+  for (const ValueCodec codec : {ValueCodec::kSign, ValueCodec::kOneBit})
+    for (TableSpec spec : {Sparse(4, 1.0f), Dense(4, 40, 1.0f)}) {
+      spec.push_codec = codec;
+      Case test(spec);
+      std::map<Key, std::vector<double>> given, arrived;
+      for (std::uint64_t clock = 0; clock < 50; ++clock) {
+        std::map<Key, std::vector<float>> rows;
+        std::vector<Key> keys;
+        for (Key key = 0; key < 40; ++key) {
+          if (spec.kind == TableKind::kSparse && random.Chance(0.5)) continue;
+          keys.push_back(key);
+          for (int j = 0; j < 4; ++j) rows[key].push_back(float(random.Unit()) - 0.4f);
+        }
+        for (const auto& [key, row] : rows) {
+          given[key].resize(4);
+          for (int j = 0; j < 4; ++j) given[key][j] += double(row[j]);
+        }
+        const auto sent = test.Push(keys, rows, clock);
+        ASSERT_EQ(sent.size(), keys.size()) << "all rows are sent";
+        for (const auto& [key, row] : sent) {
+          std::vector<std::byte> bytes(CodecRowBytes(codec, 4));
+          float decoded[4];
+          kernels::EncodeRows(codec, 4, 1, row.data(), bytes.data());
+          kernels::DecodeRows(codec, 4, 1, bytes.data(), decoded);
+          arrived[key].resize(4);
+          for (int j = 0; j < 4; ++j) arrived[key][j] += double(decoded[j]);
+        }
+      }
+      const std::map<Key, std::vector<float>> none{{1, {0, 0, 0, 0}}, {2, {0, 0, 0, 0}}};
+      for (const auto& [key, residual] : test.Push({1, 2}, none, 50)) {
+        EXPECT_NE(residual, none.at(key));
+        for (int j = 0; j < 4; ++j)
+          EXPECT_NEAR(arrived[key][j] + double(residual[j]), given[key][j], 1e-4) << Name(codec);
+      }
+    }
+}
+
+TEST(Residuals, BitsThatAreExactLeaveNothing) {
+  TableSpec spec = Sparse(4, 1.0f);
+  spec.push_codec = ValueCodec::kSign;
+  Case test(spec);
+  test.Push({1, 2}, {{1, {3, -3, 3, 3}}, {2, {0, 0, 0, 0}}}, 0);
+  EXPECT_EQ(test.residuals.counters().rows, 0u);
+  test.Push({1}, {{1, {1, 2, 3, 4}}}, 1);
+  EXPECT_EQ(test.residuals.counters().rows, 1u);
+  test.Push({1}, {{1, {std::nanf(""), 2, 3, 4}}}, 2);
+  EXPECT_EQ(test.residuals.counters().rows, 0u) << "no trace of the NaN";
+}
+
+TEST(Residuals, BitsWithoutRoomSendEarlierErrors) {
+  TableSpec spec = Sparse(2, 1.0f);
+  spec.push_codec = ValueCodec::kOneBit;
+  spec.dim = 4;
+  spec.top_k.residual_bytes = limits::kResidualBytesMin;
+  Case test(spec);
+  const std::uint64_t rows_max = ResidualRowsMax(test.spec);
+  std::map<Key, std::vector<float>> rows;
+  std::vector<Key> keys;
+  for (Key key = 1; key <= rows_max; ++key) {
+    keys.push_back(key);
+    rows[key] = {1, 2, -3, -5};
+  }
+  test.Push(keys, rows, 0);
+  EXPECT_EQ(test.residuals.counters().rows, rows_max);
+  const auto next = test.Push({1001, 1002}, {{1001, {1, 2, 3, 5}}, {1002, {1, 2, 3, 5}}}, 1);
+  EXPECT_EQ(next.size(), 4u) << "the two oldest go along";
+  EXPECT_EQ(test.residuals.counters().crowded, 2u);
+  // A push of more rows than there is room for names no key twice (Push checks it).
+  keys.clear();
+  rows.clear();
+  for (Key key = 2001; key <= 2001 + 2 * rows_max; ++key) {
+    keys.push_back(key);
+    rows[key] = {1, 2, -3, -5};
+  }
+  const auto many = test.Push(keys, rows, 2);
+  EXPECT_EQ(many.size(), keys.size() + rows_max);
+  EXPECT_EQ(test.residuals.counters().rows, rows_max);
 }
 
 TEST(Residuals, WhatThereIsNoRoomForIsSent) {

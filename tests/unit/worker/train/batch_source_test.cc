@@ -94,6 +94,21 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
   EXPECT_GE(wakes.load(), 4);
 }
 
+TEST(BatchSource, LocalStepsBeginWithTheirEpoch) {
+  Job job = MakeJob();
+  job.local.steps = 2;
+  job.local.from_epoch = 2;
+  const auto set = MakeSet(job);
+  BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
+  source.AddLease({.lease = LeaseId(1), .epoch = 0, .first_row = 0, .rows = 16});
+  source.AddLease({.lease = LeaseId(2), .epoch = 1, .first_row = 0, .rows = 16});
+  for (const std::uint64_t lines : {8, 8, 16}) {
+    PreparedBatch batch = Take(&source);
+    EXPECT_EQ(batch.lines, lines);
+    source.Recycle(std::move(batch));
+  }
+}
+
 TEST(BatchSource, RandomOrderCoversEveryRowOnceAndIsTheSameEverywhere) {
   Job job = MakeJob();
   job.data.shuffle = true;
