@@ -36,6 +36,7 @@
 #include "kernels/interaction.h"
 #include "kernels/key_delta.h"
 #include "kernels/loss.h"
+#include "kernels/low_bits.h"
 #include "kernels/optimizer.h"
 #include "kernels/partition.h"
 #include "kernels/quantize.h"
@@ -176,6 +177,13 @@ class Bench {
     std::vector<std::byte> bytes(n_ / 64 * Int8RowBytes(64));
     Moves("int8 rows of 64, encode", 5.06 * n, [&] { EncodeInt8Rows(64, n_ / 64, a_.data(), bytes.data()); });
     Moves("int8 rows of 64, decode", 5.06 * n, [&] { DecodeInt8Rows(64, n_ / 64, bytes.data(), b_.data()); });
+    for (const auto codec : {ValueCodec::kQsgd, ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit}) {
+      const double moved = 4 * n + double(CodecRowBytes(codec, 64)) / 64 * n;
+      Moves(fmt::format("{} rows of 64, encode", Name(codec)), moved,
+            [&] { EncodeLowBits(codec, 64, n_ / 64, a_.data(), bytes.data()); });
+      Moves(fmt::format("{} rows of 64, decode", Name(codec)), moved,
+            [&] { DecodeLowBits(codec, 64, n_ / 64, bytes.data(), b_.data()); });
+    }
     Moves("add", 12 * n, [&] { Add(n_, a_.data(), b_.data()); });
     Moves("squared norm", 4 * n, [&] { sink_ = SquaredNorm(n_, a_.data()); });
     TopKScratch scratch;

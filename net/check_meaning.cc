@@ -140,8 +140,8 @@ struct Checker {
   Status operator()(const Push& m) const {
     TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
     if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
-      return Malformed(fmt::format("pulled: {} with {}, expected whole rows and gradients", Name(*m.pulled),
-                                   Name(m.codec)));
+      return Malformed(
+          fmt::format("pulled: {} with {}, expected whole rows and gradients", Name(*m.pulled), Name(m.codec)));
     return CheckValues(m.keys.count, m.codec, values, m.pulled);
   }
   Status operator()(const PushPull& m) const { return (*this)(m.push); }

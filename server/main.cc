@@ -91,8 +91,9 @@ int main(int argc, char** argv) {
       "--advertise", options.advertise,
       "the host under which workers reach it; else where it is bound, and if that is a wildcard (0.0.0.0, *) "
       "the interface that leads to the scheduler");
-  app.add_option("--record", options.record,
-                 "folder for a record of the order in which this server applies pushes and answers pulls (tools/replay)");
+  app.add_option(
+      "--record", options.record,
+      "folder for a record of the order in which this server applies pushes and answers pulls (tools/replay)");
   app.add_option("--join-seconds", options.join_seconds, "how long to wait until the whole fleet is there")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));

@@ -13,7 +13,7 @@ struct ClientCounters {
   std::uint64_t cache_rows = 0, cache_hits = 0;  // worker_cache: rows looked up, and rows found
   std::uint64_t combined_pushes = 0;             // push_every: pushes combined with one of a later clock
   std::uint64_t malformed = 0;                   // replies that do not match their request; the request is repeated
-  std::uint64_t residual_rows = 0;  // rows of gradients not sent yet (rule W5); lost when the worker leaves
+  std::uint64_t residual_rows = 0;      // rows of gradients not sent yet (rule W5); lost when the worker leaves
   std::uint64_t residuals_expired = 0;  // such rows, dropped because their row expired
   std::uint64_t residuals_crowded = 0;  // such rows, sent because residual_memory was full
 };

@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
   app.add_option(
       "--keys", keys,
       "key file of the fleet, made by tarn-keys: encrypts all connections and admits only holders of the file");
-  app.add_option("--record", options.record, "append a record of leases, batches and ticks to this file (tools/replay)");
+  app.add_option("--record", options.record,
+                 "append a record of leases, batches and ticks to this file (tools/replay)");
   app.add_flag("--insecure", insecure, "allow TCP without keys: anyone who can connect to a port can change the job");
   bool shm = true;
   app.add_flag_callback(

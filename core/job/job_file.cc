@@ -236,9 +236,9 @@ Status ReadResiduals(SectionReader& in, TableOverride& out) {
   out.has_top_k = in.Has("push_topk") || in.Has("residual_memory");
   VisitTopK(in, out.top_k);
   if (!IsForPulls(out.pull_codec))
-    return in.Refusal({"pull_codec"},
-                      fmt::format("\"{}\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)",
-                                  Name(out.pull_codec)));
+    return in.Refusal(
+        {"pull_codec"},
+        fmt::format("\"{}\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)", Name(out.pull_codec)));
   if (in.Has("push_topk") && out.push_codec != ValueCodec::kTopK)
     return in.Refusal({"push_topk"}, "has no effect without push_codec = \"topk\"; remove it");
   if (in.Has("residual_memory") && !KeepsResiduals(out.push_codec))

@@ -135,9 +135,9 @@ Status CheckLocal(const SectionReader& in, const LocalSection& local) {
         fmt::format("steps = {} with method = \"none\": expected \"accumulate\", \"delta\" or \"elastic\"",
                     local.steps));
   if (local.method == LocalMethod::kNone && local.from_epoch != 1)
-    return in.Refusal({"from_epoch", "method"},
-                      fmt::format("from_epoch = {} with method = \"none\": there are no local steps; remove it",
-                                  local.from_epoch));
+    return in.Refusal(
+        {"from_epoch", "method"},
+        fmt::format("from_epoch = {} with method = \"none\": there are no local steps; remove it", local.from_epoch));
   if (NeedsServer(*FindUpdateRule(local.optimizer.kind)))
     return in.Refusal({"kind"}, fmt::format("\"{}\" needs the delay or the state of a server: expected a rule such as "
                                             "\"sgd\", \"momentum\", \"adagrad\" or \"adamw\"",

@@ -12,8 +12,8 @@ namespace tarn {
 
 // The first difference of two shapes, such as "dim is 8 in the checkpoint and 16 in the job" for the places "in the
 // checkpoint" and "in the job"; empty if there is none. Compares kind, dim, rows, initializer, the kind of the
-// optimizer unless both are without state, the codec of rows, and whether the tables have a life and in which unit it counts. Does not
-// compare ids and names.
+// optimizer unless both are without state, the codec of rows, and whether the tables have a life and in which unit it
+// counts. Does not compare ids and names.
 std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, const TableSpec& b,
                             std::string_view place_of_b);
 

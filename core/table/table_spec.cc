@@ -29,15 +29,10 @@ constexpr Named<ConsistencyMode> kModes[] = {
     {ConsistencyMode::kBsp, "bsp"}, {ConsistencyMode::kSsp, "ssp"}, {ConsistencyMode::kAsp, "asp"}};
 constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"},
                                             {ApplyMode::kAggregated, "aggregated"}};
-constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},
-                                         {ValueCodec::kBf16, "bf16"},
-                                         {ValueCodec::kFp16, "fp16"},
-                                         {ValueCodec::kInt8, "int8"},
-                                         {ValueCodec::kTopK, "topk"},
-                                         {ValueCodec::kQsgd, "qsgd"},
-                                         {ValueCodec::kTernary, "ternary"},
-                                         {ValueCodec::kSign, "sign"},
-                                         {ValueCodec::kOneBit, "one_bit"}};
+constexpr Named<ValueCodec> kCodecs[] = {
+    {ValueCodec::kFp32, "fp32"},       {ValueCodec::kBf16, "bf16"}, {ValueCodec::kFp16, "fp16"},
+    {ValueCodec::kInt8, "int8"},       {ValueCodec::kTopK, "topk"}, {ValueCodec::kQsgd, "qsgd"},
+    {ValueCodec::kTernary, "ternary"}, {ValueCodec::kSign, "sign"}, {ValueCodec::kOneBit, "one_bit"}};
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 

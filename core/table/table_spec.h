@@ -68,7 +68,8 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// The encoding of values in messages: of pulls the first four, of sparse rows on servers the first three, of pushes all.
+// The encoding of values in messages: of pulls the first four, of sparse rows on servers the first three, of pushes
+// all.
 enum class ValueCodec : std::uint8_t {
   kFp32,
   kBf16,

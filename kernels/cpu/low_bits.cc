@@ -116,7 +116,8 @@ struct OneBit {
       sums[side] += row[j];
       ++counts[side];
     }
-    return {static_cast<float>(sums[0] / std::max(counts[0], 1u)), static_cast<float>(sums[1] / std::max(counts[1], 1u))};
+    return {static_cast<float>(sums[0] / std::max(counts[0], 1u)),
+            static_cast<float>(sums[1] / std::max(counts[1], 1u))};
   }
   OneBit(std::uint32_t, const float*, const Scales&) {}
   std::uint8_t Code(float x) const { return x < 0 ? 1 : 0; }
@@ -154,8 +155,8 @@ void DecodeRow(std::uint32_t dim, const std::byte* in, float* out) {
   constexpr std::uint32_t kMask = (1u << Codec::kBits) - 1;
   for (std::uint32_t j = 0; j < dim; ++j) {
     const std::uint32_t bit = j * Codec::kBits;
-    out[j] = Codec::Value(static_cast<std::uint8_t>(std::to_integer<std::uint32_t>(in[bit / 8]) >> bit % 8 & kMask),
-                          scales);
+    out[j] =
+        Codec::Value(static_cast<std::uint8_t>(std::to_integer<std::uint32_t>(in[bit / 8]) >> bit % 8 & kMask), scales);
   }
 }
 

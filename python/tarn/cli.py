@@ -76,7 +76,7 @@ def run_program(name: str, arguments: list[str]) -> NoReturn:
         sys.exit(f"tarn: no program {path}" + ("" if ROOT == PACKAGE else f": build it with {ROOT}/tools/build"))
     if ROOT == PACKAGE and ("-h" in arguments or "--help" in arguments):
         told = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
-        print(re.sub(r"\btools/(checkpoint|inspect|launch)\b", r"tarn \1", told.stdout), end="")
+        print(re.sub(r"\btools/(checkpoint|inspect|lab|launch|replay)\b", r"tarn \1", told.stdout), end="")
         print(told.stderr, end="", file=sys.stderr)
         sys.exit(told.returncode)
     os.execv(path, [str(path), *arguments])

@@ -24,7 +24,8 @@ namespace tarn::scheduler {
 class Leases {
  public:
   explicit Leases(const Job& job, Clock start_clock);
-  // Repeats the grants of a recorded run: lease i + 1 goes to the worker of rank order[i], and no further one is granted.
+  // Repeats the grants of a recorded run: lease i + 1 goes to the worker of rank order[i], and no further one is
+  // granted.
   void SetOrder(std::vector<WorkerRank> order) { order_ = std::move(order); }
   // Continues from a checkpoint. Must be called first.
   void Resume(const DataState& state);

@@ -39,9 +39,7 @@ Effect EffectOf(WorkerRank worker, const Push& push, std::size_t first_new) {
   return {Effect::Kind::kPush, worker, push.table.value, section.sequence.value, section.partition.value};
 }
 
-Effect EffectOf(WorkerRank worker, const Tick& tick) {
-  return {Effect::Kind::kTick, worker, 0, tick.clock.value, 0};
-}
+Effect EffectOf(WorkerRank worker, const Tick& tick) { return {Effect::Kind::kTick, worker, 0, tick.clock.value, 0}; }
 
 std::optional<Effect> EffectOf(const Message& message) {
   const WorkerRank worker(message.sender.rank);

@@ -18,9 +18,9 @@ struct Effect {
   enum class Kind : std::uint8_t { kPull, kPush, kTick };
   Kind kind = Kind::kTick;
   WorkerRank worker;
-  std::uint32_t table = 0;       // tick: 0
-  std::uint64_t at = 0;          // pull, tick: the clock; push: the sequence of its first new section
-  std::uint64_t sections = 0;    // pull: hash of its sections; push: the partition of its first new section; tick: 0
+  std::uint32_t table = 0;     // tick: 0
+  std::uint64_t at = 0;        // pull, tick: the clock; push: the sequence of its first new section
+  std::uint64_t sections = 0;  // pull: hash of its sections; push: the partition of its first new section; tick: 0
   friend bool operator==(const Effect&, const Effect&) = default;
 };
 

@@ -65,8 +65,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& messag
   if (!fits && NeverFits(push, ack)) return false;
   const auto first = std::ranges::find(taken_, true);
   const bool any = first != taken_.end();
-  if (any)
-    context_.observer->OnPushTaken(WorkerRank(message.sender.rank), push, std::size_t(first - taken_.begin()));
+  if (any) context_.observer->OnPushTaken(WorkerRank(message.sender.rank), push, std::size_t(first - taken_.begin()));
   if (any && context_.outbox->logging()) context_.outbox->Append(TakenOf(push, message, *keys, taken_, table.dim));
   if (!context_.stop->Check(Perform(push, message, *keys))) return false;
   context_.outbox->Answer(from, worker, std::move(ack), any);

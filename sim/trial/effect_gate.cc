@@ -50,8 +50,8 @@ std::optional<EffectGate::Held> EffectGate::TakeNext() {
   if (complete()) return std::nullopt;
   const server::Effect& wanted = (*order_)[done_];
   const auto next = std::ranges::find_if(held_, [&](const Held& held) {
-    return held.effect == wanted || (wanted.kind == Kind::kTick && IsTickOf(held.effect, wanted.worker) &&
-                                     held.effect.at > wanted.at);
+    return held.effect == wanted ||
+           (wanted.kind == Kind::kTick && IsTickOf(held.effect, wanted.worker) && held.effect.at > wanted.at);
   });
   if (next == held_.end()) return std::nullopt;
   if (next->effect != wanted) {

@@ -1,5 +1,5 @@
-// Repeats the recorded order of a shard's effects: holds the messages of workers until it is their turn, and checks what
-// the shard does with them. One thread.
+// Repeats the recorded order of a shard's effects: holds the messages of workers until it is their turn, and checks
+// what the shard does with them. One thread.
 //
 //   gate.Hold(from, std::move(message));
 //   while (auto next = gate.TakeNext()) shard->OnMessage(next->from, std::move(next->message), ...);

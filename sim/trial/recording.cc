@@ -19,7 +19,8 @@ Status CheckJob(const Job& job) {
   const auto refuse = [](std::string_view key, std::string_view why) {
     return Fail(ErrorCode::kUnsupported, fmt::format("a run with {} cannot be repeated: {}", key, why));
   };
-  if (job.train.device != "cpu") return refuse("train.device = \"gpu\"", "a GPU's sums depend on the order of its threads");
+  if (job.train.device != "cpu")
+    return refuse("train.device = \"gpu\"", "a GPU's sums depend on the order of its threads");
   if (job.train.hot_rows.rows != 0) return refuse("train.hot_rows", "what the cache holds depends on time");
   const auto cached = [](const WorkerCacheSpec& cache) { return cache.bytes != 0 || cache.push_every != 1; };
   if (cached(job.worker_cache) || std::ranges::any_of(job.tables | std::views::values, [&](const TableOverride& table) {
@@ -95,8 +96,8 @@ Expected<Recording> Recording::Load(const Job& job, const std::string& run_dir) 
   std::map<std::uint64_t, WorkerRank> leases;
   recording.begins.resize(job.fleet.workers);
   for (std::uint32_t rank = 0; rank < job.fleet.workers; ++rank)
-    TARN_RETURN_IF_ERROR(
-        LoadWorker(fmt::format("{}/worker-{}", folder, rank), WorkerRank(rank), &leases, &recording.begins[rank].pushed));
+    TARN_RETURN_IF_ERROR(LoadWorker(fmt::format("{}/worker-{}", folder, rank), WorkerRank(rank), &leases,
+                                    &recording.begins[rank].pushed));
   for (const auto& [id, rank] : leases) {
     if (id != recording.leases.size() + 1)
       return Corrupt(folder, fmt::format("no worker got lease {}", recording.leases.size() + 1));

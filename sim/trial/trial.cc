@@ -40,10 +40,11 @@ bool KeepsStep(const Job& job) {
 
 Status CheckJob(const Job& job, const TrialOptions& options) {
   if (options.until && KeepsStep(job))
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("mode = \"{}\", apply = \"{}\": a repeated run can be left on the way only where pushes are "
-                            "applied as they come; expected mode \"asp\", or \"ssp\" with apply = \"immediate\"",
-                            Name(job.consistency.mode), Name(job.consistency.apply)));
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("mode = \"{}\", apply = \"{}\": a repeated run can be left on the way only where pushes are "
+                    "applied as they come; expected mode \"asp\", or \"ssp\" with apply = \"immediate\"",
+                    Name(job.consistency.mode), Name(job.consistency.apply)));
   if (job.data.train.empty())
     return Fail(
         ErrorCode::kUnsupported,
@@ -197,16 +198,15 @@ Status Trial::CheckGates() {
   for (const ShardNode& node : shards_) {
     repeated += node.gate->done();
     if (!node.gate->difference().empty())
-      return Fail(ErrorCode::kCorrupt, fmt::format("shard {} differs from its record: {}", node.number - 1,
-                                                   node.gate->difference()));
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("shard {} differs from its record: {}", node.number - 1, node.gate->difference()));
   }
   if (repeated != std::exchange(repeated_, repeated)) repeated_at_ = now();
   if (now() - repeated_at_ < kRepeatWaitUs) return {};
   std::string waiting;
-  for (const ShardNode& node : shards_)
-    waiting += fmt::format("\nshard {}: {}", node.number - 1, node.gate->Waiting());
-  return Fail(ErrorCode::kCorrupt, "the recorded run cannot be repeated further: no message comes whose turn it is" +
-                                       waiting);
+  for (const ShardNode& node : shards_) waiting += fmt::format("\nshard {}: {}", node.number - 1, node.gate->Waiting());
+  return Fail(ErrorCode::kCorrupt,
+              "the recorded run cannot be repeated further: no message comes whose turn it is" + waiting);
 }
 
 // What is on its way when the run is left ends as it comes.

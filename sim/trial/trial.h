@@ -138,8 +138,8 @@ class Trial {
   std::deque<ShardNode> shards_;
   std::deque<WorkerNode> workers_;
   Status files_status_;
-  std::uint64_t repeated_ = 0;  // effects, of all shards
-  TimeUs repeated_at_ = 0;      // when the last of them was seen
+  std::uint64_t repeated_ = 0;                  // effects, of all shards
+  TimeUs repeated_at_ = 0;                      // when the last of them was seen
   std::uint64_t samples_ = 0, next_point_ = 0;  // trained by all workers
 };
 

@@ -23,7 +23,7 @@ using Later = std::function<void(std::function<void()>)>;
 // All checkpoints of a trial.
 struct TrialFiles {
   server::MemoryCheckpointFiles rows;
-  std::map<std::string, Manifest> manifests;                                        // by directory
+  std::map<std::string, Manifest> manifests;                                   // by directory
   std::map<std::pair<std::string, WorkerRank>, std::vector<std::byte>> blobs;  // by directory: the state of workers
 };
 
@@ -76,8 +76,8 @@ class TrialBlobStore final : public server::BlobStore {
     if (found == files_->blobs.end()) return Fail(ErrorCode::kNotFound, "no state of this worker");
     const std::vector<std::byte>& blob = found->second;
     const std::uint64_t begin = std::min<std::uint64_t>(offset, blob.size());
-    return server::BlobSlice{blob.size(), Buffer::Copy(blob.data() + begin,
-                                                       std::min<std::size_t>(bytes_max, blob.size() - begin))};
+    return server::BlobSlice{blob.size(),
+                             Buffer::Copy(blob.data() + begin, std::min<std::size_t>(bytes_max, blob.size() - begin))};
   }
 
  private:

@@ -136,6 +136,8 @@ class Launch:
         self._restarts_max = self._allowed_restarts(sizes)
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)
+        if self._options.record:
+            self._say(f"launch: records the run for {called.here('tools/replay')}, without periodic checkpoints")
         self._say(
             f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}{self._deployment.where()}; "
             f"scheduler at {address}"

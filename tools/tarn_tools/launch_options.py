@@ -84,8 +84,7 @@ def parse_arguments(argv):
     parser.add_argument("--bin-dir", metavar="DIR", help="use programs from this folder without building them (default: build/release/bin)")
     parser.add_argument("--keys", metavar="FILE", help="key file for all programs of the fleet, made by tarn-keys")
     parser.add_argument("--insecure", action="store_true", help="allow TCP without keys: anyone who can connect to a port can change the job")
-    parser.add_argument("--record", action="store_true", help="record the run in RUN_DIR/record, so that tools/replay repeats it to the bit; without "
-                        "periodic checkpoints")
+    parser.add_argument("--record", action="store_true", help=called.here("record the run in RUN_DIR/record, so that tools/replay repeats it to the bit; without periodic checkpoints"))
     parser.add_argument("--no-shm", action="store_true", help="use only sockets, no shared memory")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the result")
     parser.add_argument("--plain", action="store_true", help="print lines instead of updating one line")

@@ -84,10 +84,11 @@ class Wheel(unittest.TestCase):
         told = self.tarn("--help")
         for word in ("quickstart", "launch", "inspect", "predict", "first steps"):
             self.assertIn(word, told)
-        for command in ("launch", "quickstart", "report", "predict", "accuracy", "inspect", "checkpoint", "server"):
+        for command in ("launch", "quickstart", "report", "predict", "accuracy", "inspect", "checkpoint", "server", "lab", "replay", "simulate"):
             told = self.tarn(command, "--help")
             self.assertNotIn("tools/launch", told)
             self.assertNotIn("tools/inspect", told)
+            self.assertNotIn("tools/replay", told)
         self.assertIn("tarn launch JOB.toml --hosts HOSTS", self.tarn("launch", "--help"))
         self.assertIn("tarn inspect show runs/mine", self.tarn("inspect", "--help"))
         self.assertRegex(self.tarn("--version"), r"^tarn \d+\.\d+\.\d+\n$")

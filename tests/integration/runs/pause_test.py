@@ -11,7 +11,7 @@ import unittest
 import processes
 from fleet_case import FleetCase
 
-EPOCHS = 3
+EPOCHS = 12  # for seconds of training
 PROCESSES = 5  # the scheduler, two servers, two workers
 LEASE_SECONDS = 4
 SECONDS_MAX = 240

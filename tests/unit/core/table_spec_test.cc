@@ -237,8 +237,9 @@ TEST(Validate, TopK) {
             "table 'factors': residual_memory = 1023: expected 1KiB to 64GiB");
   EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax; }), "accepted");
   EXPECT_NE(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax + 1; }), "accepted");
-  EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec::kTopK; }),
-            "table 'factors': pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");
+  EXPECT_EQ(
+      Refusal([](auto& s) { s.pull_codec = ValueCodec::kTopK; }),
+      "table 'factors': pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");
   EXPECT_NE(Refusal([](auto& s) { s.row_codec = ValueCodec::kTopK; }), "accepted");
 }
 
@@ -293,7 +294,8 @@ TEST(ShapeDifference, TellsTheCodecOfRowsAndTheKindOfLife) {
 TEST(ShapeDifference, RulesWithoutStateMayTakeTheirPlaces) {
   TableSpec a = Good(), b = Good();
   a.optimizer.kind = "sgd";
-  b.optimizer = {.kind = "delay_threshold_sgd", .learning_rate = a.optimizer.learning_rate, .options = {{"delay_max", 4}}};
+  b.optimizer = {
+      .kind = "delay_threshold_sgd", .learning_rate = a.optimizer.learning_rate, .options = {{"delay_max", 4}}};
   EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "");
   EXPECT_EQ(SettingsChange(a, b), "kind sgd -> delay_threshold_sgd, delay_max 4");
   EXPECT_EQ(SettingsChange(b, a), "kind delay_threshold_sgd -> sgd");

@@ -1,5 +1,5 @@
-// Shows that rows of a few bits a value have the values that their papers say, that the ones rounded by chance are right
-// on average, and what becomes of zeros and of values that are not finite.
+// Shows that rows of a few bits a value have the values that their papers say, that the ones rounded by chance are
+// right on average, and what becomes of zeros and of values that are not finite.
 #include "kernels/low_bits.h"
 
 #include <cmath>
@@ -13,7 +13,8 @@ namespace {
 constexpr ValueCodec kCodecs[] = {ValueCodec::kQsgd, ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit};
 constexpr std::uint32_t kDims[] = {1, 2, 3, 7, 8, 9, 16, 33, 4096};
 
-std::vector<std::byte> Encoded(ValueCodec codec, std::uint32_t dim, const std::vector<float>& in, std::size_t shift = 0) {
+std::vector<std::byte> Encoded(ValueCodec codec, std::uint32_t dim, const std::vector<float>& in,
+                               std::size_t shift = 0) {
   const std::size_t n = in.size() / dim;
   std::vector<std::byte> bytes(n * CodecRowBytes(codec, dim) + shift + 1, std::byte{0x5a});
   EncodeLowBits(codec, dim, n, in.data(), bytes.data() + shift);

@@ -170,7 +170,8 @@ TEST(Frame, PulledRowsAreBehindTheGradients) {
   std::memset(message.values.data(), 0, message.values.size());
   EXPECT_EQ(decoded(), "");
   message.values = Buffer::Allocate(2 * 3 * (sizeof(float) + 2) + 2);
-  EXPECT_NE(decoded().find("values frame: 38 bytes, expected 2 rows of 1 to 4096 values, 6 to 24576 bytes each"), std::string::npos);
+  EXPECT_NE(decoded().find("values frame: 38 bytes, expected 2 rows of 1 to 4096 values, 6 to 24576 bytes each"),
+            std::string::npos);
   push.pulled = ValueCodec::kTopK;
   EXPECT_NE(decoded().find("Push.pulled: topk with fp32"), std::string::npos);
 }

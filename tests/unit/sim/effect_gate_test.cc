@@ -68,8 +68,8 @@ TEST_F(EffectGateTest, LetsMessagesThroughInTheRecordedOrder) {
   gate_.Hold(kPeer, From(1, PullAt(1, 7)));
   gate_.Hold(kPeer, From(0, PushOf(1)));
   EXPECT_EQ(Next(), "");
-  EXPECT_EQ(gate_.Waiting(), "0 of 3 effects were repeated; next is 'tick 1 0 1 0'; here is '" +
-                                 ToLine(order_[2]) + "'; here is 'push 0 1 1 2'");
+  EXPECT_EQ(gate_.Waiting(), "0 of 3 effects were repeated; next is 'tick 1 0 1 0'; here is '" + ToLine(order_[2]) +
+                                 "'; here is 'push 0 1 1 2'");
   gate_.Hold(kPeer, From(1, TickTo(1)));
   for (const server::Effect& effect : order_) EXPECT_EQ(Next(), ToLine(effect));
   EXPECT_TRUE(gate_.complete());

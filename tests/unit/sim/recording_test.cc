@@ -46,9 +46,11 @@ TEST_F(RecordingTest, IsRead) {
 }
 
 TEST_F(RecordingTest, ADamagedOneIsRefused) {
-  for (const char* line : {"tick 1 0 1", "tick 1 0 1 0 ", "tock 1 0 1 0", "tick -1 0 1 0", "tick  1 0 1 0", "tick 1 0 1 x"}) {
+  for (const char* line :
+       {"tick 1 0 1", "tick 1 0 1 0 ", "tock 1 0 1 0", "tick -1 0 1 0", "tick  1 0 1 0", "tick 1 0 1 x"}) {
     Write("shard-0", std::string(line) + "\n");
-    EXPECT_NE(Complaint().find("shard-0: line 1: '" + std::string(line) + "' is not an effect"), std::string::npos) << line;
+    EXPECT_NE(Complaint().find("shard-0: line 1: '" + std::string(line) + "' is not an effect"), std::string::npos)
+        << line;
   }
 }
 

@@ -292,8 +292,9 @@ TEST(JobFile, PushesOfTheLargestAlone) {
     const auto refused = ParseJob(std::string("[tables.a]\n") + table, "job.toml", "");
     return refused ? "accepted" : refused.error().message;
   };
-  EXPECT_EQ(refusal("pull_codec = \"topk\"\n"),
-            "job.toml:2: tables.a.pull_codec: \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");
+  EXPECT_EQ(
+      refusal("pull_codec = \"topk\"\n"),
+      "job.toml:2: tables.a.pull_codec: \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");
   EXPECT_EQ(refusal("push_topk = 0.05\n"),
             "job.toml:2: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
   EXPECT_EQ(refusal("push_codec = \"topk\"\npush_topk = 1.5\n"),
@@ -320,9 +321,10 @@ TEST(JobFile, PushesOfAFewBits) {
   };
   EXPECT_EQ(refusal("push_codec = \"sign\"\npush_topk = 0.05\n"),
             "job.toml:3: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
-  EXPECT_EQ(refusal("push_codec = \"qsgd\"\nresidual_memory = \"8MiB\"\n"),
-            "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; "
-            "remove it");
+  EXPECT_EQ(
+      refusal("push_codec = \"qsgd\"\nresidual_memory = \"8MiB\"\n"),
+      "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; "
+      "remove it");
   EXPECT_EQ(refusal("pull_codec = \"qsgd\"\n"),
             "job.toml:2: tables.a.pull_codec: \"qsgd\": expected fp32, bf16, fp16 or int8 (the others are for "
             "push_codec)");

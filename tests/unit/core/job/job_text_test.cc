@@ -89,7 +89,10 @@ Job RandomJob(std::uint64_t seed) {
     spec->learning_rate += 0.001f;
   }
   if (seed % 2 == 0 && job.train.device == "cpu") {
-    job.local = {.method = LocalMethod(1 + seed / 2 % 3), .steps = 1 + std::uint32_t(seed % 3), .from_epoch = 1 + std::uint32_t(seed % 5), .prox = 0.25f};
+    job.local = {.method = LocalMethod(1 + seed / 2 % 3),
+                 .steps = 1 + std::uint32_t(seed % 3),
+                 .from_epoch = 1 + std::uint32_t(seed % 5),
+                 .prox = 0.25f};
     job.local.optimizer = {.kind = "adamw", .learning_rate = 0.3f, .options = {{"beta1", 0.5f}}};
     job.train.batch_rows = 1 + job.train.batch_rows % 1000;
     job.train.accumulate = 1;

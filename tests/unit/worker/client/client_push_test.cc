@@ -100,9 +100,8 @@ TEST(ClientPush, NeighbouringKeysTravelAsARange) {
 }
 
 TEST(ClientPush, ValuesTravelInTheTablesCodec) {
-  for (const ValueCodec codec :
-       {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8, ValueCodec::kQsgd,
-        ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit}) {
+  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8,
+                                 ValueCodec::kQsgd, ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit}) {
     FleetOptions options = TwoTables();
     options.tables[0].push_codec = codec;
     FakeFleet fleet(options);

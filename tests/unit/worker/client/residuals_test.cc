@@ -1,5 +1,5 @@
-// Tests pushes that keep residuals: no gradient is lost or sent twice, the selection equals that of a simple model, residuals are
-// bounded and expire with their row, and a blob restores all of them.
+// Tests pushes that keep residuals: no gradient is lost or sent twice, the selection equals that of a simple model,
+// residuals are bounded and expire with their row, and a blob restores all of them.
 #include "worker/client/residuals.h"
 
 #include <gtest/gtest.h>
