@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,8 @@ namespace {
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLevels = 7;  // of kQsgd: a code is a sign and three bits
 
+std::uint32_t Negative(float x) { return std::bit_cast<std::uint32_t>(x) >> 31; }
+
 // Uniform numbers in [0, 1) with 24 bits.
 class Chance {
  public:
@@ -24,7 +27,7 @@ class Chance {
       : state_(HashBytes({reinterpret_cast<const char*>(row), dim * sizeof(float)})) {}
   float Next() {
     if (left_ == 0) {
-      word_ = state_ = Mix64(state_ + 0x9e3779b97f4a7c15ULL);
+      word_ = Mix64(state_ += 0x9e3779b97f4a7c15ULL);
       left_ = 2;
     }
     --left_;
@@ -50,13 +53,13 @@ struct Qsgd {
     return {static_cast<float>(std::sqrt(squares) / kLevels)};
   }
   Qsgd(std::uint32_t dim, const float* row, const Scales& scales) : chance(dim, row), scale(scales[0]) {}
-  std::uint8_t Code(float x) {
+  std::uint32_t Code(float x) {
     const float level = std::min(std::fabs(x) / scale, kLevels);
-    const float below = std::floor(level);
-    const auto rounded = static_cast<std::uint8_t>(below) + (chance.Next() < level - below ? 1 : 0);
-    return static_cast<std::uint8_t>(rounded | (std::signbit(x) ? 8 : 0));
+    const auto below = static_cast<std::uint32_t>(level);
+    const std::uint32_t above = chance.Next() < level - static_cast<float>(below);  // without a branch
+    return (below + above) | Negative(x) << 3;
   }
-  static float Value(std::uint8_t code, const Scales& scales) {
+  static float Value(std::uint32_t code, const Scales& scales) {
     const float magnitude = scales[0] * static_cast<float>(code & 7);
     return (code & 8) != 0 ? -magnitude : magnitude;
   }
@@ -78,11 +81,11 @@ struct Ternary {
     return {largest};
   }
   Ternary(std::uint32_t dim, const float* row, const Scales& scales) : chance(dim, row), scale(scales[0]) {}
-  std::uint8_t Code(float x) {
-    if (chance.Next() >= std::fabs(x) / scale) return 0;
-    return std::signbit(x) ? 2 : 1;
+  std::uint32_t Code(float x) {
+    const std::uint32_t sent = chance.Next() < std::fabs(x) / scale;  // without a branch
+    return sent << Negative(x);
   }
-  static float Value(std::uint8_t code, const Scales& scales) {
+  static float Value(std::uint32_t code, const Scales& scales) {
     return scales[0] * (code == 1 ? 1.0f : code == 2 ? -1.0f : 0.0f);
   }
 
@@ -100,8 +103,8 @@ struct Sign {
     return {static_cast<float>(sum / dim)};
   }
   Sign(std::uint32_t, const float*, const Scales&) {}
-  std::uint8_t Code(float x) const { return x < 0 ? 1 : 0; }
-  static float Value(std::uint8_t code, const Scales& scales) { return code != 0 ? -scales[0] : scales[0]; }
+  std::uint32_t Code(float x) const { return x < 0 ? 1 : 0; }
+  static float Value(std::uint32_t code, const Scales& scales) { return code != 0 ? -scales[0] : scales[0]; }
 };
 
 struct OneBit {
@@ -120,8 +123,8 @@ struct OneBit {
             static_cast<float>(sums[1] / std::max(counts[1], 1u))};
   }
   OneBit(std::uint32_t, const float*, const Scales&) {}
-  std::uint8_t Code(float x) const { return x < 0 ? 1 : 0; }
-  static float Value(std::uint8_t code, const Scales& scales) { return scales[code]; }
+  std::uint32_t Code(float x) const { return x < 0 ? 1 : 0; }
+  static float Value(std::uint32_t code, const Scales& scales) { return scales[code]; }
 };
 
 template <typename Codec>
@@ -141,9 +144,12 @@ void EncodeRow(std::uint32_t dim, const float* row, std::byte* out) {
   std::memset(out, 0, RowBytes<Codec>(dim) - sizeof(scales));
   if (!finite || std::ranges::all_of(scales, [](float scale) { return scale == 0; })) return;
   Codec codec(dim, row, scales);
-  for (std::uint32_t j = 0; j < dim; ++j) {
-    const std::uint32_t bit = j * Codec::kBits;
-    out[bit / 8] |= std::byte(codec.Code(row[j]) << bit % 8);
+  constexpr std::uint32_t kPerByte = 8 / Codec::kBits;
+  for (std::uint32_t j = 0; j < dim; j += kPerByte, ++out) {
+    const std::uint32_t n = std::min(kPerByte, dim - j);
+    std::uint32_t byte = 0;
+    for (std::uint32_t k = 0; k < n; ++k) byte |= codec.Code(row[j + k]) << k * Codec::kBits;
+    *out = std::byte(byte);
   }
 }
 
@@ -152,12 +158,15 @@ void DecodeRow(std::uint32_t dim, const std::byte* in, float* out) {
   typename Codec::Scales scales;
   std::memcpy(scales.data(), in, sizeof(scales));
   in += sizeof(scales);
-  constexpr std::uint32_t kMask = (1u << Codec::kBits) - 1;
-  for (std::uint32_t j = 0; j < dim; ++j) {
-    const std::uint32_t bit = j * Codec::kBits;
-    out[j] =
-        Codec::Value(static_cast<std::uint8_t>(std::to_integer<std::uint32_t>(in[bit / 8]) >> bit % 8 & kMask), scales);
-  }
+  std::array<float, 1 << Codec::kBits> values;
+  for (std::uint32_t code = 0; code < values.size(); ++code) values[code] = Codec::Value(code, scales);
+  constexpr std::uint32_t kPerByte = 8 / Codec::kBits, kMask = (1u << Codec::kBits) - 1;
+  std::uint32_t j = 0;
+  for (; j + kPerByte <= dim; j += kPerByte, ++in)
+    for (std::uint32_t k = 0; k < kPerByte; ++k)
+      out[j + k] = values[std::to_integer<std::uint32_t>(*in) >> k * Codec::kBits & kMask];
+  for (std::uint32_t k = 0; j + k < dim; ++k)
+    out[j + k] = values[std::to_integer<std::uint32_t>(*in) >> k * Codec::kBits & kMask];
 }
 
 template <typename Codec>

@@ -229,9 +229,13 @@ std::vector<std::size_t> Trial::repeated() const {
 
 Status Trial::Finish() {
   TARN_RETURN_IF_ERROR(files_status_);
-  if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
-  AddPoint();
   const Shutdown& reason = scheduler_->stop_reason();
+  if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
+  for (const ShardNode& node : shards_)
+    if (repeats_ && reason.code == ErrorCode::kOk && !node.gate->complete())
+      return Fail(ErrorCode::kCorrupt, fmt::format("the job is done, but of its record for shard {} only {}",
+                                                   node.number - 1, node.gate->Waiting()));
+  AddPoint();
   TARN_RETURN_IF_ERROR(files_.End(scheduler_->progress(), reason,
                                   {.simulated_seconds = simulated_seconds(),
                                    .messages = links_.messages(),

@@ -126,6 +126,9 @@ class ReplayTest(Case):
         self.replay(run_dir, code=1)
         self.assertIn("the recorded run cannot be repeated further", self.error)
         self.assertRegex(self.error, "shard 1: [0-9]+ of [0-9]+ effects were repeated; next is '")
+        path.write_text("\n".join([*lines, "tick 3 0 100000 0"]) + "\n")
+        self.replay(run_dir, code=1)
+        self.assertRegex(self.error, "the job is done, but of its record for shard 1 only [0-9]+ of [0-9]+ effects were repeated")
 
     def test_a_diverged_run_is_repeated(self):
         run_dir = self.launch("diverged", "consistency.mode=asp", "optimizer.learning_rate=1e6", "local.method=delta",
