@@ -19,15 +19,6 @@ bool IsExact(const Job& job) {
          });
 }
 
-bool CutsAtClock(const Job& job) {
-  auto keeps_step = [](const ConsistencySpec& spec) {
-    return spec.apply == ApplyMode::kAggregated || spec.mode == ConsistencyMode::kBsp;
-  };
-  return keeps_step(job.consistency) || std::ranges::any_of(job.tables | std::views::values, [&](const auto& table) {
-           return table.has_consistency && keeps_step(table.consistency);
-         });
-}
-
 std::string AfterALostShard(const SchedulerOptions& options) {
   const std::size_t slash = options.checkpoints_directory.rfind('/');
   const std::string run = slash == std::string::npos ? "RUN_DIR" : options.checkpoints_directory.substr(0, slash);
@@ -69,6 +60,15 @@ WholeCheckpoint WholeOf(const SchedulerOptions& options) {
 }
 
 }  // namespace
+
+bool CutsAtClock(const Job& job) {
+  auto keeps_step = [](const ConsistencySpec& spec) {
+    return spec.apply == ApplyMode::kAggregated || spec.mode == ConsistencyMode::kBsp;
+  };
+  return keeps_step(job.consistency) || std::ranges::any_of(job.tables | std::views::values, [&](const auto& table) {
+           return table.has_consistency && keeps_step(table.consistency);
+         });
+}
 
 Setup::Setup(const SchedulerOptions& options)
     : job(options.job),

@@ -13,6 +13,9 @@
 
 namespace tarn::scheduler {
 
+// Whether some table has global clocks, so that a checkpoint must be cut between two clocks (rule K1).
+bool CutsAtClock(const Job& job);
+
 // Values that every step needs.
 struct Setup {
   explicit Setup(const SchedulerOptions& options);
@@ -22,8 +25,7 @@ struct Setup {
   Job job;
   std::uint64_t fingerprint = 0;  // of the job
   TimeUs heartbeat_us = 0, lease_us = 0;
-  // Some table has global clocks, so a checkpoint must be cut between two clocks (rule K1).
-  bool cuts_at_clock = false;
+  bool cuts_at_clock = false;      // of the job
   Clock start_clock;               // of the run, or of the checkpoint from which it continues
   std::string after_a_lost_shard;  // text for users: what is lost when a shard dies, and how to continue
 };

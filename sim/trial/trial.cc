@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <ranges>
 #include <thread>
 #include <utility>
 
 #include "core/hash.h"
+#include "scheduler/setup.h"
 
 namespace tarn::sim {
 namespace {
@@ -28,18 +28,8 @@ std::uint64_t NonceOf(const Job& job, std::size_t node) {
 Peer AcceptedPeer(std::size_t node) { return Peer(kFirstAcceptedPeer + node); }
 std::size_t NodeOf(Peer accepted) { return accepted.value - kFirstAcceptedPeer; }
 
-// Whether a checkpoint is cut at a clock, for which workers must go on.
-bool KeepsStep(const Job& job) {
-  const auto keeps_step = [](const ConsistencySpec& spec) {
-    return spec.apply == ApplyMode::kAggregated || spec.mode == ConsistencyMode::kBsp;
-  };
-  return keeps_step(job.consistency) || std::ranges::any_of(job.tables | std::views::values, [&](const auto& table) {
-           return table.has_consistency && keeps_step(table.consistency);
-         });
-}
-
 Status CheckJob(const Job& job, const TrialOptions& options) {
-  if (options.until && KeepsStep(job))
+  if (options.until && scheduler::CutsAtClock(job))
     return Fail(
         ErrorCode::kUnsupported,
         fmt::format("mode = \"{}\", apply = \"{}\": a repeated run can be left on the way only where pushes are "
