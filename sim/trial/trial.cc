@@ -213,6 +213,7 @@ void Trial::OpenGates() {
 
 std::vector<std::size_t> Trial::repeated() const {
   std::vector<std::size_t> effects;
+  effects.reserve(shards_.size());
   for (const ShardNode& node : shards_) effects.push_back(node.gate != nullptr ? node.gate->done() : 0);
   return effects;
 }

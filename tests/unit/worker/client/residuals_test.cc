@@ -127,7 +127,7 @@ TEST(Residuals, OneRowAtLeastAndTiesInTheOrderOfThePlan) {
 }
 
 TEST(Residuals, AShareOfOneKeepsNothing) {
-  for (TableSpec spec : {Sparse(3, 1.0f), Dense(3, 100, 1.0f)}) {
+  for (const TableSpec& spec : {Sparse(3, 1.0f), Dense(3, 100, 1.0f)}) {
     Case test(spec);
     const std::map<Key, std::vector<float>> rows{{1, {1, 2, 3}}, {2, {0, 0, 1e-30f}}};
     EXPECT_EQ(test.Push({1, 2}, rows, 0), rows);
