@@ -32,9 +32,8 @@ Status CheckJob(const Job& job, const TrialOptions& options) {
   if (options.until && scheduler::CutsAtClock(job))
     return Fail(
         ErrorCode::kUnsupported,
-        fmt::format("mode = \"{}\", apply = \"{}\": a repeated run can be left on the way only where pushes are "
-                    "applied as they come; expected mode \"asp\", or \"ssp\" with apply = \"immediate\"",
-                    Name(job.consistency.mode), Name(job.consistency.apply)));
+        "a table is in mode \"bsp\" or aggregated: a repeated run can be left on the way only where pushes are applied "
+        "as they come; expected mode \"asp\", or \"ssp\" with apply = \"immediate\", for all tables");
   if (job.data.train.empty())
     return Fail(
         ErrorCode::kUnsupported,

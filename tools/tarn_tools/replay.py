@@ -32,7 +32,7 @@ exit status: 0 the result is equal, or with --until the job is done; 1 it differ
 # Of summary.json; all follow from the record.
 COMPARED = ("status", "reason", "parameters_hash", "samples", "train_logloss", "eval_logloss", "eval_auc", "eval_accuracy",
             "staleness_histogram", "gradient_delay_histogram")
-COMPARED_DIVERGED = ("status",)  # the others depend on which worker told first
+COMPARED_DIVERGED = ("status",)  # the others depend on which worker reported first
 EXIT_OK, EXIT_DIFFERS, EXIT_USAGE, EXIT_DIVERGED = 0, 1, 2, 4
 SHOWN_CHARS = 60
 

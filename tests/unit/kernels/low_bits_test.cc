@@ -1,4 +1,4 @@
-// Shows that rows of a few bits a value have the values that their papers say, that the ones rounded by chance are
+// Shows that rows of a few bits a value have the values of their papers, that the ones rounded by chance are
 // right on average, and what becomes of zeros and of values that are not finite.
 #include "kernels/low_bits.h"
 

@@ -1,4 +1,4 @@
-// A gate lets messages through in the recorded order, whatever order they come in, and tells what differs.
+// A gate lets messages through in the recorded order, whatever order they come in, and reports what differs.
 #include "sim/trial/effect_gate.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Shows that a record contains the pushes and the first tick of each clock, appends to an existing file, and reports
-// when it cannot be written.
+// Shows that a record contains leases, begun batches, pushes and the first tick of each clock, appends to an existing
+// file, and reports when it cannot be written.
 
 #include "worker/train/record.h"
 
@@ -21,13 +21,16 @@ TEST(Record, HoldsBatchesAndTheFirstTickOfAClock) {
   {
     Record record;
     ASSERT_TRUE(record.Open(path).has_value());
+    ASSERT_TRUE(record.Lease(Incarnation(7), LeaseId(12)).has_value());
+    ASSERT_TRUE(record.Begin(Incarnation(7), 5).has_value());
     ASSERT_TRUE(record.Batch(Incarnation(7), {.epoch = 1, .first_row = 100, .rows = 50}, 20, 10, Clock(3)).has_value());
     for (std::uint64_t clock : {4, 4, 3, 6}) ASSERT_TRUE(record.Tick(Incarnation(7), Clock(clock)).has_value());
   }
   Record next;
   ASSERT_TRUE(next.Open(path).has_value());
   ASSERT_TRUE(next.Tick(Incarnation(8), Clock(1)).has_value());
-  EXPECT_EQ(ReadFile(path, kBytesMax).value(), "batch 7 1 100 120 10 3\ntick 7 4\ntick 7 6\ntick 8 1\n");
+  EXPECT_EQ(ReadFile(path, kBytesMax).value(),
+            "lease 7 12\nbegin 7 5\nbatch 7 1 100 120 10 3\ntick 7 4\ntick 7 6\ntick 8 1\n");
 }
 
 TEST(Record, WritesNothingUnlessOpen) {

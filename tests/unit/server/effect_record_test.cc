@@ -1,0 +1,80 @@
+// Shows that a record has one line for each effect, in order, that it appears only when it is complete, and that a
+// write that fails is reported.
+#include "server/effect_record.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <string>
+
+#include "tests/unit/worker/data/temp_dir.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr std::size_t kBytesMax = std::size_t{4} << 20;
+
+Tick TickTo(std::uint64_t clock) {
+  Tick tick;
+  tick.clock = Clock(clock);
+  return tick;
+}
+
+class EffectRecordTest : public ::testing::Test {
+ protected:
+  EffectRecordTest() : path_(folder_.path() + "/shard-0"), record_(*AtomicFile::Create(path_)) {}
+  bool exists() const { return ReadFile(path_, kBytesMax).has_value(); }
+
+  testing::TempDir folder_;
+  std::string path_;
+  EffectRecord record_;
+};
+
+TEST_F(EffectRecordTest, HasALineForEachEffect) {
+  Push push;
+  push.table = TableId(2);
+  push.keys.sections = {{.partition = PartitionId(3), .count = 1, .sequence = Sequence(8)},
+                        {.partition = PartitionId(5), .count = 1, .sequence = Sequence(9)}};
+  Pull pull;
+  pull.table = TableId(2);
+  pull.clock = Clock(4);
+  pull.keys.sections = push.keys.sections;
+  record_.OnPushTaken(WorkerRank(1), push, 1);
+  record_.OnPullServed(WorkerRank(6), {}, pull, {});
+  record_.OnTick(WorkerRank(1), TickTo(7));
+  EXPECT_FALSE(exists());
+  ASSERT_TRUE(record_.Close());
+  const std::string served = ToLine(EffectOf(WorkerRank(6), pull));
+  EXPECT_EQ(*ReadFile(path_, kBytesMax), "push 1 2 9 5\n" + served + "\ntick 1 0 7 0\n");
+  EXPECT_EQ(ParseEffect(served), EffectOf(WorkerRank(6), pull));
+}
+
+TEST_F(EffectRecordTest, IsWrittenInPieces) {
+  std::string expected;
+  for (std::uint64_t clock = 1; expected.size() < kBytesMax / 2; ++clock) {
+    record_.OnTick(WorkerRank(1), TickTo(clock));
+    expected += ToLine(EffectOf(WorkerRank(1), TickTo(clock))) + "\n";
+  }
+  ASSERT_TRUE(record_.Close());
+  EXPECT_EQ(*ReadFile(path_, kBytesMax), expected);
+}
+
+TEST_F(EffectRecordTest, AFailedWriteIsReported) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (std::uint64_t clock = 1; clock < 100'000 && record_.status(); ++clock)
+    record_.OnTick(WorkerRank(1), TickTo(clock));
+  const Status closed = record_.Close();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(record_.status());
+  ASSERT_FALSE(closed);
+  EXPECT_NE(closed.error().message.find(path_), std::string::npos) << closed.error().message;
+  EXPECT_FALSE(exists());
+}
+
+}  // namespace
+}  // namespace tarn::server
