@@ -18,7 +18,7 @@ BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR") or ROOT / "build/release/bin")
 sys.path[:0] = [str(HERE), str(ROOT / "tools")]
 
 import data
-from tarn_tools.lab import algorithms, results, study
+from tarn_tools.lab import algorithms, page, results, study
 
 
 class LabTest(unittest.TestCase):
@@ -248,6 +248,11 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(results.to_target(curve, 0.4), {"seconds": 8.0, "samples": 80.0, "bytes": 800.0})
         self.assertIsNone(results.to_target(curve, 0.01))
         self.assertIsNone(results.to_target(curve, None))
+
+    def test_all_rows_with_the_best_shown_digits_are_marked(self):
+        rows = [{"quality": {"median": median}} for median in (0.70311, 0.70308, 0.6999)] + [{"quality": None}]
+        self.assertEqual([page.is_best(row, rows, True) for row in rows], [True, True, False, False])
+        self.assertEqual([page.is_best(row, rows, False) for row in rows], [False, False, True, False])
 
     def test_settings_for_all_tables_and_roles(self):
         job = {"model": {"kind": "dlrm", "hidden": [8], "bottom": [4]}, "optimizer": {"dense": {"kind": "adam"}}, "fleet": {"workers": 8}}

@@ -72,10 +72,11 @@ def target_cell(row, key, form):
 
 
 def is_best(row, rows, more_is_better):
-    values = [other["quality"]["median"] for other in rows if other["quality"]]
-    if not row["quality"] or not values:
+    """Whether no row shows a better median. Rows that show the same digits are equal."""
+    if not row["quality"]:
         return False
-    return row["quality"]["median"] == (max(values) if more_is_better else min(values))
+    medians = [other["quality"]["median"] for other in rows if other["quality"]]
+    return score(row["quality"]["median"]) == score(max(medians) if more_is_better else min(medians))
 
 
 def table(results, rows):
