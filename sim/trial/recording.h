@@ -1,8 +1,9 @@
-// What tools/launch --record has written down of a run: all that its parameters depend on besides its job and data.
+// The record that tools/launch --record leaves of a run: all that its parameters depend on besides its job and data.
 //
-//   RUN_DIR/record/shard-N     the order in which shard N applied pushes, answered pulls and received ticks
-//   (server/shard/effect.h) RUN_DIR/record/worker-N    the leases of worker N, and when each of its batches began
-//   (worker/train/record.h)
+//   RUN_DIR/record/shard-N     the order in which shard N applied pushes, answered pulls and received ticks; in lines
+//                              of server/shard/effect.h
+//   RUN_DIR/record/worker-N    the leases of worker N, and when each of its batches began; in lines of
+//                              worker/train/record.h
 #pragma once
 
 #include <cstdint>
