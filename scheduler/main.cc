@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -101,7 +102,15 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   options.resume_directory = state.whole_directory;
   options.run = state.run;
   options.first_incarnation = state.progress.next_incarnation.value;
-  if (state.begun) options.restore = std::move(state);
+  // The logs contain no state of the workers' programs.
+  const bool to_checkpoint =
+      options.resume && std::ranges::any_of(options.resume->blobs, &WorkerBlob::program_state);
+  if (to_checkpoint && state.begun)
+    fmt::print(stderr,
+               "tarn-scheduler: the run goes on from {} and not from the end of its logs, because that checkpoint has "
+               "state of the workers' programs\n",
+               options.resume_directory);
+  if (state.begun && !to_checkpoint) options.restore = std::move(state);
   return {};
 }
 

@@ -107,7 +107,7 @@ Membership::Options MembershipOptions(const SchedulerOptions& options, const Set
   if (options.resume == nullptr) return out;
   if (options.restore != nullptr) out.partition_bits = options.resume->partition_bits;  // those of the logs
   out.resume_directory = options.resume_directory;
-  for (const WorkerBlob& blob : options.resume->blobs) out.blob_bytes[blob.rank] = blob.file.bytes;
+  for (const WorkerBlob& blob : options.resume->blobs) out.blobs.push_back({blob.rank.value, blob.file.bytes});
   out.first_incarnation = std::max(out.first_incarnation, options.resume->next_incarnation);
   return out;
 }

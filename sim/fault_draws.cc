@@ -121,4 +121,13 @@ void ChooseDeaths(std::uint64_t seed, Scenario* s) {
     s->faults.failed_syncs = 1 + std::uint32_t(rng.Below(3));
 }
 
+void ChooseProgramState(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x70726f67));
+  if (s->job.storage.durability == Durability::kLog || !rng.Chance(0.3)) return;
+  s->program_state = true;
+  s->job.storage.durability = Durability::kCheckpoint;
+  if (rng.Chance(0.7)) s->job.storage.checkpoint_clocks = 3 + rng.Below(10);
+  s->resume |= rng.Chance(0.5);
+}
+
 }  // namespace tarn::sim

@@ -23,5 +23,7 @@ void ChooseSchedulerDisk(std::uint64_t seed, Faults* f);
 void ChooseStop(std::uint64_t seed, Scenario* s);
 // Deaths of single processes, and clocks that drift.
 void ChooseDeaths(std::uint64_t seed, Scenario* s);
+// Programs with state in checkpoints. Logs have none of it.
+void ChooseProgramState(std::uint64_t seed, Scenario* s);
 
 }  // namespace tarn::sim

@@ -29,6 +29,7 @@
 #include "core/message.h"
 #include "sim/cohorts.h"
 #include "sim/kept_states.h"
+#include "sim/program_states.h"
 #include "sim/life_model.h"
 #include "sim/push_origins.h"
 #include "sim/scenario.h"
@@ -44,6 +45,7 @@ class Oracle {
   // The run continues from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
   KeptStates& kept() { return kept_; }
+  ProgramStates& programs() { return programs_; }
   PushOrigins& origins() { return origins_; }
 
   Cohorts& cohorts() { return cohorts_; }
@@ -113,6 +115,7 @@ class Oracle {
   std::optional<LifeModel> lives_;  // if the model applies
   std::map<Key, float> base_;
   KeptStates kept_;
+  ProgramStates programs_;
   PushOrigins origins_;
   std::uint32_t first_epoch_ = 0;
   std::vector<bool> trained_before_;  // by row; before this run, in its first epoch

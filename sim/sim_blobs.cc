@@ -92,16 +92,17 @@ Expected<server::BlobSlice> SimBlobStore::Read(const std::string& directory, Wor
   return server::BlobSlice{bytes.size(), Buffer::Copy(bytes.data() + offset, size)};
 }
 
-Expected<StoredResiduals> ReadResiduals(const SimDisk& disk, const std::string& directory, const Manifest& manifest,
-                                        const WorkerBlob& blob) {
+Expected<StoredState> ReadStored(const SimDisk& disk, const std::string& directory, const Manifest& manifest,
+                                 const WorkerBlob& blob) {
   const std::string path = directory + "/" + blob.file.name;
   const auto bytes = disk.blobs.find(path);
   if (bytes == disk.blobs.end()) return Fail(ErrorCode::kNotFound, path + ": not found");
   if (bytes->second.size() != blob.file.bytes || Crc32c(bytes->second) != blob.file.crc32c)
     return Fail(ErrorCode::kCorrupt, path + ": differs from the manifest");
-  StoredResiduals stored;
+  StoredState stored;
   const auto take = [&](const BlobChunk& chunk) -> Status {
     stored.clock = chunk.clock;
+    if (!chunk.state.empty()) stored.program = chunk.state;  // one chunk
     const ResidualRows& rows = chunk.rows;
     for (std::size_t i = 0; rows.table == "counts" && i < rows.keys.size(); ++i)
       stored.kept.push_back({rows.keys[i], rows.clocks[i], -rows.values[i * rows.dim]});

@@ -54,12 +54,13 @@ class SimBlobStore : public server::BlobStore {
   std::set<std::string> open_;  // open files by path
 };
 
-// The residuals of the oracle table in a checkpoint's blob, and its clock.
-struct StoredResiduals {
+// What a checkpoint's blob has: the residuals of the oracle table, the program's state, and its clock.
+struct StoredState {
   Clock clock;
   std::vector<KeptCount> kept;
+  Buffer program;
 };
-Expected<StoredResiduals> ReadResiduals(const SimDisk& disk, const std::string& directory, const Manifest& manifest,
-                                        const WorkerBlob& blob);
+Expected<StoredState> ReadStored(const SimDisk& disk, const std::string& directory, const Manifest& manifest,
+                                 const WorkerBlob& blob);
 
 }  // namespace tarn::sim

@@ -63,8 +63,59 @@ void SimWorker::Advance(TimeUs now, Outbox* out) {
   if (!tables_.asked) OpenTables(now, out);
   if (!tables_.ready()) return;
   if (!model_ && tables_.sparse().push_codec == ValueCodec::kTopK) StartModel();
+  AdvanceProgram(now, out);
   Fill(now, out);
   AskForWork(now, out);
+  AdvanceProgram(now, out);
+}
+
+// Saves the state of the program if a checkpoint has it, after each tick and while it waits for leases.
+void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
+  if (!scenario_.program_state) return;
+  if (!std::exchange(program_.begun, true)) {
+    program_.state.clock = client_.clock().value;
+    oracle_->programs().OnTick(client_.welcome().incarnation, program_.state);
+    client_.KeepState(now, out);
+    client_.ReadState(WorkerRank(0), this, now, out);
+  }
+  const bool idle = leases_.asked() && leases_.empty() && batches_.empty();
+  for (;;) {
+    const CheckpointId wanted = std::exchange(program_.wanted, CheckpointId(0));
+    if (wanted.value != 0)
+      client_.Save(wanted, Buffer::Copy(&program_.state, sizeof(program_.state)), now, out);
+    if (program_.waits || (!program_.ticked && !idle)) return;
+    program_.waits = true;
+    program_.ticked = false;
+    client_.AwaitSave(this, now, out);
+    if (program_.wanted.value == 0) return;
+  }
+}
+
+void SimWorker::Done(CheckpointId wanted) {
+  program_.waits = false;
+  program_.wanted = wanted;
+}
+
+// That of rank 0: a worker of a resumed fleet has it, one that joins later does not.
+void SimWorker::Done(Buffer saved) {
+  const Buffer expected = client_.welcome().blobs.empty() ? Buffer() : oracle_->programs().Saved(WorkerRank(0));
+  if (!std::ranges::equal(saved.as<std::byte>(), expected.as<std::byte>()))
+    oracle_->Fail("the state of a program differs from that in the checkpoint");
+}
+
+// After each request for a tick; `batch`: that it trained.
+void SimWorker::NoteTick(const Batch* batch) {
+  if (!scenario_.program_state) return;
+  program_.ticked = true;
+  program_.state.clock = client_.clock().value;
+  if (batch != nullptr) {
+    const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
+    ++program_.state.batches;
+    program_.state.epoch = lease.epoch;
+    program_.state.first_row = lease.first_row;
+    program_.state.rows = first_row + rows - lease.first_row;
+  }
+  oracle_->programs().OnTick(client_.welcome().incarnation, program_.state);
 }
 
 // Handles acknowledged ticks and pushes.
@@ -76,7 +127,7 @@ void SimWorker::NoteProgress() {
 // From its saved state, if it resumes from a checkpoint.
 void SimWorker::StartModel() {
   model_.emplace(tables_.sparse());
-  if (client_.welcome().blob_bytes != 0) model_->Start(oracle_->kept().Take(WorkerRank(client_.welcome().rank)));
+  if (!client_.welcome().blobs.empty()) model_->Start(oracle_->kept().Take(WorkerRank(client_.welcome().rank)));
   oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
 }
 
@@ -142,7 +193,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   for (Batch& batch : batches_)
     if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   Batch& front = batches_.front();
-  if (!front.computing && front.waiting == 0 && (early_.empty() || !early_.back().Delays(front.clock))) {
+  if (!front.computing && front.waiting == 0 && !program_.busy() && (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
     compute_.Begin(scenario_.compute_max_us);
   }
@@ -253,6 +304,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     client_.Push(batch->dense, layer, batch->clock, layer_acked, now, out);
     client_.Tick(position_, nullptr, now, out);
   }
+  NoteTick(batch);
   if (model_) oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
   if (last_of_lease) {
     LeaseDone done{lease.lease, {}};
@@ -267,16 +319,21 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
   const bool drained = leases_.empty() && batches_.empty();
   if (drained && leases_.jumps()) {
     const Clock to = *leases_.TakeJump();
-    if (to > client_.clock()) client_.TickTo(to, position_, nullptr, now, out);
+    if (to > client_.clock()) {
+      client_.TickTo(to, position_, nullptr, now, out);
+      NoteTick(nullptr);
+    }
     next_clock_ = client_.clock();
   }
   if (leases_.finished()) {
-    if (!drained || leases_.awaits_tick()) return;
+    if (!drained || leases_.awaits_tick() || program_.busy()) return;
     leaving_ = true;
     client_.Leave(nullptr, now, out);
     return;
   }
   // Requests leases early, while one lease is left, and when there is nothing left to do.
+  // A program with state asks between two clocks, when it has nothing to train.
+  if (scenario_.program_state && (!drained || program_.busy())) return;
   const bool ahead = leases_.size() <= 1 && !leases_.jumps() && !drained;
   const bool tells = scenario_.tells_at_once && leases_.has_done() && !drained && !leases_.jumps();
   if (!ahead && !tells && !(drained && !leases_.awaits_tick())) return;

@@ -19,7 +19,10 @@
 
 namespace tarn::sim {
 
-class SimWorker final : private worker::Completion<TableSpec>, private worker::Completion<LeaseReply> {
+class SimWorker final : private worker::Completion<TableSpec>,
+                        private worker::Completion<LeaseReply>,
+                        private worker::Completion<CheckpointId>,
+                        private worker::Completion<Buffer> {
  public:
   // schedule(delay): call OnCompute after the delay. `rng_seed` gives compute times.
   using Schedule = std::function<void(TimeUs delay)>;
@@ -114,9 +117,21 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
     const TableSpec& dense() const { return specs[1]; }
   };
 
-  // Of tables, and of requests for leases.
+  // Of a program with state: it must learn after each tick whether to save, before it goes on.
+  struct Program {
+    ProgramState state;
+    bool begun = false;
+    bool ticked = false;   // must ask
+    bool waits = false;    // for the answer
+    CheckpointId wanted;   // 0: none
+    bool busy() const { return ticked || waits || wanted.value != 0; }
+  };
+
+  // Of tables, of requests for leases, of a question whether to save, and of a saved state.
   void Done(TableSpec table) override;
   void Done(LeaseReply reply) override;
+  void Done(CheckpointId wanted) override;
+  void Done(Buffer saved) override;
   void Failed(const Error& error) override { oracle_->Fail("refused: " + error.message); }
   void RequestFailed(const Error& error) { oracle_->Fail("a request failed: " + ToString(error)); }
 
@@ -133,6 +148,8 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);
   void StartModel();
+  void AdvanceProgram(TimeUs now, Outbox* out);
+  void NoteTick(const Batch* batch);
   std::size_t SectionsOf(const std::map<Key, float>& sent) const;
 
   const Scenario& scenario_;
@@ -141,6 +158,7 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
   Compute compute_;
   Tables tables_;
   std::optional<TopKModel> model_;  // if only the largest rows are pushed (top-k)
+  Program program_;
   SimLeases leases_;
   std::deque<Batch> batches_;
   std::deque<EarlyPull> early_;  // the last one counts

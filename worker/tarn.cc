@@ -351,6 +351,9 @@ Expected<Plan> Client::MakePlan(const Table& table, std::span<const Key> keys) {
   return Plan(table, std::move(plan));
 }
 
+void Client::KeepState(std::function<Expected<Buffer>()> save) { session_->KeepState(std::move(save)); }
+Expected<Buffer> Client::SavedState(std::uint32_t rank) { return session_->SavedState(WorkerRank(rank)); }
+
 StatusFuture Client::RequestCheckpoint() { return StatusFuture(session_->RequestCheckpoint()); }
 
 Expected<Leases> Client::RequestLeases(const LeaseOptions& options) {

@@ -16,6 +16,7 @@
 
 struct tarn_client {
   tarn::Client client;
+  tarn::Buffer saved;  // by tarn_saved_state
 };
 struct tarn_table {
   tarn::Table table;
@@ -370,6 +371,30 @@ int tarn_barrier(tarn_client* client) {
 int tarn_request_checkpoint(tarn_client* client, tarn_future** future) {
   return GuardedWith("tarn_request_checkpoint", {{"client", client}, {"future", future}},
                      [&] { return GiveFuture(client->client.RequestCheckpoint(), future); });
+}
+
+int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t*), void* context) {
+  return GuardedWith("tarn_keep_state", {{"client", client}, {"save", reinterpret_cast<const void*>(save)}}, [&] {
+    client->client.KeepState([save, context]() -> tarn::Expected<tarn::Buffer> {
+      const void* bytes = nullptr;
+      size_t n = 0;
+      if (const int code = save(context, &bytes, &n); code != 0)
+        return tarn::Fail(ErrorCode::kInternal, "the function given to tarn_keep_state returned " + std::to_string(code));
+      return tarn::Buffer::Copy(bytes, n);
+    });
+    return int(TARN_OK);
+  });
+}
+
+int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n) {
+  return GuardedWith("tarn_saved_state", {{"client", client}, {"bytes", bytes}, {"n", n}}, [&] {
+    auto state = client->client.SavedState(rank);
+    if (!state) return Failed(state.error());
+    client->saved = *std::move(state);
+    *bytes = client->saved.data();
+    *n = client->saved.size();
+    return int(TARN_OK);
+  });
 }
 
 int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const tarn_lease_report* done,

@@ -35,7 +35,7 @@ extern "C" {
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
-#define TARN_C_VERSION 3
+#define TARN_C_VERSION 4
 TARN_C_API uint32_t tarn_c_version(void);
 
 /* Codes that a program may want to handle. Other errors are other positive numbers (core/error.h). */
@@ -186,6 +186,15 @@ TARN_C_API int tarn_barrier(tarn_client* client);
 /* Requests a checkpoint of the fleet. The future is ready when the checkpoint is complete or has failed. In bsp and ssp
    all workers, including this one, must continue to tick meanwhile. `future` must not be null. */
 TARN_C_API int tarn_request_checkpoint(tarn_client* client, tarn_future** future);
+
+/* State of the program in checkpoints (Client::KeepState). `save` sets *bytes and *n, which must remain valid until the
+   function of this library that called it returns, and returns 0. Another value ends the client. It is called by the
+   thread that called that function. */
+TARN_C_API int tarn_keep_state(tarn_client* client, int (*save)(void* context, const void** bytes, size_t* n),
+                               void* context);
+/* The state of a rank in the checkpoint from which the run goes on; *n = 0: none. Valid until the next call of it or
+   tarn_close. */
+TARN_C_API int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n);
 
 /* --- Leases of data --------------------------------------------------------------------------------------------- */
 

@@ -73,6 +73,7 @@ struct WorkerBlob {
   WorkerRank rank;
   Incarnation incarnation;
   CheckpointFile file;
+  bool program_state = false;  // the program of the worker has state in it
 };
 
 struct Manifest {

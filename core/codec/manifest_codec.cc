@@ -53,7 +53,7 @@ std::vector<Offset<fb::WorkerBlob>> WriteBlobs(FlatBufferBuilder& b, const std::
   out.reserve(blobs.size());
   for (const WorkerBlob& blob : blobs) {
     const auto file = wire::CreateCheckpointFile(b, &blob.file);
-    out.push_back(fb::CreateWorkerBlob(b, blob.rank.value, blob.incarnation.value, file));
+    out.push_back(fb::CreateWorkerBlob(b, blob.rank.value, blob.incarnation.value, file, blob.program_state));
   }
   return out;
 }
@@ -158,7 +158,7 @@ class Reader {
   WorkerBlob ReadBlob(const fb::WorkerBlob& m) {
     if (m.file() == nullptr) bad_ = "blobs (no file)";
     return {WorkerRank(m.rank()), Incarnation(m.incarnation()),
-            m.file() == nullptr ? CheckpointFile() : ReadFile(*m.file())};
+            m.file() == nullptr ? CheckpointFile() : ReadFile(*m.file()), m.program_state()};
   }
 
   Generation ReadGeneration(const fb::Generation& m) {

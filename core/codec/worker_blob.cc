@@ -75,8 +75,15 @@ Expected<BlobChunk> ReadChunk(std::string_view bytes, const std::string& origin)
   const fb::Chunk& m = *fb::GetChunk(body.data());
   auto rows = ReadRows(m.rows(), origin);
   if (!rows) return std::unexpected(rows.error());
-  return BlobChunk{
-      CheckpointId(m.checkpoint()), WorkerRank(m.rank()), Clock(m.clock()), m.index(), m.last(), *std::move(rows)};
+  BlobChunk chunk{.checkpoint = CheckpointId(m.checkpoint()),
+                  .rank = WorkerRank(m.rank()),
+                  .clock = Clock(m.clock()),
+                  .index = m.index(),
+                  .last = m.last(),
+                  .rows = *std::move(rows),
+                  .state = {}};
+  if (m.state() != nullptr) chunk.state = Buffer::Copy(m.state()->data(), m.state()->size());
+  return chunk;
 }
 
 Status CheckChunk(const BlobChunk& chunk, std::uint32_t index, const BlobOrigin& origin, const std::string& name) {
@@ -92,10 +99,23 @@ Status CheckChunk(const BlobChunk& chunk, std::uint32_t index, const BlobOrigin&
 Buffer EncodeBlobChunk(const BlobChunk& chunk) {
   FlatBufferBuilder b;
   const auto rows = WriteRows(b, chunk.rows);
+  Offset<flatbuffers::Vector<std::uint8_t>> state;
+  if (!chunk.state.empty())
+    state = b.CreateVector(reinterpret_cast<const std::uint8_t*>(chunk.state.data()), chunk.state.size());
   fb::FinishChunkBuffer(b, fb::CreateChunk(b, chunk.checkpoint.value, chunk.rank.value, chunk.clock.value, chunk.index,
-                                           chunk.last, rows));
+                                           chunk.last, rows, state));
   const std::string sealed = Seal(kFormat, {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()});
   return Buffer::Copy(sealed.data(), sealed.size());
+}
+
+std::vector<Buffer> EncodeProgramState(const BlobChunk& head, const Buffer& state, std::size_t chunk_bytes) {
+  std::vector<Buffer> chunks;
+  BlobChunk chunk = head;
+  for (std::size_t at = 0; at < state.size(); at += chunk_bytes, ++chunk.index) {
+    chunk.state = state.Slice(at, std::min(chunk_bytes, state.size() - at));
+    chunks.push_back(EncodeBlobChunk(chunk));
+  }
+  return chunks;
 }
 
 Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,

@@ -1,5 +1,5 @@
 // A worker's blob: state in checkpoints that belongs to a worker's rank rather than to a row (rules K9, K10). It
-// contains residuals: the gradients that top-k pushes have not sent (rule W5).
+// contains residuals, the gradients that compressed pushes have not sent (rule W5), and state of the program.
 //
 // A blob is a sequence of chunks. Each is a FlatBuffer (schemas/blob.fbs) in its own envelope (core/codec/sealed.h), so
 // that a blob is encoded, sent, verified and read one chunk at a time. Pure functions.
@@ -18,7 +18,7 @@
 
 namespace tarn {
 
-inline constexpr std::uint32_t kBlobVersion = 2;  // from this version on, the checksum covers the version too
+inline constexpr std::uint32_t kBlobVersion = 3;  // 2: the checksum covers the version too; 3: state of the program
 
 // Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) are not sent
 // yet for keys[i], whose last gradient was at clocks[i].
@@ -38,9 +38,14 @@ struct BlobChunk {
   std::uint32_t index = 0;
   bool last = false;
   ResidualRows rows;  // no table: none
+  Buffer state;       // of the program: what follows that of the chunks before
 };
 
 Buffer EncodeBlobChunk(const BlobChunk& chunk);
+
+// The state of a program as chunks of about the given number of bytes, none of them the last of its blob. Each has the
+// fields of `head`; the indices start at its index.
+std::vector<Buffer> EncodeProgramState(const BlobChunk& head, const Buffer& state, std::size_t chunk_bytes);
 
 // The expected owner of a blob.
 struct BlobOrigin {

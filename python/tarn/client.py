@@ -30,12 +30,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tarn import metrics
+from tarn.state import SAVE, Saver
 
 # An initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
 Settings = str | Mapping[str, Any]
 _T = TypeVar("_T")
 
-_VERSION = 3  # of worker/tarn_c.h
+_VERSION = 4  # of worker/tarn_c.h
 _TIMEOUT = 13
 _ANY_RANK = 2**32 - 1
 _NO_TIME = 1e-9  # seconds; 0 is the library's default
@@ -144,6 +145,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
                                       ctypes.POINTER(_Lease), ctypes.c_size_t, ctypes.POINTER(_LeaseAnswer))),
     "barrier": (ctypes.c_int, (_P,)),
     "request_checkpoint": (ctypes.c_int, (_P, _OUT)),
+    "keep_state": (ctypes.c_int, (_P, SAVE, _P)),
+    "saved_state": (ctypes.c_int, (_P, ctypes.c_uint32, _OUT, ctypes.POINTER(ctypes.c_size_t))),
     "ready": (ctypes.c_int, (_P,)),
     "wait": (ctypes.c_int, (_P, ctypes.c_double)),
     "rows_of": (ctypes.c_int, (_P, ctypes.c_size_t, ctypes.c_double, ctypes.POINTER(_FLOATS),
@@ -520,6 +523,7 @@ class Client:
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
         self._reports: metrics.Reports | None = None
+        self._saver: Saver | None = None
 
     def __getstate__(self) -> Any:
         raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
@@ -728,6 +732,30 @@ class Client:
         written = Future(pointer)
         written._what = "a checkpoint: not all workers have ticked to its clock, or a server still writes"
         return written
+
+    def keep_state(self, save: Callable[[], bytes]) -> None:
+        """From now on checkpoints contain state of this program: what save() returns, as of its last tick. b"": none.
+
+            saved = ps.saved_state(ps.rank)
+            if saved is not None:
+                layers.load(saved)
+            ps.keep_state(layers.save)
+
+        In "bsp" and with apply = "aggregated" the tables in the checkpoint are as of that tick, too; otherwise about.
+        save() is called now and then: in the first pull, push, tick, barrier or leave() after a tick, and in
+        request_leases(). It must not call the client; if it raises, the client ends. Call keep_state() once, before the
+        first tick, and from then on call the client in one thread, between a change of the state and the tick that
+        follows it only to push. docs/python.md has more.
+        """
+        self._saver = Saver(save)
+        _lib().keep_state(self.pointer, self._saver.function, None)
+
+    def saved_state(self, rank: int = 0) -> bytes | None:
+        """The state that the worker of this rank had in the checkpoint from which the run goes on; None: it had none, or
+        this worker has joined later."""
+        found, n = _P(), ctypes.c_size_t()
+        _interruptible(_lib().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
+        return ctypes.string_at(found, n.value) if n.value else None
 
     def report(self, **values: float) -> None:
         """Reports figures of this program, such as report(loss=0.43, hr=0.51): one number for each name.

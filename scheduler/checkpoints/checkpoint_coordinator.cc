@@ -87,7 +87,8 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
 bool CheckpointCoordinator::WorkersKeepState() const {
   return options_.workers_keep_state ||
          std::ranges::any_of(context_.membership->view().tables,
-                             [](const TableSpec& table) { return KeepsResiduals(table.push_codec); });
+                             [](const TableSpec& table) { return KeepsResiduals(table.push_codec); }) ||
+         std::ranges::any_of(context_.membership->workers().Live(), &WorkerNode::keeps_state);
 }
 
 void CheckpointCoordinator::OnTable() {
@@ -102,7 +103,7 @@ void CheckpointCoordinator::OnVerdict(const Verdict& verdict) {
   if (cut == nullptr || !IsVoidedBy(*cut, verdict)) return;
   const CutReason reason = cut->reason;
   requests_.Voided(cut->order.id);
-  context_.notes->Warn(fmt::format("checkpoint {} ({}) is abandoned: worker {} died after the checkpoint's clock",
+  context_.notes->Warn(fmt::format("checkpoint {} ({}) is abandoned: worker {} ended before all of its state was in it",
                                    cut->order.id.value, Name(reason), verdict.rank.value));
   Abandon();
   if (reason != CutReason::kPeriodic)

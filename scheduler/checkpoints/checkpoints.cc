@@ -94,7 +94,7 @@ void Checkpoints::OnWorkerPart(Incarnation worker, const CheckpointPart& part) {
   if (part.files.empty()) {
     pending_->workers.emplace(worker, part);
   } else if (pending_->order.blobs && part.files.size() == 1 && part.files.front().bytes != 0) {
-    pending_->blobs.emplace(worker, part.files.front());
+    pending_->blobs.emplace(worker, part);
   }
 }
 

@@ -31,8 +31,10 @@ bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers) {
   if (cut.shards.size() != shards) return true;
   for (const auto& [id, worker] : workers.all()) {
     if (OwesBlob(cut, worker) && !cut.blobs.contains(id)) return true;
+    const bool fencing = worker.state == WorkerNode::State::kFencing;
+    if (fencing && worker.keeps_state && cut.order.blobs && cut.had_workers.contains(id)) return true;
     if (!cut.order.at_clock || cut.workers.contains(id)) continue;
-    if (worker.state == WorkerNode::State::kFencing) return true;
+    if (fencing) return true;
     if (worker.live() && worker.join < cut.order.clock) return true;
   }
   return false;
@@ -42,7 +44,7 @@ std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* n
   std::vector<WorkerBlob> blobs;
   for (const auto& [id, worker] : workers.all()) {
     if (OwesBlob(cut, worker))
-      blobs.push_back({worker.rank, id, cut.blobs.at(id)});
+      blobs.push_back({worker.rank, id, cut.blobs.at(id).files.front(), cut.blobs.at(id).program_state});
     else if (cut.order.blobs && cut.had_workers.contains(id))
       notes->Warn(fmt::format("checkpoint {} does not contain the state of worker {}, which has ended",
                               cut.order.id.value, worker.rank.value));
@@ -52,7 +54,9 @@ std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* n
 }
 
 bool IsVoidedBy(const Cut& cut, const Verdict& verdict) {
-  if (cut.writes_manifest || !cut.order.at_clock || cut.workers.contains(verdict.worker)) return false;
+  if (cut.writes_manifest) return false;
+  if (cut.order.blobs && verdict.keeps_state && cut.had_workers.contains(verdict.worker)) return true;
+  if (!cut.order.at_clock || cut.workers.contains(verdict.worker)) return false;
   return verdict.join < cut.order.clock && verdict.end > cut.order.clock;
 }
 

@@ -28,21 +28,21 @@ struct Cut {
   bool at_boundary = false;         // no training since the order: the cut has the whole state
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
-  std::map<Incarnation, CheckpointFile> blobs;  // complete blobs of workers (rule K9)
+  std::map<Incarnation, CheckpointPart> blobs;  // of workers whose blob is complete (rule K9)
   std::set<Incarnation> had_workers;            // live when it was ordered
   bool writes_manifest = false;                 // all parts have arrived; the cut no longer changes
   bool hash_only() const { return order.directory.empty(); }
 };
 
 // Whether parts of shards or workers are missing. A worker that is being fenced counts as missing, because its verdict
-// gives its position at the clock of the cut.
+// gives its position at the clock of the cut, or voids the cut.
 bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers);
 
 // The workers' blobs for the manifest (rule K9), by rank. Warns about those whose worker has ended.
 std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* notes);
 
 // Whether the cut can never be complete, because the worker ended beyond the clock of the cut without reporting its
-// position at that clock.
+// position at that clock, or its program's state belongs to it.
 bool IsVoidedBy(const Cut& cut, const Verdict& verdict);
 
 }  // namespace tarn::scheduler

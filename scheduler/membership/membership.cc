@@ -21,6 +21,7 @@ Membership::Membership(Options options, SchedulerStore* store)
       sender_({.heartbeat_us = options_.heartbeat_us,
                .job_text = options_.job_text,
                .resume_directory = options_.resume_directory,
+               .blobs = options_.blobs,
                .start_clock = options_.start_clock,
                .log = options_.log},
               &view_),
@@ -131,9 +132,8 @@ bool Membership::Form(TimeUs now) {
   if (admit_together_) return true;
   for (const Incarnation id : workers_.Waiting()) {
     MakeLive(id, options_.start_clock);
-    // Only these workers continue from a blob in the checkpoint; a worker that joins later replaces one of them.
-    const auto blob = options_.blob_bytes.find(workers_.at(id).rank);
-    if (blob != options_.blob_bytes.end()) workers_.SetBlobBytes(id, blob->second);
+    // Only these workers continue from the blobs of the checkpoint; a worker that joins later replaces one of them.
+    workers_.SetContinues(id);
   }
   return true;
 }
@@ -183,7 +183,8 @@ void Membership::End(const Fencing::End& end) {
                        .end = end.clock,
                        .position = end.position,
                        .repeated = end.pushed > end.clock ? end.pushed.value - end.clock.value : 0,
-                       .taken_back = end.taken_back});
+                       .taken_back = end.taken_back,
+                       .keeps_state = worker.keeps_state});
 }
 
 std::vector<Verdict> Membership::TakeVerdicts() {

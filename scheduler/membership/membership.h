@@ -32,6 +32,7 @@ struct Verdict {
   DataPosition position;
   std::uint64_t repeated = 0;  // batches with an applied push that will be trained again
   bool taken_back = false;     // ended at an earlier clock than its last tick (rule G4)
+  bool keeps_state = false;    // of its program, for checkpoints
 };
 
 class Membership {
@@ -40,8 +41,8 @@ class Membership {
     std::uint32_t shards = 1, shards_per_server = 1, workers = 1, partition_bits = 6;
     TimeUs lease_us = 0, heartbeat_us = 0;
     std::string job_text, resume_directory;
-    std::map<WorkerRank, std::uint64_t> blob_bytes;  // sizes of the workers' blobs in that checkpoint (rule K10)
-    std::string after_a_lost_shard;                  // text for users: what is lost, and how to continue
+    std::vector<BlobSize> blobs;     // of the workers, in that checkpoint (rule K10)
+    std::string after_a_lost_shard;  // text for users: what is lost, and how to continue
     Clock start_clock;
     Incarnation first_incarnation{1};
     std::size_t nonces_kept = kNoncesKept;

@@ -44,7 +44,8 @@ struct WorkerNode {
   State state = State::kWaiting;
   bool welcomed = false;
   bool left = false;             // it sent Leave (M5)
-  std::uint64_t blob_bytes = 0;  // of the state from which it continues
+  bool continues = false;        // from the blobs of the checkpoint that the run resumes from
+  bool keeps_state = false;      // of its program, for checkpoints
   bool understood = false;       // it has confirmed its Shutdown (rule S1)
   TimeUs heard = 0;
   ViewSent view_sent;

@@ -28,7 +28,7 @@ void ViewSender::Welcome(const WorkerNode& worker, const Mailer& mail) const {
                                        .job_text = options_.job_text,
                                        .resume_directory = options_.resume_directory,
                                        .view = view(),
-                                       .blob_bytes = worker.blob_bytes});
+                                       .blobs = worker.continues ? options_.blobs : std::vector<BlobSize>()});
 }
 
 void ViewSender::Acknowledge(Peer peer, ViewVersion theirs, ViewSent* sent, TimeUs now, const Mailer& mail) const {

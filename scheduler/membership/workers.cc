@@ -95,6 +95,7 @@ void Workers::OnHeartbeat(Incarnation id, const Heartbeat& heartbeat, const View
   worker.proposal = std::max(worker.proposal, std::min(heartbeat.proposal, view.proposal.id));
   worker.drained = std::max(worker.drained, std::min(heartbeat.drained, view.proposal.id));
   worker.clock = std::max(worker.clock, heartbeat.clock);
+  worker.keeps_state |= heartbeat.keeps_state;
   if (heartbeat.acked_clock < worker.acked_clock) return;  // overtaken by a newer heartbeat
   if (heartbeat.acked_clock > worker.acked_clock) worker.ticked = worker.heard;
   worker.acked_clock = heartbeat.acked_clock;

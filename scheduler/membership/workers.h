@@ -50,7 +50,7 @@ class Workers {
   std::vector<Incarnation> Waiting() const;
   // `version`: the view that will list it.
   const WorkerNode& MakeLive(Incarnation worker, Clock join, ViewVersion version);
-  void SetBlobBytes(Incarnation worker, std::uint64_t bytes) { nodes_.at(worker).blob_bytes = bytes; }
+  void SetContinues(Incarnation worker) { nodes_.at(worker).continues = true; }
 
   // The sender of a message; null unless this incarnation is live.
   const WorkerNode* Hear(const Sender& sender, Peer from, TimeUs now);

@@ -70,9 +70,9 @@ void BlobDesk::SetOrder(const CheckpointOrder& order) {
     if (id.first != order.id) GiveUp(id, &blob);
 }
 
-Expected<BlobSlice> BlobDesk::Get(WorkerRank rank, const GetBlob& wanted) const {
+Expected<BlobSlice> BlobDesk::Get(const GetBlob& wanted) const {
   if (store_ == nullptr || resumed_directory_.empty()) return Fail(ErrorCode::kNotFound, "no checkpoint to go on from");
-  return store_->Read(resumed_directory_, rank, wanted.offset, limits::kBlobPieceBytesMax);
+  return store_->Read(resumed_directory_, WorkerRank(wanted.rank), wanted.offset, limits::kBlobPieceBytesMax);
 }
 
 void BlobDesk::Drop(Incarnation worker) {

@@ -35,10 +35,10 @@ class BlobDesk {
   // Drops the incomplete blob of a worker that has left or died.
   void Drop(Incarnation worker);
 
-  // Sets the checkpoint from which the run resumes. Get reads the blob of a rank in it, from the offset: kNotFound if
+  // Sets the checkpoint from which the run resumes. Get reads the blob of a rank in it, from an offset: kNotFound if
   // there is none, or the run does not resume; other errors name the file.
   void SetResumed(std::string directory) { resumed_directory_ = std::move(directory); }
-  Expected<BlobSlice> Get(WorkerRank rank, const GetBlob& wanted) const;
+  Expected<BlobSlice> Get(const GetBlob& wanted) const;
 
   // The oldest checkpoint into whose directory the store may still write; 0: none.
   CheckpointId writing() const;

@@ -60,7 +60,7 @@ Status WorkerMessages::Dispatch(Peer from, Message* message) {
   if (const auto* tick = std::get_if<Tick>(&body)) return OnTick(from, *tick, *message, **member);
   if (const auto* both = std::get_if<PushPull>(&body)) return OnPushPull(from, *both, *message, **member);
   if (const auto* piece = std::get_if<PutBlob>(&body)) return OnPutBlob(from, *piece, *message);
-  if (const auto* wanted = std::get_if<GetBlob>(&body)) return OnGetBlob(from, *wanted, *message);
+  if (const auto* wanted = std::get_if<GetBlob>(&body)) return OnGetBlob(from, *wanted);
   if (std::holds_alternative<Prefetch>(body)) return {};  // its rows are being read or are in memory
   return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(body)));
 }
@@ -106,12 +106,12 @@ Status WorkerMessages::OnPutBlob(Peer from, const PutBlob& piece, const Message&
 
 // Rule K10. A blob that does not match the manifest ends the run, because the worker would continue from a different
 // state.
-Status WorkerMessages::OnGetBlob(Peer from, const GetBlob& wanted, const Message& message) {
-  auto slice = context_.blobs->Get(WorkerRank(message.sender.rank), wanted);
+Status WorkerMessages::OnGetBlob(Peer from, const GetBlob& wanted) {
+  auto slice = context_.blobs->Get(wanted);
   if (!slice && slice.error().code != ErrorCode::kNotFound)
     context_.stop->Stop(slice.error().code, slice.error().message);
   if (!slice) return std::unexpected(slice.error());
-  Message reply = context_.step->Make(BlobPiece{wanted.offset, slice->total});
+  Message reply = context_.step->Make(BlobPiece{wanted.offset, slice->total, wanted.rank});
   reply.values = std::move(slice->bytes);
   context_.step->Send({from, std::move(reply)});
   return {};

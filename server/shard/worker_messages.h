@@ -59,7 +59,7 @@ class WorkerMessages {
   Status OnPushPull(Peer from, const PushPull& both, const Message& message, const Cohort::Member& member);
   Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);
   Status OnPutBlob(Peer from, const PutBlob& piece, const Message& message);
-  Status OnGetBlob(Peer from, const GetBlob& wanted, const Message& message);
+  Status OnGetBlob(Peer from, const GetBlob& wanted);
 
   Context context_;
 };

@@ -3,11 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "server/store/store.h"
 #include "sim/sim_blobs.h"
 
 namespace tarn::sim {
+namespace {
+
+ProgramState ProgramStateIn(const Buffer& bytes) {
+  ProgramState state;
+  TARN_CHECK(bytes.size() == sizeof(state), "what SimWorker saves");
+  std::memcpy(&state, bytes.data(), sizeof(state));
+  return state;
+}
+
+}  // namespace
 
 std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point) {
   std::map<Key, float> values;
@@ -47,7 +58,7 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
       context.oracle.Fail(fmt::format("{}: the state of worker {} is missing", point.directory, entry.rank.value));
   }
   for (const WorkerBlob& blob : point.manifest.blobs) {
-    const auto stored = ReadResiduals(context.disk, point.directory, point.manifest, blob);
+    const auto stored = ReadStored(context.disk, point.directory, point.manifest, blob);
     if (!stored) {
       context.oracle.Fail(stored.error().message);
       continue;
@@ -60,13 +71,57 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
   }
 }
 
+void CheckProgramStates(FleetContext& context, const ResumePoint& point) {
+  if (!context.scenario.program_state) return;
+  const ProgramStates& programs = context.oracle.programs();
+  const Clock cut = point.manifest.resume_clock;
+  for (const WorkerBlob& blob : point.manifest.blobs) {
+    const auto stored = ReadStored(context.disk, point.directory, point.manifest, blob);
+    if (!stored || !blob.program_state) {  // a program that began after the order
+      const ProgramState* state = programs.At(blob.incarnation, cut);
+      if (!stored) context.oracle.Fail(stored.error().message);
+      if (context.scenario.CutsAtClock() && state != nullptr && state->batches > 0)
+        context.oracle.Fail(fmt::format("{}: the state of the program of worker {} is missing", point.directory,
+                                        blob.rank.value));
+      continue;
+    }
+    const ProgramState state = ProgramStateIn(stored->program);
+    const ProgramState* then = programs.At(blob.incarnation, stored->clock);
+    if (then == nullptr || *then != state)
+      context.oracle.Fail(fmt::format("{}: the program of worker {} has {} batches, which it did not have at clock {}",
+                                      point.directory, blob.rank.value, state.batches, stored->clock.value));
+    then = programs.At(blob.incarnation, cut);
+    if (context.scenario.CutsAtClock() && (then == nullptr || then->batches != state.batches))
+      context.oracle.Fail(fmt::format("{}: the program of worker {} has {} batches, but {} at clock {} of the tables",
+                                      point.directory, blob.rank.value, state.batches,
+                                      then == nullptr ? 0 : then->batches, cut.value));
+  }
+}
+
+void CheckDrainedStates(FleetContext& context, const ResumePoint& point) {
+  const DataState& data = point.manifest.data;
+  for (const WorkerBlob& blob : point.manifest.blobs) {
+    const auto stored = ReadStored(context.disk, point.directory, point.manifest, blob);
+    if (!stored || !blob.program_state) continue;
+    const ProgramState state = ProgramStateIn(stored->program);
+    if (state.batches == 0 || state.epoch != data.epoch || data.trained.empty()) continue;
+    const std::uint64_t trained = data.trained.at(state.first_row / data.split_rows);
+    if (trained != state.rows)
+      context.oracle.Fail(fmt::format("{}: the program of worker {} has trained {} rows of the lease at row {}, and the "
+                                      "checkpoint counts {}",
+                                      point.directory, blob.rank.value, state.rows, state.first_row, trained));
+  }
+}
+
 void TakeBlobs(FleetContext& context, const ResumePoint& point) {
   for (const WorkerBlob& blob : point.manifest.blobs) {
-    const auto stored = ReadResiduals(context.disk, point.directory, point.manifest, blob);
-    if (stored)
-      context.oracle.kept().Put(blob.rank, stored->kept);
-    else
+    const auto stored = ReadStored(context.disk, point.directory, point.manifest, blob);
+    if (!stored) {
       context.oracle.Fail(stored.error().message);
+      continue;
+    }
+    context.oracle.kept().Put(blob.rank, stored->kept);
+    context.oracle.programs().PutSaved(blob.rank, stored->program);
   }
 }
 

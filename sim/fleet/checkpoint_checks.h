@@ -20,6 +20,11 @@ void CheckCheckpoint(const Scenario& scenario, const SimDisk& disk, const Resume
 // cut.
 void CheckBlobs(FleetContext& context, const ResumePoint& point);
 
+// The state of each worker's program in the checkpoint is one that it had, and in a cut at a clock that of this clock.
+void CheckProgramStates(FleetContext& context, const ResumePoint& point);
+// The same for the checkpoint of a drained stop: the state is as of the recorded positions.
+void CheckDrainedStates(FleetContext& context, const ResumePoint& point);
+
 // Restores the state of workers from the checkpoint.
 void TakeBlobs(FleetContext& context, const ResumePoint& point);
 

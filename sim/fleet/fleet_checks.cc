@@ -138,7 +138,9 @@ void FleetChecks::CheckStop(RunResult* result) const {
   const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });
   if (newest == manifests.end() || undrained || context_.scenario.CutsAtClock()) return;
   result->drained = true;
-  context_.oracle.CheckStopped(newest->second, ValuesIn(context_.disk, {newest->second, newest->first}));
+  const ResumePoint point{newest->second, newest->first};
+  CheckDrainedStates(context_, point);
+  context_.oracle.CheckStopped(newest->second, ValuesIn(context_.disk, point));
 }
 
 }  // namespace tarn::sim

@@ -34,6 +34,7 @@ SimSchedulerStore MakeSchedulerStore(FleetContext& context) {
     const ResumePoint point{manifest, directory};
     CheckCheckpoint(context.scenario, context.disk, point, &context.oracle);
     CheckBlobs(context, point);
+    CheckProgramStates(context, point);
   };
   return {{.fail_manifest = f.fail_manifest,
            .slow_manifest = f.slow_store,

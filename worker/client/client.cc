@@ -38,6 +38,7 @@ class Client::Impl {
 
   void Dispatch();
   bool PushesGoApart() const;
+  bool Undecided() const;
   void FromScheduler(Message message);
   void FromShard(ShardId shard, const Message& message);
   void OnShutdown(const Shutdown& shutdown);
@@ -64,7 +65,7 @@ void Client::Impl::Dispatch() {
   if (context.running()) {
     if (wants_to_leave) data.FailPullsOfLaterClocks();
     data.Dispatch(PushesGoApart());
-    blob.Dispatch(data.ticks()->asked());
+    blob.Dispatch(data.ticks()->asked(), Undecided());
     if (wants_to_leave && idle()) control.Leave(data.ticks()->acked_position());
   }
   if (context.running() || context.state == ClientState::kJoining) control.Dispatch();
@@ -73,6 +74,12 @@ void Client::Impl::Dispatch() {
 // Before a cut, before evaluation and before the end nothing waits for pushes of later clocks (rule H7).
 bool Client::Impl::PushesGoApart() const {
   return wants_to_leave || data.ticks()->bound().open() || context.view.checkpoint.id.value != 0 || control.awaited();
+}
+
+// Whether a checkpoint may still become one of the clock that the program has reached: it waits for leases, or for the
+// end of a proposal.
+bool Client::Impl::Undecided() const {
+  return control.awaits_leases() || data.ticks()->bound().Undecided(data.ticks()->asked());
 }
 
 void Client::Impl::FromScheduler(Message message) {
@@ -119,7 +126,7 @@ void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {
 void Client::Impl::OnView(const View& view) {
   const Epoch before = context.view.routes.epoch;
   if (!control.OnView(view) || !context.running()) return;
-  data.ticks()->AdoptView();
+  data.ticks()->AdoptView(blob.MayBeMidClock());
   if (context.view.routes.epoch != before) data.Reroute();
 }
 
@@ -253,6 +260,31 @@ void Client::RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox
   impl_->Step(now, out, [&] { impl_->control.RequestCheckpoint(done); });
 }
 
+void Client::KeepState(TimeUs now, Outbox* out) {
+  impl_->Step(now, out, [&] {
+    impl_->blob.KeepState();
+    impl_->control.KeepState();
+  });
+}
+
+void Client::AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
+  impl_->Step(now, out, [&] {
+    impl_->blob.AwaitSave(done);
+    impl_->data.ticks()->OnRest();
+  });
+}
+
+void Client::Save(CheckpointId checkpoint, Expected<Buffer> state, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return;
+  impl_->Step(now, out, [&] { impl_->blob.Save(checkpoint, std::move(state), impl_->data.ticks()->asked()); });
+}
+
+void Client::ReadState(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
+  impl_->Step(now, out, [&] { impl_->blob.Read(rank, done); });
+}
+
 void Client::Leave(Completion<>* done, TimeUs now, Outbox* out) {
   if (!impl_->context.running()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] {
@@ -264,6 +296,7 @@ void Client::Leave(Completion<>* done, TimeUs now, Outbox* out) {
 void Client::FailAll(const Error& error) {
   impl_->data.FailAll(error);
   impl_->control.FailAll(error);
+  impl_->blob.FailAll(error);
   for (Completion<>* left : std::exchange(impl_->leavers, {})) worker::Fail(left, error);
 }
 

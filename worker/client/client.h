@@ -117,6 +117,16 @@ class Client {
   // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
   // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
+  // From now on checkpoints contain state of the program (rule K9), taken where it calls AwaitSave. Call AwaitSave after
+  // each tick, before the next clock's work begins, and while a request for leases is open. It is done when it is known
+  // whether a checkpoint has the state that the program has now: the value is its number, or 0. If it is not 0, Save
+  // must follow; an error means that the state could not be saved, and ends this client. One AwaitSave at a time.
+  void KeepState(TimeUs now, Outbox* out);
+  void AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out);
+  void Save(CheckpointId checkpoint, Expected<Buffer> state, TimeUs now, Outbox* out);
+  // The state that the program of a rank had in the checkpoint from which the run goes on (rule K10); empty: none. One
+  // at a time.
+  void ReadState(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out);
   // Leaves when no request is pending; pulls for clocks after clock() fail with kCancelled. Done when the scheduler has
   // answered.
   void Leave(Completion<>* done, TimeUs now, Outbox* out);

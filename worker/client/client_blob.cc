@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "core/codec/worker_blob.h"
@@ -15,30 +16,67 @@ void ClientBlob::Pause(Repeats* repeats) {
   repeats->due = context_->now + RepeatPause(context_->options.resend_us, repeats->count);
 }
 
-void ClientBlob::OnWelcome() {
-  const std::uint64_t bytes = context_->welcome.blob_bytes;
-  if (bytes == 0) return;
-  if (bytes > limits::kBlobBytesMax)
+void ClientBlob::OnWelcome() { Begin(WorkerRank(context_->welcome.rank), nullptr); }
+
+// Starts to fetch the blob of a rank, if there is one.
+void ClientBlob::Begin(WorkerRank rank, Completion<Buffer>* reader) {
+  const auto& blobs = context_->welcome.blobs;
+  const auto blob = std::ranges::find(blobs, rank.value, &BlobSize::rank);
+  if (blob == blobs.end()) {
+    if (reader != nullptr) reader->Done({});
+    return;
+  }
+  if (blob->bytes > limits::kBlobBytesMax)
     return context_->Stop(ErrorCode::kTooLarge, fmt::format("a blob of {} bytes to go on from, expected at most {}",
-                                                            bytes, limits::kBlobBytesMax));
-  get_.emplace(Get{Buffer::Allocate(bytes), 0, {}});
+                                                            blob->bytes, limits::kBlobBytesMax));
+  get_.emplace(Get{rank, reader, Buffer::Allocate(blob->bytes), 0, {}});
 }
 
-void ClientBlob::Dispatch(Clock asked) {
+void ClientBlob::Read(WorkerRank rank, Completion<Buffer>* done) {
+  TARN_CHECK(!get_, "one blob is read at a time");
+  Begin(rank, done);
+}
+
+void ClientBlob::AwaitSave(Completion<CheckpointId>* done) {
+  TARN_CHECK(saver_ == nullptr, "the program waits once");
+  saver_ = done;
+}
+
+// Whether the current order asks for a blob that is not made yet.
+bool ClientBlob::Due(Clock asked) const {
+  const CheckpointOrder& order = context_->view.checkpoint;
+  const bool reached = !order.at_clock || asked >= order.clock;
+  return order.id.value != 0 && order.blobs && reached && !put_ && restored();
+}
+
+void ClientBlob::Dispatch(Clock asked, bool undecided) {
   const CheckpointOrder& order = context_->view.checkpoint;
   if (put_ && put_->checkpoint != order.id) put_.reset();
-  const bool reached = !order.at_clock || asked >= order.clock;
-  if (order.id.value != 0 && order.blobs && reached && !put_ && restored()) Take(order, asked);
+  const bool due = Due(asked);
+  if (due && !keeps_) Take(asked, {});
+  if (saver_ != nullptr && (due || !undecided))
+    std::exchange(saver_, nullptr)->Done(due ? order.id : CheckpointId(0));
   if (put_ && put_->repeats.due == 0) Send(&*put_);
   if (get_ && get_->repeats.due == 0) Ask(&*get_);
 }
 
-void ClientBlob::Take(const CheckpointOrder& order, Clock asked) {
+// The order may have been abandoned meanwhile.
+void ClientBlob::Save(CheckpointId checkpoint, Expected<Buffer> state, Clock asked) {
+  if (!state) return context_->Stop(state.error().code, "the program's state: " + state.error().message);
+  if (context_->view.checkpoint.id == checkpoint && Due(asked)) Take(asked, *state);
+}
+
+void ClientBlob::Take(Clock asked, const Buffer& state) {
   put_.emplace();
-  put_->checkpoint = order.id;
+  put_->checkpoint = context_->view.checkpoint.id;
   put_->clock = asked;
-  const BlobChunk head{order.id, WorkerRank(context_->welcome.rank), asked, 0, false, {}};
-  put_->chunks = residuals_->Encode(head, context_->tables, context_->options.blob_chunk_bytes);
+  put_->program_state = !state.empty();
+  BlobChunk head{
+      .checkpoint = put_->checkpoint, .rank = WorkerRank(context_->welcome.rank), .clock = asked, .rows = {}, .state = {}};
+  put_->chunks = EncodeProgramState(head, state, context_->options.blob_chunk_bytes);
+  head.index = static_cast<std::uint32_t>(put_->chunks.size());
+  std::ranges::move(residuals_->Encode(head, context_->tables, context_->options.blob_chunk_bytes),
+                    std::back_inserter(put_->chunks));
   std::uint64_t offset = 0;
   for (const Buffer& chunk : put_->chunks) {
     put_->offsets.push_back(offset);
@@ -59,6 +97,7 @@ void ClientBlob::Send(Put* put) {
   part.id = put->checkpoint;
   part.files = {*put->file};
   part.clock = part.max_clock = put->clock;
+  part.program_state = put->program_state;
   context_->SendToScheduler(std::move(part));
 }
 
@@ -84,11 +123,11 @@ void ClientBlob::OnAck(ShardId from, const PutBlobAck& ack) {
 
 void ClientBlob::Ask(Get* get) {
   Pause(&get->repeats);
-  context_->Send(ShardPeer(Shard()), GetBlob{get->received});
+  context_->Send(ShardPeer(Shard()), GetBlob{get->received, get->rank.value});
 }
 
 void ClientBlob::OnPiece(ShardId from, const BlobPiece& piece, const Buffer& bytes) {
-  if (!get_ || from != Shard() || piece.offset != get_->received) return;
+  if (!get_ || from != Shard() || piece.rank != get_->rank.value || piece.offset != get_->received) return;
   if (piece.total != get_->bytes.size() || bytes.empty() || bytes.size() > piece.total - piece.offset) {
     ++context_->counters.malformed;
     return;
@@ -96,19 +135,36 @@ void ClientBlob::OnPiece(ShardId from, const BlobPiece& piece, const Buffer& byt
   std::memcpy(get_->bytes.data() + piece.offset, bytes.data(), bytes.size());
   get_->received += bytes.size();
   get_->repeats = {};
-  if (get_->received == get_->bytes.size()) return Restore();
+  if (get_->received == get_->bytes.size()) return Finish();
   Ask(&*get_);
 }
 
-void ClientBlob::Restore() {
-  const Buffer bytes = std::exchange(get_, std::nullopt)->bytes;
-  const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", context_->welcome.rank),
-                          CheckpointId(0), WorkerRank(context_->welcome.rank)};
-  const Status status = ReadBlob({bytes.data(), bytes.size()}, origin, [this](const BlobChunk& chunk) -> Status {
-    residuals_->Restore(chunk.rows);
+void ClientBlob::Finish() {
+  const Get got = *std::exchange(get_, std::nullopt);
+  const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", got.rank.value), CheckpointId(0),
+                          got.rank};
+  std::vector<Buffer> parts;
+  const Status status = ReadBlob({got.bytes.data(), got.bytes.size()}, origin, [&](const BlobChunk& chunk) -> Status {
+    if (got.reader == nullptr)
+      residuals_->Restore(chunk.rows);
+    else if (!chunk.state.empty())
+      parts.push_back(chunk.state);
     return {};
   });
   if (!status) context_->Stop(status.error().code, status.error().message);
+  if (got.reader == nullptr) return;
+  if (!status) return got.reader->Failed(status.error());
+  std::size_t bytes = 0;
+  for (const Buffer& part : parts) bytes += part.size();
+  Buffer state = Buffer::Allocate(bytes);
+  std::byte* to = state.data();
+  for (const Buffer& part : parts) to = std::ranges::copy(part.as<std::byte>(), to).out;
+  got.reader->Done(std::move(state));
+}
+
+void ClientBlob::FailAll(const Error& error) {
+  if (saver_ != nullptr) std::exchange(saver_, nullptr)->Failed(error);
+  if (get_ && get_->reader != nullptr) std::exchange(get_, std::nullopt)->reader->Failed(error);
 }
 
 void ClientBlob::OnTimer() {
@@ -133,6 +189,7 @@ std::uint64_t ClientBlob::Hash() const {
   std::uint64_t hash = put_ ? HashCombine(put_->checkpoint.value, put_->next) : 0;
   if (put_) hash = HashCombine(hash, put_->repeats.due);
   if (get_) hash = HashCombine(HashCombine(hash, get_->received), get_->repeats.due);
+  if (keeps_) hash = HashCombine(hash, saver_ != nullptr);
   return hash;
 }
 

@@ -1,6 +1,7 @@
-// The worker's blob (core/codec/worker_blob.h): creates it for a checkpoint, sends it to a shard and reports its file
-// to the scheduler; and fetches the blob from which a resumed worker continues. Transfers one piece at a time and
-// repeats each until it is answered. Rules K9, K10 of docs/protocol.md. Internal to worker/; one thread.
+// The worker's blob (core/codec/worker_blob.h): creates it for a checkpoint, with the state of the program if it keeps
+// any, sends it to a shard and reports its file to the scheduler; and fetches the blob from which a resumed worker
+// continues, or another rank's for its program. Transfers one piece at a time and repeats each until it is answered.
+// Rules K9, K10 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "worker/client/client_context.h"
+#include "worker/client/completion.h"
 #include "worker/client/residuals.h"
 
 namespace tarn::worker {
@@ -18,18 +20,28 @@ class ClientBlob {
 
   // Starts to fetch the blob that the Welcome names, if any.
   void OnWelcome();
-  // Whether there is no blob left to fetch. No push may be made before.
-  bool restored() const { return !get_; }
+  // Whether the worker's own state has been fetched. No push may be made before.
+  bool restored() const { return !get_ || get_->reader != nullptr; }
+
+  // See worker::Client.
+  void KeepState() { keeps_ = true; }
+  void AwaitSave(Completion<CheckpointId>* done);
+  void Save(CheckpointId checkpoint, Expected<Buffer> state, Clock asked);
+  void Read(WorkerRank rank, Completion<Buffer>* done);
+  // Whether the program may have changed its state since its last tick.
+  bool MayBeMidClock() const { return keeps_ && saver_ == nullptr; }
 
   // Call it last in each step. Creates the blob when the requested ticks reach the order's clock: all pushes of earlier
-  // clocks were made then, and none of later clocks if the worker pushes in bsp at the clock of its pulls.
-  void Dispatch(Clock asked);
+  // clocks were made then, and none of later clocks if the worker pushes in bsp at the clock of its pulls. With state of
+  // the program, asks for that first. undecided: the order may still come.
+  void Dispatch(Clock asked, bool undecided);
   void OnAck(ShardId from, const PutBlobAck& ack);
   void OnPiece(ShardId from, const BlobPiece& piece, const Buffer& bytes);
   void OnTimer();
   TimeUs NextTimer() const;
   // Whether no blob is being sent.
   bool idle() const { return !put_; }
+  void FailAll(const Error& error);
   std::uint64_t Hash() const;
 
  private:
@@ -43,24 +55,31 @@ class ClientBlob {
     std::vector<Buffer> chunks;
     std::vector<std::uint64_t> offsets;  // of each chunk, and of the end
     std::size_t next = 0;                // chunk
+    bool program_state = false;
     std::optional<CheckpointFile> file;  // set when the whole blob is durable
     Repeats repeats;
   };
   struct Get {
+    WorkerRank rank;
+    Completion<Buffer>* reader = nullptr;  // of the program's state in it; null: the worker itself continues from it
     Buffer bytes;
     std::uint64_t received = 0;
     Repeats repeats;
   };
 
   ShardId Shard() const { return ShardId(context_->welcome.rank % context_->shards()); }
-  void Take(const CheckpointOrder& order, Clock asked);
+  void Begin(WorkerRank rank, Completion<Buffer>* reader);
+  bool Due(Clock asked) const;
+  void Take(Clock asked, const Buffer& state);
   void Send(Put* put);
   void Ask(Get* get);
-  void Restore();
+  void Finish();
   void Pause(Repeats* repeats);
 
   ClientContext* context_;
   Residuals* residuals_;
+  bool keeps_ = false;                         // there is state of the program
+  Completion<CheckpointId>* saver_ = nullptr;  // the program waits to learn whether to save its state
   std::optional<Put> put_;
   std::optional<Get> get_;
 };

@@ -222,6 +222,7 @@ void ClientControl::SendHeartbeat() {
   beat.acked_clock = ticks_->acked();
   beat.position = ticks_->acked_position();
   beat.drained = ticks_->bound().drained();
+  beat.keeps_state = keeps_state_;
   beat.counters = MetricList().AddFields(kClientMetrics, context_->counters).Append(metrics_).ToCounters();
   beat.staleness = context_->staleness;
   context_->SendToScheduler(std::move(beat));

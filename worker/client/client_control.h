@@ -29,6 +29,8 @@ class ClientControl {
   void RequestCheckpoint(Completion<std::string>* done);
   void Leave(const DataPosition& position);
   void SetMetrics(MetricList metrics) { metrics_ = std::move(metrics); }
+  // From now on heartbeats report that the program has state for checkpoints.
+  void KeepState() { context_->wants_heartbeat = keeps_state_ = true; }
 
   // Adopts the identity, the job and the view of a Welcome. False: it is for another process, or invalid.
   bool OnWelcome(const Welcome& welcome, std::uint64_t job);
@@ -43,6 +45,7 @@ class ClientControl {
   void Dispatch();
   TimeUs NextTimer() const;
   bool leaving() const { return leaving_; }
+  bool awaits_leases() const { return !lease_waiters_.empty(); }
   // Whether the scheduler waits for this worker to reach a clock.
   bool awaited() const { return awaited_clock_.value != 0; }
   // Whether no request is open that must be answered before leaving.
@@ -80,6 +83,7 @@ class ClientControl {
   CheckpointId part_sent_;
   Clock awaited_clock_;  // the clock to which the scheduler asked this worker to tick; 0: none
   bool leaving_ = false;
+  bool keeps_state_ = false;
 };
 
 }  // namespace tarn::worker

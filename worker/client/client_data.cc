@@ -27,7 +27,7 @@ void ClientData::Begin(Clock start) {
   pushes_.Begin(partitions);
   combiner_.Begin();
   ticks_.Begin(start);
-  ticks_.AdoptView();
+  ticks_.AdoptView(false);
   residuals_.Begin(context_->job_file.job.seed);
 }
 

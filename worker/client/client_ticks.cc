@@ -108,8 +108,12 @@ void ClientTicks::TakePart(const Finished& at) {
   part_->position = at.position;
 }
 
-void ClientTicks::AdoptView() {
-  if (bound_.Adopt(context_->view.proposal, asked_)) NoteDrained();
+void ClientTicks::OnRest() {
+  if (bound_.OnRest(asked_)) NoteDrained();
+}
+
+void ClientTicks::AdoptView(bool mid_clock) {
+  if (bound_.Adopt(context_->view.proposal, asked_, mid_clock)) NoteDrained();
   if (part_ && part_->id != context_->view.checkpoint.id) part_.reset();
   TakePart({.clock = acked_, .position = acked_position_});
 }

@@ -26,7 +26,9 @@ class ClientTicks {
   void OnAck(ShardId from, Clock clock);
   // Handles errors that name no request. False: no tick to this shard is unanswered.
   bool OnError(ShardId from, const ErrorReply& error);
-  void AdoptView();
+  // mid_clock, OnRest: see TickBound.
+  void AdoptView(bool mid_clock);
+  void OnRest();
   void OnTimer();
   TimeUs NextTimer() const;
   void Dispatch();

@@ -89,6 +89,7 @@ std::string Session::JoinNote(TimeUs begun, double waited) const {
 
 Status Session::Leave(std::optional<double> seconds) {
   std::call_once(farewell_, [&] {
+    SaveAfterTick();
     auto request = MakeStatusRequest(
         [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Leave(done, now, out); });
     runtime_.Submit(request);
@@ -116,6 +117,7 @@ bool Session::TakeRoom(PullRequest* pull, std::size_t bytes) {
 
 std::shared_ptr<PullRequest> Session::Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use,
                                            int priority) {
+  SaveAfterTick();
   const std::size_t bytes = BytesOf(tables);
   auto request = std::make_shared<PullRequest>(std::move(tables), use, priority);
   if (TakeRoom(request.get(), bytes)) runtime_.Submit(request, true);
@@ -123,6 +125,7 @@ std::shared_ptr<PullRequest> Session::Pull(std::vector<PullRequest::Table> table
 }
 
 std::shared_ptr<Request> Session::Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled) {
+  SaveAfterTick();
   const std::size_t bytes = BytesOf(tables);
   queued_.Take(bytes);
   auto request = std::make_shared<PushRequest>(std::move(tables), pulled);
@@ -133,6 +136,7 @@ std::shared_ptr<Request> Session::Push(std::vector<PushRequest::Table> tables, s
 
 Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest::Table pull,
                                             const MaybePosition& position) {
+  SaveAfterTick();
   std::vector<PushRequest::Table> pushes;
   pushes.push_back(std::move(push));
   std::vector<PullRequest::Table> pulls;
@@ -149,6 +153,7 @@ Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest
   pushed->Charge(&queued_, push_bytes);
   AdvanceClock({});
   runtime_.Submit(std::make_shared<PushPullRequest>(pushed, pulled, position));
+  ticked_ = save_ != nullptr;
   return {std::move(pushed), std::move(pulled)};
 }
 
@@ -161,12 +166,49 @@ Clock Session::AdvanceClock(std::optional<Clock> to) {
 }
 
 std::shared_ptr<Request> Session::TickTo(std::optional<Clock> clock, const MaybePosition& position) {
+  SaveAfterTick();
   auto request = MakeStatusRequest(
       [to = AdvanceClock(clock), position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
         client->TickTo(to, position, done, now, out);
       });
   runtime_.Submit(request);
+  ticked_ = save_ != nullptr;
   return request;
+}
+
+void Session::KeepState(std::function<Expected<Buffer>()> save) {
+  save_ = std::move(save);
+  ticked_ = true;
+  runtime_.Submit(MakeStatusRequest([](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    client->KeepState(now, out);
+    done->Done();
+  }));
+}
+
+// Waits until it is known whether a checkpoint has the state that the program has now, and saves it if so. False: none
+// has, or the client has ended.
+bool Session::SaveIfWanted() {
+  auto asked = MakeValueRequest<CheckpointId>([](Client* client, Completion<CheckpointId>* done, TimeUs now,
+                                                 Outbox* out) { client->AwaitSave(done, now, out); });
+  runtime_.Submit(asked);
+  if (!asked->Wait() || asked->value.value == 0) return false;
+  auto saved = MakeStatusRequest([checkpoint = asked->value, state = save_()](Client* client, Completion<>* done,
+                                                                             TimeUs now, Outbox* out) {
+    client->Save(checkpoint, state, now, out);
+    done->Done();
+  });
+  runtime_.Submit(saved);
+  return saved->Wait().has_value();
+}
+
+Expected<Buffer> Session::SavedState(WorkerRank rank) {
+  const std::lock_guard lock(reading_);
+  auto request = MakeValueRequest<Buffer>([rank](Client* client, Completion<Buffer>* done, TimeUs now, Outbox* out) {
+    client->ReadState(rank, done, now, out);
+  });
+  runtime_.Submit(request);
+  TARN_RETURN_IF_ERROR(request->Wait());
+  return std::move(request->value);
 }
 
 void Session::Prefetch(Plan plan) {
@@ -179,6 +221,7 @@ void Session::Prefetch(Plan plan) {
 }
 
 Status Session::Barrier() {
+  SaveAfterTick();
   auto request = MakeStatusRequest(
       [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Barrier(done, now, out); });
   runtime_.Submit(request);
@@ -210,6 +253,10 @@ Expected<LeaseReply> Session::RequestLeases(LeaseRequest request) {
         client->RequestLeases(request, done, now, out);
       });
   runtime_.Submit(asked);
+  if (save_) {
+    ticked_ = false;
+    while (SaveIfWanted()) continue;
+  }
   TARN_RETURN_IF_ERROR(asked->Wait());
   return std::move(asked->value);
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,7 +39,7 @@ struct OpenTable {
   Positioner positioner;
 };
 
-// Any thread, but for Join and the destructor.
+// Any thread, but for Join and the destructor. With KeepState, requests and ticks come from one thread.
 class Session {
  public:
   // transport_needs: an object that the transport uses; destroyed after it.
@@ -79,6 +80,11 @@ class Session {
   Status Barrier();
   Expected<LeaseReply> RequestLeases(LeaseRequest request);
   std::shared_ptr<Request> RequestCheckpoint();
+  // `save` is called before the first request after a tick, and in RequestLeases, if a checkpoint has the state as of
+  // then. Its error ends the client.
+  void KeepState(std::function<Expected<Buffer>()> save);
+  // Of the program of that rank, in the checkpoint from which the run goes on; empty: none.
+  Expected<Buffer> SavedState(WorkerRank rank);
 
   Clock clock() const { return Clock(clock_.load()); }
   ClientCounters counters();
@@ -89,6 +95,10 @@ class Session {
   std::string JoinNote(TimeUs begun, double waited) const;
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
   Clock AdvanceClock(std::optional<Clock> to);
+  bool SaveIfWanted();
+  void SaveAfterTick() {
+    if (ticked_.exchange(false)) SaveIfWanted();
+  }
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);
 
@@ -103,6 +113,9 @@ class Session {
   FleetSection fleet_;
   std::optional<PlannerPool> planners_;  // from Join on
   std::atomic<std::uint64_t> clock_{0};  // the start clock and every tick asked for
+  std::function<Expected<Buffer>()> save_;
+  std::atomic<bool> ticked_{false};  // the program has requested nothing since its last tick; only with save_
+  std::mutex reading_;               // of a saved state
   std::once_flag farewell_;
   Status left_;
 };

@@ -2,7 +2,7 @@
 
 namespace tarn::worker {
 
-bool TickBound::Adopt(const Proposal& proposal, Clock asked) {
+bool TickBound::Adopt(const Proposal& proposal, Clock asked, bool mid_clock) {
   const bool is_new = proposal.open && proposal.id > id_;
   if (is_new) {
     id_ = proposal.id;
@@ -14,7 +14,13 @@ bool TickBound::Adopt(const Proposal& proposal, Clock asked) {
   // A clock with a sent push is finished first: otherwise a checkpoint would contain the push but not its data
   // position.
   drain_to_.reset();
-  if (pushed_ != asked) drain_to_ = asked;
+  if (pushed_ != asked && !mid_clock) drain_to_ = asked;
+  return true;
+}
+
+bool TickBound::OnRest(Clock asked) {
+  if (!drains_ || drain_to_ || pushed_ == asked) return false;
+  drain_to_ = asked;
   return true;
 }
 

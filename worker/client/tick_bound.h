@@ -12,8 +12,12 @@ namespace tarn::worker {
 // `asked`: the newest clock to which a tick is requested.
 class TickBound {
  public:
-  // Takes the proposal of a view. Whether a drain begins; then NoteDrained must be called.
-  bool Adopt(const Proposal& proposal, Clock asked);
+  // Takes the proposal of a view. Whether a drain begins; then NoteDrained must be called. mid_clock: the program may
+  // have begun the work of this clock, so a drain ends with its next tick.
+  bool Adopt(const Proposal& proposal, Clock asked, bool mid_clock = false);
+  // The program has not begun the work of the clock and waits. Whether a drain ends here; then NoteDrained must be
+  // called.
+  bool OnRest(Clock asked);
   // A tick to a later clock than any before is requested.
   void OnAsk(Clock clock) {
     if (drains_ && !drain_to_) drain_to_ = clock;
@@ -31,6 +35,12 @@ class TickBound {
   }
   bool MayPush(Clock clock, Clock asked) const {
     return drains_ && drain_to_ ? clock < *drain_to_ : clock <= limit(asked);
+  }
+
+  // Whether the clock of a checkpoint may still become one up to `asked`. Where it is false and the view has no order,
+  // those of later orders are greater (M1).
+  bool Undecided(Clock asked) const {
+    return open_ && (drains_ ? drain_to_.has_value() && asked >= *drain_to_ : asked > limit(asked));
   }
 
   bool open() const { return open_; }

@@ -15,6 +15,7 @@ from tarn.torch.leases import LeasedDataset
 from tarn.torch.modules import modules_of, session_of
 from tarn.torch.recipe import Calls, Recipe
 from tarn.torch.session import of
+from tarn.torch.state import ProgramState, optimizers_in
 
 _B = TypeVar("_B")
 
@@ -30,7 +31,13 @@ class TableOptimizer(torch.optim.Optimizer):
         return None if closure is None else closure()
 
 
-def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
+def attach(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    state: Mapping[str, Any] | None = None,
+    keep_state: bool = True,
+) -> torch.optim.Optimizer:
     """From now on optimizer.step() also pushes the gradients of the tables of `model` and finishes the clock. Returns the
     optimizer.
 
@@ -43,12 +50,20 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     torch.amp.GradScaler include them: a step that GradScaler skips pushes nothing. clip_grad_norm_ includes them if they
     are given to it: clip_grad_norm_([*model.parameters(), *tarn.torch.rows(model)], 1.0).
 
+    With an optimizer the checkpoints of the run also contain the dense state: model.state_dict(), the state of the
+    optimizer, the random states of torch, NumPy and Python, and `state`: other objects with state_dict() and
+    load_state_dict(), such as a learning rate scheduler, by name, of numbers, tensors and lists of them. In a run that
+    goes on from such a checkpoint, attach() restores all of it; build the model, the optimizer and `state` before. A run
+    with a log then goes on from its newest checkpoint, not from the end of the log. keep_state=False: the program saves
+    and restores its dense state itself.
+
     ValueError: no remote module, or the client has an optimizer already: a clock ends with one step. TypeError:
     optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
     dense parameters have been updated then), and errors of earlier pushes. One thread.
     """
     session, given = session_of(model, "attach"), optimizer
-    optimizer = None if optimizer is None else _unwrapped(optimizer)
+    # Hooks of wrappers do not run. Of several optimizers the last one steps last.
+    optimizer = None if optimizer is None else list(optimizers_in(optimizer))[-1]
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TypeError("tarn.torch.attach: LBFGS calls its closure repeatedly; expected an optimizer with one backward "
                         "pass for each update of the rows")
@@ -87,17 +102,12 @@ def attach(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> 
     attached.register_state_dict_post_hook(lambda *_: session.show_leaves(True))
     attached.register_load_state_dict_pre_hook(lambda *_: session.show_leaves(False))
     attached.register_load_state_dict_post_hook(lambda _: session.show_leaves(True))
+    if given is not None and keep_state:
+        ProgramState(model, given, state or {}).keep(session.client)
+    elif state:
+        raise ValueError("tarn.torch.attach: `state` is kept with the state of an optimizer; expected an optimizer, and not "
+                         "keep_state=False")
     return attached if given is None else given
-
-
-def _unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """The torch optimizer inside the wrappers of TorchRec, whose hooks do not run. Of several the last, which steps last."""
-    while True:
-        members = [each for _, each in getattr(optimizer, "optimizers", ()) if each.params]  # of a CombinedOptimizer
-        inner = members[-1] if members else getattr(optimizer, "_optimizer", None)
-        if not isinstance(inner, torch.optim.Optimizer):
-            return optimizer
-        optimizer = inner
 
 
 def rows(model: nn.Module) -> list[torch.Tensor]:

@@ -55,6 +55,9 @@ class FakeClient:
         self.pulls = []  # (clock, names of the tables) of each request
         self.pushes = []  # {name: {key: gradient}} of each request
         self.left = False
+        self.rank = 0
+        self.saved = {}  # states of programs in the checkpoint, by rank
+        self.save = None  # of keep_state
 
     def table(self, name, dim, initializer, optimizer):
         made = FakeTable(self, name, dim, initializer, optimizer)
@@ -87,6 +90,12 @@ class FakeClient:
                 plan.table.row(key)[...] -= np.float32(plan.table.rate) * gradient
         self.pushes.append(pushed)
         return FakeFuture()
+
+    def saved_state(self, rank=0):
+        return self.saved.get(rank)
+
+    def keep_state(self, save):
+        self.save = save
 
     def tick(self):
         self.clock += 1

@@ -70,6 +70,12 @@ auto Fields(T& v) {
     } else if constexpr (n == 10) {
       auto& [a, b, c, d, e, f, g, h, i, j] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j);
+    } else if constexpr (n == 11) {
+      auto& [a, b, c, d, e, f, g, h, i, j, k] = v;
+      return std::tie(a, b, c, d, e, f, g, h, i, j, k);
+    } else if constexpr (n == 15) {
+      auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, o, p] = v;
+      return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p);
     } else if constexpr (n == 13) {
       auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);

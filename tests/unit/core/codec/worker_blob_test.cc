@@ -19,7 +19,7 @@ constexpr CheckpointId kCheckpoint{12};
 constexpr WorkerRank kRank{3};
 
 BlobChunk ChunkOf(std::uint32_t index, bool last) {
-  BlobChunk chunk{kCheckpoint, kRank, Clock(99), index, last, {}};
+  BlobChunk chunk{kCheckpoint, kRank, Clock(99), index, last, {}, {}};
   chunk.rows.table = index % 2 == 0 ? "users" : "layer";
   chunk.rows.dim = 2;
   for (std::uint64_t i = 0; i < 3 + index; ++i) {
@@ -53,7 +53,7 @@ std::string Refusal(const Status& status) { return status ? "accepted" : status.
 
 TEST(WorkerBlob, IsReadAsItWasWritten) {
   const std::vector<BlobChunk> chunks{
-      ChunkOf(0, false), ChunkOf(1, false), {kCheckpoint, kRank, Clock(99), 2, true, {}}};
+      ChunkOf(0, false), ChunkOf(1, false), {kCheckpoint, kRank, Clock(99), 2, true, {}, {}}};
   std::vector<BlobChunk> read;
   ASSERT_TRUE(Read(BytesOf(chunks), &read));
   ASSERT_EQ(read.size(), 3u);
@@ -62,6 +62,24 @@ TEST(WorkerBlob, IsReadAsItWasWritten) {
     EXPECT_EQ(read[i].clock, Clock(99));
     EXPECT_EQ(read[i].last, i == 2);
   }
+}
+
+TEST(WorkerBlob, HasTheStateOfAProgramInSeveralChunks) {
+  const std::string state(1000, 'x');
+  const BlobChunk head{kCheckpoint, kRank, Clock(99), 0, false, {}, {}};
+  std::string bytes;
+  for (const Buffer& chunk : EncodeProgramState(head, Buffer::Copy(state.data(), state.size()), 300))
+    bytes.append(reinterpret_cast<const char*>(chunk.data()), chunk.size());
+  bytes += BytesOf({ChunkOf(4, true)});
+  std::vector<BlobChunk> read;
+  ASSERT_TRUE(Read(bytes, &read));
+  ASSERT_EQ(read.size(), 5u);
+  std::string joined;
+  for (const BlobChunk& chunk : read)
+    joined.append(reinterpret_cast<const char*>(chunk.state.data()), chunk.state.size());
+  EXPECT_EQ(joined, state);
+  EXPECT_EQ(read[4].rows.table, "users");
+  EXPECT_TRUE(EncodeProgramState(head, {}, 300).empty());
 }
 
 TEST(WorkerBlob, AnotherOneIsRefusedByName) {

@@ -117,15 +117,39 @@ TEST_F(BlobTest, K10EachRankGoesOnFromItsOwnAndAReplacementFromNothing) {
   fleet.rows[0] = 1000;
   fleet.AddAll();
   fleet.Pass(2);
-  EXPECT_EQ(welcomes.at(fleet.workers[0]->incarnation).blob_bytes, 0u);
-  EXPECT_EQ(welcomes.at(fleet.workers[1]->incarnation).blob_bytes, 33u);
+  for (const auto& worker : fleet.workers) {
+    const auto& blobs = welcomes.at(worker->incarnation).blobs;
+    ASSERT_EQ(blobs.size(), 1u);
+    EXPECT_EQ(blobs[0].rank, 1u);
+    EXPECT_EQ(blobs[0].bytes, 33u);
+  }
   EXPECT_EQ(welcomes.at(fleet.workers[1]->incarnation).start_clock, Clock(5));
   const Incarnation first = fleet.workers[1]->incarnation;
   fleet.Kill(*fleet.workers[1]);
   fleet.AddWorker(1);
   Until(&fleet, [&] { return fleet.Newest(1).incarnation != Incarnation(0) && fleet.Newest(1).incarnation != first; });
   ASSERT_NE(fleet.Newest(1).incarnation, first);
-  EXPECT_EQ(welcomes.at(fleet.Newest(1).incarnation).blob_bytes, 0u);
+  EXPECT_TRUE(welcomes.at(fleet.Newest(1).incarnation).blobs.empty());
+}
+
+// A checkpoint without it would look complete, and a run that resumes from it would have lost the state.
+TEST_F(BlobTest, K9ACheckpointIsNotWithoutTheStateOfAProgram) {
+  Job job = WithTopK(2, ConsistencyMode::kAsp);
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 6; ++i) fleet.Step();
+  fleet.Send(*fleet.workers[1], Heartbeat{.keeps_state = true});
+  fleet.Pass(1);
+  fleet.RequestCheckpoint();
+  Until(&fleet, [&] { return fleet.scheduler.view().checkpoint.id.value != 0; });
+  const CheckpointId first = fleet.scheduler.view().checkpoint.id;
+  EXPECT_TRUE(fleet.scheduler.view().checkpoint.blobs);
+  SendBlob(&fleet, *fleet.workers[0], 40);
+  fleet.Kill(*fleet.workers[1]);
+  Until(&fleet, [&] { return !fleet.store.manifests.empty(); });
+  ASSERT_FALSE(fleet.store.manifests.empty());
+  EXPECT_GT(fleet.store.manifests.begin()->second.id, first) << "the first is void, and another one follows";
 }
 
 }  // namespace

@@ -255,7 +255,7 @@ TEST_F(CoordinatorAtClockTest, ADeathBeyondTheClockVoidsIt) {
   cuts_.NeedsAgreement(moment_);
   cuts_.PlaceOrder(Clock(20), moment_);
   cuts_.OnVerdict({.worker = fleet_.Newest(), .rank = WorkerRank(1), .end = Clock(21)});
-  EXPECT_EQ(TakeNote(), "checkpoint 1 (best) is abandoned: worker 1 died after the checkpoint's clock");
+  EXPECT_EQ(TakeNote(), "checkpoint 1 (best) is abandoned: worker 1 ended before all of its state was in it");
   EXPECT_EQ(order().id, CheckpointId(0));
   EXPECT_TRUE(cuts_.UnderWay());  // another follows
 }

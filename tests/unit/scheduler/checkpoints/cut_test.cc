@@ -50,9 +50,9 @@ TEST_F(CutTest, K9OfWorkersThatKeepStateTheLiveOnesOweIt) {
   const Incarnation a = AddLive(0, Clock(0)), b = AddLive(1, Clock(0));
   AddLive(2, Clock(0));  // came after the order
   cut_.had_workers = {a, b};
-  cut_.blobs[b] = {"blob-1", 7, 1};
+  cut_.blobs[b].files = {{"blob-1", 7, 1}};
   EXPECT_TRUE(Missing());
-  cut_.blobs[a] = {"blob-0", 7, 1};
+  cut_.blobs[a].files = {{"blob-0", 7, 1}};
   EXPECT_FALSE(Missing());
   Notes notes;
   auto blobs = BlobsOf(cut_, workers_, &notes);
@@ -75,6 +75,11 @@ TEST_F(CutTest, AWorkerThatEndsBeyondTheClockWithoutAPartVoidsIt) {
   verdict.join = Clock(2);
   cut_.workers[Incarnation(1)];
   EXPECT_FALSE(IsVoidedBy(cut_, verdict));
+  verdict.keeps_state = true;
+  cut_.had_workers = {Incarnation(1)};
+  EXPECT_FALSE(IsVoidedBy(cut_, verdict)) << "only hashes";
+  cut_.order.blobs = true;
+  EXPECT_TRUE(IsVoidedBy(cut_, verdict));
 }
 
 }  // namespace

@@ -87,11 +87,11 @@ TEST_F(BlobDeskTest, ABlobThatCannotBeWrittenIsAnError) {
 }
 
 TEST_F(BlobDeskTest, ARankGetsTheBlobOfTheCheckpointThatTheRunGoesOnFrom) {
-  EXPECT_EQ(desk_.Get(WorkerRank(3), GetBlob{0}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(desk_.Get(GetBlob{0, 3}).error().code, ErrorCode::kNotFound);
   desk_.SetResumed("checkpoints/9");
-  EXPECT_EQ(desk_.Get(WorkerRank(3), GetBlob{4}).value().total, 5u);
+  EXPECT_EQ(desk_.Get(GetBlob{4, 3}).value().total, 5u);
   EXPECT_EQ(store_.read, "checkpoints/9");
-  EXPECT_EQ(desk_.Get(WorkerRank(4), GetBlob{0}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(desk_.Get(GetBlob{0, 4}).error().code, ErrorCode::kNotFound);
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ TEST_F(ShardBlobTest, K10GivesBackWhatTheCheckpointHasOfTheRank) {
   ShardOptions options;
   options.blobs = &blobs_;
   Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), options);
-  Deliver(FromWorker(0, 10, GetBlob{0}));
+  Deliver(FromWorker(0, 10, GetBlob{0, 0}));
   EXPECT_TRUE(Take<BlobPiece>().empty()) << "it has not gone on from a checkpoint";
 
   files_.Put("ckpt-4", {});
@@ -174,22 +174,25 @@ TEST_F(ShardBlobTest, K10GivesBackWhatTheCheckpointHasOfTheRank) {
   SendWelcome("ckpt-4");
   ASSERT_FALSE(shard_->stopped()) << shard_->stop_reason().reason;
   out_.clear();
-  Deliver(FromWorker(0, 10, GetBlob{0}));
+  Deliver(FromWorker(0, 10, GetBlob{0, 0}));
   ASSERT_EQ(out_.size(), 1u);
   EXPECT_EQ(std::get<BlobPiece>(out_[0].message.body).total, 6u);
   EXPECT_EQ(out_[0].message.values.size(), 4u);
   EXPECT_EQ(std::memcmp(out_[0].message.values.data(), "abcd", 4), 0);
   out_.clear();
-  Deliver(FromWorker(0, 10, GetBlob{4}));
+  Deliver(FromWorker(0, 10, GetBlob{4, 0}));
   ASSERT_EQ(out_.size(), 1u);
   EXPECT_EQ(std::memcmp(out_[0].message.values.data(), "ef", 2), 0);
   out_.clear();
-  Deliver(FromWorker(1, 11, GetBlob{0}));
+  Deliver(FromWorker(1, 11, GetBlob{0, 0}));
+  EXPECT_EQ(out_.size(), 1u) << "that of any rank, for its program";
+  out_.clear();
+  Deliver(FromWorker(0, 10, GetBlob{0, 1}));
   EXPECT_TRUE(out_.empty()) << "of this rank there is none";
   EXPECT_FALSE(shard_->stopped());
 
   blobs_.damaged = true;
-  Deliver(FromWorker(0, 10, GetBlob{0}));
+  Deliver(FromWorker(0, 10, GetBlob{0, 0}));
   EXPECT_TRUE(shard_->stopped());
   EXPECT_EQ(shard_->stop_reason().reason, "ckpt-4/4-worker-0-3.blob: damaged");
 }

@@ -2,8 +2,12 @@
 // (rule K9), and fetched before a resumed worker begins (rule K10). And pushes of the largest alone, as messages (W5).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <list>
 #include <map>
+#include <optional>
+#include <string>
 
 #include "core/codec/worker_blob.h"
 #include "tests/unit/worker/client/fake_fleet.h"
@@ -91,6 +95,174 @@ class ClientBlobTest : public testing::Test {
   int messages_ = 0;
 };
 
+template <typename Value>
+struct Answer final : Completion<Value> {
+  void Done(Value given) override { value = std::move(given); }
+  void Failed(const Error& error) override { failure = error.message; }
+  std::optional<Value> value;
+  std::string failure;
+};
+
+Buffer BytesOf(const std::string& text) { return Buffer::Copy(text.data(), text.size()); }
+std::string TextOf(const Buffer& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// The state of a program in a blob.
+std::string ProgramStateIn(const std::string& blob) {
+  std::string state;
+  const Status status = ReadBlob(std::as_bytes(std::span(blob)), {"blob", CheckpointId(3), WorkerRank(0)},
+                                 [&](const BlobChunk& chunk) -> Status {
+                                   state += TextOf(chunk.state);
+                                   return {};
+                                 });
+  EXPECT_TRUE(status) << status.error().message;
+  return state;
+}
+
+class ProgramStateTest : public ClientBlobTest {
+ protected:
+  ProgramStateTest() : fleet_(Options()) {
+    fleet_.Run();
+    fleet_.client.KeepState(fleet_.now, &fleet_.out);
+  }
+  std::optional<CheckpointId> Ask() {
+    answers_.emplace_back();
+    fleet_.client.AwaitSave(&answers_.back(), fleet_.now, &fleet_.out);
+    return answers_.back().value;
+  }
+  std::optional<CheckpointId> answer() const { return answers_.back().value; }
+  void Propose(bool open, bool drain = false) {
+    fleet_.view.proposal.id = 1;
+    fleet_.view.proposal.open = open;
+    fleet_.view.proposal.drain = drain;
+    ++fleet_.view.version.value;
+    fleet_.FromScheduler(ViewUpdate{fleet_.view});
+  }
+
+  std::list<Answer<CheckpointId>> answers_;
+  FakeFleet fleet_;
+};
+
+TEST_F(ProgramStateTest, K9SavedWhereTheProgramAsks) {
+  Push(&fleet_, kUsers, Keys(1, 8));
+  Order(&fleet_, 3, true, 2);
+  fleet_.Tick({});
+  EXPECT_EQ(Ask(), CheckpointId(0)) << "a clock too early";
+  Push(&fleet_, kUsers, Keys(100, 4));
+  fleet_.Tick({});
+  EXPECT_TRUE(Puts(&fleet_).empty()) << "the state of the program is missing";
+  EXPECT_EQ(Ask(), CheckpointId(3));
+  const std::string state(200, 's');  // several chunks
+  fleet_.client.Save(CheckpointId(3), BytesOf(state), fleet_.now, &fleet_.out);
+  const std::string blob = Receive(&fleet_, true);
+  EXPECT_EQ(ProgramStateIn(blob), state);
+  Clock clock;
+  EXPECT_EQ(Kept(blob, &clock).size(), 9u) << "with the residuals";
+  EXPECT_EQ(clock, Clock(2));
+  const auto parts = Files(&fleet_);
+  ASSERT_FALSE(parts.empty());
+  EXPECT_TRUE(parts[0].program_state);
+  EXPECT_EQ(Ask(), CheckpointId(0)) << "once";
+}
+
+TEST_F(ProgramStateTest, M1TheProgramWaitsUntilTheClockOfAnOrderIsKnown) {
+  Propose(true);
+  fleet_.TickTo(Clock(kProposalSlack), {});
+  EXPECT_EQ(Ask(), CheckpointId(0)) << "the order's clock will be a later one";
+  fleet_.Tick({});
+  EXPECT_FALSE(Ask());
+  Order(&fleet_, 3, true, kProposalSlack + 1);
+  EXPECT_EQ(answer(), CheckpointId(3));
+  fleet_.client.Save(CheckpointId(3), BytesOf("s"), fleet_.now, &fleet_.out);
+  Propose(false);
+  EXPECT_EQ(Ask(), CheckpointId(0));
+}
+
+TEST_F(ProgramStateTest, M1AndGoesOnWhenItClosesWithoutOne) {
+  Propose(true);
+  fleet_.TickTo(Clock(kProposalSlack + 1), {});
+  EXPECT_FALSE(Ask());
+  Propose(false);
+  EXPECT_EQ(answer(), CheckpointId(0));
+}
+
+TEST_F(ProgramStateTest, AnOrderThatIsAbandonedMeanwhileGetsNothing) {
+  Order(&fleet_, 3, false, 0);
+  EXPECT_EQ(Ask(), CheckpointId(3));
+  Order(&fleet_, 0, false, 0);
+  fleet_.client.Save(CheckpointId(3), BytesOf("s"), fleet_.now, &fleet_.out);
+  EXPECT_TRUE(Puts(&fleet_).empty());
+}
+
+// Otherwise the state would have a step more than the recorded position.
+TEST_F(ProgramStateTest, K11ADrainEndsAfterTheClockThatTheProgramMayHaveBegun) {
+  const auto drained = [&] {
+    fleet_.Exchange();
+    fleet_.Wait(1);
+    const auto beats = BodiesOf<Heartbeat>(fleet_.TakeSent(kSchedulerPeer));
+    return std::ranges::any_of(beats, [](const Heartbeat& beat) { return beat.drained == 1; });
+  };
+  Propose(true, true);
+  EXPECT_FALSE(drained());
+  Push(&fleet_, kUsers, Keys(1, 8));
+  fleet_.Tick({});
+  EXPECT_FALSE(Ask());
+  EXPECT_TRUE(drained());
+  Order(&fleet_, 3, false, 0);
+  EXPECT_EQ(answer(), CheckpointId(3));
+}
+
+TEST_F(ProgramStateTest, K11AndAtOnceWhileTheProgramWaitsForLeases) {
+  fleet_.RequestLeases({});
+  EXPECT_FALSE(Ask());
+  Propose(true, true);
+  fleet_.Exchange();
+  fleet_.Wait(1);
+  const auto beats = BodiesOf<Heartbeat>(fleet_.TakeSent(kSchedulerPeer));
+  ASSERT_FALSE(beats.empty());
+  EXPECT_TRUE(beats.back().keeps_state);
+  EXPECT_EQ(beats.back().drained, 1u);
+}
+
+TEST_F(ProgramStateTest, AStateThatCannotBeSavedEndsTheClient) {
+  Order(&fleet_, 3, false, 0);
+  ASSERT_EQ(Ask(), CheckpointId(3));
+  fleet_.client.Save(CheckpointId(3), Fail(ErrorCode::kIo, "no memory"), fleet_.now, &fleet_.out);
+  EXPECT_EQ(fleet_.client.state(), ClientState::kStopped);
+  EXPECT_EQ(fleet_.client.stop_reason().reason, "the program's state: no memory");
+}
+
+TEST_F(ProgramStateTest, K10TheStateOfAnyRankIsRead) {
+  Order(&fleet_, 3, false, 0);
+  Ask();
+  const std::string state = "the state of a program, in several chunks of sixty bytes, in order";
+  fleet_.client.Save(CheckpointId(3), BytesOf(state), fleet_.now, &fleet_.out);
+  const std::string bytes = Receive(&fleet_, false);
+
+  FakeFleet fleet(Options());
+  fleet.options.client.rank = 1;
+  fleet.client.Start(fleet.now, &fleet.out);
+  Welcome welcome = fleet.MakeWelcome();
+  welcome.rank = 1;
+  welcome.blobs = {{0, bytes.size()}};
+  fleet.FromScheduler(welcome);
+  ASSERT_EQ(fleet.client.state(), ClientState::kRunning) << "its own rank has none";
+  Answer<Buffer> none, read;
+  fleet.client.ReadState(WorkerRank(1), &none, fleet.now, &fleet.out);
+  EXPECT_EQ(TextOf(none.value.value()), "");
+  fleet.client.ReadState(WorkerRank(0), &read, fleet.now, &fleet.out);
+  EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+  for (int i = 0; i < 100 && !read.value; ++i) {
+    for (const GetBlob& get : BodiesOf<GetBlob>(fleet.TakeSent(ShardPeer(ShardId(1))))) {
+      EXPECT_EQ(get.rank, 0u);
+      const std::size_t size = std::min<std::size_t>(50, bytes.size() - get.offset);
+      fleet.FromShard(1, BlobPiece{get.offset, bytes.size(), 1}, BytesOf("late, of the worker's own blob"));
+      fleet.FromShard(1, BlobPiece{get.offset, bytes.size(), 0}, Buffer::Copy(bytes.data() + get.offset, size));
+    }
+    fleet.Wait(2'000'000);
+  }
+  EXPECT_EQ(TextOf(read.value.value()), state);
+}
+
 TEST_F(ClientBlobTest, K9TakenAtTheTickToTheClock) {
   for (const bool lose : {false, true}) {
     FakeFleet fleet(Options());
@@ -177,7 +349,7 @@ TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
   fleet.client.Start(fleet.now, &fleet.out);
   fleet.out.clear();
   Welcome welcome = fleet.MakeWelcome();
-  welcome.blob_bytes = bytes.size();
+  welcome.blobs = {{0, bytes.size()}};
   fleet.FromScheduler(welcome);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
   Push(&fleet, kUsers, Keys(1, 8));  // dropped: it does not run yet
@@ -187,8 +359,8 @@ TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
     for (const GetBlob& get : BodiesOf<GetBlob>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
       if (++asked % 3 == 0) continue;  // lost
       const std::size_t size = std::min<std::size_t>(50, bytes.size() - get.offset);
-      fleet.FromShard(0, BlobPiece{get.offset, bytes.size()}, Buffer::Copy(bytes.data() + get.offset, size));
-      fleet.FromShard(0, BlobPiece{get.offset, bytes.size()}, Buffer::Copy(bytes.data() + get.offset, size));
+      fleet.FromShard(0, BlobPiece{get.offset, bytes.size(), 0}, Buffer::Copy(bytes.data() + get.offset, size));
+      fleet.FromShard(0, BlobPiece{get.offset, bytes.size(), 0}, Buffer::Copy(bytes.data() + get.offset, size));
     }
     fleet.Wait(2'000'000);
   }
@@ -215,10 +387,10 @@ TEST_F(ClientBlobTest, K10ADamagedOneEndsTheWorker) {
   FakeFleet fleet(Options());
   fleet.client.Start(fleet.now, &fleet.out);
   Welcome welcome = fleet.MakeWelcome();
-  welcome.blob_bytes = 30;
+  welcome.blobs = {{0, 30}};
   fleet.FromScheduler(welcome);
   const std::string garbage(30, 'x');
-  fleet.FromShard(0, BlobPiece{0, 30}, Buffer::Copy(garbage.data(), garbage.size()));
+  fleet.FromShard(0, BlobPiece{0, 30, 0}, Buffer::Copy(garbage.data(), garbage.size()));
   EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
   EXPECT_EQ(fleet.client.stop_reason().code, ErrorCode::kCorrupt);
   EXPECT_NE(fleet.client.stop_reason().reason.find("the blob of worker 0"), std::string::npos);

@@ -1,0 +1,239 @@
+"""The dense state of a program is in the checkpoints: a killed run that is resumed goes on to the bit, with
+parameters, optimizer, learning rate and dropout of torch as of the step at which the tables were cut."""
+
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+sys.path.insert(0, str(ROOT / "python"))
+
+try:
+    import torch
+except ImportError:
+    print("state_test.py: skipped: torch is not installed", file=sys.stderr)
+    sys.exit(77)
+
+import tarn.torch  # noqa: E402
+from fake_fleet import FakeClient  # noqa: E402
+from small_model import SGD, Bags, ids_of  # noqa: E402
+
+JOB = """
+[job]
+name = "state"
+seed = 3
+[fleet]
+servers = 2
+workers = {workers}
+worker_restarts = 0
+heartbeat_seconds = 0.1
+lease_seconds = 10
+[data]
+train = "of the program"
+split_rows = 64
+[train]
+epochs = 2
+batch_rows = 16
+[optimizer]
+kind = "adagrad"
+learning_rate = 0.1
+[storage]
+durability = "{durability}"
+"""
+# Prints the loss of each clock. The first run dies some steps after a checkpoint in the middle of the first epoch.
+PROGRAM = """
+import os, signal, sys
+import torch
+import tarn.torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import TensorDataset
+
+rows, dies = 512, sys.argv[1] == "dies"
+workers, rank = int(os.environ["TARN_WORKERS"]), int(os.environ["TARN_RANK"])
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items = nn.EmbeddingBag(50, 4, mode="sum", device="meta")
+        self.top = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
+
+    def forward(self, ids):
+        return self.top(self.items(ids)).squeeze(1)
+
+torch.manual_seed(rank + 1)
+model = tarn.torch.remote(Model())
+if workers > 1:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{os.environ['TARN_RUN_DIR']}/torch", rank=rank,
+                                         world_size=workers)
+    model = nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
+tarn.torch.attach(model, optimizer, state={"scheduler": scheduler})
+ids = torch.randint(0, 50, (rows, 3), generator=torch.Generator().manual_seed(1))
+data = tarn.torch.LeasedDataset(TensorDataset(ids, (ids.sum(1) % 2).float()), shuffle=True, seed=3)
+ps = tarn.torch.session.of().client
+print("begins at", ps.clock, flush=True)
+written, after, steps = None, 0, 0
+for epoch in range(2):
+    for batch, labels in tarn.torch.prefetch(data, model):
+        optimizer.zero_grad()
+        loss = F.binary_cross_entropy_with_logits(model(batch), labels)
+        loss.backward()
+        clock = ps.clock
+        optimizer.step()
+        scheduler.step()
+        print("loss", rank, clock, loss.item().hex(), flush=True)
+        steps += 1
+        if dies and rank == 0 and steps == 4:
+            written = tarn.torch.checkpoint(model)
+        after += written is not None and written.ready()
+        if after == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+if workers > 1:
+    torch.distributed.barrier()
+"""
+
+
+class ResumeTest(unittest.TestCase):
+    def launch(self, folder, mode, *arguments):
+        program = pathlib.Path(folder) / "program.py"
+        program.write_text(PROGRAM)
+        done = subprocess.run([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable, program, mode],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+        losses = {(int(rank), int(clock)): loss for rank, clock, loss in re.findall(r"loss (\d+) (\d+) (\S+)", done.stdout)}
+        return done, losses
+
+    def goes_on(self, workers, durability="checkpoint"):
+        """Returns the output of the resumed run."""
+        with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
+            job = pathlib.Path(folder) / "job.toml"
+            job.write_text(JOB.format(workers=workers, durability=durability))
+            done, whole = self.launch(folder, "lives", job, "--run-dir", f"{folder}/whole")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertGreaterEqual(len(whole), 2 * 512 // 16)
+            done, first = self.launch(folder, "dies", job, "--run-dir", f"{folder}/run")
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertLess(len(first), len(whole))
+            on = f"{folder}/run" if durability == "log" else f"{folder}/resumed"
+            done, second = self.launch(folder, "lives", "--resume", f"{folder}/run", "--run-dir", on)
+            self.assertEqual(done.returncode, 0, done.stdout)
+        begins = int(re.search(r"begins at (\d+)", done.stdout)[1])
+        self.assertGreater(begins, 0)
+        self.assertLess(begins, max(clock for _, clock in first), "the first run went on after the checkpoint")
+        expected = {at: loss for at, loss in whole.items() if at[1] >= begins}
+        self.assertEqual(second, expected)
+        return done.stdout
+
+    def test_one_worker(self):
+        self.goes_on(1)
+
+    def test_replicas(self):
+        self.goes_on(2)
+
+    def test_a_run_with_a_log_goes_on_from_the_checkpoint(self):
+        self.assertIn("goes on from ", self.goes_on(1, "log"))
+
+
+def _random_state_in(saved):
+    return torch.load(io.BytesIO(saved), weights_only=True)["random"]["torch"]
+
+
+class AttachTest(unittest.TestCase):
+    """Over a fake client: what attach() saves and restores."""
+
+    def attach(self, client, lr=0.01, **options):
+        model = tarn.torch.remote(Bags(), client, optimizer=SGD)
+        optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+        tarn.torch.attach(model, optimizer, state={"scheduler": scheduler}, **options)
+        return model, optimizer, scheduler
+
+    def trained(self):
+        client = FakeClient()
+        model, optimizer, scheduler = self.attach(client)
+        for step in range(3):
+            model(ids_of(seed=step)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            scheduler.step()
+        return client, model, optimizer, scheduler
+
+    def resumed(self, saved, rank=0):
+        client = FakeClient()
+        client.rank, client.clock, client.saved = rank, 3, saved
+        return client
+
+    def assertSame(self, one, other):
+        for (name, value), (_, expected) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+            self.assertTrue(torch.equal(value, expected), name)
+
+    def test_everything_is_restored(self):
+        client, model, optimizer, scheduler = self.trained()
+        saved = client.save()
+        expected = torch.rand(3)
+        model2, optimizer2, scheduler2 = self.attach(self.resumed({0: saved}))
+        self.assertTrue(torch.equal(torch.rand(3), expected), "the random state")
+        self.assertSame(model2, model)
+        self.assertEqual(scheduler2.state_dict(), scheduler.state_dict())
+        self.assertEqual(optimizer2.param_groups[0]["lr"], optimizer.param_groups[0]["lr"])
+        for number, values in optimizer.state_dict()["state"].items():
+            for name, value in values.items():
+                self.assertTrue(torch.equal(optimizer2.state_dict()["state"][number][name], value), name)
+
+    def test_a_new_rank_gets_that_of_rank_0(self):
+        client, model, *_ = self.trained()
+        saved = client.save()
+        client2 = self.resumed({0: saved}, rank=5)
+        model2, *_ = self.attach(client2)
+        self.assertSame(model2, model)
+        self.assertFalse(torch.equal(torch.get_rng_state(), _random_state_in(saved)), "but random numbers of its own")
+
+    def test_replicas_save_once(self):
+        os.environ.update(MASTER_ADDR="127.0.0.1")
+        with tempfile.NamedTemporaryFile() as meeting:
+            torch.distributed.init_process_group("gloo", init_method=f"file://{meeting.name}", rank=0, world_size=1)
+            try:
+                sizes = []
+                for rank in (0, 1):
+                    client = FakeClient()
+                    client.rank = rank
+                    model = torch.nn.parallel.DistributedDataParallel(tarn.torch.remote(Bags(), client, optimizer=SGD))
+                    tarn.torch.attach(model, torch.optim.Adam(model.parameters()))
+                    sizes.append(b"top.weight" in client.save())
+                self.assertEqual(sizes, [True, False])
+            finally:
+                torch.distributed.destroy_process_group()
+
+    def test_a_warning_where_there_is_none(self):
+        with self.assertWarnsRegex(UserWarning, "begins at clock 3, and there is no saved state"):
+            self.attach(self.resumed({}))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            client = self.resumed({})
+            model = tarn.torch.remote(Bags(), client, optimizer=SGD)
+            tarn.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), keep_state=False)
+        self.assertIsNone(client.save)
+
+    def test_another_program(self):
+        client, *_ = self.trained()
+        resumed = self.resumed({0: client.save()})
+        model = tarn.torch.remote(Bags(), resumed, optimizer=SGD)
+        with self.assertRaisesRegex(ValueError, r"has 1 optimizers and \['scheduler'\], expected 1 and \[\]"):
+            tarn.torch.attach(model, torch.optim.Adam(model.parameters()))
+
+    def test_state_without_an_optimizer(self):
+        model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2)), FakeClient())
+        with self.assertRaisesRegex(ValueError, "expected an optimizer"):
+            tarn.torch.attach(model, state={"x": None})
+
+
+if __name__ == "__main__":
+    unittest.main()
