@@ -103,8 +103,7 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   options.run = state.run;
   options.first_incarnation = state.progress.next_incarnation.value;
   // The logs contain no state of the workers' programs.
-  const bool to_checkpoint =
-      options.resume && std::ranges::any_of(options.resume->blobs, &WorkerBlob::program_state);
+  const bool to_checkpoint = options.resume && std::ranges::any_of(options.resume->blobs, &WorkerBlob::program_state);
   if (to_checkpoint && state.begun)
     fmt::print(stderr,
                "tarn-scheduler: the run goes on from {} and not from the end of its logs, because that checkpoint has "

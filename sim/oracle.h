@@ -29,8 +29,8 @@
 #include "core/message.h"
 #include "sim/cohorts.h"
 #include "sim/kept_states.h"
-#include "sim/program_states.h"
 #include "sim/life_model.h"
+#include "sim/program_states.h"
 #include "sim/push_origins.h"
 #include "sim/scenario.h"
 

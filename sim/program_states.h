@@ -1,5 +1,6 @@
-// The state of the programs of simulated workers, by incarnation and clock, and that in the checkpoint from which a fleet
-// goes on. A program with state counts its batches; the count is right only if it is as of the clock of the tables.
+// The state of the programs of simulated workers, by incarnation and clock, and that in the checkpoint from which a
+// fleet goes on. A program with state counts its batches; the count is right only if it is as of the clock of the
+// tables.
 #pragma once
 
 #include <cstdint>

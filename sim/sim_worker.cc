@@ -81,8 +81,7 @@ void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
   const bool idle = leases_.asked() && leases_.empty() && batches_.empty();
   for (;;) {
     const CheckpointId wanted = std::exchange(program_.wanted, CheckpointId(0));
-    if (wanted.value != 0)
-      client_.Save(wanted, Buffer::Copy(&program_.state, sizeof(program_.state)), now, out);
+    if (wanted.value != 0) client_.Save(wanted, Buffer::Copy(&program_.state, sizeof(program_.state)), now, out);
     if (program_.waits || (!program_.ticked && !idle)) return;
     program_.waits = true;
     program_.ticked = false;
@@ -193,7 +192,8 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   for (Batch& batch : batches_)
     if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   Batch& front = batches_.front();
-  if (!front.computing && front.waiting == 0 && !program_.busy() && (early_.empty() || !early_.back().Delays(front.clock))) {
+  if (!front.computing && front.waiting == 0 && !program_.busy() &&
+      (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
     compute_.Begin(scenario_.compute_max_us);
   }

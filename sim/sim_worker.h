@@ -121,9 +121,9 @@ class SimWorker final : private worker::Completion<TableSpec>,
   struct Program {
     ProgramState state;
     bool begun = false;
-    bool ticked = false;   // must ask
-    bool waits = false;    // for the answer
-    CheckpointId wanted;   // 0: none
+    bool ticked = false;  // must ask
+    bool waits = false;   // for the answer
+    CheckpointId wanted;  // 0: none
     bool busy() const { return ticked || waits || wanted.value != 0; }
   };
 

@@ -379,7 +379,8 @@ int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t
       const void* bytes = nullptr;
       size_t n = 0;
       if (const int code = save(context, &bytes, &n); code != 0)
-        return tarn::Fail(ErrorCode::kInternal, "the function given to tarn_keep_state returned " + std::to_string(code));
+        return tarn::Fail(ErrorCode::kInternal,
+                          "the function given to tarn_keep_state returned " + std::to_string(code));
       return tarn::Buffer::Copy(bytes, n);
     });
     return int(TARN_OK);

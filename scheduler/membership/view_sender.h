@@ -18,8 +18,8 @@ class ViewSender {
     TimeUs heartbeat_us = 0;
     std::string job_text, resume_directory;
     std::vector<BlobSize> blobs;  // for workers that continue from them
-    Clock start_clock;  // for shards
-    LogOrder log;       // for shards; at_least is set per shard
+    Clock start_clock;            // for shards
+    LogOrder log;                 // for shards; at_least is set per shard
   };
   // `view` outlives this object.
   ViewSender(Options options, const CurrentView* view);

@@ -81,8 +81,8 @@ void CheckProgramStates(FleetContext& context, const ResumePoint& point) {
       const ProgramState* state = programs.At(blob.incarnation, cut);
       if (!stored) context.oracle.Fail(stored.error().message);
       if (context.scenario.CutsAtClock() && state != nullptr && state->batches > 0)
-        context.oracle.Fail(fmt::format("{}: the state of the program of worker {} is missing", point.directory,
-                                        blob.rank.value));
+        context.oracle.Fail(
+            fmt::format("{}: the state of the program of worker {} is missing", point.directory, blob.rank.value));
       continue;
     }
     const ProgramState state = ProgramStateIn(stored->program);
@@ -107,9 +107,10 @@ void CheckDrainedStates(FleetContext& context, const ResumePoint& point) {
     if (state.batches == 0 || state.epoch != data.epoch || data.trained.empty()) continue;
     const std::uint64_t trained = data.trained.at(state.first_row / data.split_rows);
     if (trained != state.rows)
-      context.oracle.Fail(fmt::format("{}: the program of worker {} has trained {} rows of the lease at row {}, and the "
-                                      "checkpoint counts {}",
-                                      point.directory, blob.rank.value, state.rows, state.first_row, trained));
+      context.oracle.Fail(
+          fmt::format("{}: the program of worker {} has trained {} rows of the lease at row {}, and the "
+                      "checkpoint counts {}",
+                      point.directory, blob.rank.value, state.rows, state.first_row, trained));
   }
 }
 

@@ -142,9 +142,10 @@ std::string ShowText(const Checkpoint& checkpoint) {
   text += "\n" + generations.Text("  ");
   if (m.blobs.empty()) return text;
   TextTable blobs;
-  blobs.Add({"worker's state", "rank", "bytes"});
+  blobs.Add({"worker's state", "rank", "bytes", "of its program"});
   for (const WorkerBlob& blob : m.blobs)
-    blobs.Add({blob.file.name, std::to_string(blob.rank.value), Bytes(blob.file.bytes)});
+    blobs.Add(
+        {blob.file.name, std::to_string(blob.rank.value), Bytes(blob.file.bytes), blob.program_state ? "yes" : ""});
   return text + "\n" + blobs.Text("  ");
 }
 
@@ -190,7 +191,8 @@ std::string ShowJson(const Checkpoint& checkpoint) {
     blobs.push_back({{"name", blob.file.name},
                      {"rank", blob.rank.value},
                      {"bytes", blob.file.bytes},
-                     {"crc32c", fmt::format("{:08x}", blob.file.crc32c)}});
+                     {"crc32c", fmt::format("{:08x}", blob.file.crc32c)},
+                     {"program_state", blob.program_state}});
   const Json json = {{"checkpoint", m.id.value},
                      {"directory", checkpoint.directory},
                      {"job", checkpoint.job_name},

@@ -117,10 +117,10 @@ class Client {
   // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
   // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
-  // From now on checkpoints contain state of the program (rule K9), taken where it calls AwaitSave. Call AwaitSave after
-  // each tick, before the next clock's work begins, and while a request for leases is open. It is done when it is known
-  // whether a checkpoint has the state that the program has now: the value is its number, or 0. If it is not 0, Save
-  // must follow; an error means that the state could not be saved, and ends this client. One AwaitSave at a time.
+  // From now on checkpoints contain state of the program (rule K9), taken where it calls AwaitSave. Call AwaitSave
+  // after each tick, before the next clock's work begins, and while a request for leases is open. It is done when it is
+  // known whether a checkpoint has the state that the program has now: the value is its number, or 0. If it is not 0,
+  // Save must follow; an error means that the state could not be saved, and ends this client. One AwaitSave at a time.
   void KeepState(TimeUs now, Outbox* out);
   void AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out);
   void Save(CheckpointId checkpoint, Expected<Buffer> state, TimeUs now, Outbox* out);

@@ -54,8 +54,7 @@ void ClientBlob::Dispatch(Clock asked, bool undecided) {
   if (put_ && put_->checkpoint != order.id) put_.reset();
   const bool due = Due(asked);
   if (due && !keeps_) Take(asked, {});
-  if (saver_ != nullptr && (due || !undecided))
-    std::exchange(saver_, nullptr)->Done(due ? order.id : CheckpointId(0));
+  if (saver_ != nullptr && (due || !undecided)) std::exchange(saver_, nullptr)->Done(due ? order.id : CheckpointId(0));
   if (put_ && put_->repeats.due == 0) Send(&*put_);
   if (get_ && get_->repeats.due == 0) Ask(&*get_);
 }
@@ -71,8 +70,11 @@ void ClientBlob::Take(Clock asked, const Buffer& state) {
   put_->checkpoint = context_->view.checkpoint.id;
   put_->clock = asked;
   put_->program_state = !state.empty();
-  BlobChunk head{
-      .checkpoint = put_->checkpoint, .rank = WorkerRank(context_->welcome.rank), .clock = asked, .rows = {}, .state = {}};
+  BlobChunk head{.checkpoint = put_->checkpoint,
+                 .rank = WorkerRank(context_->welcome.rank),
+                 .clock = asked,
+                 .rows = {},
+                 .state = {}};
   put_->chunks = EncodeProgramState(head, state, context_->options.blob_chunk_bytes);
   head.index = static_cast<std::uint32_t>(put_->chunks.size());
   std::ranges::move(residuals_->Encode(head, context_->tables, context_->options.blob_chunk_bytes),

@@ -192,11 +192,11 @@ bool Session::SaveIfWanted() {
                                                  Outbox* out) { client->AwaitSave(done, now, out); });
   runtime_.Submit(asked);
   if (!asked->Wait() || asked->value.value == 0) return false;
-  auto saved = MakeStatusRequest([checkpoint = asked->value, state = save_()](Client* client, Completion<>* done,
-                                                                             TimeUs now, Outbox* out) {
-    client->Save(checkpoint, state, now, out);
-    done->Done();
-  });
+  auto saved = MakeStatusRequest(
+      [checkpoint = asked->value, state = save_()](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+        client->Save(checkpoint, state, now, out);
+        done->Done();
+      });
   runtime_.Submit(saved);
   return saved->Wait().has_value();
 }

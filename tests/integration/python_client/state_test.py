@@ -1,0 +1,151 @@
+"""State of a program in checkpoints: a run that is stopped, or killed, and resumed has in its state each row that is in
+the tables, once."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+
+ROWS, EPOCHS = 2400, 2
+JOB = """
+[job]
+name = "state"
+[fleet]
+servers = 1
+shards = 2
+workers = 2
+worker_restarts = 0
+heartbeat_seconds = 0.1
+[consistency]
+{consistency}
+[data]
+train = "of the program"
+split_rows = 40
+[train]
+epochs = 2
+batch_rows = 8
+[optimizer]
+kind = "sgd"
+learning_rate = 1.0
+[storage]
+durability = "checkpoint"
+checkpoint_clocks = 20
+"""
+# Counts in its state and in a table how often each row was trained. Says so at the end.
+PROGRAM = f"""
+import os, signal, sys, time
+import numpy as np
+import tarn
+
+dies = int(sys.argv[1])
+with tarn.connect() as ps:
+    saved = ps.saved_state(ps.rank)
+    trained = np.zeros({ROWS}, np.int64) if saved is None else np.frombuffer(saved, np.int64).copy()
+    print("begins", ps.rank, trained.sum(), flush=True)
+    ps.keep_state(lambda: trained.tobytes())
+    table = ps.table("rows", dim=1, initializer="zero")
+    done, steps, position = [], 0, None
+    while True:
+        answer = ps.request_leases(({ROWS}, 0, 0), done=done)
+        done = []
+        if answer.finished:
+            break
+        if answer.tick_to is not None:
+            ps.tick_to(answer.tick_to).wait()
+        for lease in answer.leases:
+            at = lease.skip_rows
+            while at < lease.rows:
+                rows = np.arange(lease.first_row + at, lease.first_row + min(at + 8, lease.rows))
+                table.pull(rows).wait()
+                time.sleep(0.001)
+                table.push(rows, -np.ones((len(rows), 1), np.float32))
+                trained[rows] += 1
+                at += len(rows)
+                ticked = ps.tick(lease.id, at)
+                steps += 1
+                if steps == 60:
+                    print("half", flush=True)
+                if steps == dies and ps.rank == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            ticked.wait()
+            done.append(tarn.LeaseReport(lease.id, lease.rows - lease.skip_rows, 0.0))
+    print("counts", ps.rank, *trained, flush=True)
+    if ps.rank == 0:
+        print("table", *table.pull(np.arange({ROWS})).wait()[:, 0].astype(int), flush=True)
+"""
+MODES = {
+    "bsp": 'mode = "bsp"\napply = "aggregated"',
+    "asp": 'mode = "asp"\napply = "immediate"',
+}
+
+
+class StateTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "program.py").write_text(PROGRAM)
+
+    def launch(self, *arguments, dies=0, stops=False):
+        """Returns the exit status and the output. Interrupts the launcher when a worker is half way."""
+        launch = subprocess.Popen([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable,
+                                   self.folder / "program.py", str(dies)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+        guard = threading.Timer(120, launch.kill)
+        guard.start()
+        lines = []
+        for line in launch.stdout:
+            lines.append(line)
+            if stops and "half" in line:
+                launch.send_signal(signal.SIGINT)
+                stops = False
+        guard.cancel()
+        launch.stdout.close()
+        return launch.wait(), "".join(lines)
+
+    def check(self, output, with_table):
+        """Every row was trained once an epoch, says the state of the programs; with_table: and the table."""
+        counts = [list(map(int, text.split())) for text in re.findall(r"counts \d ([\d ]+)", output)]
+        self.assertEqual(len(counts), 2, output)
+        table = list(map(int, re.search(r"table ([\d ]+)", output)[1].split()))
+        sums = [a + b for a, b in zip(*counts)]
+        self.assertEqual(sums, [EPOCHS] * ROWS)
+        if with_table:
+            self.assertEqual(table, [EPOCHS] * ROWS)
+
+    def began(self, output):
+        return [int(n) for n in re.findall(r"begins \d (\d+)", output)]
+
+    def test_a_clean_stop(self):
+        for name, consistency in MODES.items():
+            with self.subTest(mode=name):
+                (self.folder / "job.toml").write_text(JOB.format(consistency=consistency))
+                run = self.folder / name
+                code, output = self.launch(self.folder / "job.toml", "--run-dir", run, stops=True)
+                self.assertNotIn("counts", output, "it was stopped before its end")
+                code, output = self.launch("--resume", run, "--run-dir", self.folder / f"{name}-resumed")
+                self.assertEqual(code, 0, output)
+                self.assertTrue(all(self.began(output)), output)
+                self.check(output, with_table=name == "asp")  # aggregated gradients are averaged
+
+    def test_a_death(self):
+        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"]))
+        run = self.folder / "run"
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=100)
+        self.assertNotEqual(code, 0, output)
+        code, output = self.launch("--resume", run, "--run-dir", self.folder / "resumed")
+        self.assertEqual(code, 0, output)
+        self.assertTrue(all(self.began(output)), output)
+        self.check(output, with_table=False)
+
+
+if __name__ == "__main__":
+    unittest.main()
