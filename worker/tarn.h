@@ -30,6 +30,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.h"
@@ -281,6 +282,12 @@ class Client {
   // The state of the worker of that rank in the checkpoint from which the run goes on. Empty: it has none, or this
   // worker has joined later. Waits until the servers have sent it.
   Expected<Buffer> SavedState(std::uint32_t rank);
+  // Reports figures of the program by name: Report({{"loss", 0.43}, {"hr", 0.51}}). They appear in the terminal, in
+  // metrics.jsonl (a line a second at most, with the mean of what was reported since the last one), in summary.json and
+  // in the report: the mean over all workers. Without tools/launch, which sets TARN_RUN_DIR, nothing is written; values
+  // that are not finite are left out. kInvalidArgument: a name is empty, or is a field of every line; others: of the
+  // file.
+  Status Report(const std::vector<std::pair<std::string, double>>& figures);
   // Requests a checkpoint. Ready when it is complete, or with the reason why it failed (durability "none", a full disk,
   // ...). In bsp and ssp all workers, including this one, must continue to tick meanwhile.
   StatusFuture RequestCheckpoint();

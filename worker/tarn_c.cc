@@ -398,6 +398,14 @@ int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, siz
   });
 }
 
+int tarn_report(tarn_client* client, const char* const* names, const double* values, size_t n) {
+  return GuardedWith("tarn_report", {{"client", client}, Array("names", names, n), Array("values", values, n)}, [&] {
+    std::vector<std::pair<std::string, double>> figures;
+    for (size_t i = 0; i < n; ++i) figures.emplace_back(names[i], values[i]);
+    return Outcome(client->client.Report(figures));
+  });
+}
+
 int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const tarn_lease_report* done,
                         size_t done_count, tarn_lease* leases, size_t want, tarn_lease_answer* answer) {
   return GuardedWith("tarn_request_leases",

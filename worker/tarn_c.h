@@ -196,6 +196,9 @@ TARN_C_API int tarn_keep_state(tarn_client* client, int (*save)(void* context, c
    tarn_close. */
 TARN_C_API int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n);
 
+/* Reports n figures of the program (Client::Report): names[i] has the value values[i]. */
+TARN_C_API int tarn_report(tarn_client* client, const char* const* names, const double* values, size_t n);
+
 /* --- Leases of data --------------------------------------------------------------------------------------------- */
 
 enum { TARN_TRAIN = 0, TARN_VALIDATE = 1, TARN_TEST = 2 };

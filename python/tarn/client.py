@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tarn import metrics
 from tarn.state import SAVE, Saver
 
 # An initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
@@ -146,6 +145,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "barrier": (ctypes.c_int, (_P,)),
     "request_checkpoint": (ctypes.c_int, (_P, _OUT)),
     "keep_state": (ctypes.c_int, (_P, SAVE, _P)),
+    "report": (ctypes.c_int, (_P, ctypes.POINTER(_TEXT), ctypes.POINTER(ctypes.c_double), ctypes.c_size_t)),
     "saved_state": (ctypes.c_int, (_P, ctypes.c_uint32, _OUT, ctypes.POINTER(ctypes.c_size_t))),
     "ready": (ctypes.c_int, (_P,)),
     "wait": (ctypes.c_int, (_P, ctypes.c_double)),
@@ -522,7 +522,6 @@ class Client:
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
-        self._reports: metrics.Reports | None = None
         self._saver: Saver | None = None
 
     def __getstate__(self) -> Any:
@@ -763,11 +762,15 @@ class Client:
         They appear in the terminal, in metrics.jsonl (a line a second at most, with the mean of what was reported since
         the last one), in summary.json and in the report: the mean over all workers. Tensors and arrays of one value are
         numbers, too. Without `tools/launch`, which sets TARN_RUN_DIR, nothing is written. Values that are not finite are
-        left out.
+        left out. TypeError, InvalidArgument: a value is no number, or a name is taken.
         """
-        if self._reports is None:
-            self._reports = metrics.Reports(self.rank)
-        self._reports.add(self.clock, values)
+        numbers = (ctypes.c_double * len(values))()
+        for i, (name, value) in enumerate(values.items()):
+            try:
+                numbers[i] = float(value)
+            except (TypeError, ValueError):
+                raise TypeError(f"tarn.report: {name} = {value!r}, expected a number") from None
+        _lib().report(self.pointer, (_TEXT * len(values))(*map(_text, values)), numbers, len(values))
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it equally often."""
@@ -783,8 +786,6 @@ class Client:
         """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
-            if self._reports is not None:
-                self._reports.flush()
             _lib().close(pointer)
 
 

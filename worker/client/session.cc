@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "core/job/job.h"
 #include "core/listening.h"
@@ -69,6 +70,8 @@ Status Session::Join() {
   if (!job) return std::unexpected(job.error());
   seed_ = job->job.seed;
   fleet_ = job->fleet;
+  const char* run_dir = std::getenv("TARN_RUN_DIR");
+  reports_.emplace(welcome_.rank, run_dir != nullptr ? run_dir : "");
   runtime_.StartThread();
   joined_ = true;
   return {};
@@ -94,6 +97,7 @@ Status Session::Leave(std::optional<double> seconds) {
         [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Leave(done, now, out); });
     runtime_.Submit(request);
     left_ = seconds ? request->WaitFor(*seconds) : request->Wait();
+    if (const Status status = reports_->Flush(); !status) LogWarning("{}", status.error().message);
   });
   return left_;
 }
@@ -259,6 +263,10 @@ Expected<LeaseReply> Session::RequestLeases(LeaseRequest request) {
   }
   TARN_RETURN_IF_ERROR(asked->Wait());
   return std::move(asked->value);
+}
+
+Status Session::Report(std::span<const Figure> figures) {
+  return reports_->Add(clock(), figures, Seconds(Runtime::Now()));
 }
 
 std::shared_ptr<Request> Session::RequestCheckpoint() {

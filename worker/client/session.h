@@ -19,6 +19,7 @@
 #include "net/transport.h"
 #include "worker/client/byte_budget.h"
 #include "worker/client/planner_pool.h"
+#include "worker/client/reports.h"
 #include "worker/client/requests.h"
 #include "worker/client/runtime.h"
 
@@ -86,6 +87,9 @@ class Session {
   // Of the program of that rank, in the checkpoint from which the run goes on; empty: none.
   Expected<Buffer> SavedState(WorkerRank rank);
 
+  // See tarn::Client.
+  Status Report(std::span<const Figure> figures);
+
   Clock clock() const { return Clock(clock_.load()); }
   ClientCounters counters();
   std::vector<std::uint64_t> staleness();
@@ -116,6 +120,7 @@ class Session {
   std::function<Expected<Buffer>()> save_;
   std::atomic<bool> ticked_{false};  // the program has requested nothing since its last tick; only with save_
   std::mutex reading_;               // of a saved state
+  std::optional<Reports> reports_;   // from Join on
   std::once_flag farewell_;
   Status left_;
 };

@@ -8,13 +8,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tools")]
 BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
 
-from tarn import metrics  # noqa: E402
 from tarn_tools import progress  # noqa: E402
 
 JOB = """
@@ -28,14 +26,20 @@ workers = 2
 durability = "none"
 """
 PROGRAM = """
+import numpy
 import tarn
 with tarn.connect() as ps:
     table = ps.table("users", dim=2)
     for step in range(8):
         table.push([step], [[1, 1]])
         ps.tick().wait()
-        ps.report(loss=step + 100 * ps.rank, **({"best": 7} if ps.rank == 0 else {}))
-    ps.report(loss=float("nan"))
+        ps.report(loss=step + 100 * ps.rank, best=7)
+    ps.report(loss=float("nan"), best=numpy.float32(7))
+    for name, value in (("loss", "low"), ("rank", 1)):
+        try:
+            ps.report(**{name: value})
+        except (TypeError, ValueError) as error:
+            print(f"{type(error).__name__}: {error}")
 """
 
 
@@ -63,30 +67,11 @@ class ReportTest(unittest.TestCase):
         reported = json.loads((run / "summary.json").read_text())["reported"]
         self.assertEqual(reported, {"loss": (last[0]["loss"] + last[1]["loss"]) / 2, "best": 7})
         self.assertRegex(done.stdout, rf"reported +loss {re.escape(format(reported['loss'], '.5g'))}, best 7\n")
+        self.assertIn("TypeError: tarn.report: loss = 'low', expected a number", done.stdout)
+        self.assertIn("InvalidArgument: invalid-argument: report: 'rank' is a field of every line, expected another name", done.stdout)
         page = (run / "report.html").read_text()
         self.assertIn("loss, reported", page)
         self.assertIn("mean of the workers", page)
-
-    def test_a_line_has_the_mean_of_a_second(self):
-        reports = metrics.Reports(3, str(self.folder))
-        with unittest.mock.patch("time.monotonic", side_effect=(100.0, 100.0, 100.4, 101.1, 101.1)):
-            reports.add(1, {"loss": 1})
-            reports.add(2, {"loss": 2, "hr": 0.5})
-            reports.add(3, {"loss": 4})
-        first, second = self.lines(self.folder / "metrics.jsonl")
-        self.assertEqual([first[name] for name in ("role", "rank", "clock", "loss")], ["program", 3, 1, 1])
-        self.assertEqual([second[name] for name in ("clock", "loss", "hr")], [3, 3, 0.5])
-
-    def test_what_is_no_figure(self):
-        reports = metrics.Reports(0, str(self.folder))
-        with self.assertRaisesRegex(TypeError, "loss = 'low', expected a number"):
-            reports.add(0, {"loss": "low"})
-        with self.assertRaisesRegex(ValueError, "'rank' is a field of every line"):
-            reports.add(0, {"rank": 1})
-        reports.add(0, {"loss": float("inf")})
-        reports.flush()
-        self.assertFalse((self.folder / "metrics.jsonl").exists())
-        metrics.Reports(0, "").add(0, {"loss": 1})  # without a run nothing is written
 
     def test_the_terminal(self):
         path = self.folder / "metrics.jsonl"
