@@ -121,6 +121,10 @@ void ChooseDeaths(std::uint64_t seed, Scenario* s) {
     s->faults.failed_syncs = 1 + std::uint32_t(rng.Below(3));
 }
 
+void ChooseLateTicks(std::uint64_t seed, Scenario* s) {
+  s->ticks_late = SplitMix(Mix64(seed ^ 0x6c617465)).Chance(0.25);
+}
+
 void ChooseProgramState(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x70726f67));
   if (s->job.storage.durability == Durability::kLog || !rng.Chance(0.3)) return;

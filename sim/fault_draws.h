@@ -23,6 +23,8 @@ void ChooseSchedulerDisk(std::uint64_t seed, Faults* f);
 void ChooseStop(std::uint64_t seed, Scenario* s);
 // Deaths of single processes, and clocks that drift.
 void ChooseDeaths(std::uint64_t seed, Scenario* s);
+// Workers that are for some time in the middle of a clock.
+void ChooseLateTicks(std::uint64_t seed, Scenario* s);
 // Programs with state in checkpoints. Logs have none of it.
 void ChooseProgramState(std::uint64_t seed, Scenario* s);
 

@@ -58,6 +58,7 @@ struct Scenario {
   WorkerCacheSpec counts_cache;                          // of the workers, for counts
   std::string counts_rule = "sgd", layer_rule = "adam";  // update rules
   bool top_k = false;                                    // a table uses top-k pushes: workers have state in checkpoints
+  bool ticks_late = false;                               // a worker computes between its pushes of a clock
   bool program_state = false;                            // workers have programs with state in checkpoints
   LifeSpec life;             // of counts: a value may be any count of pushes since the row was created
   std::uint32_t shards = 1;  // in all

@@ -78,7 +78,7 @@ void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
     client_.KeepState(now, out);
     client_.ReadState(WorkerRank(0), this, now, out);
   }
-  const bool idle = leases_.asked() && leases_.empty() && batches_.empty();
+  const bool idle = leases_.asked() && leases_.empty() && batches_.empty() && !pushed_;
   for (;;) {
     const CheckpointId wanted = std::exchange(program_.wanted, CheckpointId(0));
     if (wanted.value != 0) client_.Save(wanted, Buffer::Copy(&program_.state, sizeof(program_.state)), now, out);
@@ -192,7 +192,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   for (Batch& batch : batches_)
     if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   Batch& front = batches_.front();
-  if (!front.computing && front.waiting == 0 && !program_.busy() &&
+  if (!front.computing && front.waiting == 0 && !pushed_ && !program_.busy() &&
       (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
     compute_.Begin(scenario_.compute_max_us);
@@ -255,13 +255,24 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
 }
 
 void SimWorker::OnCompute(TimeUs now, Outbox* out) {
-  if (batches_.empty() || client_.state() != worker::ClientState::kRunning) return;
+  if (client_.state() != worker::ClientState::kRunning) return;
+  if (pushed_) {
+    FinishTrain(&*pushed_, now, out);
+    pushed_.reset();
+    return Advance(now, out);
+  }
+  if (batches_.empty()) return;
   TARN_CHECK(batches_.front().waiting == 0, "the sinks of a batch exist until its pulls have ended");
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
   const std::uint64_t spared = client_.counters().cache_hits + client_.counters().combined_pushes;
   oracle_->OnSpared(spared - std::exchange(spared_, spared));
   if (batch.train()) {
+    PushSparse(&batch, now, out);
+    if (scenario_.ticks_late) {
+      pushed_ = std::move(batch);
+      return compute_.Begin(scenario_.compute_max_us);
+    }
     FinishTrain(&batch, now, out);
   } else if (batch.rows.last) {
     const LeaseGrant& lease = batch.rows.lease;
@@ -273,7 +284,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   Advance(now, out);
 }
 
-void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
+void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
   if (batch->clock != client_.clock()) oracle_->Fail("the clocks of the loop and the client differ");
   // Gradient of plain SGD with rate 1: minus the number of occurrences.
   Buffer gradients = Buffer::Allocate(batch->sparse.keys.size() * kSparseDim * sizeof(float));
@@ -292,6 +303,10 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
                                                    rows, model_ ? &sent : nullptr);
   client_.Push(batch->sparse, gradients, batch->clock,
                Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()), now, out);
+}
+
+void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
+  const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
   Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
   auto l = layer.as_mutable<float>();
   for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + first_row) % 13) - 0.05f;
@@ -316,7 +331,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
 
 void SimWorker::AskForWork(TimeUs now, Outbox* out) {
   if (leases_.asked() || leaving_) return;
-  const bool drained = leases_.empty() && batches_.empty();
+  const bool drained = leases_.empty() && batches_.empty() && !pushed_;
   if (drained && leases_.jumps()) {
     const Clock to = *leases_.TakeJump();
     if (to > client_.clock()) {

@@ -146,6 +146,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void StartPull(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull, TimeUs now, Outbox* out);
   void CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
+  void PushSparse(Batch* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);
   void StartModel();
   void AdvanceProgram(TimeUs now, Outbox* out);
@@ -161,6 +162,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   Program program_;
   SimLeases leases_;
   std::deque<Batch> batches_;
+  std::optional<Batch> pushed_;  // in part; the rest of its clock follows
   std::deque<EarlyPull> early_;  // the last one counts
   Clock next_clock_;
   std::deque<PushAcked> pushes_;  // unacknowledged ones, and all later ones

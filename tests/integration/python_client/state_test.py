@@ -45,7 +45,7 @@ import os, signal, sys, time
 import numpy as np
 import tarn
 
-dies = int(sys.argv[1])
+dies, alive = len(sys.argv) > 1, 10  # steps after a checkpoint
 with tarn.connect() as ps:
     saved = ps.saved_state(ps.rank)
     trained = np.zeros({ROWS}, np.int64) if saved is None else np.frombuffer(saved, np.int64).copy()
@@ -73,8 +73,13 @@ with tarn.connect() as ps:
                 steps += 1
                 if steps == 60:
                     print("half", flush=True)
-                if steps == dies and ps.rank == 1:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                if dies and steps == 20 and ps.rank == 1:
+                    written = ps.request_checkpoint()
+                if dies and steps >= 20 and ps.rank == 1:
+                    time.sleep(0.02)
+                    alive -= written.ready()
+                    if alive == 0:
+                        os.kill(os.getpid(), signal.SIGKILL)
             ticked.wait()
             done.append(tarn.LeaseReport(lease.id, lease.rows - lease.skip_rows, 0.0))
     print("counts", ps.rank, *trained, flush=True)
@@ -94,10 +99,10 @@ class StateTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "program.py").write_text(PROGRAM)
 
-    def launch(self, *arguments, dies=0, stops=False):
+    def launch(self, *arguments, dies=False, stops=False):
         """Returns the exit status and the output. Interrupts the launcher when a worker is half way."""
         launch = subprocess.Popen([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable,
-                                   self.folder / "program.py", str(dies)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   self.folder / "program.py", *(["dies"] if dies else [])], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
         guard = threading.Timer(120, launch.kill)
         guard.start()
@@ -139,7 +144,7 @@ class StateTest(unittest.TestCase):
     def test_a_death(self):
         (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"]))
         run = self.folder / "run"
-        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=100)
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=True)
         self.assertNotEqual(code, 0, output)
         code, output = self.launch("--resume", run, "--run-dir", self.folder / "resumed")
         self.assertEqual(code, 0, output)
