@@ -139,7 +139,7 @@ void Scheduler::Impl::WantStop(Shutdown as, TimeUs now, Outbox* out) {
 bool Scheduler::Impl::AnythingDone() const {
   if (!membership_.formed()) return false;
   if (desk_.leases().granted_any()) return true;
-  return setup_.cuts_at_clock ? membership_.MaxClock() > setup_.start_clock : !view().tables.empty();
+  return cuts_.CutsAtClock() ? membership_.MaxClock() > setup_.start_clock : !view().tables.empty();
 }
 
 Status Scheduler::Impl::MayCut() const {

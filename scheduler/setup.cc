@@ -19,6 +19,19 @@ bool IsExact(const Job& job) {
          });
 }
 
+template <typename Holds>
+bool AnyTable(const Job& job, const Holds& holds) {
+  return holds(job.consistency) || std::ranges::any_of(job.tables | std::views::values, [&](const auto& table) {
+           return table.has_consistency && holds(table.consistency);
+         });
+}
+
+// Workers of a job with such a table are at most some clocks apart, so all reach one clock soon; and a worker that is
+// held at its clock may make others wait for rows.
+bool HasBoundedTable(const Job& job) {
+  return AnyTable(job, [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kSsp; });
+}
+
 std::string AfterALostShard(const SchedulerOptions& options) {
   const std::size_t slash = options.checkpoints_directory.rfind('/');
   const std::string run = slash == std::string::npos ? "RUN_DIR" : options.checkpoints_directory.substr(0, slash);
@@ -62,12 +75,9 @@ WholeCheckpoint WholeOf(const SchedulerOptions& options) {
 }  // namespace
 
 bool CutsAtClock(const Job& job) {
-  auto keeps_step = [](const ConsistencySpec& spec) {
+  return AnyTable(job, [](const ConsistencySpec& spec) {
     return spec.apply == ApplyMode::kAggregated || spec.mode == ConsistencyMode::kBsp;
-  };
-  return keeps_step(job.consistency) || std::ranges::any_of(job.tables | std::views::values, [&](const auto& table) {
-           return table.has_consistency && keeps_step(table.consistency);
-         });
+  });
 }
 
 Setup::Setup(const SchedulerOptions& options)
@@ -75,7 +85,6 @@ Setup::Setup(const SchedulerOptions& options)
       fingerprint(Fingerprint(options.job)),
       heartbeat_us(ToUs(options.job.fleet.heartbeat_seconds)),
       lease_us(ToUs(options.job.fleet.lease_seconds)),
-      cuts_at_clock(CutsAtClock(options.job)),
       start_clock(options.resume != nullptr ? options.resume->resume_clock : Clock(0)),
       after_a_lost_shard(AfterALostShard(options)) {}
 
@@ -115,8 +124,9 @@ Membership::Options MembershipOptions(const SchedulerOptions& options, const Set
 CheckpointCoordinator::Options CoordinatorOptions(const SchedulerOptions& options, const Setup& setup) {
   const auto keeps_residuals = [](const auto& table) { return KeepsResiduals(table.push_codec); };
   return {.has_log = setup.has_log(),
-          .at_clock = setup.cuts_at_clock,
-          .workers_keep_state = std::ranges::any_of(options.job.tables | std::views::values, keeps_residuals),
+          .at_clock = CutsAtClock(options.job),
+          .at_clock_for_programs = HasBoundedTable(options.job),
+          .has_residuals = std::ranges::any_of(options.job.tables | std::views::values, keeps_residuals),
           .batch_rows = RoundRowsMax(options.job),
           .checkpoints = CheckpointsOptions(options),
           .whole = WholeOf(options)};

@@ -25,7 +25,6 @@ struct Setup {
   Job job;
   std::uint64_t fingerprint = 0;  // of the job
   TimeUs heartbeat_us = 0, lease_us = 0;
-  bool cuts_at_clock = false;      // of the job
   Clock start_clock;               // of the run, or of the checkpoint from which it continues
   std::string after_a_lost_shard;  // text for users: what is lost when a shard dies, and how to continue
 };

@@ -105,6 +105,11 @@ bool Scenario::CutsAtClock() const {
   return keeps_step(job.consistency) || keeps_step(counts) || keeps_step(layer);
 }
 
+bool Scenario::MayCutAtClock() const {
+  const auto bounded = [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kSsp; };
+  return CutsAtClock() || (program_state && (bounded(job.consistency) || bounded(counts) || bounded(layer)));
+}
+
 bool Scenario::KeepsStep() const {
   return IsExact(job.consistency) && IsExact(counts) && IsExact(layer) && life.expire_seconds == 0;
 }

@@ -83,8 +83,9 @@ struct Scenario {
   std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
   std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet
   Faults faults;
-  bool CutsAtClock() const;  // rule K1
-  bool KeepsStep() const;    // all tables are bsp + aggregated: the final bits are determined
+  bool CutsAtClock() const;    // rule K1
+  bool MayCutAtClock() const;  // also once the scheduler knows of programs with state
+  bool KeepsStep() const;      // all tables are bsp + aggregated: the final bits are determined
   const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }
   std::string Describe() const;  // on one line
 };

@@ -273,7 +273,7 @@ class Client {
   Expected<Leases> RequestLeases(const LeaseOptions& options);
   // State of the program in checkpoints: what it cannot compute from the tables, such as layers of its own or random
   // generators. `save` returns it, as of the program's last tick (no bytes: there is none); the clock, the tables and
-  // the data of the checkpoint are as of that tick, too (without bsp and aggregated tables: about). It is called now
+  // the data of the checkpoint are as of that tick, too (in asp without aggregated tables: about). It is called now
   // and then in the first call of this client after a tick (Pull, Push, Tick, Barrier, Leave), and in RequestLeases; it
   // must not call the client. An error of it ends the client. That call may wait briefly for other workers. Call
   // KeepState once, before the first tick; from then on make those calls in one thread, and none of them between the

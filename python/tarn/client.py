@@ -740,7 +740,7 @@ class Client:
                 layers.load(saved)
             ps.keep_state(layers.save)
 
-        In "bsp" and with apply = "aggregated" the tables in the checkpoint are as of that tick, too; otherwise about.
+        The tables in the checkpoint are as of that tick, too; in "asp" with apply = "immediate" about.
         save() is called now and then: in the first pull, push, tick, barrier or leave() after a tick, and in
         request_leases(). It must not call the client; if it raises, the client ends. Call keep_state() once, before the
         first tick, and from then on call the client in one thread, between a change of the state and the tick that

@@ -47,13 +47,14 @@ bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) co
 // If shards cut at once rather than at a clock, workers drain first, so that no push is beyond the recorded positions.
 // Programs without leases have no positions, and may never tick.
 bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
-  return reason == CutReason::kStop && !options_.at_clock && context_.leases->granted_any();
+  return reason == CutReason::kStop && !at_clock_ && context_.leases->granted_any();
 }
 
 bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
   if (!wanted_ || checkpoints_.pending() != nullptr) return false;
   if (context_.membership->restarting()) return false;  // clocks from before the restart are not known yet
-  if (!moment.at_boundary && (options_.at_clock || DrainsFor(*wanted_))) return true;
+  at_clock_ = CutsAtClock();
+  if (!moment.at_boundary && (at_clock_ || DrainsFor(*wanted_))) return true;
   PlaceOrder(context_.leases->ceiling(), moment);
   return false;
 }
@@ -62,14 +63,14 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   if (!wanted_ || checkpoints_.pending() != nullptr) return false;
   Membership& membership = *context_.membership;
   Leases& leases = *context_.leases;
-  if (options_.at_clock && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
-  Cut& cut = checkpoints_.Begin({*wanted_, options_.at_clock, clock, WantsWholeHash(*wanted_, moment.last_epoch)},
-                                moment.now, membership.shards().MinClock());
+  if (at_clock_ && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
+  Cut& cut = checkpoints_.Begin({*wanted_, at_clock_, clock, WantsWholeHash(*wanted_, moment.last_epoch)}, moment.now,
+                                membership.shards().MinClock());
   wanted_.reset();
   cut.at_boundary = moment.at_boundary;
   for (const WorkerNode* worker : membership.workers().Live()) cut.had_workers.insert(worker->incarnation);
-  cut.order.blobs = !cut.hash_only() && WorkersKeepState();
-  if (options_.at_clock) {
+  cut.order.blobs = !cut.hash_only() && (TablesHaveResiduals() || ProgramsKeepState());
+  if (at_clock_) {
     leases.RaiseCeiling(clock);
     leases.Hold();
   } else {
@@ -79,21 +80,24 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   }
   if (!cut.hash_only()) requests_.Ordered(cut.order.id);
   membership.current_view()->SetOrder(cut.order);
-  if (options_.at_clock) ordered_version_ = membership.view().version;
+  if (at_clock_) ordered_version_ = membership.view().version;
   return true;
 }
 
 // Includes the tables of the job that are not created yet, and tables created by programs.
-bool CheckpointCoordinator::WorkersKeepState() const {
-  return options_.workers_keep_state ||
-         std::ranges::any_of(context_.membership->view().tables,
-                             [](const TableSpec& table) { return KeepsResiduals(table.push_codec); }) ||
-         std::ranges::any_of(context_.membership->workers().Live(), &WorkerNode::keeps_state);
+bool CheckpointCoordinator::TablesHaveResiduals() const {
+  return options_.has_residuals || std::ranges::any_of(context_.membership->view().tables, [](const TableSpec& table) {
+           return KeepsResiduals(table.push_codec);
+         });
+}
+
+bool CheckpointCoordinator::ProgramsKeepState() const {
+  return std::ranges::any_of(context_.membership->workers().Live(), &WorkerNode::keeps_state);
 }
 
 void CheckpointCoordinator::OnTable() {
   Cut* cut = checkpoints_.pending();
-  if (cut == nullptr || cut->writes_manifest || cut->hash_only() || cut->order.blobs || !WorkersKeepState()) return;
+  if (cut == nullptr || cut->writes_manifest || cut->hash_only() || cut->order.blobs || !TablesHaveResiduals()) return;
   cut->order.blobs = true;
   context_.membership->current_view()->SetOrder(cut->order);
 }

@@ -59,9 +59,10 @@ struct WholeCheckpoint {
 class CheckpointCoordinator {
  public:
   struct Options {
-    bool has_log = false;             // durability "log"
-    bool at_clock = false;            // cuts at a clock (rule K1) rather than at once (K2)
-    bool workers_keep_state = false;  // the job has tables for which workers store state (rule K9)
+    bool has_log = false;                // durability "log"
+    bool at_clock = false;               // cuts at a clock (rule K1) rather than at once (K2)
+    bool at_clock_for_programs = false;  // the same if a worker's program keeps state (rule K9)
+    bool has_residuals = false;          // the job has tables for which workers store state (rule K9)
     std::uint64_t batch_rows = 1;
     Checkpoints::Options checkpoints;
     WholeCheckpoint whole;  // the checkpoint from which the run continues
@@ -83,6 +84,8 @@ class CheckpointCoordinator {
   // Requests a periodic checkpoint if it is due.
   void WantIfDue(TimeUs now);
   void StartCounting(TimeUs now) { checkpoints_.StartCounting(now); }
+  // Whether a checkpoint that is wanted now is cut at a clock.
+  bool CutsAtClock() const { return options_.at_clock || (options_.at_clock_for_programs && ProgramsKeepState()); }
   bool UnderWay() const { return wanted_.has_value() || checkpoints_.pending() != nullptr; }
 
   // Whether the requested checkpoint must wait until workers agree on a clock. If not, orders it.
@@ -134,7 +137,8 @@ class CheckpointCoordinator {
  private:
   bool DrainsFor(CutReason reason) const;
   bool WantsWholeHash(CutReason reason, bool last_epoch) const;
-  bool WorkersKeepState() const;
+  bool TablesHaveResiduals() const;
+  bool ProgramsKeepState() const;
   std::optional<CutEnd> WriteManifest(const CutMoment& moment, const Mailer& mail);
   CutEnd Complete(const Mailer& mail);
   CutEnd FailCut(ErrorCode code, const std::string& reason, TimeUs now, const Mailer& mail);
@@ -150,6 +154,7 @@ class CheckpointCoordinator {
   CheckpointRemoval removal_;
   WholeCheckpoint whole_;
   std::optional<CutReason> wanted_;  // a requested checkpoint that is not ordered yet
+  bool at_clock_ = false;            // it is cut at a clock; decided before workers agree on one
   bool state_is_cut_ = false;
   ViewVersion ordered_version_;  // of the view with the newest order to cut at a clock
 };

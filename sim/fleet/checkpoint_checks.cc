@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 
 #include "server/store/store.h"
 #include "sim/sim_blobs.h"
@@ -72,15 +73,20 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
 }
 
 void CheckProgramStates(FleetContext& context, const ResumePoint& point) {
-  if (!context.scenario.program_state) return;
+  const Scenario& scenario = context.scenario;
+  if (!scenario.program_state) return;
   const ProgramStates& programs = context.oracle.programs();
+  // With residuals also checkpoints from before the scheduler has heard of the programs have state of workers.
+  const bool residuals = std::ranges::any_of(scenario.job.tables | std::views::values,
+                                             [](const TableOverride& own) { return KeepsResiduals(own.push_codec); });
+  const bool at_clock = scenario.CutsAtClock() || (scenario.MayCutAtClock() && !residuals);
   const Clock cut = point.manifest.resume_clock;
   for (const WorkerBlob& blob : point.manifest.blobs) {
     const auto stored = ReadStored(context.disk, point.directory, point.manifest, blob);
     if (!stored || !blob.program_state) {  // a program that began after the order
       const ProgramState* state = programs.At(blob.incarnation, cut);
       if (!stored) context.oracle.Fail(stored.error().message);
-      if (context.scenario.CutsAtClock() && state != nullptr && state->batches > 0)
+      if (at_clock && state != nullptr && state->batches > 0)
         context.oracle.Fail(
             fmt::format("{}: the state of the program of worker {} is missing", point.directory, blob.rank.value));
       continue;
@@ -91,7 +97,7 @@ void CheckProgramStates(FleetContext& context, const ResumePoint& point) {
       context.oracle.Fail(fmt::format("{}: the program of worker {} has {} batches, which it did not have at clock {}",
                                       point.directory, blob.rank.value, state.batches, stored->clock.value));
     then = programs.At(blob.incarnation, cut);
-    if (context.scenario.CutsAtClock() && (then == nullptr || then->batches != state.batches))
+    if (at_clock && (then == nullptr || then->batches != state.batches))
       context.oracle.Fail(fmt::format("{}: the program of worker {} has {} batches, but {} at clock {} of the tables",
                                       point.directory, blob.rank.value, state.batches,
                                       then == nullptr ? 0 : then->batches, cut.value));

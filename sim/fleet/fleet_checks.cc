@@ -136,7 +136,7 @@ void FleetChecks::CheckStop(RunResult* result) const {
   const bool undrained = noted("does not wait for it");
   const auto& manifests = context_.disk.manifests;
   const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });
-  if (newest == manifests.end() || undrained || context_.scenario.CutsAtClock()) return;
+  if (newest == manifests.end() || undrained || context_.scenario.MayCutAtClock()) return;
   result->drained = true;
   const ResumePoint point{newest->second, newest->first};
   CheckDrainedStates(context_, point);

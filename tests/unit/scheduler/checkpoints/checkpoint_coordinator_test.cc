@@ -33,6 +33,7 @@ class CoordinatorTest : public testing::Test {
   static CheckpointCoordinator::Options OptionsOf(bool at_clock) {
     CheckpointCoordinator::Options options;
     options.at_clock = at_clock;
+    options.at_clock_for_programs = true;
     options.checkpoints.directory = "dir";
     options.checkpoints.storage.checkpoint_chain = 8;
     return options;
@@ -222,6 +223,19 @@ TEST_F(CoordinatorTest, K9ATableOfWhichWorkersKeepStateWidensTheOrder) {
   EXPECT_TRUE(order().blobs);
   SendPart();
   EXPECT_FALSE(Advance().changed);  // the workers' states are missing
+}
+
+// A worker that is drained at its clock may make others wait for rows, whose state would then be missing.
+TEST_F(CoordinatorTest, K1WhereProgramsKeepStateABoundedTableIsCutAtAClock) {
+  EXPECT_FALSE(cuts_.CutsAtClock());
+  fleet_.membership.OnHeartbeat(fleet_.Newest(), Heartbeat{.keeps_state = true}, 0, fleet_.mail);
+  EXPECT_TRUE(cuts_.CutsAtClock());
+  cuts_.Want(CutReason::kStop);
+  EXPECT_TRUE(cuts_.NeedsAgreement(moment_));
+  EXPECT_FALSE(cuts_.WantedDrains());
+  EXPECT_TRUE(cuts_.PlaceOrder(Clock(20), moment_));
+  EXPECT_TRUE(order().at_clock);
+  EXPECT_TRUE(order().blobs);
 }
 
 TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
