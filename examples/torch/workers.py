@@ -5,12 +5,13 @@ import os
 from torch import distributed
 
 WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
+STARTS = os.environ.get("TARN_STARTS_AGAIN", 0)  # the place where a fleet met that has ended cannot be used again
 _last = None
 
 
 def meet():
     """For workers on one machine."""
-    distributed.init_process_group("gloo", init_method=f"file://{os.environ['TARN_RUN_DIR']}/torch", rank=RANK,
+    distributed.init_process_group("gloo", init_method=f"file://{os.environ['TARN_RUN_DIR']}/torch-{STARTS}", rank=RANK,
                                    world_size=WORKERS)
 
 

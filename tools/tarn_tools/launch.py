@@ -43,25 +43,47 @@ class Launch:
         self._metrics = progress.MetricsTail(self._run_dir / "metrics.jsonl")
         self._journal = open(self._run_dir / "logs/launch.log", "a", buffering=1)
         self._signals = []
-        self._stopping = self._killing = False
-        self._ended = []  # ended nodes that are not handled yet
-        self._restarts_due = []  # (time, node)
+        self._stopping = False
         self._restarts_max = 0
         self._deployment = deployment.Deployment(options, bin_dir, self._run_dir)
         self._port_file = self._run_dir / ".scheduler-address"
-        self._fleet = fleets.Fleet(self._on_output)
-        self._scheduler = None
         self._begun = False
-        self._complete = False  # all processes have been started
-        self._programs_done = False  # all of the user's own
-        self._shown = []  # (node, line, when), the latest only
         self._shards = 1  # of a server
         self._cores = cores.Cores()  # while this machine trains
+        self._resume = options.resume
+        self._starts_again = 0  # how often the whole fleet has been started again
+        self._make_fleet()
+
+    def _make_fleet(self):
+        self._fleet = fleets.Fleet(self._on_output)
+        self._scheduler = None
+        self._complete = False  # all processes have been started
+        self._killing = False
+        self._programs_done = False  # all of the user's own
+        self._ended = []  # ended nodes that are not handled yet
+        self._restarts_due = []  # (time, node)
+        self._shown = []  # (node, line, when), the latest only
 
     def execute(self):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(name, self._on_signal)
         started = time.time()
+        try:
+            code, reason = self._run_fleet()
+            while code == EXIT_FAILED and self._may_start_again():
+                self._prepare_again(reason)
+                code, reason = self._run_fleet()
+        finally:
+            self._leave_hosts()
+            self._port_file.unlink(missing_ok=True)
+            if self._metrics.poll():
+                self._display.progress(self._metrics.latest)
+            self._display.finish()
+            self._fleet.close()
+        return self._conclude(code, reason, time.time() - started)
+
+    def _run_fleet(self):
+        """From the start of all processes to the end of all. Returns an exit code and the reason of a failure."""
         code, reason = EXIT_OK, ""
         try:
             self._start_all()
@@ -70,13 +92,25 @@ class Launch:
             code, reason = getattr(failure, "code", EXIT_FAILED), str(failure)
         finally:
             self._kill()
-            self._leave_hosts()
-            self._port_file.unlink(missing_ok=True)
-            if self._metrics.poll():
-                self._display.progress(self._metrics.latest)
-            self._display.finish()
-            self._fleet.close()
-        return self._conclude(code, reason, time.time() - started)
+        return code, reason
+
+    def _may_start_again(self):
+        """With --restarts, after the death of a process. A fleet that never was complete would fail again."""
+        over = summary.read(self._run_dir / "summary.json").get("status") == "done"
+        return self._complete and not self._stopping and not over and self._starts_again < self._options.restarts
+
+    def _prepare_again(self, reason):
+        """The fleet goes on from the logs of the run, else from its newest checkpoint, else from where it began."""
+        self._starts_again += 1
+        has_checkpoint = any((self._run_dir / "checkpoints").glob("ckpt-*/MANIFEST"))
+        if has_checkpoint or (self._run_dir / "scheduler.state").exists():
+            self._resume = str(self._run_dir)
+        start = f"the newest state in {self._resume}" if self._resume else "its beginning: there is no checkpoint"
+        self._note(f"failed: {reason}")
+        self._fail(f"launch: the fleet starts again ({self._starts_again} of {self._options.restarts}) from {start}")
+        (self._run_dir / "summary.json").unlink(missing_ok=True)
+        self._fleet.close()
+        self._make_fleet()
 
     def _kill(self):
         for node in self._newly_ended(0):
@@ -113,21 +147,22 @@ class Launch:
             raise Failure(f"cannot run {node.argv[0]}: {error.strerror}") from error
 
     def _start_all(self):
-        self._deployment.prepare(lambda: bool(self._signals))
-        self._handle_signals()
-        if self._stopping:
-            return
-        self._begun = True
-        if self._options.insecure and not self._options.keys:
-            self._fail("launch: warning: --insecure: anyone who can connect to a port of this fleet can read and change the job")
+        if not self._begun:
+            self._deployment.prepare(lambda: bool(self._signals))
+            self._handle_signals()
+            if self._stopping:
+                return
+            self._begun = True
+            if self._options.insecure and not self._options.keys:
+                self._fail("launch: warning: --insecure: anyone who can connect to a port of this fleet can read and change the job")
         self._port_file.unlink(missing_ok=True)
         arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
         if self._options.job is not None:
             arguments += ["--job", self._options.job]
         for override in self._options.overrides:
             arguments += ["--set", override]
-        if self._options.resume:
-            arguments += ["--resume", self._options.resume]
+        if self._resume:
+            arguments += ["--resume", self._resume]
         self._scheduler = self._begin(self._deployment.node("scheduler", 0, arguments))
         address = self._await_address()
         if not address:
@@ -153,7 +188,7 @@ class Launch:
 
     def _node(self, role, rank, address, sizes):
         if role == "worker" and self._options.program:
-            return self._deployment.program_node(address, rank, sizes)
+            return self._deployment.program_node(address, rank, sizes, self._starts_again)
         return self._deployment.node(role, rank, ["--scheduler", address, "--rank", str(rank)], sizes)
 
     def _allowed_restarts(self, sizes):

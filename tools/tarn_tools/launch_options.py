@@ -32,7 +32,8 @@ job:
 
   The program joins the fleet with tarn.connect(), which reads TARN_SCHEDULER, TARN_RANK and TARN_KEYS from the
   environment. TARN_WORKERS is the number of workers, TARN_RUN_DIR a folder for files of the run. The run ends when all
-  workers have ended. A worker that fails ends the run, unless the job sets fleet.worker_restarts.
+  workers have ended. A worker that fails ends the run, unless the job sets fleet.worker_restarts. Workers that depend on
+  each other, such as those of DistributedDataParallel, start again together: --restarts. TARN_STARTS_AGAIN counts that.
 
 Several machines: HOSTS is a file such as this one. Its counts replace fleet.servers and fleet.workers of the job:
 
@@ -49,7 +50,8 @@ Several machines: HOSTS is a file such as this one. Its counts replace fleet.ser
   --keys or --insecure is given. When the launcher ends, all processes on the hosts end too.
 
 Ctrl-C (or SIGTERM) stops cleanly: the scheduler writes a checkpoint and stops the fleet. A second one kills the fleet.
-A dead worker is restarted, at most fleet.worker_restarts times. A dead server or scheduler ends the run as failed.
+A dead worker is restarted, at most fleet.worker_restarts times. A dead server or scheduler ends the run as failed, or
+starts the whole fleet again with --restarts.
 
 exit codes  0 the run finished or was stopped cleanly    1 the run failed
             2 bad usage or bad job                       4 training diverged
@@ -80,6 +82,14 @@ def parse_arguments(argv):
         help="continue from a checkpoint, or from the newest one of a run, in a new folder. A crashed run with "
         "durability \"log\" continues from its logs, in its own folder",
     )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        default=0,
+        metavar="N",
+        help="when a process has died and the run would fail, start the whole fleet again, from its logs or its newest "
+        "checkpoint, at most N times (default: 0)",
+    )
     parser.add_argument("--run-dir", metavar="DIR", help="folder for the files of the run (default: runs/<job>-<UTC time>)")
     parser.add_argument("--bin-dir", metavar="DIR", help="use programs from this folder without building them (default: build/release/bin)")
     parser.add_argument("--keys", metavar="FILE", help="key file for all programs of the fleet, made by tarn-keys")
@@ -93,6 +103,8 @@ def parse_arguments(argv):
     options, unknown = parser.parse_known_args(words)
     options.program = program
     check_overrides(parser, options, words)
+    if options.restarts < 0:
+        parser.error(f"--restarts {options.restarts}: expected at least 0")
     if unknown:
         parser.error(f"unrecognized arguments: {shlex.join(unknown)}{hint_of_dashes(options, words, unknown, dashes)}")
     if dashes and not program:
@@ -205,7 +217,7 @@ def take_record(options):
     """With --record, leaves periodic checkpoints out, which change the clocks of workers. Raises ValueError."""
     if not options.record:
         return
-    for given, what in ((options.program, "a program of your own"), (options.resume, "--resume"), (options.hosts, "--hosts")):
+    for given, what in ((options.restarts, "--restarts"), (options.program, "a program of your own"), (options.resume, "--resume"), (options.hosts, "--hosts")):
         if given:
             raise ValueError(f"--record with {what}: expected a new run of tarn-worker on this machine")
     options.overrides += ["storage.checkpoint_seconds=0", "storage.checkpoint_clocks=0"]
@@ -222,6 +234,7 @@ def go_on_command(options, run_dir, overrides=()):
         words += [flag, value] if value else []
     for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
         words += [flag] if given else []
+    words += ["--restarts", str(options.restarts)] if options.restarts else []
     words += ["--resume", str(run_dir)]
     for override in overrides:
         words += ["--set", override]
