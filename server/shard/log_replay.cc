@@ -52,10 +52,11 @@ Status LogReplay::OnGathered(const LoggedGathered& gathered) {
   return left_ == 0 ? OnRestored() : Status();
 }
 
-// Closes clocks that a cut had delayed.
+// Closes clocks that a cut had delayed, and sets the time of the rows if the cut began with the first view, as the step
+// of the cut did after the head. Before the first view nothing was closed.
 Status LogReplay::OnRestored() {
   restored_ = true;
-  return context_.rows->expiry().clock() ? CloseReady() : Status();
+  return context_.view->view().version.value != 0 ? CloseReady() : Status();
 }
 
 Status LogReplay::OnInput(const LoggedBody& input) {

@@ -101,6 +101,22 @@ TEST_F(LogReplayTest, ASegmentByItselfBringsTheWholeState) {
   EXPECT_FALSE(Take(LoggedGathered{PushOf(3, 1)}));
 }
 
+// A cut that is ordered in the first view begins before the time of the rows is set. Without it rows would be pushed at
+// time 0, and expire too early.
+TEST_F(LogReplayTest, ASegmentFromTheFirstViewOnHasTheTimeOfItsRows) {
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  ASSERT_TRUE(Take(LoggedViewOf(1)));
+  ASSERT_TRUE(Take(TickTo(6)));
+  LoggedHead head = parts_->soft_state().Head();
+  head.rows_clock.reset();
+  Open();
+  ASSERT_TRUE(Take(head, true));
+  EXPECT_EQ(parts_->rows.expiry().clock(), Clock(6));
+  Open();
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  EXPECT_FALSE(parts_->rows.expiry().clock()) << "before the first view";
+}
+
 TEST_F(LogReplayTest, WhatCannotFollowIsRefused) {
   EXPECT_FALSE(Take(TickTo(1), true)) << "no head where a segment begins";
   ASSERT_TRUE(Take(EmptyHead(), true));
