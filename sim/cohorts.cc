@@ -41,6 +41,11 @@ bool Cohorts::HasEnded(Incarnation worker) const {
   return it == entries_.end() || it->second.state == WorkerState::kEnded;
 }
 
+bool Cohorts::nobody_died() const {
+  const auto live = [](const auto& entry) { return entry.second.state == WorkerState::kLive; };
+  return gone_.empty() && std::ranges::all_of(entries_, live);
+}
+
 double Cohorts::SizeAt(Clock clock) const {
   return double(std::ranges::count_if(entries_, [&](const auto& e) { return e.second.InCohort(clock); }));
 }

@@ -22,7 +22,8 @@ class Cohorts {
   void OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
   void OnGone(Incarnation worker) { gone_.insert(worker); }
 
-  bool nobody_died() const { return gone_.empty(); }
+  // Also nobody whom the scheduler has declared dead.
+  bool nobody_died() const;
   bool IsGone(Incarnation worker) const { return gone_.contains(worker); }
   bool HasEnded(Incarnation worker) const;
   // By the known verdicts: the number of workers that count for a clock, and whether this one does.

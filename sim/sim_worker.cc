@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/codec/worker_blob.h"
 #include "core/error.h"
 
 namespace tarn::sim {
@@ -76,12 +77,12 @@ void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
     program_.state.clock = client_.clock().value;
     oracle_->programs().OnTick(client_.welcome().incarnation, program_.state);
     client_.KeepState(now, out);
-    client_.ReadState(WorkerRank(0), this, now, out);
+    client_.ReadBlobOf(WorkerRank(0), this, now, out);
   }
   const bool idle = leases_.asked() && leases_.empty() && batches_.empty() && !pushed_;
   for (;;) {
     const CheckpointId wanted = std::exchange(program_.wanted, CheckpointId(0));
-    if (wanted.value != 0) client_.Save(wanted, Buffer::Copy(&program_.state, sizeof(program_.state)), now, out);
+    if (wanted.value != 0) client_.Save(wanted, EncodedState(wanted), now, out);
     if (program_.waits || (!program_.ticked && !idle)) return;
     program_.waits = true;
     program_.ticked = false;
@@ -95,8 +96,23 @@ void SimWorker::Done(CheckpointId wanted) {
   program_.wanted = wanted;
 }
 
+std::vector<Buffer> SimWorker::EncodedState(CheckpointId checkpoint) const {
+  const BlobChunk head{.checkpoint = checkpoint,
+                       .rank = WorkerRank(client_.welcome().rank),
+                       .clock = client_.clock(),
+                       .rows = {},
+                       .state = {}};
+  return EncodeProgramState(head, Buffer::Copy(&program_.state, sizeof(program_.state)), 1'000);
+}
+
 // That of rank 0: a worker of a resumed fleet has it, one that joins later does not.
-void SimWorker::Done(Buffer saved) {
+void SimWorker::Done(Buffer blob) {
+  Buffer saved;
+  if (!blob.empty()) {
+    auto read = ReadProgramState({blob.data(), blob.size()}, {"the blob of rank 0", CheckpointId(0), WorkerRank(0)});
+    if (!read) return oracle_->Fail(read.error().message);
+    saved = *std::move(read);
+  }
   const Buffer expected = client_.welcome().blobs.empty() ? Buffer() : oracle_->programs().Saved(WorkerRank(0));
   if (!std::ranges::equal(saved.as<std::byte>(), expected.as<std::byte>()))
     oracle_->Fail("the state of a program differs from that in the checkpoint");
@@ -182,6 +198,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   while (!leases_.empty() && batches_.size() < scenario_.depth) {
     // Evaluation runs alone: its pulls are at the clock of all workers.
     const bool train = leases_.purpose() == LeasePurpose::kTrain;
+    if (pushed_ && !train) break;
     if (!batches_.empty() && (!train || !batches_.back().train())) break;
     Batch& batch = batches_.emplace_back();
     batch.rows = leases_.Next(scenario_.job.train.batch_rows);

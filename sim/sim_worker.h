@@ -131,7 +131,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void Done(TableSpec table) override;
   void Done(LeaseReply reply) override;
   void Done(CheckpointId wanted) override;
-  void Done(Buffer saved) override;
+  void Done(Buffer blob) override;
   void Failed(const Error& error) override { oracle_->Fail("refused: " + error.message); }
   void RequestFailed(const Error& error) { oracle_->Fail("a request failed: " + ToString(error)); }
 
@@ -150,6 +150,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void AskForWork(TimeUs now, Outbox* out);
   void StartModel();
   void AdvanceProgram(TimeUs now, Outbox* out);
+  std::vector<Buffer> EncodedState(CheckpointId checkpoint) const;
   void NoteTick(const Batch* batch);
   std::size_t SectionsOf(const std::map<Key, float>& sent) const;
 

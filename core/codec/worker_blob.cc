@@ -118,6 +118,20 @@ std::vector<Buffer> EncodeProgramState(const BlobChunk& head, const Buffer& stat
   return chunks;
 }
 
+Expected<Buffer> ReadProgramState(std::span<const std::byte> bytes, const BlobOrigin& origin) {
+  std::vector<Buffer> parts;
+  std::size_t size = 0;
+  TARN_RETURN_IF_ERROR(ReadBlob(bytes, origin, [&](BlobChunk chunk) -> Status {
+    size += chunk.state.size();
+    parts.push_back(std::move(chunk.state));
+    return {};
+  }));
+  Buffer state = Buffer::Allocate(size);
+  std::byte* to = state.data();
+  for (const Buffer& part : parts) to = std::ranges::copy(part.as<std::byte>(), to).out;
+  return state;
+}
+
 Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,
                 const std::function<Status(BlobChunk chunk)>& take) {
   std::string_view left(reinterpret_cast<const char*>(bytes.data()), bytes.size());

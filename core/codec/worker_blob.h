@@ -46,7 +46,6 @@ Buffer EncodeBlobChunk(const BlobChunk& chunk);
 // The state of a program as chunks of about the given number of bytes, none of them the last of its blob. Each has the
 // fields of `head`; the indices start at its index.
 std::vector<Buffer> EncodeProgramState(const BlobChunk& head, const Buffer& state, std::size_t chunk_bytes);
-
 // The expected owner of a blob.
 struct BlobOrigin {
   std::string name;         // for errors: the file
@@ -58,5 +57,8 @@ struct BlobOrigin {
 // newer version), naming the blob and what was expected.
 Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,
                 const std::function<Status(BlobChunk chunk)>& take);
+
+// The state of the program in a complete blob; empty: none. Errors as of ReadBlob.
+Expected<Buffer> ReadProgramState(std::span<const std::byte> bytes, const BlobOrigin& origin);
 
 }  // namespace tarn

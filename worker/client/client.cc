@@ -275,12 +275,12 @@ void Client::AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out) 
   });
 }
 
-void Client::Save(CheckpointId checkpoint, Expected<Buffer> state, TimeUs now, Outbox* out) {
+void Client::Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chunks, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return;
-  impl_->Step(now, out, [&] { impl_->blob.Save(checkpoint, std::move(state), impl_->data.ticks()->asked()); });
+  impl_->Step(now, out, [&] { impl_->blob.Save(checkpoint, std::move(chunks), impl_->data.ticks()->asked()); });
 }
 
-void Client::ReadState(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out) {
+void Client::ReadBlobOf(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] { impl_->blob.Read(rank, done); });
 }

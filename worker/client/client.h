@@ -120,13 +120,15 @@ class Client {
   // From now on checkpoints contain state of the program (rule K9), taken where it calls AwaitSave. Call AwaitSave
   // after each tick, before the next clock's work begins, and while a request for leases is open. It is done when it is
   // known whether a checkpoint has the state that the program has now: the value is its number, or 0. If it is not 0,
-  // Save must follow; an error means that the state could not be saved, and ends this client. One AwaitSave at a time.
+  // Save must follow, with EncodeProgramState of the state at the current clock (core/codec/worker_blob.h), or no chunk
+  // if there is none; an error means that it could not be saved, and ends this client. So does a second AwaitSave
+  // before the first is done.
   void KeepState(TimeUs now, Outbox* out);
   void AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out);
-  void Save(CheckpointId checkpoint, Expected<Buffer> state, TimeUs now, Outbox* out);
-  // The state that the program of a rank had in the checkpoint from which the run goes on (rule K10); empty: none. One
+  void Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chunks, TimeUs now, Outbox* out);
+  // The blob of a rank in the checkpoint from which the run goes on (rule K10), for ReadProgramState; empty: none. One
   // at a time.
-  void ReadState(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out);
+  void ReadBlobOf(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out);
   // Leaves when no request is pending; pulls for clocks after clock() fail with kCancelled. Done when the scheduler has
   // answered.
   void Leave(Completion<>* done, TimeUs now, Outbox* out);

@@ -38,8 +38,15 @@ void ClientBlob::Read(WorkerRank rank, Completion<Buffer>* done) {
 }
 
 void ClientBlob::AwaitSave(Completion<CheckpointId>* done) {
-  TARN_CHECK(saver_ == nullptr, "the program waits once");
-  saver_ = done;
+  if (saver_ == nullptr) {
+    saver_ = done;
+    return;
+  }
+  context_->Stop(
+      ErrorCode::kInvalidArgument,
+      "this program keeps state in checkpoints, and two of its threads made requests at a time: expected all "
+      "pulls, pushes, ticks and requests for leases in one thread");
+  done->Failed({context_->stop_reason.code, context_->stop_reason.reason});
 }
 
 // Whether the current order asks for a blob that is not made yet.
@@ -60,22 +67,22 @@ void ClientBlob::Dispatch(Clock asked, bool undecided) {
 }
 
 // The order may have been abandoned meanwhile.
-void ClientBlob::Save(CheckpointId checkpoint, Expected<Buffer> state, Clock asked) {
-  if (!state) return context_->Stop(state.error().code, "the program's state: " + state.error().message);
-  if (context_->view.checkpoint.id == checkpoint && Due(asked)) Take(asked, *state);
+void ClientBlob::Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chunks, Clock asked) {
+  if (!chunks) return context_->Stop(chunks.error().code, "the program's state: " + chunks.error().message);
+  if (context_->view.checkpoint.id == checkpoint && Due(asked)) Take(asked, *std::move(chunks));
 }
 
-void ClientBlob::Take(Clock asked, const Buffer& state) {
+void ClientBlob::Take(Clock asked, std::vector<Buffer> program_state) {
   put_.emplace();
   put_->checkpoint = context_->view.checkpoint.id;
   put_->clock = asked;
-  put_->program_state = !state.empty();
+  put_->program_state = !program_state.empty();
+  put_->chunks = std::move(program_state);
   BlobChunk head{.checkpoint = put_->checkpoint,
                  .rank = WorkerRank(context_->welcome.rank),
                  .clock = asked,
                  .rows = {},
                  .state = {}};
-  put_->chunks = EncodeProgramState(head, state, context_->options.blob_chunk_bytes);
   head.index = static_cast<std::uint32_t>(put_->chunks.size());
   std::ranges::move(residuals_->Encode(head, context_->tables, context_->options.blob_chunk_bytes),
                     std::back_inserter(put_->chunks));
@@ -143,25 +150,15 @@ void ClientBlob::OnPiece(ShardId from, const BlobPiece& piece, const Buffer& byt
 
 void ClientBlob::Finish() {
   const Get got = *std::exchange(get_, std::nullopt);
+  if (got.reader != nullptr) return got.reader->Done(got.bytes);
   const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", got.rank.value), CheckpointId(0),
                           got.rank};
-  std::vector<Buffer> parts;
-  const Status status = ReadBlob({got.bytes.data(), got.bytes.size()}, origin, [&](const BlobChunk& chunk) -> Status {
-    if (got.reader == nullptr)
-      residuals_->Restore(chunk.rows);
-    else if (!chunk.state.empty())
-      parts.push_back(chunk.state);
-    return {};
-  });
+  const Status status =
+      ReadBlob({got.bytes.data(), got.bytes.size()}, origin, [this](const BlobChunk& chunk) -> Status {
+        residuals_->Restore(chunk.rows);
+        return {};
+      });
   if (!status) context_->Stop(status.error().code, status.error().message);
-  if (got.reader == nullptr) return;
-  if (!status) return got.reader->Failed(status.error());
-  std::size_t bytes = 0;
-  for (const Buffer& part : parts) bytes += part.size();
-  Buffer state = Buffer::Allocate(bytes);
-  std::byte* to = state.data();
-  for (const Buffer& part : parts) to = std::ranges::copy(part.as<std::byte>(), to).out;
-  got.reader->Done(std::move(state));
 }
 
 void ClientBlob::FailAll(const Error& error) {

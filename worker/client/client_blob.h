@@ -26,7 +26,7 @@ class ClientBlob {
   // See worker::Client.
   void KeepState() { keeps_ = true; }
   void AwaitSave(Completion<CheckpointId>* done);
-  void Save(CheckpointId checkpoint, Expected<Buffer> state, Clock asked);
+  void Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chunks, Clock asked);
   void Read(WorkerRank rank, Completion<Buffer>* done);
   // Whether the program may have changed its state since its last tick.
   bool MayBeMidClock() const { return keeps_ && saver_ == nullptr; }
@@ -61,7 +61,7 @@ class ClientBlob {
   };
   struct Get {
     WorkerRank rank;
-    Completion<Buffer>* reader = nullptr;  // of the program's state in it; null: the worker itself continues from it
+    Completion<Buffer>* reader = nullptr;  // null: the worker itself continues from it
     Buffer bytes;
     std::uint64_t received = 0;
     Repeats repeats;
@@ -70,7 +70,7 @@ class ClientBlob {
   ShardId Shard() const { return ShardId(context_->welcome.rank % context_->shards()); }
   void Begin(WorkerRank rank, Completion<Buffer>* reader);
   bool Due(Clock asked) const;
-  void Take(Clock asked, const Buffer& state);
+  void Take(Clock asked, std::vector<Buffer> program_state);
   void Send(Put* put);
   void Ask(Get* get);
   void Finish();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/codec/worker_blob.h"
 #include "core/job/job.h"
 #include "core/listening.h"
 #include "core/log.h"
@@ -196,23 +197,35 @@ bool Session::SaveIfWanted() {
                                                  Outbox* out) { client->AwaitSave(done, now, out); });
   runtime_.Submit(asked);
   if (!asked->Wait() || asked->value.value == 0) return false;
-  auto saved = MakeStatusRequest(
-      [checkpoint = asked->value, state = save_()](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-        client->Save(checkpoint, state, now, out);
-        done->Done();
-      });
+  auto saved = MakeStatusRequest([checkpoint = asked->value, chunks = Save(asked->value)](
+                                     Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    client->Save(checkpoint, chunks, now, out);
+    done->Done();
+  });
   runtime_.Submit(saved);
   return saved->Wait().has_value();
+}
+
+// Encodes here, because the thread that drives the client must not be held up by a large state.
+Expected<std::vector<Buffer>> Session::Save(CheckpointId checkpoint) {
+  const auto state = save_();
+  if (!state) return std::unexpected(state.error());
+  const BlobChunk head{
+      .checkpoint = checkpoint, .rank = WorkerRank(welcome_.rank), .clock = clock(), .rows = {}, .state = {}};
+  return EncodeProgramState(head, *state, options_.client.blob_chunk_bytes);
 }
 
 Expected<Buffer> Session::SavedState(WorkerRank rank) {
   const std::lock_guard lock(reading_);
   auto request = MakeValueRequest<Buffer>([rank](Client* client, Completion<Buffer>* done, TimeUs now, Outbox* out) {
-    client->ReadState(rank, done, now, out);
+    client->ReadBlobOf(rank, done, now, out);
   });
   runtime_.Submit(request);
   TARN_RETURN_IF_ERROR(request->Wait());
-  return std::move(request->value);
+  const Buffer blob = std::move(request->value);
+  if (blob.empty()) return blob;
+  const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", rank.value), CheckpointId(0), rank};
+  return ReadProgramState({blob.data(), blob.size()}, origin);
 }
 
 void Session::Prefetch(Plan plan) {

@@ -100,8 +100,9 @@ class Session {
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
   Clock AdvanceClock(std::optional<Clock> to);
   bool SaveIfWanted();
+  Expected<std::vector<Buffer>> Save(CheckpointId checkpoint);
   void SaveAfterTick() {
-    if (ticked_.exchange(false)) SaveIfWanted();
+    if (ticked_.load(std::memory_order_relaxed) && ticked_.exchange(false)) SaveIfWanted();
   }
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);

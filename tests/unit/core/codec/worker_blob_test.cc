@@ -74,10 +74,9 @@ TEST(WorkerBlob, HasTheStateOfAProgramInSeveralChunks) {
   std::vector<BlobChunk> read;
   ASSERT_TRUE(Read(bytes, &read));
   ASSERT_EQ(read.size(), 5u);
-  std::string joined;
-  for (const BlobChunk& chunk : read)
-    joined.append(reinterpret_cast<const char*>(chunk.state.data()), chunk.state.size());
-  EXPECT_EQ(joined, state);
+  const auto joined = ReadProgramState(std::as_bytes(std::span(bytes)), {"12-worker-3-40.blob", kCheckpoint, kRank});
+  ASSERT_TRUE(joined);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(joined->data()), joined->size()), state);
   EXPECT_EQ(read[4].rows.table, "users");
   EXPECT_TRUE(EncodeProgramState(head, {}, 300).empty());
 }

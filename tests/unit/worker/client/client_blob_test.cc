@@ -103,6 +103,12 @@ struct Answer final : Completion<Value> {
   std::string failure;
 };
 
+// Chunks of sixty bytes with this state, for checkpoint 3.
+std::vector<Buffer> Encoded(const FakeFleet& fleet, const std::string& state) {
+  const BlobChunk head{.checkpoint = CheckpointId(3), .clock = fleet.client.clock(), .rows = {}, .state = {}};
+  return EncodeProgramState(head, Buffer::Copy(state.data(), state.size()), 60);
+}
+
 Buffer BytesOf(const std::string& text) { return Buffer::Copy(text.data(), text.size()); }
 std::string TextOf(const Buffer& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
@@ -152,7 +158,7 @@ TEST_F(ProgramStateTest, K9SavedWhereTheProgramAsks) {
   EXPECT_TRUE(Puts(&fleet_).empty()) << "the state of the program is missing";
   EXPECT_EQ(Ask(), CheckpointId(3));
   const std::string state(200, 's');  // several chunks
-  fleet_.client.Save(CheckpointId(3), BytesOf(state), fleet_.now, &fleet_.out);
+  fleet_.client.Save(CheckpointId(3), Encoded(fleet_, state), fleet_.now, &fleet_.out);
   const std::string blob = Receive(&fleet_, true);
   EXPECT_EQ(ProgramStateIn(blob), state);
   Clock clock;
@@ -172,7 +178,7 @@ TEST_F(ProgramStateTest, M1TheProgramWaitsUntilTheClockOfAnOrderIsKnown) {
   EXPECT_FALSE(Ask());
   Order(&fleet_, 3, true, kProposalSlack + 1);
   EXPECT_EQ(answer(), CheckpointId(3));
-  fleet_.client.Save(CheckpointId(3), BytesOf("s"), fleet_.now, &fleet_.out);
+  fleet_.client.Save(CheckpointId(3), Encoded(fleet_, "s"), fleet_.now, &fleet_.out);
   Propose(false);
   EXPECT_EQ(Ask(), CheckpointId(0));
 }
@@ -189,7 +195,7 @@ TEST_F(ProgramStateTest, AnOrderThatIsAbandonedMeanwhileGetsNothing) {
   Order(&fleet_, 3, false, 0);
   EXPECT_EQ(Ask(), CheckpointId(3));
   Order(&fleet_, 0, false, 0);
-  fleet_.client.Save(CheckpointId(3), BytesOf("s"), fleet_.now, &fleet_.out);
+  fleet_.client.Save(CheckpointId(3), Encoded(fleet_, "s"), fleet_.now, &fleet_.out);
   EXPECT_TRUE(Puts(&fleet_).empty());
 }
 
@@ -223,6 +229,16 @@ TEST_F(ProgramStateTest, K11AndAtOnceWhileTheProgramWaitsForLeases) {
   EXPECT_EQ(beats.back().drained, 1u);
 }
 
+TEST_F(ProgramStateTest, TwoThreadsAtATimeEndTheClient) {
+  Propose(true);
+  fleet_.TickTo(Clock(kProposalSlack + 1), {});
+  EXPECT_FALSE(Ask());
+  Ask();
+  EXPECT_EQ(fleet_.client.state(), ClientState::kStopped);
+  EXPECT_TRUE(
+      answers_.back().failure.ends_with("expected all pulls, pushes, ticks and requests for leases in one thread"));
+}
+
 TEST_F(ProgramStateTest, AStateThatCannotBeSavedEndsTheClient) {
   Order(&fleet_, 3, false, 0);
   ASSERT_EQ(Ask(), CheckpointId(3));
@@ -235,7 +251,7 @@ TEST_F(ProgramStateTest, K10TheStateOfAnyRankIsRead) {
   Order(&fleet_, 3, false, 0);
   Ask();
   const std::string state = "the state of a program, in several chunks of sixty bytes, in order";
-  fleet_.client.Save(CheckpointId(3), BytesOf(state), fleet_.now, &fleet_.out);
+  fleet_.client.Save(CheckpointId(3), Encoded(fleet_, state), fleet_.now, &fleet_.out);
   const std::string bytes = Receive(&fleet_, false);
 
   FakeFleet fleet(Options());
@@ -247,9 +263,9 @@ TEST_F(ProgramStateTest, K10TheStateOfAnyRankIsRead) {
   fleet.FromScheduler(welcome);
   ASSERT_EQ(fleet.client.state(), ClientState::kRunning) << "its own rank has none";
   Answer<Buffer> none, read;
-  fleet.client.ReadState(WorkerRank(1), &none, fleet.now, &fleet.out);
+  fleet.client.ReadBlobOf(WorkerRank(1), &none, fleet.now, &fleet.out);
   EXPECT_EQ(TextOf(none.value.value()), "");
-  fleet.client.ReadState(WorkerRank(0), &read, fleet.now, &fleet.out);
+  fleet.client.ReadBlobOf(WorkerRank(0), &read, fleet.now, &fleet.out);
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
   for (int i = 0; i < 100 && !read.value; ++i) {
     for (const GetBlob& get : BodiesOf<GetBlob>(fleet.TakeSent(ShardPeer(ShardId(1))))) {
@@ -260,7 +276,8 @@ TEST_F(ProgramStateTest, K10TheStateOfAnyRankIsRead) {
     }
     fleet.Wait(2'000'000);
   }
-  EXPECT_EQ(TextOf(read.value.value()), state);
+  EXPECT_EQ(TextOf(read.value.value()), bytes);
+  EXPECT_EQ(ProgramStateIn(bytes), state);
 }
 
 TEST_F(ClientBlobTest, K9TakenAtTheTickToTheClock) {
