@@ -102,7 +102,7 @@ std::vector<Buffer> SimWorker::EncodedState(CheckpointId checkpoint) const {
                        .clock = client_.clock(),
                        .rows = {},
                        .state = {}};
-  return EncodeProgramState(head, Buffer::Copy(&program_.state, sizeof(program_.state)), 1'000);
+  return EncodeProgramState(head, std::as_bytes(std::span(&program_.state, 1)), 1'000);
 }
 
 // That of rank 0: a worker of a resumed fleet has it, one that joins later does not.

@@ -381,7 +381,8 @@ int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t
       if (const int code = save(context, &bytes, &n); code != 0)
         return tarn::Fail(ErrorCode::kInternal,
                           "the function given to tarn_keep_state returned " + std::to_string(code));
-      return tarn::Buffer::Copy(bytes, n);
+      auto* lent = const_cast<std::byte*>(static_cast<const std::byte*>(bytes));
+      return tarn::Buffer::Hold(lent, n, nullptr);  // encoded before the function of this library returns
     });
     return int(TARN_OK);
   });

@@ -12,7 +12,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "integers are stored little-endian");
 
-constexpr std::size_t kMagicBytes = 8, kVersionAt = 8, kSumAt = 12, kSizeAt = 16, kBodyAt = 24;
+constexpr std::size_t kMagicBytes = 8, kVersionAt = 8, kSumAt = 12, kSizeAt = 16;
 
 template <typename T>
 T At(std::string_view bytes, std::size_t offset) {
@@ -39,30 +39,35 @@ std::string Versions(const SealedFormat& format) {
 
 }  // namespace
 
+void SealInPlace(const SealedFormat& format, std::span<std::byte> sealed) {
+  TARN_CHECK(format.magic.size() == kMagicBytes && sealed.size() >= kSealBytes, "a magic of 8 bytes, and its header");
+  std::string header(format.magic);
+  Append(&header, format.newest);
+  Append(&header, std::uint32_t{0});
+  Append(&header, std::uint64_t{sealed.size() - kSealBytes});
+  std::memcpy(sealed.data(), header.data(), header.size());
+  const std::uint32_t sum = SumOf(format, format.newest, {reinterpret_cast<const char*>(sealed.data()), sealed.size()});
+  std::memcpy(sealed.data() + kSumAt, &sum, sizeof sum);
+}
+
 std::string Seal(const SealedFormat& format, std::string_view body) {
-  TARN_CHECK(format.magic.size() == kMagicBytes, "a magic of 8 bytes");
-  std::string out(format.magic);
-  out.reserve(kBodyAt + body.size());
-  Append(&out, format.newest);
-  Append(&out, std::uint32_t{0});
-  Append(&out, std::uint64_t{body.size()});
+  std::string out(kSealBytes, 0);
   out += body;
-  const std::uint32_t sum = SumOf(format, format.newest, out);
-  std::memcpy(out.data() + kSumAt, &sum, sizeof sum);
+  SealInPlace(format, std::as_writable_bytes(std::span(out)));
   return out;
 }
 
 std::size_t SealedSize(std::string_view bytes) {
-  if (bytes.size() < kBodyAt) return bytes.size();
+  if (bytes.size() < kSealBytes) return bytes.size();
   const auto body = At<std::uint64_t>(bytes, kSizeAt);
-  return body > bytes.size() - kBodyAt ? bytes.size() : kBodyAt + body;
+  return body > bytes.size() - kSealBytes ? bytes.size() : kSealBytes + body;
 }
 
 Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, const std::string& origin) {
   const auto corrupt = [&origin](std::string_view what) {
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
   };
-  if (bytes.size() < kBodyAt) return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kBodyAt));
+  if (bytes.size() < kSealBytes) return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kSealBytes));
   if (!bytes.starts_with(format.magic))
     return corrupt(fmt::format("not {}: expected \"{}\" at the beginning", format.what, format.magic));
   Unsealed unsealed{.version = At<std::uint32_t>(bytes, kVersionAt), .words = {}, .size = 0};
@@ -71,14 +76,14 @@ Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, co
                 fmt::format("{}: format version {}, expected {}{}", origin, unsealed.version, Versions(format),
                             unsealed.version > format.newest ? ": a newer tarn wrote it" : ""));
   const auto size = At<std::uint64_t>(bytes, kSizeAt);
-  if (size != bytes.size() - kBodyAt)
-    return corrupt(fmt::format("a body of {} bytes, expected {}", bytes.size() - kBodyAt, size));
+  if (size != bytes.size() - kSealBytes)
+    return corrupt(fmt::format("a body of {} bytes, expected {}", bytes.size() - kSealBytes, size));
   const auto expected = At<std::uint32_t>(bytes, kSumAt);
   const std::uint32_t sum = SumOf(format, unsealed.version, bytes);
   if (sum != expected) return corrupt(fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
   unsealed.size = size;
   unsealed.words.resize(size / sizeof(std::uint64_t) + 1);
-  std::memcpy(unsealed.words.data(), bytes.data() + kBodyAt, size);
+  std::memcpy(unsealed.words.data(), bytes.data() + kSealBytes, size);
   return unsealed;
 }
 

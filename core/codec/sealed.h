@@ -3,6 +3,7 @@
 // (64 bits). In the oldest versions the CRC-32C covers only the bytes after it. Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,6 +22,10 @@ struct SealedFormat {
 };
 
 std::string Seal(const SealedFormat& format, std::string_view body);
+
+// The same for a body that is in place: writes the header into the first kSealBytes of `sealed`, before it.
+inline constexpr std::size_t kSealBytes = 24;
+void SealInPlace(const SealedFormat& format, std::span<std::byte> sealed);
 
 // Size of the sealed bytes at the beginning of `bytes`, with the envelope, according to their header; the size of
 // `bytes` if they are truncated.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -94,26 +95,37 @@ Status CheckChunk(const BlobChunk& chunk, std::uint32_t index, const BlobOrigin&
                         chunk.checkpoint.value, chunk.rank.value, index, origin.checkpoint.value, origin.rank.value));
 }
 
+// With this state. Clears the builder, which the chunks of a large state share: memory for each would cost more than
+// the work.
+Buffer Encode(const BlobChunk& chunk, std::span<const std::byte> state, FlatBufferBuilder& b) {
+  b.Clear();
+  const auto rows = WriteRows(b, chunk.rows);
+  Offset<flatbuffers::Vector<std::uint8_t>> state_at;
+  if (!state.empty()) state_at = b.CreateVector(reinterpret_cast<const std::uint8_t*>(state.data()), state.size());
+  fb::FinishChunkBuffer(b, fb::CreateChunk(b, chunk.checkpoint.value, chunk.rank.value, chunk.clock.value, chunk.index,
+                                           chunk.last, rows, state_at));
+  Buffer sealed = Buffer::Allocate(kSealBytes + b.GetSize());
+  std::memcpy(sealed.data() + kSealBytes, b.GetBufferPointer(), b.GetSize());
+  SealInPlace(kFormat, {sealed.data(), sealed.size()});
+  return sealed;
+}
+
 }  // namespace
 
 Buffer EncodeBlobChunk(const BlobChunk& chunk) {
   FlatBufferBuilder b;
-  const auto rows = WriteRows(b, chunk.rows);
-  Offset<flatbuffers::Vector<std::uint8_t>> state;
-  if (!chunk.state.empty())
-    state = b.CreateVector(reinterpret_cast<const std::uint8_t*>(chunk.state.data()), chunk.state.size());
-  fb::FinishChunkBuffer(b, fb::CreateChunk(b, chunk.checkpoint.value, chunk.rank.value, chunk.clock.value, chunk.index,
-                                           chunk.last, rows, state));
-  const std::string sealed = Seal(kFormat, {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()});
-  return Buffer::Copy(sealed.data(), sealed.size());
+  return Encode(chunk, {chunk.state.data(), chunk.state.size()}, b);
 }
 
-std::vector<Buffer> EncodeProgramState(const BlobChunk& head, const Buffer& state, std::size_t chunk_bytes) {
+std::vector<Buffer> EncodeProgramState(const BlobChunk& head, std::span<const std::byte> state,
+                                       std::size_t chunk_bytes) {
   std::vector<Buffer> chunks;
   BlobChunk chunk = head;
-  for (std::size_t at = 0; at < state.size(); at += chunk_bytes, ++chunk.index) {
-    chunk.state = state.Slice(at, std::min(chunk_bytes, state.size() - at));
-    chunks.push_back(EncodeBlobChunk(chunk));
+  FlatBufferBuilder b(std::min(chunk_bytes, state.size()) + 1'024);
+  for (; !state.empty(); ++chunk.index) {
+    const auto part = state.first(std::min(chunk_bytes, state.size()));
+    chunks.push_back(Encode(chunk, part, b));
+    state = state.subspan(part.size());
   }
   return chunks;
 }

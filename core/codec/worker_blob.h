@@ -45,7 +45,9 @@ Buffer EncodeBlobChunk(const BlobChunk& chunk);
 
 // The state of a program as chunks of about the given number of bytes, none of them the last of its blob. Each has the
 // fields of `head`; the indices start at its index.
-std::vector<Buffer> EncodeProgramState(const BlobChunk& head, const Buffer& state, std::size_t chunk_bytes);
+std::vector<Buffer> EncodeProgramState(const BlobChunk& head, std::span<const std::byte> state,
+                                       std::size_t chunk_bytes);
+
 // The expected owner of a blob.
 struct BlobOrigin {
   std::string name;         // for errors: the file

@@ -212,7 +212,7 @@ Expected<std::vector<Buffer>> Session::Save(CheckpointId checkpoint) {
   if (!state) return std::unexpected(state.error());
   const BlobChunk head{
       .checkpoint = checkpoint, .rank = WorkerRank(welcome_.rank), .clock = clock(), .rows = {}, .state = {}};
-  return EncodeProgramState(head, *state, options_.client.blob_chunk_bytes);
+  return EncodeProgramState(head, {state->data(), state->size()}, options_.client.blob_chunk_bytes);
 }
 
 Expected<Buffer> Session::SavedState(WorkerRank rank) {

@@ -68,7 +68,7 @@ TEST(WorkerBlob, HasTheStateOfAProgramInSeveralChunks) {
   const std::string state(1000, 'x');
   const BlobChunk head{kCheckpoint, kRank, Clock(99), 0, false, {}, {}};
   std::string bytes;
-  for (const Buffer& chunk : EncodeProgramState(head, Buffer::Copy(state.data(), state.size()), 300))
+  for (const Buffer& chunk : EncodeProgramState(head, std::as_bytes(std::span(state)), 300))
     bytes.append(reinterpret_cast<const char*>(chunk.data()), chunk.size());
   bytes += BytesOf({ChunkOf(4, true)});
   std::vector<BlobChunk> read;

@@ -106,7 +106,7 @@ struct Answer final : Completion<Value> {
 // Chunks of sixty bytes with this state, for checkpoint 3.
 std::vector<Buffer> Encoded(const FakeFleet& fleet, const std::string& state) {
   const BlobChunk head{.checkpoint = CheckpointId(3), .clock = fleet.client.clock(), .rows = {}, .state = {}};
-  return EncodeProgramState(head, Buffer::Copy(state.data(), state.size()), 60);
+  return EncodeProgramState(head, std::as_bytes(std::span(state)), 60);
 }
 
 Buffer BytesOf(const std::string& text) { return Buffer::Copy(text.data(), text.size()); }
