@@ -108,7 +108,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
                           "from the last checkpoint",
                           FleetWatch::kWorkerlessLeasesMax * lease_seconds)},
              now, out);
-  watch_.WarnOfWaits(now, cuts_.AwaitedClock());
+  watch_.WarnOfWaits(now, cuts_.Awaited());
   if (stop_wish_.Overdue(now)) {
     if (stop_wish_.as().code == ErrorCode::kOk)
       stop_wish_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint, which did not complete in time"});

@@ -128,7 +128,7 @@ void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseReques
 
 void Scheduler::Impl::OnRequest(const std::string& who, Peer from, const Message& message, TimeUs now, Outbox* out) {
   if (const auto* request = std::get_if<CheckpointRequest>(&message.body))
-    cuts_.OnRequest(from, *request, MayCut(), watch_.WaitText(now, cuts_.AwaitedClock()), Mail(out));
+    cuts_.OnRequest(from, *request, MayCut(), watch_.WaitText(now, cuts_.Awaited()), Mail(out));
   const auto* shutdown = std::get_if<Shutdown>(&message.body);
   if (shutdown == nullptr) return;
   if (shutdown->code == ErrorCode::kOk) return RequestStop(now, out);

@@ -82,7 +82,10 @@ void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
   const bool idle = leases_.asked() && leases_.empty() && batches_.empty() && !pushed_;
   for (;;) {
     const CheckpointId wanted = std::exchange(program_.wanted, CheckpointId(0));
-    if (wanted.value != 0) client_.Save(wanted, EncodedState(wanted), now, out);
+    if (wanted.value != 0) {
+      client_.Save(wanted, EncodedState(wanted), now, out);
+      program_.ticked = true;  // asks again
+    }
     if (program_.waits || (!program_.ticked && !idle)) return;
     program_.waits = true;
     program_.ticked = false;

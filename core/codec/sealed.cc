@@ -67,7 +67,8 @@ Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, co
   const auto corrupt = [&origin](std::string_view what) {
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
   };
-  if (bytes.size() < kSealBytes) return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kSealBytes));
+  if (bytes.size() < kSealBytes)
+    return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kSealBytes));
   if (!bytes.starts_with(format.magic))
     return corrupt(fmt::format("not {}: expected \"{}\" at the beginning", format.what, format.magic));
   Unsealed unsealed{.version = At<std::uint32_t>(bytes, kVersionAt), .words = {}, .size = 0};

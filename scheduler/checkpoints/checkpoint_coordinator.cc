@@ -266,12 +266,18 @@ void CheckpointCoordinator::OnStop(const std::string& reason, const Mailer& mail
   Send(requests_.EndAll(ErrorCode::kCancelled, "the run ended before the checkpoint: " + reason), mail);
 }
 
-std::optional<Clock> CheckpointCoordinator::AwaitedClock() const {
+CutWaits CheckpointCoordinator::Awaited() const {
   const Cut* cut = checkpoints_.pending();
-  if (cut == nullptr || !cut->order.at_clock) return std::nullopt;
   const Membership& membership = *context_.membership;
-  if (!PartsMissing(*cut, membership.shards().size(), membership.workers())) return std::nullopt;
-  return cut->order.clock;
+  if (cut == nullptr || !PartsMissing(*cut, membership.shards().size(), membership.workers())) return {};
+  if (cut->order.at_clock) return {.clock = cut->order.clock, .programs = {}};
+  CutWaits waits;
+  for (const WorkerNode* worker : membership.workers().Live()) {
+    const Incarnation id = worker->incarnation;
+    if (worker->keeps_state && cut->order.blobs && cut->had_workers.contains(id) && !cut->blobs.contains(id))
+      waits.programs.insert(id);
+  }
+  return waits;
 }
 
 }  // namespace tarn::scheduler

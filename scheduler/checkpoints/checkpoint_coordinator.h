@@ -21,6 +21,7 @@
 #include "scheduler/leases/leases.h"
 #include "scheduler/membership/mailer.h"
 #include "scheduler/membership/membership.h"
+#include "scheduler/membership/waits.h"
 #include "scheduler/progress/notes.h"
 #include "scheduler/state/store.h"
 
@@ -131,8 +132,8 @@ class CheckpointCoordinator {
   bool state_is_cut() const { return state_is_cut_; }
   // Whether all shards have confirmed the newest order to cut at a clock.
   bool OrderConfirmed() const { return context_.membership->shards().Confirmed(ordered_version_); }
-  // The clock that workers must tick to for a checkpoint.
-  std::optional<Clock> AwaitedClock() const;
+  // What a checkpoint waits for.
+  CutWaits Awaited() const;
 
  private:
   bool DrainsFor(CutReason reason) const;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/log.h"
-#include "scheduler/membership/waits.h"
 
 namespace tarn::scheduler {
 
@@ -30,7 +29,7 @@ bool FleetWatch::Deserted(TimeUs now, bool may_be_empty) {
   return now - workers_seen_ > kWorkerlessLeasesMax * lease_us_;
 }
 
-std::string FleetWatch::WaitText(TimeUs now, std::optional<Clock> cut) const {
+std::string FleetWatch::WaitText(TimeUs now, const CutWaits& cut) const {
   std::string text = WaitsFor(*membership_, fleet_, now, listening_.since());
   if (!text.empty() || !membership_->formed()) return text;
   TickWaits waits{.bound = {}, .cut = cut};
@@ -43,7 +42,7 @@ std::string FleetWatch::WaitText(TimeUs now, std::optional<Clock> cut) const {
   return WaitsForTicks(*membership_, waits, now, listening_.since());
 }
 
-void FleetWatch::WarnOfWaits(TimeUs now, std::optional<Clock> cut) {
+void FleetWatch::WarnOfWaits(TimeUs now, const CutWaits& cut) {
   if (now < next_waits_) return;
   std::string text = WaitText(now, cut);
   if (text.empty()) return;

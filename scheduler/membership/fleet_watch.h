@@ -10,6 +10,7 @@
 #include "core/listening.h"
 #include "core/types.h"
 #include "scheduler/membership/membership.h"
+#include "scheduler/membership/waits.h"
 #include "scheduler/progress/notes.h"
 
 namespace tarn::scheduler {
@@ -33,11 +34,10 @@ class FleetWatch {
   // `may_be_empty`: the run is ending, so workers are not needed.
   bool Deserted(TimeUs now, bool may_be_empty);
 
-  // Text about the nodes that the fleet waits for, or empty. `cut`: the clock to which workers must tick for a
-  // checkpoint.
-  std::string WaitText(TimeUs now, std::optional<Clock> cut) const;
+  // Text about the nodes that the fleet waits for, or empty. `cut`: what a checkpoint waits for.
+  std::string WaitText(TimeUs now, const CutWaits& cut) const;
   // Logs that text every kWaitNotePeriodUs.
-  void WarnOfWaits(TimeUs now, std::optional<Clock> cut);
+  void WarnOfWaits(TimeUs now, const CutWaits& cut);
 
  private:
   FleetSection fleet_;

@@ -83,7 +83,8 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
     const TimeUs age = now - std::max(worker->ticked, listening_since);
     // A worker that waits for the slowest one cannot tick.
     const bool held = waits.bound && worker->acked_clock.value - slowest.value > *waits.bound;
-    const bool holds_cut = waits.cut && worker->acked_clock < *waits.cut && !held;
+    const bool holds_clock = waits.cut.clock && worker->acked_clock < *waits.cut.clock && !held;
+    const bool holds_cut = holds_clock || waits.cut.programs.contains(worker->incarnation);
     const bool holds_others = waits.bound && worker->acked_clock.value + *waits.bound < furthest.value;
     if (age < kWaitNotePeriodUs || (!holds_cut && !holds_others)) continue;
     ranks.insert(worker->rank.value);
@@ -97,7 +98,9 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
       "stop a worker that hangs",
       Named("worker", ranks), first->acked_clock.value, longest / 1'000'000,
       furthest > first->acked_clock ? fmt::format(", others are at clock {}", furthest.value) : "",
-      for_cut ? fmt::format(", and a checkpoint waits for clock {}", waits.cut->value) : "");
+      !for_cut          ? ""
+      : waits.cut.clock ? fmt::format(", and a checkpoint waits for clock {}", waits.cut.clock->value)
+                        : ", and a checkpoint waits for the state of its program");
 }
 
 }  // namespace tarn::scheduler

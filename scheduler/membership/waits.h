@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/job/job.h"
@@ -16,10 +17,15 @@ namespace tarn::scheduler {
 // at the earliest. Empty: there are none.
 std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since);
 
+// What a checkpoint waits for.
+struct CutWaits {
+  std::optional<Clock> clock;      // to which workers must tick
+  std::set<Incarnation> programs;  // whose state is missing: a worker saves it after its next tick (rule K9)
+};
 // Why others wait for a worker's ticks.
 struct TickWaits {
   std::optional<std::uint64_t> bound;  // the lowest staleness bound of any table; nullopt: all are asp
-  std::optional<Clock> cut;            // the clock to which workers must tick for a checkpoint
+  CutWaits cut;
 };
 
 // The live workers that are not silent but have not ticked for kWaitNotePeriodUs while others, or a checkpoint, wait

@@ -272,7 +272,7 @@ Expected<LeaseReply> Session::RequestLeases(LeaseRequest request) {
   runtime_.Submit(asked);
   if (save_) {
     ticked_ = false;
-    while (SaveIfWanted()) continue;
+    SaveWhileWanted();
   }
   TARN_RETURN_IF_ERROR(asked->Wait());
   return std::move(asked->value);

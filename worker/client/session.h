@@ -100,9 +100,13 @@ class Session {
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
   Clock AdvanceClock(std::optional<Clock> to);
   bool SaveIfWanted();
+  // Asks again after each save: a checkpoint of a drained fleet may be cut again, with the same state.
+  void SaveWhileWanted() {
+    while (SaveIfWanted()) continue;
+  }
   Expected<std::vector<Buffer>> Save(CheckpointId checkpoint);
   void SaveAfterTick() {
-    if (ticked_.load(std::memory_order_relaxed) && ticked_.exchange(false)) SaveIfWanted();
+    if (ticked_.load(std::memory_order_relaxed) && ticked_.exchange(false)) SaveWhileWanted();
   }
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);

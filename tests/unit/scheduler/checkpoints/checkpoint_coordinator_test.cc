@@ -247,7 +247,7 @@ TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
   EXPECT_FALSE(cuts_.PlaceOrder(Clock(20), moment_));
   EXPECT_EQ(order().clock, Clock(20));
   EXPECT_EQ(leases_.ceiling(), Clock(20));
-  EXPECT_EQ(cuts_.AwaitedClock(), Clock(20));
+  EXPECT_EQ(cuts_.Awaited().clock, Clock(20));
   EXPECT_FALSE(cuts_.OrderConfirmed());
   fleet_.Confirm();
   EXPECT_TRUE(cuts_.OrderConfirmed());
@@ -258,7 +258,7 @@ TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
     part.id = order().id;
     cuts_.OnWorkerPart(worker->incarnation, part);
   }
-  EXPECT_EQ(cuts_.AwaitedClock(), std::nullopt);
+  EXPECT_EQ(cuts_.Awaited().clock, std::nullopt);
   Advance();
   ASSERT_TRUE(EndWrites());
   EXPECT_EQ(store_.manifests.at("dir/ckpt-1").resume_clock, Clock(20));

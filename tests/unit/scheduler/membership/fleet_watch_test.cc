@@ -81,7 +81,9 @@ TEST_F(FleetWatchTest, AWorkerThatHoldsACheckpointIsNamed) {
   fleet_.membership.HearShard({Role::kShard, 0, Incarnation(1)}, std::nullopt, now);
   fleet_.membership.HearWorker({Role::kWorker, 0, fleet_.Newest()}, Peer(9), now);
   EXPECT_EQ(watch_.WaitText(now, {}), "");
-  EXPECT_TRUE(watch_.WaitText(now, Clock(7)).contains("and a checkpoint waits for clock 7"));
+  EXPECT_TRUE(watch_.WaitText(now, {.clock = Clock(7), .programs = {}}).contains("and a checkpoint waits for clock 7"));
+  const std::string text = watch_.WaitText(now, {.clock = {}, .programs = {fleet_.Newest()}});
+  EXPECT_TRUE(text.contains("and a checkpoint waits for the state of its program")) << text;
 }
 
 }  // namespace
