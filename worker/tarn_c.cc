@@ -28,6 +28,9 @@ struct tarn_future {
   std::variant<tarn::RowsFuture, tarn::StatusFuture> future;
 };
 
+// Pointers are compared with null, whatever they point to.
+// NOLINTBEGIN(bugprone-multi-level-implicit-pointer-conversion)
+
 namespace {
 
 using tarn::ErrorCode;
@@ -151,12 +154,12 @@ tarn::PushOptions PushedFor(uint64_t pulled_clock_plus_1) {
 }
 
 // The gradients of a plan: copied, or shared until they are released.
-tarn::Buffer Gradients(const float* gradients, std::size_t floats, std::shared_ptr<void> held) {
+tarn::Buffer Gradients(const float* gradients, std::size_t floats, const std::shared_ptr<void>& held) {
   const std::size_t bytes = floats * sizeof(float);
   if (held == nullptr || bytes == 0) return tarn::Buffer::Copy(gradients, bytes);
   // Pushed buffers are never written to.
   auto* const first = const_cast<float*>(gradients);
-  return tarn::Buffer::Hold(reinterpret_cast<std::byte*>(first), bytes, std::move(held));
+  return tarn::Buffer::Hold(reinterpret_cast<std::byte*>(first), bytes, held);
 }
 
 int Rows(const char* function, const tarn_future* future, size_t which, double seconds, const float** rows,
@@ -402,6 +405,7 @@ int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, siz
 int tarn_report(tarn_client* client, const char* const* names, const double* values, size_t n) {
   return GuardedWith("tarn_report", {{"client", client}, Array("names", names, n), Array("values", values, n)}, [&] {
     std::vector<std::pair<std::string, double>> figures;
+    figures.reserve(n);
     for (size_t i = 0; i < n; ++i) figures.emplace_back(names[i], values[i]);
     return Outcome(client->client.Report(figures));
   });
@@ -452,3 +456,5 @@ int tarn_rows_of(const tarn_future* future, size_t which, double seconds, const 
   return Rows("tarn_rows_of", future, which, seconds, rows, staleness);
 }
 void tarn_future_free(tarn_future* future) { delete future; }
+
+// NOLINTEND(bugprone-multi-level-implicit-pointer-conversion)

@@ -32,6 +32,7 @@
 extern "C" {
 #endif
 
+/* Names as C has them. NOLINTBEGIN(modernize-use-using,readability-identifier-naming) */
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
@@ -245,6 +246,7 @@ TARN_C_API int tarn_rows_of(const tarn_future* future, size_t which, double seco
                             uint64_t* staleness);
 TARN_C_API void tarn_future_free(tarn_future* future);
 
+/* NOLINTEND(modernize-use-using,readability-identifier-naming) */
 #ifdef __cplusplus
 }
 #endif

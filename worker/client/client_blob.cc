@@ -73,11 +73,15 @@ void ClientBlob::Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chu
 }
 
 void ClientBlob::Take(Clock asked, std::vector<Buffer> program_state) {
-  put_.emplace();
-  put_->checkpoint = context_->view.checkpoint.id;
-  put_->clock = asked;
-  put_->program_state = !program_state.empty();
-  put_->chunks = std::move(program_state);
+  const bool has_program_state = !program_state.empty();
+  put_.emplace(Put{.checkpoint = context_->view.checkpoint.id,
+                   .clock = asked,
+                   .chunks = std::move(program_state),
+                   .offsets = {},
+                   .next = 0,
+                   .program_state = has_program_state,
+                   .file = {},
+                   .repeats = {}});
   BlobChunk head{.checkpoint = put_->checkpoint,
                  .rank = WorkerRank(context_->welcome.rank),
                  .clock = asked,

@@ -222,7 +222,7 @@ Expected<Buffer> Session::SavedState(WorkerRank rank) {
   });
   runtime_.Submit(request);
   TARN_RETURN_IF_ERROR(request->Wait());
-  const Buffer blob = std::move(request->value);
+  Buffer blob = std::move(request->value);
   if (blob.empty()) return blob;
   const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", rank.value), CheckpointId(0), rank};
   return ReadProgramState({blob.data(), blob.size()}, origin);

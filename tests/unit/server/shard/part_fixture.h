@@ -34,6 +34,7 @@ class PartTest : public testing::Test {
   }
   static std::vector<PartitionId> AllPartitions() {
     std::vector<PartitionId> all;
+    all.reserve(1u << kBits);
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) all.push_back(PartitionId(p));
     return all;
   }

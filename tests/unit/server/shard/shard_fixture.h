@@ -58,7 +58,7 @@ class ShardTest : public testing::Test {
     options.nonce = 77;
     spec_ = table;
     store_ = std::make_unique<MemoryCheckpointStore>(&files_, options.shard,
-                                                     [this](CheckpointPart part) { written_.push_back(part); });
+                                                     [this](const CheckpointPart& part) { written_.push_back(part); });
     shard_ = std::make_unique<Shard>(options, store_.get(), &events_);
     shard_->Start(now_, &out_);
     view_.version = ViewVersion(1);

@@ -63,7 +63,7 @@ class PartsTest : public testing::Test {
   ShardCounters counters_;
   Events events_;
   MemoryCheckpointFiles files_;
-  MemoryCheckpointStore store_{&files_, ShardId(0), [](CheckpointPart) {}};
+  MemoryCheckpointStore store_{&files_, ShardId(0), [](const CheckpointPart&) {}};
   RouteMap routes_;
   int ticks_ = 0;
   std::unique_ptr<ShardParts> parts_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <list>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -31,8 +32,8 @@ FleetOptions Options(float share = 0.25f) {
 }
 
 std::vector<Key> Keys(std::uint64_t from, std::uint64_t n) {
-  std::vector<Key> keys;
-  for (std::uint64_t i = 0; i < n; ++i) keys.push_back(from + i);
+  std::vector<Key> keys(n);
+  std::iota(keys.begin(), keys.end(), from);
   return keys;
 }
 
