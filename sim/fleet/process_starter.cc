@@ -87,7 +87,8 @@ bool ProcessStarter::StartScheduler() {
   if (continues) {
     options.restore = &restored_;
     context_.Trace(fmt::format("continues from its logs since checkpoint {}", restored_.whole.value));
-    for (const WorkerEntry& entry : restored_.workers) died_in_outages_ += entry.state == WorkerState::kLive ? 1 : 0;
+    for (const WorkerEntry& entry : restored_.workers)
+      if (entry.state == WorkerState::kLive) died_in_outages_.insert(entry.incarnation);
   } else {
     context_.oracle.cohorts().BeginAnew();
     logs_->BeginAnew();

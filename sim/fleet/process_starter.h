@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "sim/fleet/context.h"
 #include "sim/fleet/node_faults.h"
@@ -28,7 +29,7 @@ class ProcessStarter {
   ProcessId StartWorker(std::uint32_t rank);
 
   // Workers that were live when all processes ended.
-  std::uint64_t died_in_outages() const { return died_in_outages_; }
+  std::size_t died_in_outages() const { return died_in_outages_.size(); }
 
  private:
   std::string HttpOf(ProcessId id) const;
@@ -47,8 +48,8 @@ class ProcessStarter {
   NodeFaults* faults_;
   SimSchedulerStore* store_;
   const std::optional<ResumePoint>* resume_;
-  scheduler::SchedulerState restored_;  // from which the current scheduler was started
-  std::uint64_t died_in_outages_ = 0;
+  scheduler::SchedulerState restored_;     // from which the current scheduler was started
+  std::set<Incarnation> died_in_outages_;  // a restart may read a state from before the last one
 };
 
 }  // namespace tarn::sim
