@@ -37,7 +37,7 @@ batch_rows = 8
 kind = "sgd"
 learning_rate = 1.0
 [storage]
-durability = "checkpoint"
+durability = "{durability}"
 checkpoint_clocks = 20
 """
 # Counts in its state and in a table how often each row was trained. Says so at the end.
@@ -135,7 +135,7 @@ class StateTest(unittest.TestCase):
     def test_a_clean_stop(self):
         for name, consistency in MODES.items():
             with self.subTest(mode=name):
-                (self.folder / "job.toml").write_text(JOB.format(consistency=consistency))
+                (self.folder / "job.toml").write_text(JOB.format(consistency=consistency, durability="checkpoint"))
                 run = self.folder / name
                 code, output = self.launch(self.folder / "job.toml", "--run-dir", run, stops=True)
                 self.assertNotIn("counts", output, "it was stopped before its end")
@@ -145,7 +145,7 @@ class StateTest(unittest.TestCase):
                 self.check(output, with_table=name != "bsp")  # aggregated gradients are averaged
 
     def test_a_death(self):
-        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"]))
+        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="checkpoint"))
         run = self.folder / "run"
         code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=True)
         self.assertNotEqual(code, 0, output)
@@ -154,8 +154,19 @@ class StateTest(unittest.TestCase):
         self.assertTrue(all(self.began(output)), output)
         self.check(output, with_table=False)
 
+    def test_a_run_with_a_log_goes_on_from_its_checkpoint(self):
+        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="log"))
+        run = self.folder / "run"
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=True)
+        self.assertNotEqual(code, 0, output)
+        code, output = self.launch("--resume", run)
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, "the run goes on from .*/ckpt-[0-9]+ and not from the end of its logs")
+        self.assertTrue(all(self.began(output)), output)
+        self.check(output, with_table=False)
+
     def test_the_whole_fleet_starts_again(self):
-        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"]))
+        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="checkpoint"))
         run = self.folder / "run"
         code, output = self.launch(self.folder / "job.toml", "--run-dir", run, "--restarts", "1", dies=True)
         self.assertEqual(code, 0, output)
@@ -166,7 +177,7 @@ class StateTest(unittest.TestCase):
         self.assertEqual((summary["status"], summary["samples"]), ("done", EPOCHS * ROWS))
 
     def test_it_starts_again_at_most_as_often(self):
-        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"]))
+        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="checkpoint"))
         (self.folder / "program.py").write_text("import os, signal, tarn\nwith tarn.connect(): os.kill(os.getpid(), signal.SIGKILL)\n")
         code, output = self.launch(self.folder / "job.toml", "--run-dir", self.folder / "run", "--restarts", "2")
         self.assertEqual(code, 1, output)
