@@ -127,6 +127,7 @@ class LaunchTest(LaunchCase):
         self.assertIn(f"two dashes: {head} --resume . -- python3 my.py", self.refused("--resume", ".", "python3", "my.py"))
         self.assertNotIn("dashes", self.refused("job.toml", "--epochs", "3"))
         self.assertIn("unrecognized arguments: --epochs 3", self.refused("job.toml", "--epochs", "3"))
+        self.assertIn("--restarts -1: expected at least 0", self.refused("job.toml", "--restarts", "-1"))
 
     def test_an_override_without_an_equals_sign_is_shown_with_one(self):
         self.command()
