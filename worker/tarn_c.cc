@@ -322,7 +322,7 @@ int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* grad
                         {{"client", client}, {"plan", plan}, Array("gradients", gradients, tarn_plan_size(plan))});
         !given)
       return Failed(given.error());
-    tarn::Buffer values = Gradients(gradients, Floats(plan->plan), std::move(held));
+    tarn::Buffer values = Gradients(gradients, Floats(plan->plan), held);
     return GivePush(client->client.Push(plan->plan, std::move(values), PushedFor(pulled_clock_plus_1)), future);
   });
 }

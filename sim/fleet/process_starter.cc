@@ -110,7 +110,7 @@ std::unique_ptr<SimShardStore> ProcessStarter::MakeStore(ProcessId id, ShardId s
   const Faults& faults = context_.scenario.faults;
   SimShardStore::Hooks hooks;
   hooks.later = Later(id);
-  hooks.written = [&context = context_, id](CheckpointPart part) {
+  hooks.written = [&context = context_, id](const CheckpointPart& part) {
     context.control.Step(id, [&context, part](Process& process, Outbox* out) {
       process.shard->OnCheckpointWritten(part, context.clocks.NowOf(process), out);
     });
