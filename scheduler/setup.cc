@@ -42,7 +42,10 @@ std::string AfterALostShard(const SchedulerOptions& options) {
           "changes since the last checkpoint are lost. To continue from that checkpoint: tools/launch --resume {}",
           run);
     case Durability::kLog:
-      return fmt::format("nothing acknowledged is lost. To continue: tools/launch --resume {}", run);
+      return fmt::format(
+          "nothing acknowledged is lost, unless programs keep state in checkpoints: then the run continues from its "
+          "newest checkpoint. To continue: tools/launch --resume {}",
+          run);
   }
   return "its rows are lost, and the job has no checkpoints (storage.durability = \"none\")";
 }

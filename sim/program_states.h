@@ -1,6 +1,6 @@
-// The state of the programs of simulated workers, by incarnation and clock, and that in the checkpoint from which a
-// fleet goes on. A program with state counts its batches; the count is right only if it is as of the clock of the
-// tables.
+// The oracle's record of programs with state: the state of each simulated worker at each of its ticks, and the states
+// in the checkpoint from which a fleet resumes. The state of a program is the number of its batches, so a state from a
+// wrong clock has a wrong number.
 #pragma once
 
 #include <cstdint>

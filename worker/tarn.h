@@ -272,12 +272,15 @@ class Client {
   // Requests leases of data. Several threads may call it; they are answered one after the other.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
   // State of the program in checkpoints: what it cannot compute from the tables, such as layers of its own or random
-  // generators. `save` returns it, as of the program's last tick (no bytes: there is none); the clock, the tables and
-  // the data of the checkpoint are as of that tick, too (in asp without aggregated tables: about). It is called now
-  // and then in the first call of this client after a tick (Pull, Push, Tick, Barrier, Leave), and in RequestLeases; it
-  // must not call the client. An error of it ends the client. That call may wait briefly for other workers. Call
-  // KeepState once, before the first tick; from then on make those calls in one thread, and none of them between the
-  // update of the state for a clock and its tick except pushes.
+  // generators. `save` returns the state after the program's last tick; no bytes: there is none. The checkpoint has the
+  // tables and the data positions at the clock of that tick; in asp without aggregated tables the state may be newer.
+  //
+  // The client calls `save` when a checkpoint needs it: at the start of the first Pull, Push, Tick, Barrier or Leave
+  // after a tick, or within RequestLeases. These calls then also wait until the clock of a pending checkpoint is known.
+  // `save` must not call the client. If it returns an error, the client ends.
+  //
+  // Call KeepState once, before the first tick, and from then on make all these calls in one thread. After the program
+  // has changed its state, it may only push until its next tick.
   void KeepState(std::function<Expected<Buffer>()> save);
   // The state of the worker of that rank in the checkpoint from which the run goes on. Empty: it has none, or this
   // worker has joined later. Waits until the servers have sent it.

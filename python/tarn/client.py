@@ -740,11 +740,12 @@ class Client:
                 layers.load(saved)
             ps.keep_state(layers.save)
 
-        The tables in the checkpoint are as of that tick, too; in "asp" with apply = "immediate" about.
-        save() is called now and then: in the first pull, push, tick, barrier or leave() after a tick, and in
-        request_leases(). It must not call the client; if it raises, the client ends. Call keep_state() once, before the
-        first tick, and from then on call the client in one thread, between a change of the state and the tick that
-        follows it only to push. docs/python.md has more.
+        The checkpoint has the tables at the clock of that tick; in "asp" with apply = "immediate" the state may be newer.
+        The client calls save() when a checkpoint needs it: at the start of the first pull, push, tick, barrier or leave
+        after a tick, or within request_leases(). save() must not call the client; if it raises, the client ends.
+
+        Call keep_state() once, before the first tick, and from then on use the client in one thread. After the program has
+        changed its state, it may only push until its next tick.
         """
         self._saver = Saver(save)
         _lib().keep_state(self.pointer, self._saver.function, None)

@@ -45,7 +45,8 @@ def checkpoint(model: nn.Module) -> Checkpoint:
         if written.ready():
             print("the checkpoint is complete")
 
-    It has the rows of all tables with the state of their optimizers, at one clock in "bsp", and what attach()
-    keeps of the parameters that stay in torch. tools/launch --resume RUN starts the fleet from it. The job also writes checkpoints by itself (storage).
+    It has the rows of all tables with the state of their optimizers, at one clock in "bsp", and the parameters that stay
+    in torch, which attach() adds. tools/launch --resume RUN starts the fleet from it. The job also writes checkpoints by
+    itself (storage).
     """
     return Checkpoint(session_of(model, "checkpoint").client)

@@ -40,7 +40,7 @@ learning_rate = 1.0
 durability = "{durability}"
 checkpoint_clocks = 20
 """
-# Counts in its state and in a table how often each row was trained. Says so at the end.
+# Counts in its state and in a table how often each row was trained. Prints both at the end.
 PROGRAM = f"""
 import os, signal, sys, time
 import numpy as np

@@ -125,7 +125,7 @@ TEST(Death, ALostShardIsToldWithWhatToDo) {
       {Durability::kNone, "its rows are lost, and the job has no checkpoints (storage.durability = \"none\")"},
       {Durability::kCheckpoint,
        "changes since the last checkpoint are lost. To continue from that checkpoint: tools/launch --resume"},
-      {Durability::kLog, "nothing acknowledged is lost. To continue: tools/launch --resume"}};
+      {Durability::kLog, "continues from its newest checkpoint. To continue: tools/launch --resume"}};
   for (const auto& [durability, text] : advice) {
     Job job = SmallJob(2, 1);
     job.storage.durability = durability;
