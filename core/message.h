@@ -74,7 +74,15 @@ struct PullReply {
   std::vector<Version> versions;  // of the partition of each section of the pull, when the shard answered
 };
 
+// What a push does to the rows of its keys (rule A8).
+enum class PushAction : std::uint8_t {
+  kStep,    // an optimizer step with gradients
+  kAssign,  // sets their values
+  kDelete,  // removes them
+};
+
 // Gradients of rows, summed over the batch's duplicates. values: count rows, and with `pulled` further count rows.
+// kAssign: values of rows, in fp32. kDelete: no values.
 struct Push {
   RequestId request;
   TableId table;
@@ -83,6 +91,7 @@ struct Push {
   ValueCodec codec = ValueCodec::kFp32;
   KeyList keys;
   std::optional<ValueCodec> pulled;  // the codec of the rows as their worker pulled them (UpdateRule::needs_pulled)
+  PushAction action = PushAction::kStep;
 };
 
 // One per section of the push, in order. kOk: applied (or gathered) now or before. kOutOfOrder: `expected` names

@@ -139,6 +139,7 @@ struct Checker {
   }
   Status operator()(const Push& m) const {
     TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
+    if (m.action != PushAction::kStep) return CheckChange(m);
     if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
       return Malformed(
           fmt::format("pulled: {} with {}, expected whole rows and gradients", Name(*m.pulled), Name(m.codec)));
@@ -168,6 +169,14 @@ struct Checker {
   template <typename Other>
   Status operator()(const Other&) const {
     return CheckNoPayload();
+  }
+
+  // Rule A8.
+  Status CheckChange(const Push& m) const {
+    if (m.codec != ValueCodec::kFp32 || m.pulled)
+      return Malformed(fmt::format("codec: {}{} in a push that assigns or deletes rows, expected fp32 without pulled rows",
+                                   Name(m.codec), m.pulled ? ", with pulled rows" : ""));
+    return m.action == PushAction::kDelete ? CheckNoValues(values) : CheckValues(m.keys.count, m.codec, values);
   }
 
   Status CheckNoPayload() const {

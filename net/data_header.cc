@@ -18,6 +18,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 static_assert(static_cast<unsigned>(wire::KeyCodec::MAX) == static_cast<unsigned>(KeyCodec::kHeld));
+static_assert(static_cast<unsigned>(wire::PushAction::MAX) == static_cast<unsigned>(PushAction::kDelete));
 
 // Only the first error of a message is kept.
 bool Refuse(ErrorCode code, std::string text, Status* status) {
@@ -76,7 +77,7 @@ Offset<wire::Push> WritePush(FlatBufferBuilder* b, const Push& m, Status* status
   const auto versions = WriteVersions(b, m.keys.sections);
   const auto pulled = m.pulled ? flatbuffers::Optional<wire::ValueCodec>(Codec(*m.pulled)) : flatbuffers::nullopt;
   return wire::CreatePush(*b, m.request.value, m.table.value, m.clock.value, m.pulled_clock.value, Codec(m.codec), keys,
-                          versions, pulled);
+                          versions, pulled, static_cast<wire::PushAction>(m.action));
 }
 
 // --- Reading ---
@@ -197,6 +198,7 @@ void ReadData(const wire::Push& m, Push* out, Status* status) {
   out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
   ReadKeys(m.keys(), &out->keys, status);
   if (m.pulled()) out->pulled = Enum<ValueCodec>(*m.pulled(), "pulled", status);
+  out->action = Enum<PushAction>(m.action(), "action", status);
   std::vector<Section>& sections = out->keys.sections;
   if (m.versions() != nullptr && m.versions()->size() != sections.size()) {
     Refuse(ErrorCode::kMalformed,

@@ -61,6 +61,11 @@ void Oracle::Fail(std::string what) {
 }
 
 void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
+  for (auto it = values.begin(); it != values.end();) {
+    const bool changed = RowChanges::IsChanged(it->first);
+    if (changed) changes_.SetBase(it->first, it->second);
+    it = changed ? values.erase(it) : std::next(it);
+  }
   base_ = std::move(values);
   lives_.reset();  // the values do not determine the ages of rows
   first_epoch_ = manifest.data.epoch;
@@ -150,7 +155,12 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
                      clock.value, key, value, least, most));
 }
 
+void Oracle::CheckChanged(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark) {
+  Check(changes_.CheckPulled(incarnation, clock, key, value, mark, Rounding(scenario_.counts_pull_codec, value)));
+}
+
 void Oracle::CheckFinalValue(Key key, float value, Clock minimum) {
+  if (RowChanges::IsChanged(key)) return Check(changes_.CheckFinal(key, value));
   auto it = by_key_.find(key);
   const std::vector<Contribution> none;
   const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
@@ -173,6 +183,7 @@ void Oracle::CheckFinalValue(Key key, float value, Clock minimum) {
 }
 
 void Oracle::CheckCutValue(Clock cut, Key key, float value) {
+  if (RowChanges::IsChanged(key)) return Check(changes_.CheckCut(cut, key, value));
   const auto it = by_key_.find(key);
   const std::vector<Contribution> none;
   const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
@@ -211,7 +222,12 @@ void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& 
         return Fail(fmt::format("stopped in epoch {}: row {} was trained {} times, and the checkpoint counts {}",
                                 manifest.data.epoch, row, kept[row], covered));
     }
-  for (const Key key : Keys()) {
+  const auto value_of = [&](Key key) {
+    const auto found = values.find(key);
+    return found == values.end() ? 0 : found->second;
+  };
+  for (const Key key : changes_.Keys()) Check(changes_.CheckStopped(key, value_of(key)));
+  for (const Key key : PushedKeys()) {
     double least = Base(key), most = least;
     if (const auto it = by_key_.find(key); it != by_key_.end())
       for (const Contribution& c : it->second) {
@@ -221,8 +237,7 @@ void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& 
           most += c.count;  // pushes of a dead worker after its end may be included
       }
     Widen(scenario_, &least, &most);
-    const auto found = values.find(key);
-    const double value = found == values.end() ? 0 : double(found->second);
+    const auto value = double{value_of(key)};
     if (value < least - kTolerance || value > most + kTolerance)
       return Fail(
           fmt::format("the checkpoint of a stop has {} for key {:x}, must be {} to {}", value, key, least, most));
@@ -246,6 +261,13 @@ void Oracle::CheckData() {
 }
 
 std::vector<Key> Oracle::Keys() const {
+  std::vector<Key> keys = PushedKeys();
+  const std::vector<Key> changed = changes_.Keys();
+  keys.insert(keys.end(), changed.begin(), changed.end());
+  return keys;
+}
+
+std::vector<Key> Oracle::PushedKeys() const {
   std::vector<Key> keys;
   for (const auto& [key, contributions] : by_key_) keys.push_back(key);
   for (const auto& [key, value] : base_) keys.push_back(key);

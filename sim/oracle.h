@@ -11,6 +11,7 @@
 //   - the residuals of a worker with top-k pushes are in the checkpoint, as of its clock
 //   - pushes have the versions and, where their rule needs them, the rows that were pulled (push_origins.h)
 //   - the version of a partition is the number of its sections that were applied
+//   - rows that workers assign and delete have the values that their actions give in this order (row_changes.h)
 //   - a checkpoint contains every row as of its cut, whatever was pushed while it was copied (sim_store.h)
 //
 // The oracle table starts at zero and uses plain SGD, or delay compensation of weight 0, with rate 1 and gradient
@@ -32,6 +33,7 @@
 #include "sim/life_model.h"
 #include "sim/program_states.h"
 #include "sim/push_origins.h"
+#include "sim/row_changes.h"
 #include "sim/scenario.h"
 
 namespace tarn::sim {
@@ -47,6 +49,7 @@ class Oracle {
   KeptStates& kept() { return kept_; }
   ProgramStates& programs() { return programs_; }
   PushOrigins& origins() { return origins_; }
+  RowChanges& changes() { return changes_; }
 
   Cohorts& cohorts() { return cohorts_; }
   void OnView(const View& view) { Check(cohorts_.OnView(view)); }
@@ -64,6 +67,8 @@ class Oracle {
   // `settled`: every live worker had already ticked to the clock, so no push may be missing under any bound. (A worker
   // that dies holds the minimum clock back until all shards know its end.)
   void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled);
+  // The same for a row of changes(); mark: changes().issued() then.
+  void CheckChanged(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
   // Checks the staleness that the pull reported.
   void CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness);
   // Counts rows that were not pulled because of the cache, and pushes that were combined.
@@ -86,7 +91,7 @@ class Oracle {
   std::size_t records() const { return records_.size(); }
   std::uint64_t acked_push_ids() const { return acked_push_ids_; }
   std::uint64_t spared() const { return spared_; }
-  // All pushed keys.
+  // All keys that were pushed, assigned or deleted.
   std::vector<Key> Keys() const;
 
  private:
@@ -102,6 +107,7 @@ class Oracle {
     float count;
   };
 
+  std::vector<Key> PushedKeys() const;
   double Base(Key key) const;
   bool Counts(const Record& record) const { return cohorts_.Has(record.incarnation, record.clock); }
   bool IsKept(const Record& record) const;  // in the checkpoint of a clean stop
@@ -112,6 +118,7 @@ class Oracle {
   std::vector<Record> records_;
   std::unordered_map<Key, std::vector<Contribution>> by_key_;
   Cohorts cohorts_;
+  RowChanges changes_{scenario_, &cohorts_};
   std::optional<LifeModel> lives_;  // if the model applies
   std::map<Key, float> base_;
   KeptStates kept_;

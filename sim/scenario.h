@@ -60,6 +60,8 @@ struct Scenario {
   bool top_k = false;                                    // a table uses top-k pushes: workers have state in checkpoints
   bool ticks_late = false;                               // a worker computes between its pushes of a clock
   bool program_state = false;                            // workers have programs with state in checkpoints
+  bool changes = false;       // workers assign and delete rows of counts, and push gradients to them if changes_step
+  bool changes_step = false;  // (row_changes.h)
   LifeSpec life;             // of counts: a value may be any count of pushes since the row was created
   std::uint32_t shards = 1;  // in all
   std::uint32_t workers = 1;

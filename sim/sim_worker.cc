@@ -174,6 +174,7 @@ void SimWorker::Done(LeaseReply reply) { leases_.OnReply(reply); }
 
 void SimWorker::PushAcked::Done() {
   done_ = true;
+  if (change_) worker_->oracle_->changes().OnAcked(*change_);
   if (record_)
     worker_->oracle_->OnPushAcked(*record_, sections_);
   else
@@ -227,12 +228,8 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   }
   std::vector<Key> dense(kDenseRows);
   for (Key i = 0; i < kDenseRows; ++i) dense[i] = i;
-  const std::uint64_t seed = scenario_.job.job.seed;
-  const auto plan = [&](const TableSpec& spec, std::span<const Key> keys, worker::Plan* to) {
-    tables_.planner->Make(spec.id, spec.dim, Positioner(spec, TableSalt(seed, spec.name)), keys, to);
-  };
-  plan(tables_.sparse(), batch->keys, &batch->sparse);
-  plan(tables_.dense(), dense, &batch->dense);
+  batch->sparse = PlanOf(tables_.sparse(), batch->keys);
+  batch->dense = PlanOf(tables_.dense(), dense);
   const bool train = batch->train();
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
@@ -240,8 +237,22 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->rows.first % 2 == 0) client_.Prefetch(batch->sparse, now, out);
   StartPull(batch, Which::kSparse, &batch->sparse_pull, now, out);
+  if (scenario_.changes) {
+    const Welcome& welcome = client_.welcome();
+    batch->changed = PlanOf(tables_.sparse(), oracle_->changes().KeysToRead(WorkerRank(welcome.rank),
+                                                                            welcome.incarnation, batch->clock));
+    batch->mark_changed = oracle_->changes().issued();
+    StartPull(batch, Which::kChanged, &batch->changed_pull, now, out);
+  }
   if (!early_.empty() && train && early_.back().clock() == batch->clock) return;
   StartPull(batch, Which::kDense, &batch->dense_pull, now, out);
+}
+
+worker::Plan SimWorker::PlanOf(const TableSpec& spec, std::span<const Key> keys) {
+  worker::Plan plan;
+  const Positioner positioner(spec, TableSalt(scenario_.job.job.seed, spec.name));
+  tables_.planner->Make(spec.id, spec.dim, positioner, keys, &plan);
+  return plan;
 }
 
 void SimWorker::StartPull(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull, TimeUs now, Outbox* out) {
@@ -265,6 +276,12 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
   if (which == Which::kDense) return;
   const bool settled = !batch.train() && oracle_->cohorts().nobody_died();
   const auto values = rows.as<float>();
+  if (which == Which::kChanged) {
+    for (std::size_t i = 0; i < plan.keys.size(); ++i)
+      oracle_->CheckChanged(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
+                            batch.mark_changed);
+    return;
+  }
   oracle_->origins().OnPulled(client_.welcome().incarnation, batch.clock, plan.keys, values);
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
     oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
@@ -306,6 +323,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
 
 void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
   if (batch->clock != client_.clock()) oracle_->Fail("the clocks of the loop and the client differ");
+  ChangeRows(*batch, now, out);
   // Gradient of plain SGD with rate 1: minus the number of occurrences.
   Buffer gradients = Buffer::Allocate(batch->sparse.keys.size() * kSparseDim * sizeof(float));
   auto g = gradients.as_mutable<float>();
@@ -323,6 +341,24 @@ void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
                                                    rows, model_ ? &sent : nullptr);
   client_.Push(batch->sparse, gradients, batch->clock,
                Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()), now, out);
+}
+
+// Each change of a batch is a push of its own.
+void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
+  const Welcome& welcome = client_.welcome();
+  for (const RowChanges::Action& action :
+       oracle_->changes().ActionsAt(WorkerRank(welcome.rank), welcome.incarnation, batch.clock)) {
+    const std::size_t change = oracle_->changes().OnIssued(welcome.incarnation, batch.clock, action);
+    const worker::Plan plan = PlanOf(tables_.sparse(), {&action.key, 1});
+    worker::Completion<>* const acked = &pushes_.emplace_back(this, std::nullopt, plan.runs.size(), change);
+    const bool step = action.action == PushAction::kStep;
+    const std::vector<float> row(kSparseDim, step ? -1.0f : action.value);
+    Buffer values = action.action == PushAction::kDelete ? Buffer() : Buffer::CopyOf(std::span<const float>(row));
+    if (step)
+      client_.Push(plan, std::move(values), batch.clock, acked, now, out);
+    else
+      client_.Change(plan, action.action, std::move(values), acked, now, out);
+  }
 }
 
 void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {

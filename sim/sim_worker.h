@@ -39,7 +39,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
 
  private:
   struct Batch;
-  enum class Which : std::uint8_t { kSparse, kDense, kSparseAgain };
+  enum class Which : std::uint8_t { kSparse, kDense, kSparseAgain, kChanged };
   // Takes the rows of one pull of a batch, and checks them.
   class BatchPull final : public worker::PullSink {
    public:
@@ -57,16 +57,20 @@ class SimWorker final : private worker::Completion<TableSpec>,
     bool done_ = false;
   };
   struct Batch {
-    const worker::Plan& PlanOf(Which which) const { return which == Which::kDense ? dense : sparse; }
+    const worker::Plan& PlanOf(Which which) const {
+      return which == Which::kDense ? dense : which == Which::kChanged ? changed : sparse;
+    }
     bool train() const { return rows.lease.purpose == LeasePurpose::kTrain; }
     SimLeases::Rows rows;
     Clock clock;
     std::vector<Key> keys;  // with duplicates
     worker::Plan sparse, dense;
-    std::unique_ptr<BatchPull> sparse_pull, dense_pull, sparse_again;
+    worker::Plan changed;  // rows that workers assign and delete
+    std::unique_ptr<BatchPull> sparse_pull, dense_pull, sparse_again, changed_pull;
     int waiting = 0;             // pulls without an answer
     std::size_t mark = 0;        // oracle records when the pulls were issued
-    std::size_t mark_again = 0;  // and when the sparse pull was repeated; 0: it was not
+    std::size_t mark_changed = 0;  // issued changes when the pulls were issued
+    std::size_t mark_again = 0;    // oracle records when the sparse pull was repeated; 0: it was not
     bool read_once = false;      // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
   };
@@ -88,16 +92,17 @@ class SimWorker final : private worker::Completion<TableSpec>,
   // Reports an acknowledged push to the oracle.
   class PushAcked final : public worker::Completion<> {
    public:
-    // record: of the oracle; none: of the dense table, which the oracle does not follow.
-    PushAcked(SimWorker* worker, std::optional<std::size_t> record, std::size_t sections)
-        : worker_(worker), record_(record), sections_(sections) {}
+    // record: of the oracle; none: of the dense table, which the oracle does not follow. change: of its RowChanges.
+    PushAcked(SimWorker* worker, std::optional<std::size_t> record, std::size_t sections,
+              std::optional<std::size_t> change = {})
+        : worker_(worker), record_(record), change_(change), sections_(sections) {}
     void Done() override;
     void Failed(const Error& error) override { worker_->RequestFailed(error); }
     bool done() const { return done_; }
 
    private:
     SimWorker* worker_;
-    std::optional<std::size_t> record_;
+    std::optional<std::size_t> record_, change_;
     std::size_t sections_;
     bool done_ = false;
   };
@@ -147,6 +152,8 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void PushSparse(Batch* batch, TimeUs now, Outbox* out);
+  void ChangeRows(const Batch& batch, TimeUs now, Outbox* out);
+  worker::Plan PlanOf(const TableSpec& spec, std::span<const Key> keys);
   void AskForWork(TimeUs now, Outbox* out);
   void StartModel();
   void AdvanceProgram(TimeUs now, Outbox* out);

@@ -198,6 +198,16 @@ void ChooseRules(std::uint64_t seed, Scenario* s) {
   s->layer_rule = kRules[rng.Below(rules)];
 }
 
+// Gradients are pushed only where one of them changes a row exactly, and needs no pulled row.
+void ChooseChanges(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6368616e67));
+  s->changes = rng.Chance(0.3);
+  const auto own = s->job.tables.find("counts");
+  const bool keeps = own != s->job.tables.end() && KeepsResiduals(own->second.push_codec);
+  s->changes_step = s->changes && !s->life.on && s->counts_row_codec == ValueCodec::kFp32 && !keeps &&
+                    s->counts_rule == "sgd" && rng.Chance(0.7);
+}
+
 void ChooseLists(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c697374));
   s->job.train.key_caching = rng.Chance(0.8);

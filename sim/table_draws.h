@@ -28,6 +28,8 @@ void ChooseLowBits(std::uint64_t seed, Scenario* s);
 void ChooseTopK(std::uint64_t seed, Scenario* s);
 // Update rules: some need the rows as they were pulled, the delay, or a state of the partition.
 void ChooseRules(std::uint64_t seed, Scenario* s);
+// Rows that workers assign and delete.
+void ChooseChanges(std::uint64_t seed, Scenario* s);
 // Key lists held by shards: often few, so that lists are missing; sometimes none.
 void ChooseLists(std::uint64_t seed, Scenario* s);
 // Pulls on other connections than pushes, which may overtake them.

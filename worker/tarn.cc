@@ -61,15 +61,15 @@ Status CheckSizes(const Table& table, std::string_view what, std::size_t keys, s
 }
 
 // Rule A5: `rows` has one row per key of the plan.
-Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const float> rows) {
+Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const float> rows,
+                   std::string_view what = "gradient") {
   if (kernels::AllFinite(rows.size(), rows.data())) return {};
   const auto at =
       static_cast<std::size_t>(std::ranges::find_if_not(rows, [](float x) { return std::isfinite(x); }) - rows.begin());
   return Fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("{}: the gradient of key {} is {} at value {}, expected a finite number; nothing of this push "
-                  "was sent",
-                  NameOf(table), plan.keys[at / plan.dim], rows[at], at % plan.dim));
+      fmt::format("{}: the {} of key {} is {} at value {}, expected a finite number; nothing of this push was sent",
+                  NameOf(table), what, plan.keys[at / plan.dim], rows[at], at % plan.dim));
 }
 
 // Of a push of a plan.
@@ -316,6 +316,27 @@ StatusFuture Client::PushPlans(std::span<const PlanPush> pushes, const PushOptio
     tables[i].gradients = gradients;
   }
   return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
+}
+
+StatusFuture Client::Assign(const Table& table, std::span<const Key> keys, std::span<const float> values) {
+  if (Status s = CheckSizes(table, "values", keys.size(), values.size()); !s) return Failed(s.error());
+  worker::Plan plan;
+  if (Status s = session_->MakePlan(*table.open_, keys, &plan, nullptr); !s) return Failed(s.error());
+  Buffer rows = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
+  const auto to = rows.as_mutable<float>();
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    std::ranges::copy(values.subspan(i * plan.dim, plan.dim), to.begin() + std::ptrdiff_t(plan.index[i] * plan.dim));
+  if (Status s = CheckFinite(table, plan, to, "value"); !s) return Failed(s.error());
+  return StatusFuture(session_->Change(std::move(plan), PushAction::kAssign, std::move(rows)));
+}
+
+StatusFuture Client::Delete(const Table& table, std::span<const Key> keys) {
+  if (table.spec().kind == TableKind::kDense)
+    return Failed({ErrorCode::kInvalidArgument,
+                   NameOf(table) + ": the rows of a dense table cannot be deleted; Assign sets their values"});
+  worker::Plan plan;
+  if (Status s = session_->MakePlan(*table.open_, keys, &plan, nullptr); !s) return Failed(s.error());
+  return StatusFuture(session_->Change(std::move(plan), PushAction::kDelete, Buffer()));
 }
 
 Client::PushPullFutures Client::PushPull(const Table& table, std::span<const Key> keys,

@@ -279,6 +279,20 @@ int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys
                      });
 }
 
+int tarn_assign(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, const float* values,
+                tarn_future** future) {
+  return GuardedWith("tarn_assign",
+                     {{"client", client}, {"table", table}, Array("keys", keys, n), Array("values", values, n)}, [&] {
+                       const std::span rows(values, n * table->table.dim());
+                       return GivePush(client->client.Assign(table->table, {keys, n}, rows), future);
+                     });
+}
+
+int tarn_delete(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, tarn_future** future) {
+  return GuardedWith("tarn_delete", {{"client", client}, {"table", table}, Array("keys", keys, n)},
+                     [&] { return GivePush(client->client.Delete(table->table, {keys, n}), future); });
+}
+
 int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t count, tarn_future** future) {
   return GuardedWith("tarn_push_many", {{"client", client}, Array("pushes", pushes, count)}, [&] {
     std::vector<tarn::TablePush> tables;

@@ -36,7 +36,7 @@ extern "C" {
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
-#define TARN_C_VERSION 4
+#define TARN_C_VERSION 5
 TARN_C_API uint32_t tarn_c_version(void);
 
 /* Codes that a program may want to handle. Other errors are other positive numbers (core/error.h). */
@@ -126,6 +126,16 @@ TARN_C_API int tarn_prefetch(tarn_client* client, const tarn_table* table, const
    or a key of a dense table is too large; nothing is sent then. */
 TARN_C_API int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
                          const float* gradients, tarn_future** future);
+
+/* Sets the rows of n keys to `values`, n x dim floats; of a repeated key the last row counts. See tarn::Client::Assign
+   in tarn.h. TARN_INVALID_ARGUMENT as of tarn_push. */
+TARN_C_API int tarn_assign(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
+                           const float* values, tarn_future** future);
+
+/* Deletes the rows of n keys of a sparse table. From then on they have their initial values.
+   TARN_INVALID_ARGUMENT: the table is dense. */
+TARN_C_API int tarn_delete(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
+                           tarn_future** future);
 
 /* A push to several tables. Nothing is sent if one of them is invalid. */
 typedef struct {

@@ -35,7 +35,7 @@ from tarn.state import SAVE, Saver
 Settings = str | Mapping[str, Any]
 _T = TypeVar("_T")
 
-_VERSION = 4  # of worker/tarn_c.h
+_VERSION = 5  # of worker/tarn_c.h
 _TIMEOUT = 13
 _ANY_RANK = 2**32 - 1
 _NO_TIME = 1e-9  # seconds; 0 is the library's default
@@ -127,6 +127,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "pull_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePull), ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
     "prefetch": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t)),
     "push": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _FLOATS, _OUT)),
+    "assign": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _FLOATS, _OUT)),
+    "delete": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
     "push_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePush), ctypes.c_size_t, _OUT)),
     "plan_make": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
     "plan_size": (ctypes.c_size_t, (_P,)),
@@ -391,10 +393,11 @@ def _rows(pointer: Any, shape: tuple[int, ...], out: NDArray[np.float32] | None)
     return Rows(_Handle(pointer, _lib().future_free, out), shape, out)
 
 
-def _as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike) -> NDArray[np.float32]:
+def _as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike, what: str = "gradients"
+                  ) -> NDArray[np.float32]:
     values = np.ascontiguousarray(gradients, dtype=np.float32)
     if values.shape != shape + (table.dim,) and (values.size or math.prod(shape)):
-        raise InvalidArgument(1, f"table {table.name!r}: gradients are {list(values.shape)}, expected {list(shape) + [table.dim]}")
+        raise InvalidArgument(1, f"table {table.name!r}: {what} are {list(values.shape)}, expected {list(shape) + [table.dim]}")
     return values
 
 
@@ -481,6 +484,30 @@ class Table:
         values = _as_gradients(self, np.shape(keys), gradients)
         _lib().push(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
                     values.ctypes.data_as(_FLOATS), pointer)
+        return Future(pointer)
+
+    def assign(self, keys: ArrayLike, values: ArrayLike) -> Future:
+        """Sets rows to values, [..., dim], such as those of a model trained elsewhere. Of a repeated key the last row
+        counts.
+
+        The optimizer's state of an existing row remains. A new row is created, whatever the table's admission says. In
+        an aggregated table the values are set when the clock closes, after the sum of its gradients; if several workers
+        set a row in one clock, the one of the highest rank counts. Else like push.
+        """
+        array, pointer = _as_keys(keys), _P()
+        rows = _as_gradients(self, np.shape(keys), values, "values")
+        _lib().assign(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
+                      rows.ctypes.data_as(_FLOATS), pointer)
+        return Future(pointer)
+
+    def delete(self, keys: ArrayLike) -> Future:
+        """Deletes the rows of a sparse table, with the optimizer's state: the keys have their initial values again, as
+        if they had never been pushed. Keys may have no row. Else like assign.
+
+        Raises InvalidArgument if the table is dense.
+        """
+        array, pointer = _as_keys(keys), _P()
+        _lib().delete(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, pointer)
         return Future(pointer)
 
 

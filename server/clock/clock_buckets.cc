@@ -82,6 +82,25 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
 
 Status BucketCloser::Close(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor,
                            Store* rows) {
+  constexpr auto is_step = [](const Contribution& c) { return c.action == PushAction::kStep; };
+  if (std::ranges::all_of(contributions, is_step)) return CloseSteps(clock, contributions, divisor, rows);
+  std::vector<Contribution> steps, changes;
+  for (const Contribution& c : contributions) (is_step(c) ? steps : changes).push_back(c);
+  TARN_RETURN_IF_ERROR(CloseSteps(clock, steps, divisor, rows));
+  for (const Contribution& c : changes) TARN_RETURN_IF_ERROR(Change(clock, c, rows));
+  return {};
+}
+
+Status BucketCloser::Change(Clock clock, const Contribution& c, Store* rows) {
+  added_.clear();
+  AppendKeys(c, &added_);
+  const Section section{.partition = c.partition, .count = c.count};
+  return rows->Apply(c.table, {&section, 1}, added_,
+                     {.gradients = c.values.data() + c.value_offset, .clock = clock, .action = c.action});
+}
+
+Status BucketCloser::CloseSteps(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor,
+                                Store* rows) {
   if (contributions.empty()) return {};
   const TableSpec& spec = *rows->FindTable(contributions.front().table);
   const float scale = 1.0f / static_cast<float>(divisor);

@@ -71,10 +71,13 @@ class ClockBuckets {
 // Rows of a contribution that are not finite are left out (rule A5). Keeps its scratch memory between clocks.
 class BucketCloser {
  public:
-  // `contributions`: of one table, sorted. Errors are those of the tier.
+  // `contributions`: of one table, sorted. Those that assign or delete rows are performed after the sums, in their
+  // order. Errors are those of the tier.
   Status Close(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor, Store* rows);
 
  private:
+  Status CloseSteps(Clock clock, std::span<const Contribution> steps, std::uint32_t divisor, Store* rows);
+  Status Change(Clock clock, const Contribution& contribution, Store* rows);
   void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows);
   void AddSection(Clock clock, const Contribution* begin, const Contribution* end, std::size_t first);
   void ClearPlaces(const Contribution* begin, const Contribution* end);

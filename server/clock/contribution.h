@@ -23,6 +23,7 @@ struct Contribution {
   Key first_key = 0;           // kRange
   Buffer keys;                 // kRaw
   std::size_t key_offset = 0;  // in keys
+  PushAction action = PushAction::kStep;
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;
   std::size_t value_offset = 0;  // in bytes

@@ -55,9 +55,9 @@ void FinishFileHeader(const char (&magic)[8], std::span<std::byte> bytes) {
 
 Status CheckVersion(std::span<const std::byte> bytes) {
   const auto version = At<std::uint32_t>(bytes, 8);
-  if (version == kLogVersion) return {};
+  if (version >= kLogVersionMin && version <= kLogVersion) return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("offset 8: format version {}, expected {}{}", version, kLogVersion,
+              fmt::format("offset 8: format version {}, expected {} to {}{}", version, kLogVersionMin, kLogVersion,
                           version > kLogVersion ? ": a newer tarn wrote it" : ": an older tarn wrote it"));
 }
 

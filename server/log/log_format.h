@@ -21,7 +21,7 @@
 // A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, which are
 // then not read there. It is written as "rewritten.tmp" and renamed when it is durable.
 //
-// Only version 2 is read. Version 1 had the options of all update rules in each table.
+// Versions 2 and 3 are read; in 2 all pushes are steps. Version 1 had the options of all update rules in each table.
 #pragma once
 
 #include <array>
@@ -36,7 +36,8 @@
 
 namespace tarn::server {
 
-inline constexpr std::uint32_t kLogVersion = 2;
+inline constexpr std::uint32_t kLogVersion = 3;
+inline constexpr std::uint32_t kLogVersionMin = 2;
 inline constexpr std::size_t kLogPage = 4096;
 inline constexpr std::size_t kSegmentHeaderBytes = 64;
 inline constexpr std::size_t kBatchHeaderBytes = 32;

@@ -46,7 +46,8 @@ Offset<fb::Push> WritePush(FlatBufferBuilder& b, const LoggedPush& p) {
   return fb::CreatePush(
       b, p.incarnation.value, p.rank.value, p.push.table.value, p.push.clock.value,
       static_cast<wire::ValueCodec>(p.push.codec), keys, p.push.pulled_clock.value, versions,
-      p.push.pulled ? flatbuffers::Optional(static_cast<wire::ValueCodec>(*p.push.pulled)) : flatbuffers::nullopt);
+      p.push.pulled ? flatbuffers::Optional(static_cast<wire::ValueCodec>(*p.push.pulled)) : flatbuffers::nullopt,
+      static_cast<wire::PushAction>(p.push.action));
 }
 
 Offset<fb::View> WriteView(FlatBufferBuilder& b, const LoggedView& view) {
@@ -111,6 +112,7 @@ class Reader {
     out.push.pulled_clock = Clock(m.pulled_clock());
     if (m.pulled()) out.push.pulled = Enum<ValueCodec>(*m.pulled(), "push.pulled");
     out.push.codec = Enum<ValueCodec>(m.codec(), "push.codec");
+    out.push.action = Enum<PushAction>(m.action(), "push.action");
     KeyList& keys = out.push.keys;
     keys.codec = Enum<KeyCodec>(m.keys()->codec(), "push.keys.codec");
     keys.first_key = m.keys()->first_key();

@@ -25,13 +25,26 @@ Status NotTopK(const Push& push, const Buffer& values, const TableSpec& table) {
 
 Status CheckPulled(const Push& push, const TableSpec& table) {
   const UpdateRule& rule = *FindUpdateRule(table.optimizer.kind);
-  if (push.pulled.has_value() == rule.needs_pulled) return {};
-  if (rule.needs_pulled)
+  const bool needed = rule.needs_pulled && push.action == PushAction::kStep;
+  if (push.pulled.has_value() == needed) return {};
+  if (needed)
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("table '{}': a push without the rows as they were pulled, which {} needs", table.name, rule.name));
   return Fail(ErrorCode::kMalformed,
               fmt::format("table '{}': pulled rows with a push, which {} does not need", table.name, rule.name));
+}
+
+// Of pushes that are not steps.
+Status CheckAction(const Push& push, const TableSpec& table) {
+  if (push.action == PushAction::kStep) return {};
+  if (push.codec != ValueCodec::kFp32)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("value codec {}: expected fp32 for rows to be set", static_cast<int>(push.codec)));
+  if (push.action == PushAction::kDelete && table.kind == TableKind::kDense)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("table '{}': rows of a dense table cannot be deleted; assign their values", table.name));
+  return {};
 }
 
 Status CheckPulledCodec(ValueCodec codec) {
@@ -97,6 +110,7 @@ Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table)
   if (push.codec == ValueCodec::kTopK) return NotTopK(push, values, table);
   if (push.codec > ValueCodec::kOneBit)
     return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(push.codec)));
+  TARN_RETURN_IF_ERROR(CheckAction(push, table));
   TARN_RETURN_IF_ERROR(CheckPulled(push, table));
   if (push.pulled) TARN_RETURN_IF_ERROR(CheckPulledCodec(*push.pulled));
   const std::size_t expected = push.keys.count * PushRowBytes(table, push);

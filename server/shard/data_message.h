@@ -25,7 +25,7 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
                                         std::vector<Key>* scratch);
 
 // kMalformed: an unknown codec, values that do not match the count, a sequence of 0, pulled rows that the table's rule
-// does not need. kInvalidArgument: no pulled rows, which it needs.
+// does not need. kInvalidArgument: no pulled rows, which it needs; rows of a dense table to be deleted.
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table);
 Status CheckPull(const Pull& pull);
 
@@ -33,6 +33,7 @@ Status CheckPull(const Pull& pull);
 inline std::size_t RowBytes(const TableSpec& table, ValueCodec codec) { return CodecRowBytes(codec, table.dim); }
 // Bytes of the values of a push for each of its keys: the gradient, and the pulled row if it has them.
 inline std::size_t PushRowBytes(const TableSpec& table, const Push& push) {
+  if (push.action == PushAction::kDelete) return 0;
   return RowBytes(table, push.codec) + (push.pulled ? RowBytes(table, *push.pulled) : 0);
 }
 

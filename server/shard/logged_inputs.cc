@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/shard/data_message.h"
+
 namespace tarn::server {
 
 namespace {
@@ -24,7 +26,7 @@ std::byte* CopyTaken(const std::vector<Section>& sections, const std::vector<boo
 }  // namespace
 
 LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
-                   std::uint32_t dim) {
+                   const TableSpec& table) {
   LoggedPush out{message.sender.incarnation, WorkerRank(message.sender.rank), push, message.keys, message.values};
   if (std::ranges::find(taken, false) == taken.end()) return out;
   const std::vector<Section>& sections = push.keys.sections;
@@ -34,8 +36,8 @@ LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key
     out.push.keys.sections.push_back(sections[s]);
     out.push.keys.count += sections[s].count;
   }
-  const std::size_t gradient_bytes = CodecRowBytes(push.codec, dim);
-  const std::size_t pulled_bytes = push.pulled ? CodecRowBytes(*push.pulled, dim) : 0;
+  const std::size_t pulled_bytes = push.pulled ? RowBytes(table, *push.pulled) : 0;
+  const std::size_t gradient_bytes = PushRowBytes(table, push) - pulled_bytes;
   out.keys = Buffer::Allocate(out.push.keys.count * sizeof(Key));
   out.values = Buffer::Allocate(out.push.keys.count * (gradient_bytes + pulled_bytes));
   CopyTaken(sections, taken, sizeof(Key), reinterpret_cast<const std::byte*>(keys.data()), out.keys.data());
@@ -44,17 +46,18 @@ LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key
   return out;
 }
 
-LoggedGathered GatheredOf(Clock clock, const Contribution& c, std::size_t row_bytes) {
+LoggedGathered GatheredOf(Clock clock, const Contribution& c, const TableSpec& table) {
   LoggedGathered out{{.incarnation = c.incarnation, .rank = c.rank}};
   Push& push = out.push.push;
   push.table = c.table;
   push.clock = clock;
   push.pulled_clock = c.pulled_clock;
   push.codec = c.codec;
+  push.action = c.action;
   push.keys = {c.key_codec, c.first_key, c.count, {{c.partition, c.count, c.sequence, c.version}}};
   if (c.key_codec == KeyCodec::kRaw)
     out.push.keys = Buffer::Copy(c.keys.data() + c.key_offset * sizeof(Key), c.count * sizeof(Key));
-  out.push.values = Buffer::Copy(c.values.data() + c.value_offset, c.count * row_bytes);
+  out.push.values = Buffer::Copy(c.values.data() + c.value_offset, c.count * PushRowBytes(table, push));
   return out;
 }
 

@@ -13,12 +13,12 @@
 namespace tarn::server {
 
 // The accepted sections of a push. If all were accepted, the record shares the message's bytes. `taken`: a flag for
-// each section; `keys`: those of the message; `dim`: of the table.
+// each section; `keys`: those of the message.
 LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
-                   std::uint32_t dim);
+                   const TableSpec& table);
 
 // One gathered section as a separate push.
-LoggedGathered GatheredOf(Clock clock, const Contribution& contribution, std::size_t row_bytes);
+LoggedGathered GatheredOf(Clock clock, const Contribution& contribution, const TableSpec& table);
 
 // newest_order: the newest order of all views so far.
 LoggedView ViewOf(const View& view, CheckpointId newest_order);

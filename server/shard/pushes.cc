@@ -66,7 +66,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& messag
   const auto first = std::ranges::find(taken_, true);
   const bool any = first != taken_.end();
   if (any) context_.observer->OnPushTaken(WorkerRank(message.sender.rank), push, std::size_t(first - taken_.begin()));
-  if (any && context_.outbox->logging()) context_.outbox->Append(TakenOf(push, message, *keys, taken_, table.dim));
+  if (any && context_.outbox->logging()) context_.outbox->Append(TakenOf(push, message, *keys, taken_, table));
   if (!context_.stop->Check(Perform(push, message, *keys))) return false;
   context_.outbox->Answer(from, worker, std::move(ack), any);
   return any;
@@ -157,7 +157,8 @@ Status Pushes::Apply(const Push& push, const Message& message, std::span<const K
                   .clock = push.clock,
                   .push = HashCombine(message.sender.rank, sections[first].sequence.value),
                   .staleness = StalenessOf(push),
-                  .worker = WorkerRank(message.sender.rank)};
+                  .worker = WorkerRank(message.sender.rank),
+                  .action = push.action};
   if (push.pulled) {
     rows.pulled_codec = *push.pulled;
     rows.pulled = message.values.data() + push.keys.count * CodecRowBytes(push.codec, dim);
@@ -181,7 +182,7 @@ Status Pushes::Apply(const Push& push, const Message& message, std::span<const K
 
 // Adds the accepted sections to the bucket of their clock (rule A2).
 void Pushes::Gather(const Push& push, const Message& message) {
-  const std::size_t row_bytes = RowBytes(*context_.rows->FindTable(push.table), push.codec);
+  const std::size_t row_bytes = PushRowBytes(*context_.rows->FindTable(push.table), push);
   // A section keeps the memory of the whole message, which is counted with the first section.
   std::size_t uncounted = message.keys.size() + message.values.size();
   for (std::size_t s = 0; s < push.keys.sections.size(); ++s)
@@ -203,6 +204,7 @@ void Pushes::Gather(const Push& push, const Message& message) {
                                .first_key = push.keys.first_key + key,
                                .keys = message.keys,
                                .key_offset = key,
+                               .action = push.action,
                                .codec = push.codec,
                                .values = message.values,
                                .value_offset = key * row_bytes,

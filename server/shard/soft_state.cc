@@ -26,7 +26,7 @@ void SoftState::BeginSegment(CheckpointId cut, DurableOutbox* outbox) const {
   outbox->BeginSegment(cut, Head());
   for (const auto& [clock, bucket] : clocks.buckets().buckets())
     for (const Contribution& c : bucket.contributions)
-      outbox->Append(GatheredOf(clock, c, RowBytes(*rows.FindTable(c.table), c.codec)));
+      outbox->Append(GatheredOf(clock, c, *rows.FindTable(c.table)));
 }
 
 // Clocks that may close are closed, or will be before the next input.
@@ -36,7 +36,7 @@ std::uint64_t SoftState::BucketsHash() const {
     for (const Contribution& c : bucket.contributions)
       if (clock >= clocks.minimum())
         for (std::uint64_t word : {clock.value, std::uint64_t{c.table.value}, std::uint64_t{c.partition.value},
-                                   c.incarnation.value, c.sequence.value, std::uint64_t{c.count}})
+                                   c.incarnation.value, c.sequence.value, std::uint64_t{c.count} | std::uint64_t(c.action) << 32})
           state = HashCombine(state, word);
   return state;
 }

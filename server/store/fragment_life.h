@@ -16,16 +16,20 @@
 
 namespace tarn::server {
 
+// Whether a key without a row gets one at a push.
+enum class Creation : std::uint8_t { kIfAdmitted, kAlways };
+
 class FragmentLife {
  public:
   FragmentLife(const Table& table, StoreContext* context) : table_(table), context_(context) {}
 
-  // Whether a key without a row gets one at this push (rules R1 and R2). Calls before_count() before a count changes.
+  // Whether a key without a row gets one at this push (rules R1 and R2; kAlways: it does). Calls before_count() before a count changes.
   template <typename BeforeCount>
-  bool Admit(Key key, Clock clock, BeforeCount before_count) {
+  bool Admit(Key key, Clock clock, Creation creation, BeforeCount before_count) {
     const std::uint32_t before = CountOf(key);
-    const bool counted = before + 1 >= table_.spec().life.admit_count;
-    const bool admitted = counted && IsDrawn(key, clock);
+    const bool always = creation == Creation::kAlways;
+    const bool counted = always || before + 1 >= table_.spec().life.admit_count;
+    const bool admitted = always || (counted && IsDrawn(key, clock));
     ++(admitted ? context_->counters.admitted : context_->counters.refused);
     if (admitted ? before == 0 : counted) return admitted;
     before_count();
@@ -34,6 +38,13 @@ class FragmentLife {
     else
       Candidate().Set(key, before + 1);
     return admitted;
+  }
+  // Forgets the pushes of a key that waits for admission.
+  template <typename BeforeCount>
+  void Forget(Key key, BeforeCount before_count) {
+    if (CountOf(key) == 0) return;
+    before_count();
+    candidates_->Erase(key);
   }
   // Keys that wait for admission, and the number of pushes of each.
   std::vector<Seen> Waiting() const { return candidates_ ? candidates_->All() : std::vector<Seen>(); }

@@ -120,10 +120,11 @@ void RowStepper::BeginPush(const Table& table, const PushedRows& rows) {
            .worker = rows.worker};
   rounding_ = HashCombine(HashCombine(table.salt() ^ kRounding, rows.clock.value), rows.push);
   pulled_.clear();
+  assigns_ = rows.action == PushAction::kAssign;
 }
 
-RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,
-                                 const StoreContext& context) {
+RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std::size_t i,
+                                 const StoreContext& context) const {
   const Key key = group.keys[i];
   if (table.is_dense()) {
     const RowParts row = group.dense(i)->RowForApply(key);
@@ -135,7 +136,7 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
   std::uint32_t number = group.numbers[i];
   // If the message contains a key twice, its row may have been inserted or removed since.
   if (number == RowIndex::kNone || group.generation != context.insert_generation) number = fragment.Find(key);
-  return fragment.RowForApply(key, number, clock);
+  return fragment.RowForApply(key, number, push_.clock, assigns_ ? Creation::kAlways : Creation::kIfAdmitted);
 }
 
 void RowStepper::Apply(Table* table, const RowGroup& group, const PushedRows& rows, StoreContext* context) {
@@ -167,7 +168,7 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint3
       slots[i] = values[i] + table.layout().value_words;
       continue;
     }
-    const RowParts row = RowForApply(table, group, i, push_.clock, context);
+    const RowParts row = RowForApply(table, group, i, context);
     values[i] = row.values;
     slots[i] = row.slots;
   }
@@ -186,8 +187,9 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint3
   }
 }
 
-// One optimizer step for each row. If a 16-bit row occurs twice, the second step uses the result of the first.
+// One optimizer step for each row, or its new values. If a 16-bit row occurs twice, the second step uses the result of the first.
 void RowStepper::Step(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values) {
+  if (assigns_) return Assign(table, rows, values);
   if (table.spec().row_codec == ValueCodec::kFp32) return table.optimizer().Apply(push_, rows);
   for (std::size_t i = 0, count = 0; i < rows.n; i += count) {
     count = DistinctRows(rows.n - i, values + i);
@@ -198,6 +200,19 @@ void RowStepper::Step(const Table& table, const kernels::RowsToStep& rows, const
     if (part.pulled != nullptr) part.pulled += i * rows.dim;
     part.begins_section = rows.begins_section && i == 0;
     StepHalves(table, part, keys + i, values + i);
+  }
+}
+
+// The rows of kAssign have their values as gradients. Rounds to the nearest 16-bit number.
+void RowStepper::Assign(const Table& table, const kernels::RowsToStep& rows, float** values) const {
+  const std::size_t row_bytes = CodecRowBytes(table.spec().row_codec, rows.dim);
+  for (std::size_t i = 0; i < rows.n; ++i) {
+    const float* from = rows.gradients + i * rows.dim;
+    auto* to = reinterpret_cast<std::byte*>(values[i]);
+    if (table.spec().row_codec == ValueCodec::kFp32)
+      std::memcpy(to, from, row_bytes);
+    else
+      kernels::EncodeRows(table.spec().row_codec, rows.dim, 1, from, to);
   }
 }
 

@@ -14,10 +14,10 @@
 
 namespace tarn::server {
 
-// The gradients of a push, or of a closing clock.
+// The gradients of a push, or of a closing clock; or, of a push with another action, what it does to its rows.
 struct PushedRows {
   ValueCodec codec = ValueCodec::kFp32;
-  const std::byte* gradients = nullptr;  // of each key, in the codec
+  const std::byte* gradients = nullptr;  // of each key, in the codec; kAssign: the values, kDelete: unused
   // Of rules with needs_pulled: the rows as they were pulled, likewise. Null: none.
   ValueCodec pulled_codec = ValueCodec::kFp32;
   const std::byte* pulled = nullptr;
@@ -25,10 +25,11 @@ struct PushedRows {
   std::uint64_t push = 0;  // distinguishes it from other pushes of that clock, for stochastic rounding to 16 bits
   std::uint64_t staleness = 0;
   WorkerRank worker = kNoWorker;
+  PushAction action = PushAction::kStep;
 
   // Proceeds by n rows.
   void Skip(std::size_t n, std::uint32_t dim) {
-    gradients += n * CodecRowBytes(codec, dim);
+    if (action != PushAction::kDelete) gradients += n * CodecRowBytes(codec, dim);
     if (pulled != nullptr) pulled += n * CodecRowBytes(pulled_codec, dim);
   }
 };
@@ -48,7 +49,7 @@ class RowStepper {
   }
   // Whether the table's rule discards the gradients of these sections.
   bool Discards(const Table& table) const { return table.optimizer().Discards(push_); }
-  // Applies one optimizer step to each key of a group that has or gets a row. `rows`: from the group's first key on.
+  // Applies one optimizer step to each key of a group that has or gets a row, or sets its values (kAssign). `rows`: from the group's first key on.
   // Skips and counts rows whose gradient, or pulled row, is not finite (rule A5). Reads each byte of the push once,
   // before the first step.
   void Apply(Table* table, const RowGroup& group, const PushedRows& rows, StoreContext* context);
@@ -56,13 +57,15 @@ class RowStepper {
  private:
   void FindValues(const Table& table, const RowGroup& group, const float** rows);
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows, std::byte* out);
-  static RowParts RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,
-                              const StoreContext& context);
+  RowParts RowForApply(const Table& table, const RowGroup& group, std::size_t i, const StoreContext& context) const;
   void StepGroup(const Table& table, const RowGroup& group, std::uint32_t left_out, const StoreContext& context);
   void Step(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values);
   void StepHalves(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values);
 
+  void Assign(const Table& table, const kernels::RowsToStep& rows, float** values) const;
+
   RuleContext push_;  // the current push
+  bool assigns_ = false;
   std::span<float> rule_state_;
   bool begins_section_ = false;  // no step of these sections yet
   std::uint64_t rounding_ = 0;   // and its rounding

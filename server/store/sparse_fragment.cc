@@ -60,7 +60,7 @@ std::uint32_t SparseFragment::InsertRow(std::uint64_t hash, Key key) {
   return number;
 }
 
-RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock) {
+RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock, Creation creation) {
   if (number != RowIndex::kNone && !IsExpired(number)) {
     KeepFirst(number, key);
     if (table_.has_life()) {
@@ -71,8 +71,8 @@ RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock)
     if (table_.resident() != nullptr) table_.resident()->MarkChanged(rows_.place(), number);
   } else {
     ++context_->insert_generation;
-    if (number != RowIndex::kNone) Take(number, key);
-    if (table_.has_life() && !life_.Admit(key, clock, [this] { KeepSeen(); })) return {};
+    if (number != RowIndex::kNone) TakeExpired(number, key);
+    if (table_.has_life() && !life_.Admit(key, clock, creation, [this] { KeepSeen(); })) return {};
     number = InsertRow(rows_.index().Hash(key), key);
     cut_.LeaveOut(number);
     NoteReturn(key);
@@ -106,12 +106,31 @@ void SparseFragment::NoteReturn(Key key) {
   if (!removed_.keys().IsBehind(walk_.removed, key)) cut_.NameRemoved(key);
 }
 
-// Removes an expired row and records its key for the next cut. Without a base the key is not recorded: if every cut is
+void SparseFragment::Delete(std::span<const Key> keys) {
+  ++context_->insert_generation;
+  for (const Key key : keys) {
+    if (table_.has_life()) life_.Forget(key, [this] { KeepSeen(); });
+    const std::uint32_t number = Find(key);
+    if (number == RowIndex::kNone) continue;
+    if (IsExpired(number)) {
+      TakeExpired(number, key);
+    } else {
+      if (table_.has_life()) life_.Drop(*rows_.Life(number));
+      Take(number, key);
+    }
+  }
+}
+
+// Removes a row and records its key for the next cut. Without a base the key is not recorded: if every cut is
 // full, or only a hash, no later cut would clear the record.
 void SparseFragment::Take(std::uint32_t number, Key key) {
   KeepFirst(number, key);
   rows_.Erase(rows_.index().Hash(key), key);
   if (context_->has_base) removed_.Add(rows_.index(), key);
+}
+
+void SparseFragment::TakeExpired(std::uint32_t number, Key key) {
+  Take(number, key);
   life_.TakenAway();
 }
 
@@ -120,7 +139,7 @@ void SparseFragment::TakeExpired() {
   rows_.index().ForEach([this](Key key, std::uint32_t number) {
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
-  for (const auto& [key, number] : context_->found) Take(number, key);
+  for (const auto& [key, number] : context_->found) TakeExpired(number, key);
 }
 
 void SparseFragment::RecountLife() {

@@ -30,10 +30,12 @@ class SparseFragment final : public Fragment {
 
   // The row of a key, to be changed by the caller. Inserts a row if there is none and the key is admitted; if it is not
   // admitted, `values` is null. `number`: the key's row, or RowIndex::kNone.
-  RowParts RowForApply(Key key, std::uint32_t number, Clock clock);
+  RowParts RowForApply(Key key, std::uint32_t number, Clock clock, Creation creation = Creation::kIfAdmitted);
   // Replaces RowForApply for a row in memory, without life or tier, outside of cuts: only the mark is needed.
   void MarkChanged(std::uint32_t number) { marks_.Set(number); }
 
+  // Deletes the rows of keys, which need not have one, and what is known of the keys.
+  void Delete(std::span<const Key> keys);
   // Removes the rows of keys, which need not have one, during the load of a checkpoint. Must not be called during a
   // cut.
   void Remove(std::span<const Key> keys);
@@ -83,6 +85,7 @@ class SparseFragment final : public Fragment {
   void KeepSeen();
   void NoteReturn(Key key);
   void Take(std::uint32_t number, Key key);
+  void TakeExpired(std::uint32_t number, Key key);
   Status HashCold(std::uint64_t* sum) const;
   std::size_t HandOutLists(std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkRows(std::size_t rows, std::vector<CutRows>* out);

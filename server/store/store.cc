@@ -167,6 +167,7 @@ Status Store::Apply(TableId id, std::span<const Section> sections, std::span<con
   PushedRows rows = pushed;
   stepper_.BeginPush(table, rows);
   try {
+    if (rows.action == PushAction::kDelete) return Delete(table, sections, keys);
     if (!table.optimizer().rule().by_section) return ApplySections(table, sections, keys, &rows);
     for (const Section& section : sections) {
       TARN_RETURN_IF_ERROR(ApplySections(table, {&section, 1}, keys.first(section.count), &rows));
@@ -192,6 +193,15 @@ Status Store::ApplySections(Table& table, std::span<const Section> sections, std
     if (!context_.failure) return context_.failure;
   }
   return {};
+}
+
+Status Store::Delete(const Table& table, std::span<const Section> sections, std::span<const Key> keys) {
+  CountSections(table, sections);
+  for (const Section& section : sections) {
+    if (section.count != 0) partitions_[section.partition.value]->FindSparse(table.id())->Delete(keys.first(section.count));
+    keys = keys.subspan(section.count);
+  }
+  return context_.failure;
 }
 
 // Raises the versions. The step has the delay and the state of the last section; rules that use them have one section.

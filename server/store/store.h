@@ -108,6 +108,9 @@ class Store {
   // rows have keys.size() gradients; the schedule is that at their clock. Each section with keys raises the version of
   // the table in its partition by one; its own version is that at which its rows were pulled. The keys must have passed
   // CheckKeys, and the rows have what the rule needs.
+  //
+  // Of kAssign the rows have values instead, which replace those of the rows: slots remain, and a row that did not
+  // exist has initial ones, whatever the table's life says. kDelete removes rows of a sparse table, if they exist.
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, const PushedRows& rows);
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                const std::byte* gradients, Clock clock, std::uint64_t push = 0) {
@@ -161,6 +164,7 @@ class Store {
   Table& At(TableId id) const;
   Status UpdateTable(Table& table, const TableSpec& spec);
   void CountSections(const Table& table, std::span<const Section> sections);
+  Status Delete(const Table& table, std::span<const Section> sections, std::span<const Key> keys);
   Status ApplySections(Table& table, std::span<const Section> sections, std::span<const Key> keys, PushedRows* rows);
   template <typename Take>
   Status ForEachRun(const Table& table, std::span<const Key> keys, Take take) const;

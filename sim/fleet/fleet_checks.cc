@@ -48,7 +48,9 @@ void FleetChecks::CheckOrigin(const Process& p, const Message& message) const {
   const bool owns = std::ranges::all_of(
       push->keys.sections, [&](const Section& section) { return p.shard->rows().Find(section.partition) != nullptr; });
   if (table == view.tables.end() || !owns) return;
-  const PushOrigins::Receiver at{*table, table->name == "counts", !context_.scenario.top_k, [&](PartitionId partition) {
+  // Rows that are changed are pushed without a pull.
+  const bool pulled_all = !context_.scenario.top_k && !context_.scenario.changes;
+  const PushOrigins::Receiver at{*table, table->name == "counts", pulled_all, [&](PartitionId partition) {
                                    return p.shard->rows().Find(partition)->VersionOf(table->id);
                                  }};
   context_.oracle.Check(

@@ -330,16 +330,16 @@ MUTANTS = [
     ("cached-row-keeps-no-version", "worker/client/client_data.cc",
      "  if (record != nullptr && cached->found().rows != 0) NoteKept(plan, when.use, cached->found().oldest);\n", ""),
     ("pulled-rows-lost-by-a-resend", "worker/client/client_pushes.cc",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n"
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n",
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n"
      "  if (p->counted && p->pulled) {\n"
      "    const std::size_t rows = p->keys.count * CodecRowBytes(*p->pulled, context_->tables.at(p->table).dim);\n"
      "    p->values = Buffer::Copy(p->values.data(), p->values.size());\n"
      "    std::memset(p->values.data() + p->values.size() - rows, 0, rows);\n"
      "  }\n"),
     ("version-lost-by-a-resend", "worker/client/client_pushes.cc",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};\n"
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n",
+     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n"
      "  if (p->counted)\n"
      "    for (Section& section : push.keys.sections) section.version = kNoVersion;\n"),
     ("checkpoint-without-versions", "server/store/fragment_cut.cc",
@@ -350,6 +350,20 @@ MUTANTS = [
      "    owned->Obtain(table).SetState({state.version, std::vector<std::uint32_t>(floats)});\n"),
     ("state-of-rules-not-as-of-the-cut", "server/store/fragment_cut.cc",
      "  fragment_state_ = std::move(state);\n", ""),
+    ("assigned-before-the-sums", "server/clock/clock_buckets.cc",
+     "  TARN_RETURN_IF_ERROR(CloseSteps(clock, steps, divisor, rows));\n"
+     "  for (const Contribution& c : changes) TARN_RETURN_IF_ERROR(Change(clock, c, rows));\n",
+     "  for (const Contribution& c : changes) TARN_RETURN_IF_ERROR(Change(clock, c, rows));\n"
+     "  TARN_RETURN_IF_ERROR(CloseSteps(clock, steps, divisor, rows));\n"),
+    ("deleted-row-missing-in-the-cut", "server/store/sparse_fragment.cc",
+     "  KeepFirst(number, key);\n  rows_.Erase(", "  rows_.Erase("),
+    ("assigned-before-delayed-pushes", "worker/client/client_data.cc",
+     "  if (combiner_.Combines(**spec)) combiner_.FlushAll();\n  const PushOrigin", "  const PushOrigin"),
+    ("assigned-row-kept", "worker/client/client_data.cc",
+     "  if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, plan, pushes_);\n", ""),
+    ("gathered-deletion-logged-as-a-step", "server/shard/logged_inputs.cc", "  push.action = c.action;\n", ""),
+    ("deletion-logged-as-nothing", "server/log/record.cc",
+     "      static_cast<wire::PushAction>(p.push.action));", "      wire::PushAction::Step);"),
 ]
 
 

@@ -206,6 +206,11 @@ void Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Comple
   impl_->Step(now, out, [&] { impl_->data.Push(plan, gradients, pulled_clock, done); });
 }
 
+void Client::Change(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
+  impl_->Step(now, out, [&] { impl_->data.Change(plan, action, values, done); });
+}
+
 void Client::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
                       const PushPullDone& done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) {

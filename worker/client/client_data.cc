@@ -124,6 +124,18 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pull
   if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, *sent.plan, pushes_);
 }
 
+// Behind the pushes of the table that wait to be combined. Drops nothing of the rows' residuals.
+void ClientData::Change(const Plan& plan, PushAction action, const Buffer& values, Completion<>* done) {
+  const auto spec = TableOf(plan);
+  if (!spec) return worker::Fail(done, spec.error());
+  ticks_.OnPush();
+  if (plan.keys.empty()) return Complete(done);
+  if (combiner_.Combines(**spec)) combiner_.FlushAll();
+  const PushOrigin origin{.seen = ticks_.asked(), .versions = std::vector(plan.runs.size(), kNoVersion), .pulled = {}};
+  pushes_.Add(plan, **spec, values, origin, {.clock = ticks_.asked(), .done = done, .action = action});
+  if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, plan, pushes_);
+}
+
 // The part of a push that is sent now, if the rest is kept.
 Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock) {
   Residuals::Sent sent = residuals_.Compress(plan, spec, context_->view.routes.partition_bits, gradients, clock);

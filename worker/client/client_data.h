@@ -32,6 +32,7 @@ class ClientData {
   // See Client.
   void Pull(const Plan& plan, const PullWhen& when, PullSink* sink);
   void Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done);
+  void Change(const Plan& plan, PushAction action, const Buffer& values, Completion<>* done);
   void PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
                 const Client::PushPullDone& done);
   void Prefetch(const Plan& plan);

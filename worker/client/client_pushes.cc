@@ -21,6 +21,15 @@ void SetVersions(const Plan& plan, const PushOrigin& origin, std::vector<Section
   }
 }
 
+PushValues EncodeValues(const Buffer& rows, const TableSpec& spec, const Piece& piece, PushAction action) {
+  switch (action) {
+    case PushAction::kStep: return EncodePush(rows, spec, piece);
+    case PushAction::kAssign: return {ValueCodec::kFp32, EncodeRows(rows, spec.dim, piece, ValueCodec::kFp32)};
+    case PushAction::kDelete: break;
+  }
+  return {};
+}
+
 Buffer Joined(const Buffer& first, const Buffer& second) {
   Buffer all = Buffer::Allocate(first.size() + second.size());
   std::memcpy(all.data(), first.data(), first.size());
@@ -62,10 +71,12 @@ void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gr
     message.pulled_clock = origin.seen;
     message.keys = PieceKeys(plan.keys, piece, &message.frame);
     SetVersions(plan, origin, &message.keys.sections);
-    // A list of selected rows is rarely repeated.
-    if (spec.push_codec != ValueCodec::kTopK || spec.kind == TableKind::kDense)
+    // A list of selected rows, or of a change, is rarely repeated.
+    const bool selected = spec.push_codec == ValueCodec::kTopK && spec.kind == TableKind::kSparse;
+    if (!selected && what.action == PushAction::kStep)
       message.keys.list = lists_->NumberOf(piece.shard, message.frame, context_->now);
-    PushValues push = EncodePush(gradients, spec, piece);
+    message.action = what.action;
+    PushValues push = EncodeValues(gradients, spec, piece, what.action);
     message.codec = push.codec;
     message.values = std::move(push.values);
     if (!origin.pulled.empty()) {
@@ -111,7 +122,7 @@ bool ClientPushes::SendFirst(ShardQueue* queue) {
 
 void ClientPushes::Transmit(PushMessage* p) {
   p->attempt = context_->NewRequest();
-  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled};
+  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};
   Buffer frame = p->frame;
   lists_->Encode(p->shard, &push.keys, &frame);
   p->by_name = push.keys.codec == KeyCodec::kHeld;

@@ -34,13 +34,15 @@ class ClientPushes {
     Clock clock;
     Completion<>* done = nullptr;
     RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) of the same rows; 0: none
+    PushAction action = PushAction::kStep;
   };
   // A push of the caller that is sent as part of a combined push; its clock is already open.
   struct Gathered {
     Clock clock;
     Completion<>* done = nullptr;
   };
-  // Adds a push of the caller or, with `gathered`, the sum of those pushes. plan.keys must not be empty.
+  // Adds a push of the caller or, with `gathered`, the sum of those pushes. plan.keys must not be empty. kDelete has no
+  // gradients, kAssign has values.
   void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin, const What& what,
            std::vector<Gathered> gathered = {});
   // Records an unacknowledged push of this clock.
@@ -77,6 +79,7 @@ class ClientPushes {
     Clock clock, pulled_clock;
     ValueCodec codec = ValueCodec::kFp32;
     std::optional<ValueCodec> pulled;  // `values` ends with the rows as they were pulled
+    PushAction action = PushAction::kStep;
     ShardId shard;
     KeyList keys;
     Buffer frame, values;

@@ -139,6 +139,19 @@ std::shared_ptr<Request> Session::Push(std::vector<PushRequest::Table> tables, s
   return request;
 }
 
+std::shared_ptr<Request> Session::Change(Plan plan, PushAction action, Buffer values) {
+  SaveAfterTick();
+  const std::size_t bytes = plan.keys.size() * sizeof(Key) + values.size();
+  queued_.Take(bytes);
+  auto request = MakeStatusRequest([plan = std::move(plan), action, values = std::move(values)](
+                                       Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    client->Change(plan, action, values, done, now, out);
+  });
+  request->Charge(&queued_, bytes);
+  runtime_.Submit(request, true);
+  return request;
+}
+
 Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest::Table pull,
                                             const MaybePosition& position) {
   SaveAfterTick();

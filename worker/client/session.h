@@ -70,6 +70,8 @@ class Session {
   // would exceed asked_bytes_max. A push blocks while the waiting gradients would exceed queued_bytes_max.
   std::shared_ptr<PullRequest> Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use, int priority);
   std::shared_ptr<Request> Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled);
+  // Another action than a step (worker::Client::Change); likewise.
+  std::shared_ptr<Request> Change(Plan plan, PushAction action, Buffer values);
   struct PushPullRequests {
     std::shared_ptr<Request> pushed;
     std::shared_ptr<PullRequest> pulled;

@@ -224,6 +224,33 @@ class ValuesTest(unittest.TestCase):
             self.ps.push([(users, [1], [[1, 1]]), (items, [7], [[1, np.inf, 1]])])
         np.testing.assert_array_equal(users.pull([1]).wait(), [[2, 2]])
 
+    def test_assigned_and_deleted_rows(self):
+        table = self.ps.table("assigned", dim=2, initializer={"kind": "constant", "value": 9},
+                              optimizer={"kind": "momentum", "learning_rate": 1, "momentum": 0.5})
+        table.push([1], -np.ones((1, 2)))                        # the velocity of key 1 is 1 then
+        table.assign([1, 2, 1], [[3, 3], [5, 5], [7, 7]])
+        self.ps.tick()
+        np.testing.assert_array_equal(table.pull([1, 2, 3]).wait(), [[7, 7], [5, 5], [9, 9]])
+        table.push([1, 2], -np.ones((2, 2)))
+        self.ps.tick()
+        np.testing.assert_array_equal(table.pull([1, 2]).wait(), [[8.5, 8.5], [6, 6]], "an existing row keeps its slots")
+        table.delete([[1], [4]])
+        self.ps.tick()
+        np.testing.assert_array_equal(table.pull([1, 2]).wait(), [[9, 9], [6, 6]])
+        table.push([1], -np.ones((1, 2)))
+        self.ps.tick()
+        np.testing.assert_array_equal(table.pull([1]).wait(), [[10, 10]], "its velocity is gone")
+        with self.assertRaisesRegex(tarn.InvalidArgument, "'assigned': values are \\[1, 1\\], expected \\[1, 2\\]"):
+            table.assign([1], [[1]])
+        with self.assertRaisesRegex(tarn.InvalidArgument, "the value of key 1 is nan"):
+            table.assign([1], [[1, np.nan]])
+        dense = self.ps.table("assigned_dense", dim=2, rows=4)
+        dense.assign([3], [[1, 2]]).wait()
+        self.ps.tick()
+        np.testing.assert_array_equal(dense.pull([3]).wait(), [[1, 2]])
+        with self.assertRaisesRegex(tarn.InvalidArgument, "the rows of a dense table cannot be deleted"):
+            dense.delete([3])
+
     def test_rows_go_where_out_says(self):
         table = self.ps.table("out", dim=2, initializer={"kind": "constant", "value": 3})
         keys = np.arange(2000).reshape(2, 1000) % 1500

@@ -176,6 +176,29 @@ TEST(Frame, PulledRowsAreBehindTheGradients) {
   EXPECT_NE(decoded().find("Push.pulled: topk with fp32"), std::string::npos);
 }
 
+TEST(Frame, AnAssignmentHasWholeRowsAndADeletionNone) {
+  Message message = PushOfTwo();
+  Push& push = std::get<Push>(message.body);
+  const auto decoded = [&] {
+    const auto frames = Encode(message);
+    if (!frames) return ToString(frames.error());
+    const auto back = Decode(std::span<const Buffer>(*frames));
+    if (!back) return ToString(back.error());
+    EXPECT_EQ(std::get<Push>(back->body).action, push.action);
+    return std::string();
+  };
+  push.action = PushAction::kAssign;
+  EXPECT_EQ(decoded(), "");
+  push.action = PushAction::kDelete;
+  EXPECT_NE(decoded().find("values frame"), std::string::npos) << "with values";
+  message.values = {};
+  EXPECT_EQ(decoded(), "");
+  push.action = PushAction::kAssign;
+  EXPECT_NE(decoded().find("values frame: 0 bytes"), std::string::npos);
+  push.pulled = ValueCodec::kFp32;
+  EXPECT_NE(decoded().find("codec: fp32, with pulled rows in a push that assigns or deletes rows"), std::string::npos);
+}
+
 // The wire form of the prefix is fixed.
 TEST(Frame, PrefixIsAsDocumented) {
   Message message;

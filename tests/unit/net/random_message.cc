@@ -191,8 +191,9 @@ void FillPayload(Filler* filler, Message* message) {
     keys(m.keys);
     if (filler->Below(2) == 0)
       for (Section& section : m.keys.sections) filler->Fill(section.version);
+    if (m.action != PushAction::kStep) m.codec = ValueCodec::kFp32, m.pulled.reset();
     if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled))) m.pulled.reset();
-    values(m.keys.count, m.codec, m.pulled);
+    if (m.action != PushAction::kDelete) values(m.keys.count, m.codec, m.pulled);
   };
   if (const auto* m = std::get_if<Pull>(&message->body)) keys(m->keys);
   if (const auto* m = std::get_if<Prefetch>(&message->body)) keys(m->keys);

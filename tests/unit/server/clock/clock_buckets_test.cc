@@ -49,6 +49,18 @@ TEST_F(ClockBucketsTest, SumsInWorkerOrder) {
   EXPECT_EQ(Value(8), -5.0f);
 }
 
+TEST_F(ClockBucketsTest, RowsAreAssignedAndDeletedAfterTheSumsInWorkerOrder) {
+  Contribution first = From(0, 1, {7, 8, 9}, {10, 20, 30}), second = From(1, 1, {8}, {40}), third = From(2, 1, {9}, {});
+  first.action = second.action = PushAction::kAssign;
+  third.action = PushAction::kDelete;
+  Close(0, {third, second, first, From(0, 2, {7, 8}, {1, 1}), From(3, 1, {6, 9}, {1, 1})}, 2);
+  EXPECT_EQ(Value(6), -0.5f);
+  EXPECT_EQ(Value(7), 10.0f);
+  EXPECT_EQ(Value(8), 40.0f);
+  EXPECT_EQ(Value(9), 0.0f);
+  EXPECT_EQ(rows_.row_count(), 3u);
+}
+
 TEST_F(ClockBucketsTest, OneWorkersPushesAreSummedBySequence) {
   Close(0, {From(0, 3, {7}, {1}), From(0, 2, {7}, {-1e8f}), From(0, 1, {7}, {1e8f})}, 1);
   EXPECT_EQ(Value(7), -1.0f);

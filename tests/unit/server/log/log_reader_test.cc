@@ -177,16 +177,16 @@ TEST_F(LogTest, RefusesAnOlderAndANewerFormat) {
   WriteThreeSegments();
   Bytes(PathOf(3))[8] = std::byte{1};
   Says(ReadError(), ErrorCode::kUnsupported,
-       PathOf(3) + ": offset 8: format version 1, expected 2: an older tarn wrote it");
+       PathOf(3) + ": offset 8: format version 1, expected 2 to 3: an older tarn wrote it");
   Bytes(PathOf(3))[8] = std::byte{3};
   Says(ReadError(), ErrorCode::kUnsupported,
-       PathOf(3) + ": offset 8: format version 3, expected 2: a newer tarn wrote it");
+       PathOf(3) + ": offset 8: format version 4, expected 2 to 3: a newer tarn wrote it");
   // Its first word may be a mark, on either page.
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::size_t page : {0, 1}) {
     Bytes(mark)[page * kLogPage + 8] = std::byte{3};
     Says(ReadError(), ErrorCode::kUnsupported,
-         mark + ": page " + std::to_string(page) + ": offset 8: format version 3");
+         mark + ": page " + std::to_string(page) + ": offset 8: format version 4");
     Bytes(mark)[page * kLogPage + 8] = std::byte{2};
   }
 }
@@ -202,7 +202,7 @@ TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::kAlreadyExists);
     EXPECT_NE(status.error().message.find(path + ": "), std::string::npos) << status.error().message;
-    EXPECT_NE(status.error().message.find("format version 3"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("format version 4"), std::string::npos) << status.error().message;
     EXPECT_EQ(disk_.Paths(), before);
     Bytes(path)[8] = std::byte{2};
   }

@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::uint32_t kDim = 2;
 constexpr std::size_t kRowBytes = kDim * sizeof(float);
+const TableSpec kTable{.name = "t", .dim = kDim};
 
 struct Pushed {
   Push push{.table = TableId(1),
@@ -28,7 +29,7 @@ struct Pushed {
 
 TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
   const Pushed p;
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, true, true}, kDim);
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, true, true}, kTable);
   EXPECT_EQ(logged.incarnation, Incarnation(9));
   EXPECT_EQ(logged.rank, WorkerRank(7));
   EXPECT_EQ(logged.keys.data(), p.message.keys.data());
@@ -38,7 +39,7 @@ TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
 
 TEST(LoggedInputsTest, WhatWasNotTakenIsLeftOut) {
   const Pushed p;
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kDim);
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kTable);
   ASSERT_EQ(logged.push.keys.count, 2u);
   ASSERT_EQ(logged.push.keys.sections.size(), 2u);
   EXPECT_EQ(logged.push.keys.sections[1].partition, PartitionId(3));
@@ -60,12 +61,31 @@ TEST(LoggedInputsTest, AGatheredSectionIsAPushOfItsOwn) {
                             .key_offset = 1,
                             .values = p.message.values,
                             .value_offset = kRowBytes};
-  const LoggedPush logged = GatheredOf(Clock(3), second, kRowBytes).push;
+  const LoggedPush logged = GatheredOf(Clock(3), second, kTable).push;
   EXPECT_EQ(logged.push.clock, Clock(3));
   ASSERT_EQ(logged.push.keys.sections.size(), 1u);
   EXPECT_EQ(logged.push.keys.sections[0].sequence, Sequence(6));
   EXPECT_EQ(logged.keys.as<Key>()[0], 20u);
   EXPECT_EQ(logged.values.as<float>()[3], 3.0f);
+}
+
+TEST(LoggedInputsTest, ADeletionHasNoValues) {
+  Pushed p;
+  p.push.action = PushAction::kDelete;
+  p.message.values = {};
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kTable);
+  EXPECT_EQ(logged.push.action, PushAction::kDelete);
+  EXPECT_EQ(logged.keys.as<Key>()[1], 30u);
+  EXPECT_TRUE(logged.values.empty());
+  const Contribution second{.partition = PartitionId(2),
+                            .count = 2,
+                            .keys = p.message.keys,
+                            .key_offset = 1,
+                            .action = PushAction::kDelete};
+  const LoggedPush gathered = GatheredOf(Clock(3), second, kTable).push;
+  EXPECT_EQ(gathered.push.action, PushAction::kDelete);
+  EXPECT_EQ(gathered.keys.as<Key>()[1], 21u);
+  EXPECT_TRUE(gathered.values.empty());
 }
 
 TEST(LoggedInputsTest, AViewNamesTheNewestOrder) {

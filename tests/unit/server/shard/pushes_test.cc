@@ -59,6 +59,54 @@ TEST_F(PushesTest, IsAppliedOnceAndInOrder) {
   EXPECT_EQ(counters_.pushes_out_of_order, 1u);
 }
 
+// Rule A8.
+TEST_F(PushesTest, AssignsAndDeletesRows) {
+  Open(ApplyMode::kImmediate);
+  Message assigned = PushOf(kFirstWorker, 7, 1, 0, 5), deleted = PushOf(kFirstWorker, 7, 3, 0);
+  std::get<Push>(assigned.body).action = PushAction::kAssign;
+  std::get<Push>(deleted.body).action = PushAction::kDelete;
+  deleted.values = {};
+  EXPECT_EQ(OnPush(assigned), true);
+  EXPECT_EQ(Value(7), 5.0f);
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 2, 0)), true);
+  EXPECT_EQ(Value(7), 4.0f);
+  EXPECT_EQ(OnPush(assigned), false);
+  EXPECT_EQ(Value(7), 4.0f) << "a repetition";
+  EXPECT_EQ(OnPush(deleted), true);
+  EXPECT_EQ(Value(7), 0.0f);
+  EXPECT_EQ(rows_.row_count(), 0u);
+  EXPECT_EQ(rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id), Version(3));
+}
+
+TEST_F(PushesTest, RefusesInvalidAssignmentsAndDeletions) {
+  TableSpec dense = CountingTable(ConsistencyMode::kSsp, ApplyMode::kImmediate, 5);
+  dense.kind = TableKind::kDense;
+  dense.rows = 10;
+  Open(dense);
+  Message message = PushOf(kFirstWorker, 7, 1, 0);
+  Push& push = std::get<Push>(message.body);
+  push.action = PushAction::kAssign;
+  push.codec = ValueCodec::kBf16;
+  EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed) << "not in fp32";
+  push.codec = ValueCodec::kFp32;
+  push.pulled = ValueCodec::kFp32;
+  EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed) << "with pulled rows";
+  push.pulled.reset();
+  push.action = PushAction::kDelete;
+  EXPECT_EQ(OnPush(message).error().message,
+            "table '" + dense.name + "': rows of a dense table cannot be deleted; assign their values");
+  push.action = PushAction::kAssign;
+  EXPECT_EQ(OnPush(message), true);
+  EXPECT_EQ(Value(7), 1.0f);
+}
+
+TEST_F(PushesTest, ADeletionWithValuesIsRefused) {
+  Open(ApplyMode::kImmediate);
+  Message message = PushOf(kFirstWorker, 7, 1, 0);
+  std::get<Push>(message.body).action = PushAction::kDelete;
+  EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed);
+}
+
 TEST_F(PushesTest, RaisesTheVersionOfItsPartitionOnce) {
   Open(ApplyMode::kImmediate);
   const auto version = [&] { return rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id); };

@@ -86,6 +86,20 @@ class Model {
     if (rules_) SetLife(&row, born ? rules_->Born(now_) : rules_->Touched(LifeOf(row), now_));
   }
 
+  void Assign(Key key, const float* values) {
+    const bool born = !rows_.contains(key);
+    if (born) seen_.erase(key);
+    std::vector<std::uint32_t>& row = rows_.try_emplace(key, Newborn(key)).first->second;
+    for (std::uint32_t j = 0; j < kDim; ++j)
+      Put(&row, j, spec_.row_codec == ValueCodec::kBf16 ? Bf16FromFloat(values[j]) : Fp16FromFloat(values[j]),
+          values[j]);
+    if (rules_) SetLife(&row, born ? rules_->Born(now_) : rules_->Touched(LifeOf(row), now_));
+  }
+  void Delete(Key key) {
+    rows_.erase(key);
+    seen_.erase(key);
+  }
+
   void Advance(std::uint32_t now) {
     if (!rules_) return;
     const std::uint32_t before = rules_->BoundaryBefore(now_);
@@ -245,6 +259,24 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     for (std::size_t i = 0; i < keys.size(); ++i) model_.Apply(keys[i], &gradients[i * kDim], clock);
   }
 
+  // Assigns or deletes rows.
+  void Change() {
+    std::vector<Section> sections;
+    const std::vector<Key> keys = RandomKeys(&sections);
+    std::vector<float> values(keys.size() * kDim);
+    for (float& v : values) v = static_cast<float>(random_.Unit()) - 0.5f;
+    const bool assigns = random_.Chance(0.5);
+    ASSERT_TRUE(rows_->Apply(spec_.id, sections, keys,
+                             {.gradients = reinterpret_cast<const std::byte*>(values.data()),
+                              .clock = Clock(time_),
+                              .action = assigns ? PushAction::kAssign : PushAction::kDelete}));
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      if (assigns)
+        model_.Assign(keys[i], &values[i * kDim]);
+      else
+        model_.Delete(keys[i]);
+  }
+
   void Pull() {
     std::vector<Section> sections;
     const std::vector<Key> keys = RandomKeys(&sections);
@@ -271,6 +303,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
       case 1: Advance(); break;
       case 2: rows_->expiry().Sweep(1 + random_.Below(50)); break;
       case 3: Pull(); break;
+      case 4: Change(); break;
       default: Push();
     }
   }

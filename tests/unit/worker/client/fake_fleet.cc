@@ -44,7 +44,10 @@ PushAck FakeShard::Apply(const Push& push, const Message& message, const std::ve
   PushAck ack{push.request, {}};
   const std::uint32_t dim = tables.at(push.table).dim;
   std::vector<float> values(keys.size() * dim);
-  if (push.codec == ValueCodec::kTopK) {
+  const bool deletes = push.action == PushAction::kDelete;
+  if (deletes) {
+    TARN_CHECK(message.values.empty(), "a deletion has no values");
+  } else if (push.codec == ValueCodec::kTopK) {
     const std::span bytes(message.values.data(), message.values.size());
     TARN_CHECK(kernels::DecodeSparse(values.size(), bytes, values.data()).has_value(), "other values");
   } else {
@@ -69,7 +72,7 @@ PushAck FakeShard::Apply(const Push& push, const Message& message, const std::ve
                          push.table,
                          push.clock,
                          {key, key + section.count},
-                         {value, value + section.count * dim}});
+                         deletes ? std::vector<float>() : std::vector<float>(value, value + section.count * dim)});
     }
     ack.sections.push_back(answer);
     first += section.count;

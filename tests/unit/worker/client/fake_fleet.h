@@ -26,7 +26,7 @@ struct Applied {
   TableId table;
   Clock clock;
   std::vector<Key> keys;
-  std::vector<float> values;
+  std::vector<float> values;  // none of a deletion
 };
 
 // Follows rules E2 and C3 for one worker; stores the applied sections.

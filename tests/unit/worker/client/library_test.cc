@@ -112,6 +112,34 @@ TEST(Library, PushPullTicksAndAsksForTheNextClock) {
   EXPECT_EQ(values->size(), 9u);
 }
 
+TEST(Library, AssignsAndDeletesRows) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  EXPECT_TRUE(client->Assign(*users, std::vector<Key>{9, 4, 9}, std::vector<float>{1, 1, 1, 2, 2, 2, 3, 3, 3}).Wait());
+  EXPECT_TRUE(client->Delete(*users, std::vector<Key>{4, 4}).Wait());
+  std::map<Key, float> assigned;
+  std::vector<Key> deleted;
+  for (const FakeShard& shard : world.shards)
+    for (const auto& applied : shard.applied) {
+      for (std::size_t i = 0; i < applied.keys.size(); ++i)
+        if (applied.values.empty())
+          deleted.push_back(applied.keys[i]);
+        else
+          assigned[applied.keys[i]] = applied.values[i * 3];
+    }
+  EXPECT_EQ(assigned, (std::map<Key, float>{{4, 2.0f}, {9, 3.0f}})) << "the last row of a key counts";
+  EXPECT_EQ(deleted, std::vector<Key>{4});
+  const Status infinite =
+      client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1, std::numeric_limits<float>::infinity(), 1}).Wait();
+  EXPECT_EQ(infinite.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(infinite.error().message.starts_with("table 'users': the value of key 4 is inf at value 1"));
+  EXPECT_EQ(client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1}).Wait().error().message,
+            "table 'users': 1 values for 1 keys, expected 3");
+}
+
 // Rule A5: nothing is numbered, so what is pushed next is the first push.
 TEST(Library, RefusesGradientsThatAreNotFinite) {
   FakeWorld world;
