@@ -155,7 +155,7 @@ std::size_t SparseFragment::Sweep(RowIndex::Walk* walk, std::size_t rows) {
     ++seen;
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
-  for (const auto& [key, number] : context_->found) Take(number, key);
+  for (const auto& [key, number] : context_->found) TakeExpired(number, key);
   if (walk->done) life_.EndSweep();
   return seen;
 }

@@ -88,7 +88,7 @@ TEST(Malformed, Frames) {
 TEST(Malformed, Prefix) {
   const auto error = [](void (*change)(Prefix*)) { return DecodeError({ChangedPrefix(change)}); };
   EXPECT_EQ(error([](Prefix*) {}), "");
-  EXPECT_EQ(error([](Prefix* p) { p->version = 1; }), "wrong-job: prefix.version: protocol 1, expected 3");
+  EXPECT_EQ(error([](Prefix* p) { p->version = 1; }), "wrong-job: prefix.version: protocol 1, expected 4");
   EXPECT_EQ(error([](Prefix* p) { p->kind = 3; }), "malformed: prefix.kind: 3, expected 1 (split) or 2 (packed)");
   EXPECT_EQ(error([](Prefix* p) { p->kind = 1; }), "malformed: message: 1 frames of kind 1, expected 3");
   EXPECT_EQ(error([](Prefix* p) { p->reserved = 9; }), "malformed: prefix.reserved: 9, expected 0");

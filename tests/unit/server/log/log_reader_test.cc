@@ -2,6 +2,9 @@
 // was and is not there any more; each error names the file, the place and what was expected.
 #include "server/log/log_reader.h"
 
+#include <cstring>
+
+#include "core/crc32c.h"
 #include "tests/unit/server/log/log_fixture.h"
 
 namespace tarn::server {
@@ -25,6 +28,21 @@ TEST_F(LogTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(kept.heads, (std::vector{LogSequence(1), LogSequence(11), LogSequence(21)}));
   EXPECT_EQ(tail->next_number, 4u);
   EXPECT_EQ(tail->last, LogSequence(30));
+}
+
+TEST_F(LogTest, ReadsTheFormatBeforeThisOne) {
+  WriteThreeSegments();
+  for (const std::uint64_t number : {1, 2, 3}) {
+    std::vector<std::byte>& bytes = Bytes(PathOf(number));
+    bytes[8] = std::byte{kLogVersionMin};
+    const std::span<const std::byte> header(bytes.data(), kSegmentHeaderBytes);
+    const std::uint32_t crc = Crc32c(header.subspan(16), Crc32c(header.first(12)));
+    std::memcpy(bytes.data() + 12, &crc, sizeof crc);
+  }
+  Kept kept;
+  ASSERT_TRUE(Read(&kept));
+  EXPECT_EQ(kept.records.size(), 30u);
+  EXPECT_TRUE(kept.Right());
 }
 
 TEST_F(LogTest, BeginsAtACheckpoint) {
@@ -178,16 +196,16 @@ TEST_F(LogTest, RefusesAnOlderAndANewerFormat) {
   Bytes(PathOf(3))[8] = std::byte{1};
   Says(ReadError(), ErrorCode::kUnsupported,
        PathOf(3) + ": offset 8: format version 1, expected 2 to 3: an older tarn wrote it");
-  Bytes(PathOf(3))[8] = std::byte{3};
+  Bytes(PathOf(3))[8] = std::byte{4};
   Says(ReadError(), ErrorCode::kUnsupported,
        PathOf(3) + ": offset 8: format version 4, expected 2 to 3: a newer tarn wrote it");
   // Its first word may be a mark, on either page.
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::size_t page : {0, 1}) {
-    Bytes(mark)[page * kLogPage + 8] = std::byte{3};
+    Bytes(mark)[page * kLogPage + 8] = std::byte{4};
     Says(ReadError(), ErrorCode::kUnsupported,
          mark + ": page " + std::to_string(page) + ": offset 8: format version 4");
-    Bytes(mark)[page * kLogPage + 8] = std::byte{2};
+    Bytes(mark)[page * kLogPage + 8] = std::byte{3};
   }
 }
 
@@ -196,7 +214,7 @@ TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
   WriteThreeSegments();
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::string& path : {mark, PathOf(1), PathOf(3)}) {
-    Bytes(path)[8] = std::byte{3};
+    Bytes(path)[8] = std::byte{4};
     const std::vector<std::string> before = disk_.Paths();
     const auto status = ClearForNewLog(files_.get(), kDirectory, kIdentity);
     ASSERT_FALSE(status.has_value());
@@ -204,7 +222,7 @@ TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
     EXPECT_NE(status.error().message.find(path + ": "), std::string::npos) << status.error().message;
     EXPECT_NE(status.error().message.find("format version 4"), std::string::npos) << status.error().message;
     EXPECT_EQ(disk_.Paths(), before);
-    Bytes(path)[8] = std::byte{2};
+    Bytes(path)[8] = std::byte{3};
   }
 }
 
