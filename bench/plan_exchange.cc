@@ -1,5 +1,5 @@
 // The C++ part of bench/torch_exchange: a worker that pulls and pushes the rows of several tables, step after step.
-// Prints the seconds of the last --steps steps.
+// Prints the seconds of the last --steps steps. The batches of the file are used again and again.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 struct Options {
   std::string keys;  // file of 64-bit keys: by step, table and row of the batch
-  std::size_t tables = 26, batch = 2'048, warm_up = 100, steps = 300;
+  std::size_t tables = 26, batch = 2'048, batches = 100, warm_up = 150, steps = 450;
   std::uint32_t dim = 16;
 };
 
@@ -52,7 +52,7 @@ tarn::Status Step(tarn::Client* ps, const std::vector<tarn::Table>& tables, std:
 }
 
 tarn::Status Run(const Options& options) {
-  std::vector<tarn::Key> keys((options.warm_up + options.steps) * options.tables * options.batch);
+  std::vector<tarn::Key> keys(options.batches * options.tables * options.batch);
   std::ifstream file(options.keys, std::ios::binary);
   file.read(reinterpret_cast<char*>(keys.data()), std::streamsize(keys.size() * sizeof(tarn::Key)));
   if (!file) return tarn::Fail(tarn::ErrorCode::kIo, fmt::format("{}: expected {} keys", options.keys, keys.size()));
@@ -70,7 +70,7 @@ tarn::Status Run(const Options& options) {
   for (std::size_t step = 0; step < options.warm_up + options.steps; ++step) {
     if (step == options.warm_up) begun = std::chrono::steady_clock::now();
     const std::span all(keys);
-    if (auto done = Step(&*ps, tables, all.subspan(step * of_step, of_step)); !done) return done;
+    if (auto done = Step(&*ps, tables, all.subspan(step % options.batches * of_step, of_step)); !done) return done;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begun;
   fmt::print("measured: {}\n", seconds.count());
@@ -85,6 +85,7 @@ int main(int argc, char** argv) {
   app.add_option("--keys", options.keys)->required();
   app.add_option("--tables", options.tables)->capture_default_str();
   app.add_option("--batch", options.batch)->capture_default_str();
+  app.add_option("--batches", options.batches, "in the file")->capture_default_str();
   app.add_option("--dim", options.dim)->capture_default_str();
   app.add_option("--warm-up", options.warm_up)->capture_default_str();
   app.add_option("--steps", options.steps)->capture_default_str();

@@ -90,6 +90,14 @@ int GuardedWith(const char* function, std::initializer_list<Needed> all, const C
 // An array of n elements; may be null if n is 0.
 Needed Array(const char* name, const void* pointer, size_t n) { return {name, n == 0 ? "" : pointer}; }
 
+tarn::Status CheckLimit(const tarn::Table& table, std::span<const uint64_t> keys, uint64_t limit) {
+  if (limit == 0 || keys.empty()) return {};
+  const uint64_t most = *std::ranges::max_element(keys);
+  if (most < limit) return {};
+  return tarn::Fail(ErrorCode::kInvalidArgument, "table '" + table.spec().name + "': key " + std::to_string(most) +
+                                                     ", expected below " + std::to_string(limit));
+}
+
 template <typename Handle, typename Value>
 int Give(tarn::Expected<Value> value, Handle** out) {
   if (!value) return Failed(value.error());
@@ -313,6 +321,32 @@ int tarn_plan_make(tarn_client* client, const tarn_table* table, const uint64_t*
   return GuardedWith("tarn_plan_make", {{"client", client}, {"table", table}, Array("keys", keys, n), {"plan", plan}},
                      [&] { return Give(client->client.MakePlan(table->table, {keys, n}), plan); });
 }
+
+int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, size_t count, tarn_plan** plans,
+                        size_t* sizes, int64_t* index) {
+  constexpr const char* kName = "tarn_plan_make_many";
+  const Needed requested = Array("requests", requests, count), made_at = Array("plans", plans, count);
+  return GuardedWith(kName, {{"client", client}, requested, made_at, Array("sizes", sizes, count)}, [&] {
+    std::vector<tarn::Plan> made;
+    for (const tarn_plan_request& request : std::span(requests, count)) {
+      if (const auto given = CheckNeeded(kName, {{"table", request.table}, Array("keys", request.keys, request.n)});
+          !given)
+        return Failed(given.error());
+      const std::span keys(request.keys, request.n);
+      if (const auto below = CheckLimit(request.table->table, keys, request.limit); !below) return Failed(below.error());
+      auto plan = client->client.MakePlan(request.table->table, keys);
+      if (!plan) return Failed(plan.error());
+      made.push_back(*std::move(plan));
+    }
+    for (size_t i = 0; i < count; ++i) {
+      sizes[i] = made[i].keys().size();
+      if (index != nullptr) index = std::ranges::copy(made[i].index(), index).out;
+      plans[i] = new tarn_plan{std::move(made[i])};
+    }
+    return int{TARN_OK};
+  });
+}
+
 size_t tarn_plan_size(const tarn_plan* plan) { return plan == nullptr ? 0 : plan->plan.keys().size(); }
 const uint64_t* tarn_plan_keys(const tarn_plan* plan) { return plan == nullptr ? nullptr : plan->plan.keys().data(); }
 const uint32_t* tarn_plan_index(const tarn_plan* plan) { return plan == nullptr ? nullptr : plan->plan.index().data(); }

@@ -150,6 +150,17 @@ TARN_C_API int tarn_push_many(tarn_client* client, const tarn_table_push* pushes
 
 TARN_C_API int tarn_plan_make(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
                               tarn_plan** plan);
+/* Makes the plans of several tables. `limit`: all keys must be below it; 0: any keys. `plans`: count handles; `sizes`:
+   count numbers, tarn_plan_size of each. `index`: for each key of all requests, one after the other, its index in
+   tarn_plan_keys of its plan; may be NULL. If a request is invalid, no plan is made. */
+typedef struct {
+  const tarn_table* table;
+  const uint64_t* keys;
+  size_t n;
+  uint64_t limit;
+} tarn_plan_request;
+TARN_C_API int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, size_t count,
+                                   tarn_plan** plans, size_t* sizes, int64_t* index);
 /* The number of distinct keys. */
 TARN_C_API size_t tarn_plan_size(const tarn_plan* plan);
 /* Each distinct key, in the order of the rows of a pull and the gradients of a push. Valid as long as the plan. */

@@ -15,6 +15,7 @@ interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
 import ctypes
+import functools
 import logging
 import math
 import operator
@@ -93,6 +94,10 @@ class _PlanPush(ctypes.Structure):
     _fields_ = [("plan", ctypes.c_void_p), ("gradients", ctypes.c_void_p)]
 
 
+class _PlanRequest(ctypes.Structure):
+    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t), ("limit", ctypes.c_uint64)]
+
+
 class _Lease(ctypes.Structure):
     _fields_ = [("id", ctypes.c_uint64), ("purpose", ctypes.c_int), ("epoch", ctypes.c_uint32),
                 ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64)]
@@ -131,6 +136,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "delete": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
     "push_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePush), ctypes.c_size_t, _OUT)),
     "plan_make": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
+    "plan_make_many": (ctypes.c_int, (_P, ctypes.POINTER(_PlanRequest), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p),
+                                      ctypes.POINTER(ctypes.c_size_t), ctypes.c_void_p)),
     "plan_size": (ctypes.c_size_t, (_P,)),
     "plan_keys": (_KEYS, (_P,)),
     "plan_index": (ctypes.POINTER(ctypes.c_uint32), (_P,)),
@@ -298,6 +305,8 @@ def _as_whole_numbers(keys: ArrayLike, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
+    if type(keys) is np.ndarray and keys.dtype == np.uint64 and keys.ndim == 1 and keys.flags.c_contiguous:
+        return keys
     array = np.asarray(keys)
     if array.dtype == np.float64 and array.size and not isinstance(keys, np.ndarray):
         array = _as_whole_numbers(keys, array)
@@ -404,14 +413,20 @@ def _as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike, 
 class Plan:
     """Keys of one table that are used several times, without duplicates."""
 
-    def __init__(self, table: "Table", shape: tuple[int, ...], pointer: Any) -> None:
-        self.table = table
+    def __init__(self, table: "Table", shape: tuple[int, ...], pointer: Any, size: int | None = None) -> None:
+        self.table, self._shape = table, shape
         self._handle = _Handle(pointer, _lib().plan_free)
-        size: int = _lib().plan_size(pointer)
-        # each key once, in the order of the rows
-        self.keys: NDArray[np.uint64] = _view(_lib().plan_keys(pointer), np.uint64, (size,), self._handle)
-        # for each given key its index in `keys`, in the shape of the given keys
-        self.index: NDArray[np.uint32] = _view(_lib().plan_index(pointer), np.uint32, shape, self._handle)
+        self.size: int = _lib().plan_size(pointer) if size is None else size  # the number of distinct keys
+
+    @functools.cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """Each key once, in the order of the rows."""
+        return _view(_lib().plan_keys(self.pointer), np.uint64, (self.size,), self._handle)
+
+    @functools.cached_property
+    def index(self) -> NDArray[np.uint32]:
+        """For each given key its index in `keys`, in the shape of the given keys."""
+        return _view(_lib().plan_index(self.pointer), np.uint32, self._shape, self._handle)
 
     @property
     def pointer(self) -> Any:
@@ -419,7 +434,7 @@ class Plan:
 
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
-        shape, pointer = (len(self.keys), self.table.dim), _P()
+        shape, pointer = (self.size, self.table.dim), _P()
         options = self.table.client._pull_options(_address_of(out, shape), priority, clock)
         _lib().pull_plan(self.table.client.pointer, self._handle.pointer, options, pointer)
         return _rows(pointer, shape, out)
@@ -427,7 +442,7 @@ class Plan:
     def push(self, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
         pointer = _P()
-        values = _as_gradients(self.table, (len(self.keys),), gradients)
+        values = _as_gradients(self.table, (self.size,), gradients)
         _lib().push_plan(self.table.client.pointer, self._handle.pointer, values.ctypes.data_as(_FLOATS), None, None, 0,
                          pointer)
         return Future(pointer)
@@ -666,6 +681,25 @@ class Client:
         _lib().push_many(self.pointer, items, len(pushes), pointer)
         return Future(pointer)
 
+    def plans(
+        self, requests: Sequence[tuple[Table, ArrayLike]], limits: Sequence[int] | None = None
+    ) -> tuple[list[Plan], NDArray[np.int64]]:
+        """Makes the plans of several tables in one call: for [(table, keys), ...] returns a list of plans, and for each
+        key of all requests, one after the other, its index in `keys` of its plan.
+
+        limits: for each request a number that all its keys must be below; 0: any keys. Raises InvalidArgument otherwise,
+        and makes no plan.
+        """
+        count, arrays = len(requests), [_as_keys(keys) for _, keys in requests]
+        items, pointers, sizes = (_PlanRequest * count)(), (ctypes.c_void_p * count)(), (ctypes.c_size_t * count)()
+        for item, (table, _), array, limit in zip(items, requests, arrays, limits or [0] * count):
+            item.table, item.keys, item.n, item.limit = table.pointer, array.ctypes.data, array.size, limit
+        index = np.empty(sum(array.size for array in arrays), np.int64)
+        _lib().plan_make_many(self.pointer, items, count, pointers, sizes, index.ctypes.data)
+        plans = [Plan(table, np.shape(keys), ctypes.c_void_p(pointer), size)
+                 for (table, keys), pointer, size in zip(requests, pointers, sizes)]
+        return plans, index
+
     def pull_plans(
         self,
         pulls: Sequence[tuple[Plan, NDArray[np.float32] | None]],
@@ -678,7 +712,7 @@ class Client:
         All are ready at the same time. Arguments as in Table.pull; `out` may be None.
         """
         items = (_PlanPull * len(pulls))()
-        shapes = [(len(plan.keys), plan.table.dim) for plan, _ in pulls]
+        shapes = [(plan.size, plan.table.dim) for plan, _ in pulls]
         for item, (plan, out), shape in zip(items, pulls, shapes):
             item.plan, item.out = plan.pointer, _address_of(out, shape)
         pointer = _P()
@@ -694,7 +728,7 @@ class Client:
         """
         items, kept = (_PlanPush * len(pushes))(), []
         for item, (plan, gradients) in zip(items, pushes):
-            values = _as_gradients(plan.table, (len(plan.keys),), gradients)
+            values = _as_gradients(plan.table, (plan.size,), gradients)
             item.plan, item.gradients = plan.pointer, values.ctypes.data
             kept.append(values)
         pointer = _P()

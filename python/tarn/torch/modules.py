@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -17,6 +16,11 @@ from tarn.torch import dense as dense_tables, recipe, session as sessions, setti
 from tarn.torch.session import Pulled, Session
 
 _IDS = (torch.int32, torch.int64)
+
+
+def _flat(ids: torch.Tensor) -> torch.Tensor:
+    """int64 [n] on the CPU, contiguous."""
+    return ids.detach().to("cpu", torch.int64).reshape(-1).contiguous()
 
 
 class Remote(nn.Module):
@@ -54,20 +58,20 @@ class Remote(nn.Module):
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}, table={self.table.name!r}"
 
-    def plan(self, ids: torch.Tensor, clock: int) -> Pulled:
-        """The distinct keys of these ids and memory for their rows, not yet pulled."""
-        flat = ids.detach().to("cpu", torch.int64).reshape(-1).contiguous()
-        self._check_range(flat)
-        kept = None if self.padding_idx is None else flat != self.padding_idx
-        keys = flat if kept is None else flat[kept]
-        plan = self.table.plan(keys.numpy().view(np.uint64))
-        index = torch.from_numpy(plan.index.astype(np.int64))
-        distinct = len(plan.keys)
-        if kept is not None:  # ids of the padding have the row behind the plan's
-            index = torch.full_like(flat, distinct).masked_scatter_(kept, index)
-        rows = torch.empty(distinct + 1, self.embedding_dim, pin_memory=self._to_gpu or ids.is_cuda)
-        rows[distinct:] = 0
-        return Pulled(self, ids, plan, index.reshape(ids.shape), rows, clock)
+    def keys(self, ids: torch.Tensor) -> torch.Tensor:
+        """The ids that have a row: int64 [n] on the CPU, contiguous."""
+        flat = _flat(ids)
+        return flat if self.padding_idx is None else flat[flat != self.padding_idx]
+
+    def place(self, ids: torch.Tensor, plan: Any, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """For the plan of keys(ids), and the index of each key in it: the index of each id, and memory for the rows."""
+        padded = self.padding_idx is not None
+        rows = torch.empty(plan.size + padded, self.embedding_dim, pin_memory=self._to_gpu or ids.is_cuda)
+        if padded:  # ids of the padding have the row behind the plan's
+            flat = _flat(ids)
+            index = torch.full_like(flat, plan.size).masked_scatter_(flat != self.padding_idx, index)
+            rows[plan.size:] = 0
+        return index.view(ids.shape), rows
 
     def rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int | None]:
         """For ids of any shape: the index of each id's row, the rows, and the index of the padding."""
@@ -76,7 +80,7 @@ class Remote(nn.Module):
         self._to_gpu = ids.is_cuda
         pulled = self.session.take(self, ids)
         leaf = self.session.leaf(pulled, ids.device)
-        padding = None if self.padding_idx is None else len(pulled.plan.keys)
+        padding = None if self.padding_idx is None else pulled.plan.size
         return pulled.index.to(ids.device, non_blocking=True), leaf, padding
 
     def _check_process(self) -> None:
@@ -95,7 +99,8 @@ class Remote(nn.Module):
             raise ValueError(f"tarn.torch: module {self.name!r}: the ids are on the meta device and have no values, "
                              "expected a tensor on the CPU or a GPU")
 
-    def _check_range(self, flat: torch.Tensor) -> None:
+    def check_range(self, flat: torch.Tensor) -> None:
+        """IndexError: an id is negative, or not below num_embeddings."""
         if not flat.numel():
             return
         least, most = (int(each) for each in torch.aminmax(flat))

@@ -13,7 +13,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,18 @@ Gradients = np.ndarray[Any, np.dtype[np.float32]]
 _log = logging.getLogger("tarn")
 
 
+class _Arrival:
+    """Of the rows of one request, which arrive together."""
+
+    def __init__(self, futures: list[Any]) -> None:
+        self._futures = futures  # of tarn.client; they write to the rows
+
+    def wait(self, what: Callable[[], str]) -> None:
+        if self._futures:
+            _wait(self._futures[0], what())
+            self._futures = []
+
+
 @dataclasses.dataclass(eq=False)
 class Pulled:
     """The rows of one call of a module: distinct keys, and for each id of the input its row."""
@@ -41,22 +53,25 @@ class Pulled:
     ids: torch.Tensor  # int64 or int32, the input of the call
     plan: Any  # tarn.client.Plan of the distinct keys, without the padding
     index: torch.Tensor  # int64, in the shape of `ids`: the row of each id
-    rows: torch.Tensor | None  # float32 [len(plan.keys) + 1, dim]; the last row, of the padding, is 0
+    rows: torch.Tensor | None  # float32 [plan.size, dim], with a padding one more row, which is 0
     clock: int  # at which the rows are used
-    future: Any = None  # tarn.client.Rows, which writes to `rows`
+    arrival: _Arrival | None = None
 
     def take(self) -> torch.Tensor:
         """Waits for the rows and releases them: a hook of the rows refers to this object, not it to them."""
-        _wait(self.future, f"rows of table {self.module.table.name!r} at clock {self.clock}: other workers have not "
-                           "finished an earlier clock, or a server does not answer")
-        rows, self.rows, self.future = self.rows, None, None
+        assert self.arrival is not None
+        self.arrival.wait(lambda: f"rows of table {self.module.table.name!r} at clock {self.clock}: other workers have not "
+                                  "finished an earlier clock, or a server does not answer")
+        rows, self.rows, self.arrival = self.rows, None, None
         assert rows is not None, "taken once"
         return rows
 
     def row_gradients(self, leaf: torch.Tensor, scale: float) -> torch.Tensor:
-        """Those of `leaf` divided by `scale`: [len(plan.keys), dim], as of on_host."""
+        """Those of `leaf` divided by `scale`: [plan.size, dim], as of on_host."""
         assert leaf.grad is not None
-        gradients = leaf.grad.detach()[:len(self.plan.keys)]
+        gradients = leaf.grad.detach()
+        if len(gradients) != self.plan.size:
+            gradients = gradients[:self.plan.size]
         return on_host(gradients if scale == 1.0 else gradients / scale)
 
 
@@ -105,11 +120,26 @@ class Session:
 
     def pull(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
         """Pulls the rows of several calls with one request, for use at `clock`."""
-        pulled = [module.plan(ids, clock) for module, ids in calls]
-        pairs = [(each.plan, each.rows[:-1].numpy()) for each in pulled if each.rows is not None]
-        for each, future in zip(pulled, self.client.pull_plans(pairs, clock=clock)):
-            each.future = future
+        pulled = self._planned(calls, clock)
+        pairs = [(each.plan, each.rows.numpy()[:each.plan.size]) for each in pulled if each.rows is not None]
+        arrival = _Arrival(self.client.pull_plans(pairs, clock=clock))
+        for each in pulled:
+            each.arrival = arrival
         return pulled
+
+    def _planned(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
+        """The distinct keys of each call and memory for their rows, not pulled yet."""
+        keys = [module.keys(ids) for module, ids in calls]
+        requests = [(module.table, each.numpy().view(np.uint64)) for (module, _), each in zip(calls, keys)]
+        try:
+            plans, index = self.client.plans(requests, [module.num_embeddings for module, _ in calls])
+        except tarn_client.InvalidArgument:
+            for (module, _), each in zip(calls, keys):
+                module.check_range(each)
+            raise
+        indices = torch.from_numpy(index).split([each.numel() for each in keys])
+        return [Pulled(module, ids, plan, *module.place(ids, plan, part), clock)
+                for (module, ids), plan, part in zip(calls, plans, indices)]
 
     def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
         """The same before the modules are called. `take` finds the rows if the calls are those."""

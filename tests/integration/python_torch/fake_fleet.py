@@ -33,6 +33,7 @@ class FakePlan:
         self.table = table
         self.keys, index = np.unique(np.asarray(keys, np.uint64), return_inverse=True)
         self.index = index.astype(np.uint32)
+        self.size = len(self.keys)
 
 
 class FakeTable:
@@ -67,17 +68,22 @@ class FakeClient:
         made.values = found.values
         return made
 
+    def plans(self, requests, limits):
+        for (table, keys), limit in zip(requests, limits):
+            if len(keys) and keys.max() >= limit:
+                raise tarn_client.InvalidArgument(1, f"table {table.name!r}: key {keys.max()}, expected below {limit}")
+        plans = [table.plan(keys) for table, keys in requests]
+        return plans, np.concatenate([plan.index for plan in plans]).astype(np.int64)
+
     def pull_plans(self, pulls, clock):
         self.pulls.append((clock, [plan.table.name for plan, _ in pulls]))
 
-        def writing(plan, out):
-            def write():
+        def write():  # the rows of a request arrive together
+            for plan, out in pulls:
                 for i, key in enumerate(plan.keys):
                     out[i] = plan.table.row(key)
 
-            return write
-
-        return [HeldRows(self, clock, writing(plan, out)) for plan, out in pulls]
+        return [HeldRows(self, clock, write) for _ in pulls]
 
     def push_plans(self, pushes):
         pushed = {}
