@@ -174,8 +174,9 @@ struct Checker {
   // Rule A8.
   Status CheckChange(const Push& m) const {
     if (m.codec != ValueCodec::kFp32 || m.pulled)
-      return Malformed(fmt::format("codec: {}{} in a push that assigns or deletes rows, expected fp32 without pulled rows",
-                                   Name(m.codec), m.pulled ? ", with pulled rows" : ""));
+      return Malformed(
+          fmt::format("codec: {}{} in a push that assigns or deletes rows, expected fp32 without pulled rows",
+                      Name(m.codec), m.pulled ? ", with pulled rows" : ""));
     return m.action == PushAction::kDelete ? CheckNoValues(values) : CheckValues(m.keys.count, m.codec, values);
   }
 

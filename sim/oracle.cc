@@ -109,6 +109,7 @@ std::vector<ClockPart> Oracle::PartsOf(Key key) const {
     for (const Contribution& c : it->second)
       if (const Record& r = records_[c.record]; Counts(r)) sums[r.clock] += c.count / cohorts_.SizeAt(r.clock);
   std::vector<ClockPart> parts;
+  parts.reserve(sums.size());
   for (const auto& [clock, value] : sums) parts.push_back({clock, value});
   return parts;
 }
@@ -269,6 +270,7 @@ std::vector<Key> Oracle::Keys() const {
 
 std::vector<Key> Oracle::PushedKeys() const {
   std::vector<Key> keys;
+  keys.reserve(by_key_.size() + base_.size());
   for (const auto& [key, contributions] : by_key_) keys.push_back(key);
   for (const auto& [key, value] : base_) keys.push_back(key);
   std::sort(keys.begin(), keys.end());

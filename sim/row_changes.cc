@@ -24,6 +24,7 @@ RowChanges::RowChanges(const Scenario& scenario, const Cohorts* cohorts) : scena
 std::vector<Key> RowChanges::KeysOf(WorkerRank rank, Incarnation incarnation) const {
   const std::uint64_t owner = aggregated() ? rank.value : 1'000 + incarnation.value;
   std::vector<Key> keys;
+  keys.reserve(kKeysPerOwner);
   for (std::uint64_t i = 0; i < kKeysPerOwner; ++i) keys.push_back(kPrefix << kKeyBits | owner << 4 | i);
   return keys;
 }
@@ -64,6 +65,7 @@ std::size_t RowChanges::OnIssued(Incarnation incarnation, Clock clock, const Act
 
 std::vector<Key> RowChanges::Keys() const {
   std::vector<Key> keys;
+  keys.reserve(by_key_.size());
   for (const auto& [key, numbers] : by_key_) keys.push_back(key);
   for (const auto& [key, value] : base_)
     if (!by_key_.contains(key)) keys.push_back(key);

@@ -124,7 +124,8 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f} top-k {} late ticks {} program state {} changes {}/{} lanes {} stop {} drift {:.2f} deaths {}/{} failed syncs {} "
+      "{}/{:.2f} top-k {} late ticks {} program state {} changes {}/{} lanes {} stop {} drift {:.2f} deaths {}/{} "
+      "failed syncs {} "
       "state "
       "{:.2f}/{:.2f}",
 
@@ -138,9 +139,9 @@ std::string Scenario::Describe() const {
       faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
-      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late, program_state, changes,
-      changes_step,      job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths, faults.scheduler_dies,
-      faults.failed_syncs, faults.fail_state, faults.stall_state);
+      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late, program_state,
+      changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,
+      faults.scheduler_dies, faults.failed_syncs, faults.fail_state, faults.stall_state);
 }
 
 }  // namespace tarn::sim

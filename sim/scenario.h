@@ -62,8 +62,8 @@ struct Scenario {
   bool program_state = false;                            // workers have programs with state in checkpoints
   bool changes = false;       // workers assign and delete rows of counts, and push gradients to them if changes_step
   bool changes_step = false;  // (row_changes.h)
-  LifeSpec life;             // of counts: a value may be any count of pushes since the row was created
-  std::uint32_t shards = 1;  // in all
+  LifeSpec life;              // of counts: a value may be any count of pushes since the row was created
+  std::uint32_t shards = 1;   // in all
   std::uint32_t workers = 1;
   std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;
   std::uint32_t keys_per_row = 4;

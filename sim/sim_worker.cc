@@ -239,8 +239,8 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   StartPull(batch, Which::kSparse, &batch->sparse_pull, now, out);
   if (scenario_.changes) {
     const Welcome& welcome = client_.welcome();
-    batch->changed = PlanOf(tables_.sparse(), oracle_->changes().KeysToRead(WorkerRank(welcome.rank),
-                                                                            welcome.incarnation, batch->clock));
+    batch->changed = PlanOf(tables_.sparse(),
+                            oracle_->changes().KeysToRead(WorkerRank(welcome.rank), welcome.incarnation, batch->clock));
     batch->mark_changed = oracle_->changes().issued();
     StartPull(batch, Which::kChanged, &batch->changed_pull, now, out);
   }

@@ -67,11 +67,11 @@ class SimWorker final : private worker::Completion<TableSpec>,
     worker::Plan sparse, dense;
     worker::Plan changed;  // rows that workers assign and delete
     std::unique_ptr<BatchPull> sparse_pull, dense_pull, sparse_again, changed_pull;
-    int waiting = 0;             // pulls without an answer
-    std::size_t mark = 0;        // oracle records when the pulls were issued
+    int waiting = 0;               // pulls without an answer
+    std::size_t mark = 0;          // oracle records when the pulls were issued
     std::size_t mark_changed = 0;  // issued changes when the pulls were issued
     std::size_t mark_again = 0;    // oracle records when the sparse pull was repeated; 0: it was not
-    bool read_once = false;      // the sparse rows have arrived, and a second pull may have been issued
+    bool read_once = false;        // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
   };
   // PushPull: the dense pull of the next batch, sent together with the push.

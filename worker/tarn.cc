@@ -225,7 +225,7 @@ Expected<Client> Client::ConnectOverZmq(ConnectOptions options) {
   return client;
 }
 
-Expected<Client> Client::Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport) {
+Expected<Client> Client::Connect(const ConnectOptions& options, std::unique_ptr<net::Transport> transport) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
   return Join(std::make_unique<worker::Session>(SessionOptionsOf(options), std::move(transport)));
 }
@@ -325,7 +325,8 @@ StatusFuture Client::Assign(const Table& table, std::span<const Key> keys, std::
   Buffer rows = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
   const auto to = rows.as_mutable<float>();
   for (std::size_t i = 0; i < keys.size(); ++i)
-    std::ranges::copy(values.subspan(i * plan.dim, plan.dim), to.begin() + std::ptrdiff_t(plan.index[i] * plan.dim));
+    std::ranges::copy(values.subspan(i * plan.dim, plan.dim),
+                      to.subspan(std::size_t{plan.index[i]} * plan.dim).begin());
   if (Status s = CheckFinite(table, plan, to, "value"); !s) return Failed(s.error());
   return StatusFuture(session_->Change(std::move(plan), PushAction::kAssign, std::move(rows)));
 }

@@ -202,7 +202,7 @@ class Client {
   // (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard one is.
   static Expected<Client> Connect(ConnectOptions options);
   // The same over a transport of the caller's (tests, other networks).
-  static Expected<Client> Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport);
+  static Expected<Client> Connect(const ConnectOptions& options, std::unique_ptr<net::Transport> transport);
 
   // Calls Leave unless it was called before, but waits for it at most 2 seconds.
   ~Client();

@@ -333,7 +333,8 @@ int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, 
           !given)
         return Failed(given.error());
       const std::span keys(request.keys, request.n);
-      if (const auto below = CheckLimit(request.table->table, keys, request.limit); !below) return Failed(below.error());
+      if (const auto below = CheckLimit(request.table->table, keys, request.limit); !below)
+        return Failed(below.error());
       auto plan = client->client.MakePlan(request.table->table, keys);
       if (!plan) return Failed(plan.error());
       made.push_back(*std::move(plan));

@@ -82,7 +82,7 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
 
 Status BucketCloser::Close(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor,
                            Store* rows) {
-  constexpr auto is_step = [](const Contribution& c) { return c.action == PushAction::kStep; };
+  const auto is_step = [](const Contribution& c) { return c.action == PushAction::kStep; };
   if (std::ranges::all_of(contributions, is_step)) return CloseSteps(clock, contributions, divisor, rows);
   std::vector<Contribution> steps, changes;
   for (const Contribution& c : contributions) (is_step(c) ? steps : changes).push_back(c);

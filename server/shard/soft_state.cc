@@ -25,8 +25,7 @@ void SoftState::BeginSegment(CheckpointId cut, DurableOutbox* outbox) const {
   if (!outbox->logging()) return;
   outbox->BeginSegment(cut, Head());
   for (const auto& [clock, bucket] : clocks.buckets().buckets())
-    for (const Contribution& c : bucket.contributions)
-      outbox->Append(GatheredOf(clock, c, *rows.FindTable(c.table)));
+    for (const Contribution& c : bucket.contributions) outbox->Append(GatheredOf(clock, c, *rows.FindTable(c.table)));
 }
 
 // Clocks that may close are closed, or will be before the next input.
@@ -35,8 +34,9 @@ std::uint64_t SoftState::BucketsHash() const {
   for (const auto& [clock, bucket] : clocks.buckets().buckets())
     for (const Contribution& c : bucket.contributions)
       if (clock >= clocks.minimum())
-        for (std::uint64_t word : {clock.value, std::uint64_t{c.table.value}, std::uint64_t{c.partition.value},
-                                   c.incarnation.value, c.sequence.value, std::uint64_t{c.count} | std::uint64_t(c.action) << 32})
+        for (std::uint64_t word :
+             {clock.value, std::uint64_t{c.table.value}, std::uint64_t{c.partition.value}, c.incarnation.value,
+              c.sequence.value, std::uint64_t{c.count} | std::uint64_t(c.action) << 32})
           state = HashCombine(state, word);
   return state;
 }

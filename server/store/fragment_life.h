@@ -23,7 +23,8 @@ class FragmentLife {
  public:
   FragmentLife(const Table& table, StoreContext* context) : table_(table), context_(context) {}
 
-  // Whether a key without a row gets one at this push (rules R1 and R2; kAlways: it does). Calls before_count() before a count changes.
+  // Whether a key without a row gets one at this push (rules R1 and R2; kAlways: it does). Calls before_count() before
+  // a count changes.
   template <typename BeforeCount>
   bool Admit(Key key, Clock clock, Creation creation, BeforeCount before_count) {
     const std::uint32_t before = CountOf(key);

@@ -187,7 +187,8 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint3
   }
 }
 
-// One optimizer step for each row, or its new values. If a 16-bit row occurs twice, the second step uses the result of the first.
+// One optimizer step for each row, or its new values. If a 16-bit row occurs twice, the second step uses the result of
+// the first.
 void RowStepper::Step(const Table& table, const kernels::RowsToStep& rows, const Key* keys, float** values) {
   if (assigns_) return Assign(table, rows, values);
   if (table.spec().row_codec == ValueCodec::kFp32) return table.optimizer().Apply(push_, rows);

@@ -49,9 +49,9 @@ class RowStepper {
   }
   // Whether the table's rule discards the gradients of these sections.
   bool Discards(const Table& table) const { return table.optimizer().Discards(push_); }
-  // Applies one optimizer step to each key of a group that has or gets a row, or sets its values (kAssign). `rows`: from the group's first key on.
-  // Skips and counts rows whose gradient, or pulled row, is not finite (rule A5). Reads each byte of the push once,
-  // before the first step.
+  // Applies one optimizer step to each key of a group that has or gets a row, or sets its values (kAssign). `rows`:
+  // from the group's first key on. Skips and counts rows whose gradient, or pulled row, is not finite (rule A5). Reads
+  // each byte of the push once, before the first step.
   void Apply(Table* table, const RowGroup& group, const PushedRows& rows, StoreContext* context);
 
  private:

@@ -198,7 +198,8 @@ Status Store::ApplySections(Table& table, std::span<const Section> sections, std
 Status Store::Delete(const Table& table, std::span<const Section> sections, std::span<const Key> keys) {
   CountSections(table, sections);
   for (const Section& section : sections) {
-    if (section.count != 0) partitions_[section.partition.value]->FindSparse(table.id())->Delete(keys.first(section.count));
+    if (section.count != 0)
+      partitions_[section.partition.value]->FindSparse(table.id())->Delete(keys.first(section.count));
     keys = keys.subspan(section.count);
   }
   return context_.failure;

@@ -88,8 +88,8 @@ class Client {
   // Done when every shard has acknowledged it. pulled_clock: PullWhen::use of the pull of these rows. kInvalidArgument:
   // the table's rule needs the rows as they were pulled, and one of them was not pulled for that clock.
   void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
-  // A push with another action (rule A8): `values` replace those of the rows (kAssign, as `gradients`), or the rows of a
-  // sparse table are removed (kDelete, no values).
+  // A push with another action (rule A8): `values` replace those of the rows (kAssign, as `gradients`), or the rows of
+  // a sparse table are removed (kDelete, no values).
   void Change(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out);
   // Push, tick, pull of clock() + 1, which the shards hold back until the tick allows it.
   struct PushPullDone {

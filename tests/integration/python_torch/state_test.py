@@ -57,7 +57,10 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 rows, starts = 1024, os.environ["TARN_STARTS_AGAIN"]
-dies = sys.argv[1] == "dies" and starts == "0"
+dies = "dies" in sys.argv and starts == "0"
+sharded = "sharded" in sys.argv
+if sharded:
+    from torch.distributed.fsdp import fully_shard
 workers, rank = int(os.environ["TARN_WORKERS"]), int(os.environ["TARN_RANK"])
 
 class Model(nn.Module):
@@ -74,7 +77,7 @@ model = tarn.torch.remote(Model())
 if workers > 1:
     torch.distributed.init_process_group("gloo", init_method=f"file://{os.environ['TARN_RUN_DIR']}/torch-{starts}", rank=rank,
                                          world_size=workers)
-    model = nn.parallel.DistributedDataParallel(model)
+    model = fully_shard(model) if sharded else nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
 tarn.torch.attach(model, optimizer, state={"scheduler": scheduler})
@@ -104,27 +107,27 @@ if workers > 1:
 
 
 class ResumeTest(unittest.TestCase):
-    def launch(self, folder, mode, *arguments):
+    def launch(self, folder, mode, *arguments, dense="replicated"):
         program = pathlib.Path(folder) / "program.py"
         program.write_text(PROGRAM)
-        done = subprocess.run([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable, program, mode],
+        done = subprocess.run([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable, program, mode, dense],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
         losses = {(int(rank), int(clock)): loss for rank, clock, loss in re.findall(r"loss (\d+) (\d+) (\S+)", done.stdout)}
         return done, losses
 
-    def goes_on(self, workers, durability="checkpoint"):
+    def goes_on(self, workers, durability="checkpoint", dense="replicated"):
         """Returns the output of the resumed run."""
         with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
             job = pathlib.Path(folder) / "job.toml"
             job.write_text(JOB.format(workers=workers, durability=durability))
-            done, whole = self.launch(folder, "lives", job, "--run-dir", f"{folder}/whole")
+            done, whole = self.launch(folder, "lives", job, "--run-dir", f"{folder}/whole", dense=dense)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertGreaterEqual(len(whole), 2 * 1024 // 16)
-            done, first = self.launch(folder, "dies", job, "--run-dir", f"{folder}/run")
+            done, first = self.launch(folder, "dies", job, "--run-dir", f"{folder}/run", dense=dense)
             self.assertNotEqual(done.returncode, 0, done.stdout)
             self.assertLess(len(first), len(whole))
             on = f"{folder}/run" if durability == "log" else f"{folder}/resumed"
-            done, second = self.launch(folder, "lives", "--resume", f"{folder}/run", "--run-dir", on)
+            done, second = self.launch(folder, "lives", "--resume", f"{folder}/run", "--run-dir", on, dense=dense)
             self.assertEqual(done.returncode, 0, done.stdout)
         begins = int(re.search(r"begins at (\d+)", done.stdout)[1])
         self.assertGreater(begins, 0)
@@ -137,6 +140,9 @@ class ResumeTest(unittest.TestCase):
 
     def test_replicas(self):
         self.goes_on(2)
+
+    def test_shards_of_fsdp(self):
+        self.goes_on(2, dense="sharded")
 
     def test_replicas_start_again_together(self):
         with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:

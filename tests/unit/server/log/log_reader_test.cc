@@ -10,8 +10,6 @@
 namespace tarn::server {
 namespace {
 
-using testing::Test;
-
 bool Says(const Error& error, ErrorCode code, const std::string& text) {
   const bool right = error.code == code && error.message.find(text) != std::string::npos;
   if (!right) ADD_FAILURE() << ToString(error) << "\nexpected " << ErrorName(code) << " with: " << text;
@@ -285,6 +283,7 @@ TEST_F(LogTest, LargeRecordsSpanBatches) {
   driver_.Begin({});
   ASSERT_TRUE(driver_.Commit());
   std::vector<LogRecord> records;
+  records.reserve(6);
   for (int i = 0; i < 5; ++i) records.push_back({Buffer::Allocate(10), {}, Buffer::Allocate(kLogBatchBytesMax / 2)});
   records.push_back({{}, {}, Buffer::Allocate(kLogBatchBytesMax + 1)});
   LogWriter writer(files_.get(), "elsewhere", kIdentity, {}, {});

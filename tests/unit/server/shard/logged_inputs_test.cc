@@ -77,11 +77,8 @@ TEST(LoggedInputsTest, ADeletionHasNoValues) {
   EXPECT_EQ(logged.push.action, PushAction::kDelete);
   EXPECT_EQ(logged.keys.as<Key>()[1], 30u);
   EXPECT_TRUE(logged.values.empty());
-  const Contribution second{.partition = PartitionId(2),
-                            .count = 2,
-                            .keys = p.message.keys,
-                            .key_offset = 1,
-                            .action = PushAction::kDelete};
+  const Contribution second{
+      .partition = PartitionId(2), .count = 2, .keys = p.message.keys, .key_offset = 1, .action = PushAction::kDelete};
   const LoggedPush gathered = GatheredOf(Clock(3), second, kTable).push;
   EXPECT_EQ(gathered.push.action, PushAction::kDelete);
   EXPECT_EQ(gathered.keys.as<Key>()[1], 21u);

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "core/hash.h"
 #include "core/position.h"
@@ -283,7 +284,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     std::vector<float> values(keys.size() * kDim);
     rows_->Gather(spec_.id, sections, keys, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data()));
     for (std::size_t i = 0; i < keys.size(); ++i)
-      ASSERT_EQ(std::memcmp(&values[i * kDim], model_.Values(keys[i]).data(), kDim * sizeof(float)), 0);
+      ASSERT_TRUE(std::ranges::equal(std::span(values).subspan(i * kDim, kDim), model_.Values(keys[i])));
   }
 
   void Advance() {

@@ -133,7 +133,8 @@ TEST(Library, AssignsAndDeletesRows) {
   EXPECT_EQ(assigned, (std::map<Key, float>{{4, 2.0f}, {9, 3.0f}})) << "the last row of a key counts";
   EXPECT_EQ(deleted, std::vector<Key>{4});
   const Status infinite =
-      client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1, std::numeric_limits<float>::infinity(), 1}).Wait();
+      client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1, std::numeric_limits<float>::infinity(), 1})
+          .Wait();
   EXPECT_EQ(infinite.error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(infinite.error().message.starts_with("table 'users': the value of key 4 is inf at value 1"));
   EXPECT_EQ(client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1}).Wait().error().message,
@@ -441,6 +442,7 @@ TEST(Library, ManyThreadsShareAClient) {
   ASSERT_TRUE(users);
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (std::uint64_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       for (std::uint64_t i = 0; i < 50; ++i) {
@@ -486,6 +488,7 @@ TEST(Library, WhateverIsAskedForWhenTheClientEndsIsTold) {
     const std::vector<float> gradients(9, 1);
     std::atomic<int> fine = 0;
     std::vector<std::thread> threads;
+    threads.reserve(8);
     for (int t = 0; t < 8; ++t)
       threads.emplace_back([&] {
         const auto [pushed, pulled] = client->PushPull(*users, keys, gradients);
