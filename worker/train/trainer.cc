@@ -35,7 +35,8 @@ TrainerEnd Trainer::Run() {
   if (going) going = runtime_.Start(options_.scheduler);
   while (going && !abort_ && InFleet()) going = RoundWithinMemory();
   loop_.StopOpening();
-  runtime_.Act();  // sends the answer to Shutdown (rule S1)
+  if (const Status recorded = RecordTicks(); !recorded && going) going = recorded;
+  runtime_.Act();  // sends the answer to Shutdown (rule S1), and ticks of the last turn
   WriteTrace();
   return HowItEnded(going);
 }

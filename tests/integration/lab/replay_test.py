@@ -100,7 +100,8 @@ class ReplayTest(Case):
         lines = (run_dir / "record/shard-0").read_text().splitlines()
         workers = [line.split()[1] for line in lines]
         pushes = [i for i, line in enumerate(lines) if line.startswith("push ")]
-        for first, second in itertools.pairwise(pushes[len(pushes) // 2:]):
+        pairs, middle = list(itertools.pairwise(pushes)), len(pushes) // 2
+        for first, second in pairs[middle:] + pairs[:middle]:
             if workers[second] not in workers[first:second]:
                 copy = self.folder / f"exchanged-{first}"
                 shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns("replay*"))
