@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/file.h"
+#include "core/limits.h"
 
 namespace tarn::sim {
 namespace {
@@ -82,6 +83,26 @@ Status LoadWorker(const std::string& path, WorkerRank rank, std::map<std::uint64
   return {};
 }
 
+// Which worker got each lease, in order of their ids. One that nobody recorded was granted when the run ended, to a
+// worker that was gone before it could: one without later leases.
+Expected<std::vector<WorkerRank>> LeaseOrder(const std::map<std::uint64_t, WorkerRank>& leases, std::uint32_t workers) {
+  std::vector<std::uint64_t> last(workers);
+  for (const auto& [id, rank] : leases) last[rank.value] = id;
+  std::vector<WorkerRank> order;
+  std::uint64_t unhandled = 0;
+  for (const auto& [id, rank] : leases) {
+    while (order.size() + 1 < id) {
+      const std::uint64_t missing = order.size() + 1;
+      const auto gone = std::ranges::find_if(last, [missing](std::uint64_t newest) { return newest < missing; });
+      if (gone == last.end() || ++unhandled > workers * limits::kLeasesPerWorkerMax)
+        return Fail(ErrorCode::kCorrupt, fmt::format("no worker got lease {}", missing));
+      order.push_back(WorkerRank(static_cast<std::uint32_t>(gone - last.begin())));
+    }
+    order.push_back(rank);
+  }
+  return order;
+}
+
 }  // namespace
 
 Expected<Recording> Recording::Load(const Job& job, const std::string& run_dir) {
@@ -98,11 +119,9 @@ Expected<Recording> Recording::Load(const Job& job, const std::string& run_dir) 
   for (std::uint32_t rank = 0; rank < job.fleet.workers; ++rank)
     TARN_RETURN_IF_ERROR(LoadWorker(fmt::format("{}/worker-{}", folder, rank), WorkerRank(rank), &leases,
                                     &recording.begins[rank].pushed));
-  for (const auto& [id, rank] : leases) {
-    if (id != recording.leases.size() + 1)
-      return Corrupt(folder, fmt::format("no worker got lease {}", recording.leases.size() + 1));
-    recording.leases.push_back(rank);
-  }
+  auto order = LeaseOrder(leases, job.fleet.workers);
+  if (!order) return Corrupt(folder, order.error().message);
+  recording.leases = *std::move(order);
   return recording;
 }
 

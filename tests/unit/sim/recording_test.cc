@@ -54,6 +54,13 @@ TEST_F(RecordingTest, ADamagedOneIsRefused) {
   }
 }
 
+TEST_F(RecordingTest, ALeaseThatItsWorkerNeverHandledIsThatOfAWorkerWithoutLaterOnes) {
+  Write("worker-0", "begin 5 0\n");
+  const auto recording = Recording::Load(job_, folder_.path());
+  ASSERT_TRUE(recording) << recording.error().message;
+  EXPECT_EQ(recording->leases, (std::vector{WorkerRank(1), WorkerRank(0), WorkerRank(1)}));
+}
+
 TEST_F(RecordingTest, LeasesMustBeComplete) {
   Write("worker-0", "lease 5 4\n");
   EXPECT_NE(Complaint().find("no worker got lease 2"), std::string::npos);
