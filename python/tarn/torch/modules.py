@@ -65,11 +65,11 @@ class Remote(nn.Module):
 
     def place(self, ids: torch.Tensor, plan: Any, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For the plan of keys(ids), and the index of each key in it: the index of each id, and memory for the rows."""
-        padded = self.padding_idx is not None
-        rows = torch.empty(plan.size + padded, self.embedding_dim, pin_memory=self._to_gpu or ids.is_cuda)
-        if padded:  # ids of the padding have the row behind the plan's
+        padding = self.padding_idx
+        rows = torch.empty(plan.size + (padding is not None), self.embedding_dim, pin_memory=self._to_gpu or ids.is_cuda)
+        if padding is not None:  # ids of the padding have the row behind the plan's
             flat = _flat(ids)
-            index = torch.full_like(flat, plan.size).masked_scatter_(flat != self.padding_idx, index)
+            index = torch.full_like(flat, plan.size).masked_scatter_(torch.ne(flat, padding), index)
             rows[plan.size:] = 0
         return index.view(ids.shape), rows
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import collections
 import dataclasses
+import itertools
 import logging
 import os
 import threading
@@ -137,9 +138,9 @@ class Session:
             for (module, _), each in zip(calls, keys):
                 module.check_range(each)
             raise
-        indices = torch.from_numpy(index).split([each.numel() for each in keys])
-        return [Pulled(module, ids, plan, *module.place(ids, plan, part), clock)
-                for (module, ids), plan, part in zip(calls, plans, indices)]
+        indices, ends = torch.from_numpy(index), itertools.accumulate(each.numel() for each in keys)
+        return [Pulled(module, ids, plan, *module.place(ids, plan, indices[end - each.numel():end]), clock)
+                for (module, ids), plan, each, end in zip(calls, plans, keys, ends)]
 
     def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
         """The same before the modules are called. `take` finds the rows if the calls are those."""
