@@ -51,6 +51,9 @@ def train(ps, mine):
         if ps.rank == 0:
             print(f"epoch {epoch + 1}: test error {rmse(users, items, test):.4f}, at best {NOISE}, "
                   f"rows {np.mean(staleness):.2f} clocks behind")
+    ps.barrier()  # until every worker has trained its ratings
+    if ps.rank == 0:
+        print(f"at the end: test error {rmse(users, items, test):.4f}")
 
 
 if __name__ == "__main__":

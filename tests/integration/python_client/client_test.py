@@ -441,7 +441,7 @@ class LaunchTest(unittest.TestCase):
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stdout)
         errors = [float(error) for error in re.findall("test error ([0-9.]+)", done.stdout)]
-        self.assertEqual(len(errors), 10, done.stdout)
+        self.assertEqual(len(errors), 11, done.stdout)
         self.assertLess(errors[-1], 0.12, done.stdout)
         self.assertRegex(done.stdout, "status +done")
 
