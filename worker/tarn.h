@@ -244,9 +244,9 @@ class Client {
   StatusFuture PushPlans(std::span<const PlanPush> pushes, const PushOptions& options = {});
   // Sets rows to values, such as those of a model that was trained elsewhere. values: keys.size() x dim; of a repeated
   // key the last row counts. The optimizer's slots of an existing row remain; a new row has initial ones, and is
-  // created whatever the table's admission says. In an aggregated table the values are set when the clock closes, after
-  // the sum of its gradients; if several workers set a row in one clock, the one of the highest rank counts. Else like
-  // Push: in order with this client's pushes, repeated until acknowledged, never performed twice.
+  // created even if the table's admission would refuse it. In an aggregated table the values are set when the clock
+  // closes, after the sum of its gradients; if several workers set a row in one clock, the one of the highest rank
+  // counts. Else like Push: in order with this client's pushes, repeated until acknowledged, never performed twice.
   StatusFuture Assign(const Table& table, std::span<const Key> keys, std::span<const float> values);
   // Deletes the rows of a sparse table, with their slots: from then on the keys have their initial values, as if they
   // had never been pushed. Keys may have no row. Else like Assign. kInvalidArgument: the table is dense.

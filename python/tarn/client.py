@@ -505,7 +505,7 @@ class Table:
         """Sets rows to values, [..., dim], such as those of a model trained elsewhere. Of a repeated key the last row
         counts.
 
-        The optimizer's state of an existing row remains. A new row is created, whatever the table's admission says. In
+        The optimizer's state of an existing row remains. A new row is created even if admission would refuse it. In
         an aggregated table the values are set when the clock closes, after the sum of its gradients; if several workers
         set a row in one clock, the one of the highest rank counts. Else like push.
         """

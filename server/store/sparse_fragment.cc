@@ -71,7 +71,7 @@ RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock,
     if (table_.resident() != nullptr) table_.resident()->MarkChanged(rows_.place(), number);
   } else {
     ++context_->insert_generation;
-    if (number != RowIndex::kNone) TakeExpired(number, key);
+    if (number != RowIndex::kNone) TakeExpiredRow(number, key);
     if (table_.has_life() && !life_.Admit(key, clock, creation, [this] { KeepSeen(); })) return {};
     number = InsertRow(rows_.index().Hash(key), key);
     cut_.LeaveOut(number);
@@ -107,13 +107,12 @@ void SparseFragment::NoteReturn(Key key) {
 }
 
 void SparseFragment::Delete(std::span<const Key> keys) {
-  ++context_->insert_generation;
   for (const Key key : keys) {
     if (table_.has_life()) life_.Forget(key, [this] { KeepSeen(); });
     const std::uint32_t number = Find(key);
     if (number == RowIndex::kNone) continue;
     if (IsExpired(number)) {
-      TakeExpired(number, key);
+      TakeExpiredRow(number, key);
     } else {
       if (table_.has_life()) life_.Drop(*rows_.Life(number));
       Take(number, key);
@@ -121,15 +120,15 @@ void SparseFragment::Delete(std::span<const Key> keys) {
   }
 }
 
-// Removes a row and records its key for the next cut. Without a base the key is not recorded: if every cut is
-// full, or only a hash, no later cut would clear the record.
+// Removes a row and records its key for the next cut. Without a base the key is not recorded: if every cut is full, or
+// only a hash, no later cut would clear the record.
 void SparseFragment::Take(std::uint32_t number, Key key) {
   KeepFirst(number, key);
   rows_.Erase(rows_.index().Hash(key), key);
   if (context_->has_base) removed_.Add(rows_.index(), key);
 }
 
-void SparseFragment::TakeExpired(std::uint32_t number, Key key) {
+void SparseFragment::TakeExpiredRow(std::uint32_t number, Key key) {
   Take(number, key);
   life_.TakenAway();
 }
@@ -139,7 +138,7 @@ void SparseFragment::TakeExpired() {
   rows_.index().ForEach([this](Key key, std::uint32_t number) {
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
-  for (const auto& [key, number] : context_->found) TakeExpired(number, key);
+  for (const auto& [key, number] : context_->found) TakeExpiredRow(number, key);
 }
 
 void SparseFragment::RecountLife() {
@@ -155,7 +154,7 @@ std::size_t SparseFragment::Sweep(RowIndex::Walk* walk, std::size_t rows) {
     ++seen;
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
-  for (const auto& [key, number] : context_->found) TakeExpired(number, key);
+  for (const auto& [key, number] : context_->found) TakeExpiredRow(number, key);
   if (walk->done) life_.EndSweep();
   return seen;
 }

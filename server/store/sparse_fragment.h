@@ -85,7 +85,7 @@ class SparseFragment final : public Fragment {
   void KeepSeen();
   void NoteReturn(Key key);
   void Take(std::uint32_t number, Key key);
-  void TakeExpired(std::uint32_t number, Key key);
+  void TakeExpiredRow(std::uint32_t number, Key key);
   Status HashCold(std::uint64_t* sum) const;
   std::size_t HandOutLists(std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkRows(std::size_t rows, std::vector<CutRows>* out);

@@ -110,7 +110,8 @@ class Store {
   // CheckKeys, and the rows have what the rule needs.
   //
   // Of kAssign the rows have values instead, which replace those of the rows: slots remain, and a row that did not
-  // exist has initial ones, whatever the table's life says. kDelete removes rows of a sparse table, if they exist.
+  // exist is created with initial ones, even if admission would refuse it. kDelete removes rows of a sparse table, if
+  // they exist.
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, const PushedRows& rows);
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                const std::byte* gradients, Clock clock, std::uint64_t push = 0) {
