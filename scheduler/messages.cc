@@ -89,6 +89,7 @@ void Scheduler::Impl::FromWorker(const WorkerNode& worker, const Message& messag
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
     membership_.OnHeartbeat(id, *heartbeat, now, Mail(out));
     record_.OnHeartbeat(message.sender, *heartbeat);
+    desk_.leases().NoteSkipped(id, heartbeat->skipped);
   } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
     OnLeaseRequest(worker, *request, now, out);
   } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {

@@ -55,12 +55,22 @@ bool Cohorts::Has(Incarnation worker, Clock clock) const {
   return it != entries_.end() && it->second.InCohort(clock);
 }
 
-std::string Cohorts::CheckGroundTruth(Clock use, std::uint64_t bound) const {
+bool Cohorts::IsBeyond(Incarnation worker, Clock clock) const {
+  const auto at = clocks_.find(worker);
+  return Has(worker, clock) && at != clocks_.end() && at->second > clock;
+}
+
+std::uint32_t Cohorts::BeyondAt(Clock clock) const {
+  return std::uint32_t(std::ranges::count_if(entries_, [&](const auto& e) { return IsBeyond(e.first, clock); }));
+}
+
+std::string Cohorts::CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) const {
+  std::uint32_t behind = 0;
   for (const WorkerEntry& entry : view_.workers) {
     if (entry.state != WorkerState::kLive) continue;
     const auto it = clocks_.find(entry.incarnation);
     const Clock clock = it == clocks_.end() ? entry.join : std::max(it->second, entry.join);
-    if (clock.value + bound < use.value)
+    if (clock.value + bound < use.value && ++behind > backups)
       return fmt::format("a pull of clock {} was served while worker {} is at {}", use.value, entry.rank.value,
                          clock.value);
   }

@@ -30,8 +30,13 @@ class Cohorts {
   double SizeAt(Clock clock) const;
   bool Has(Incarnation worker, Clock clock) const;
 
-  // Checks the answer to a pull for use at `use`: no live worker may be more than `bound` clocks behind.
-  std::string CheckGroundTruth(Clock use, std::uint64_t bound) const;
+  // Whether the worker itself has finished the clock, and how many have.
+  bool IsBeyond(Incarnation worker, Clock clock) const;
+  std::uint32_t BeyondAt(Clock clock) const;
+
+  // Checks the answer to a pull for use at `use`: at most `backups` live workers may be more than `bound` clocks
+  // behind.
+  std::string CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) const;
 
  private:
   std::map<Incarnation, WorkerEntry> entries_;

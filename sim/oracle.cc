@@ -102,12 +102,25 @@ void Oracle::OnPushAcked(std::size_t record, std::size_t sections) {
   acked_push_ids_ += sections;
 }
 
+double Oracle::Part(Key key, const Contribution& contribution) const {
+  const Record& record = records_[contribution.record];
+  if (scenario_.counts.backup_workers == 0)
+    return Counts(record) ? contribution.count / cohorts_.SizeAt(record.clock) : 0;
+  const auto table = std::ranges::find(view_.tables, "counts", &TableSpec::name);
+  if (table == view_.tables.end()) return 0;
+  const auto closings = closings_.find(table->id);
+  if (closings == closings_.end()) return 0;
+  const Positioner position(*table, TableSalt(scenario_.job.job.seed, table->name));
+  return contribution.count * closings->second.Share(PartitionOf(position(key), view_.routes.partition_bits),
+                                                     record.clock, record.incarnation);
+}
+
 // The sums of all counting pushes to a key, by clock.
 std::vector<ClockPart> Oracle::PartsOf(Key key) const {
   std::map<Clock, double> sums;
   if (const auto it = by_key_.find(key); it != by_key_.end())
     for (const Contribution& c : it->second)
-      if (const Record& r = records_[c.record]; Counts(r)) sums[r.clock] += c.count / cohorts_.SizeAt(r.clock);
+      if (const double part = Part(key, c); part != 0) sums[records_[c.record].clock] += part;
   std::vector<ClockPart> parts;
   parts.reserve(sums.size());
   for (const auto& [clock, value] : sums) parts.push_back({clock, value});
@@ -124,7 +137,8 @@ void Oracle::CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness
   if (staleness > bound) Fail(fmt::format("a pull was {} clocks behind, at most {} are allowed", staleness, bound));
 }
 
-void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled) {
+void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled,
+                        bool late) {
   auto it = by_key_.find(key);
   const std::vector<Contribution> none;
   const ConsistencySpec& spec = scenario_.counts;
@@ -138,9 +152,9 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
     const Record& r = records_[c.record];
     const bool old = bounded && r.clock.value + bound < clock.value;
     if (aggregated) {
-      const double part = Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : 0;
+      const double part = Part(key, c);
       if (old) least += part;
-      if (old || spec.mode != ConsistencyMode::kBsp) most += part;
+      if (old || late || spec.mode != ConsistencyMode::kBsp) most += part;
       continue;
     }
     const bool dead = cohorts_.IsGone(r.incarnation) || !Counts(r);
@@ -150,7 +164,7 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
   }
   const double tolerance = kTolerance + Rounding(scenario_.counts_pull_codec, value);
   Widen(scenario_, &least, &most);
-  if (spec.mode == ConsistencyMode::kBsp) Narrow(key, clock, &least, &most);
+  if (spec.mode == ConsistencyMode::kBsp && !late) Narrow(key, clock, &least, &most);
   if (value < least - tolerance || value > most + tolerance)
     Fail(fmt::format("pull by incarnation {} at clock {}: key {:x} is {}, must be {} to {}", incarnation.value,
                      clock.value, key, value, least, most));
@@ -169,7 +183,7 @@ void Oracle::CheckFinalValue(Key key, float value, Clock minimum) {
   for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
     if (aggregated) {
-      const double part = Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : 0;
+      const double part = Part(key, c);
       least += part;
       most += part;
     } else {
@@ -191,7 +205,7 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
   double least = Base(key), most = least;
   for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
-    const double part = aggregated && Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : c.count;
+    const double part = aggregated ? Part(key, c) : c.count;
     const bool inside = r.clock < cut && Counts(r);
     if (inside) least += part;
     // Pushes of a dead worker after its end may be included if they were applied immediately.

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +29,7 @@
 
 #include "core/codec/manifest.h"
 #include "core/message.h"
+#include "sim/closings.h"
 #include "sim/cohorts.h"
 #include "sim/kept_states.h"
 #include "sim/life_model.h"
@@ -52,7 +54,10 @@ class Oracle {
   RowChanges& changes() { return changes_; }
 
   Cohorts& cohorts() { return cohorts_; }
-  void OnView(const View& view) { Check(cohorts_.OnView(view)); }
+  void OnView(const View& view) {
+    Check(cohorts_.OnView(view));
+    view_ = view;
+  }
 
   // A worker incarnation issued the push of a batch. Returns the record's number. `sent`: the sent part of the push, if
   // not all of it.
@@ -61,12 +66,24 @@ class Oracle {
   void OnPushAcked(std::size_t record, std::size_t sections);
   void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
   // Checks the answer of a shard to a pull for use at `use` on a table with this bound.
-  void CheckGroundTruth(Clock use, std::uint64_t bound) { Check(cohorts_.CheckGroundTruth(use, bound)); }
+  void CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) {
+    Check(cohorts_.CheckGroundTruth(use, bound, backups));
+  }
+  void OnRestored(Clock minimum, std::span<const PartitionId> owned) {
+    for (auto& [table, closings] : closings_) closings.OnRestored(minimum, owned);
+  }
+  // A shard has closed a clock of a table with backup workers.
+  void OnTableClosed(TableId table, Clock clock, std::uint32_t divisor, std::span<const server::Contribution> counted,
+                     std::uint32_t backups) {
+    Check(closings_[table].OnClosed(clock, divisor, counted, backups, cohorts_));
+  }
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
   // `settled`: every live worker had already ticked to the clock, so no push may be missing under any bound. (A worker
-  // that dies holds the minimum clock back until all shards know its end.)
-  void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled);
+  // that dies holds the minimum clock back until all shards know its end.) `late`: of a worker that was late, so the
+  // value may be that of a later clock (rule C8).
+  void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled,
+                  bool late);
   // The same for a row of changes(); mark: changes().issued() then.
   void CheckChanged(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
   // Checks the staleness that the pull reported.
@@ -111,6 +128,8 @@ class Oracle {
   double Base(Key key) const;
   bool Counts(const Record& record) const { return cohorts_.Has(record.incarnation, record.clock); }
   bool IsKept(const Record& record) const;  // in the checkpoint of a clean stop
+  // How much a push to an aggregated table adds to a key.
+  double Part(Key key, const Contribution& contribution) const;
   std::vector<ClockPart> PartsOf(Key key) const;
   void Narrow(Key key, Clock minimum, double* least, double* most) const;
 
@@ -118,6 +137,8 @@ class Oracle {
   std::vector<Record> records_;
   std::unordered_map<Key, std::vector<Contribution>> by_key_;
   Cohorts cohorts_;
+  View view_;  // the newest one
+  std::map<TableId, Closings> closings_;
   RowChanges changes_{scenario_, &cohorts_};
   std::optional<LifeModel> lives_;  // if the model applies
   std::map<Key, float> base_;

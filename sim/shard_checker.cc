@@ -37,23 +37,26 @@ Sequence ShardChecker::Last(Incarnation incarnation, PartitionId partition) cons
   return it == last_.end() ? Sequence() : it->second;
 }
 
-void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull& pull, Clock minimum) {
+void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull& pull, Clock open) {
   const Clock use = pull.clock;
   const ConsistencySpec spec = spec_of_(pull.table);
-  if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");
-  last_minimum_ = minimum;
+  if (open < last_open_[pull.table]) oracle_->Fail("the open clock of a shard's table went back");
+  last_open_[pull.table] = open;
   if (spec.mode == ConsistencyMode::kAsp) return;
   const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
-  if (minimum.value + bound < use.value)
-    oracle_->Fail(fmt::format("incarnation {}: pull of clock {} served at minimum clock {}", incarnation.value,
-                              use.value, minimum.value));
-  oracle_->CheckGroundTruth(use, bound);
+  if (open.value + bound < use.value)
+    oracle_->Fail(
+        fmt::format("incarnation {}: pull of clock {} served at clock {}", incarnation.value, use.value, open.value));
+  oracle_->CheckGroundTruth(use, bound, spec.backup_workers);
 }
 
-void ShardChecker::OnClockClosed(Clock clock) {
-  if (closed_any_ && clock <= last_closed_) oracle_->Fail("clocks closed out of order");
-  closed_any_ = true;
-  last_closed_ = clock;
+void ShardChecker::OnTableClosed(TableId table, Clock clock, std::uint32_t divisor,
+                                 std::span<const server::Contribution> counted) {
+  const auto [last, first] = last_closed_.try_emplace(table, clock);
+  if (!first && clock <= last->second) oracle_->Fail("clocks of a table closed out of order");
+  last->second = clock;
+  if (const std::uint32_t backups = spec_of_(table).backup_workers; backups != 0)
+    oracle_->OnTableClosed(table, clock, divisor, counted, backups);
 }
 
 }  // namespace tarn::sim

@@ -27,9 +27,14 @@ class ShardChecker : public server::ShardObserver {
   void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
     last_[{incarnation, partition}] = sequence;
   }
+  void OnRestored(Clock minimum, std::span<const PartitionId> owned) override {
+    last_closed_.clear();
+    oracle_->OnRestored(minimum, owned);
+  }
   void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) override;
-  void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock minimum) override;
-  void OnClockClosed(Clock) override;
+  void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock open) override;
+  void OnTableClosed(TableId table, Clock clock, std::uint32_t divisor,
+                     std::span<const server::Contribution> counted) override;
   // The highest sequence that was applied or voided.
   Sequence Last(Incarnation incarnation, PartitionId partition) const;
 
@@ -42,9 +47,8 @@ class ShardChecker : public server::ShardObserver {
   std::function<void()> during_push_;
   VersionsOf versions_of_;
   std::map<PartitionId, std::uint64_t> versions_;  // expected at the next push
-  Clock last_minimum_;
-  bool closed_any_ = false;
-  Clock last_closed_;
+  std::map<TableId, Clock> last_open_;
+  std::map<TableId, Clock> last_closed_;
 };
 
 }  // namespace tarn::sim

@@ -275,6 +275,9 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
   oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
   if (which == Which::kDense) return;
   const bool settled = !batch.train() && oracle_->cohorts().nobody_died();
+  const bool late = client_.clock() != batch.clock && may_be_late();  // or it pulls for the clock after its next tick
+  if (late && model_ && client_.clock() > batch.clock)
+    oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
   const auto values = rows.as<float>();
   if (which == Which::kChanged) {
     for (std::size_t i = 0; i < plan.keys.size(); ++i)
@@ -285,7 +288,7 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
   oracle_->origins().OnPulled(client_.welcome().incarnation, batch.clock, plan.keys, values);
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
     oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
-                        which == Which::kSparse ? batch.mark : batch.mark_again, settled);
+                        which == Which::kSparse ? batch.mark : batch.mark_again, settled, late);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
       oracle_->Fail("a row was torn");
   }
@@ -322,7 +325,10 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
 }
 
 void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
-  if (batch->clock != client_.clock()) oracle_->Fail("the clocks of the loop and the client differ");
+  const Clock clock = client_.clock();
+  if (batch->clock != clock && (batch->clock > clock || !may_be_late()))
+    oracle_->Fail("the clocks of the loop and the client differ");
+  next_clock_ = std::max(next_clock_, clock + 1);
   ChangeRows(*batch, now, out);
   // Gradient of plain SGD with rate 1: minus the number of occurrences.
   Buffer gradients = Buffer::Allocate(batch->sparse.keys.size() * kSparseDim * sizeof(float));
@@ -334,11 +340,11 @@ void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
   if (model_) {
     std::vector<float> counts(batch->sparse.keys.size(), 0);
     for (std::uint32_t index : batch->sparse.index) ++counts[index];
-    sent = model_->Push(batch->sparse.keys, std::move(counts), batch->clock);
+    sent = model_->Push(batch->sparse.keys, std::move(counts), clock);
   }
   const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
-  const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, lease.epoch, first_row,
-                                                   rows, model_ ? &sent : nullptr);
+  const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, clock, lease.epoch, first_row, rows,
+                                                   model_ ? &sent : nullptr);
   client_.Push(batch->sparse, gradients, batch->clock,
                Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()), now, out);
 }

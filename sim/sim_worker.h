@@ -35,6 +35,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void OnCompute(TimeUs now, Outbox* out);  // the front batch's compute time is over
 
   const worker::Client& client() const { return client_; }
+  bool may_be_late() const { return scenario_.job.consistency.backup_workers != 0; }
   std::string Describe() const;
 
  private:

@@ -101,7 +101,7 @@ void TableSpec::UnPackTo(TableSpecT* o, const flatbuffers::resolver_function_t*)
         .initializer = {Cast<tarn::InitializerKind>(initializer()->kind()), initializer()->a(), initializer()->b()},
         .optimizer = {},
         .consistency = {Cast<tarn::ConsistencyMode>(consistency()->mode()), consistency()->staleness(),
-                        Cast<tarn::ApplyMode>(consistency()->apply())},
+                        Cast<tarn::ApplyMode>(consistency()->apply()), consistency()->backup_workers()},
         .pull_codec = Cast<tarn::ValueCodec>(pull_codec()),
         .push_codec = Cast<tarn::ValueCodec>(push_codec()),
         .row_codec = Cast<tarn::ValueCodec>(row_codec()),
@@ -115,7 +115,7 @@ flatbuffers::Offset<TableSpec> CreateTableSpec(flatbuffers::FlatBufferBuilder& b
   const InitializerSpec initializer(Cast<InitializerKind>(o->initializer.kind), o->initializer.a, o->initializer.b);
   const auto optimizer = CreateOptimizerSpec(builder, &o->optimizer);
   const ConsistencySpec consistency(Cast<ConsistencyMode>(o->consistency.mode), o->consistency.staleness,
-                                    Cast<ApplyMode>(o->consistency.apply));
+                                    Cast<ApplyMode>(o->consistency.apply), o->consistency.backup_workers);
   const tarn::LifeSpec& l = o->life;
   const LifeSpec life(l.on, l.admit_count, l.admit_probability, l.min_score, l.score_decay, l.expire_clocks,
                       l.expire_seconds, l.rows_max, l.sweep_clocks);

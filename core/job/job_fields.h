@@ -60,6 +60,7 @@ void VisitConsistency(Visitor& visitor, Section& section) {
   visitor.Name("mode", section.mode);
   visitor.Integer("staleness", section.staleness, 0, limits::kStalenessMax);
   visitor.Name("apply", section.apply);
+  visitor.Integer("backup_workers", section.backup_workers, 0, limits::kWorkersMax - 1);
 }
 
 template <typename Visitor, typename Section>

@@ -132,6 +132,8 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   const ConsistencySpec follows = InheritedConsistency(above, out.mode);
   if (!in.Has("apply")) out.apply = follows.apply;
   if (!in.Has("staleness")) out.staleness = follows.staleness;
+  const bool may_close_early = out.mode == ConsistencyMode::kBsp && out.apply == ApplyMode::kAggregated;
+  if (!in.Has("backup_workers")) out.backup_workers = may_close_early ? follows.backup_workers : 0;
   if (out.mode == ConsistencyMode::kAsp && resets("apply", Name(out.apply), Name(ApplyMode::kImmediate)))
     out.apply = ApplyMode::kImmediate;
   if (out.mode != ConsistencyMode::kSsp && resets("staleness", out.staleness, 0u)) out.staleness = 0;
@@ -139,7 +141,8 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
     return in.Refusal({"staleness", "mode"},
                       fmt::format("{} with mode = \"{}\": only \"ssp\" has a bound; leave staleness out or 0",
                                   out.staleness, Name(out.mode)));
-  if (Status fits = Validate(out); !fits) return in.Refusal({"apply", "mode"}, fits.error().message);
+  if (!may_close_early && resets("backup_workers", out.backup_workers, std::uint16_t{0})) out.backup_workers = 0;
+  if (Status fits = Validate(out); !fits) return in.Refusal({"backup_workers", "apply", "mode"}, fits.error().message);
   const WorkerCacheSpec kept = InheritedWorkerCache(cache_above, out);
   if (!in.Has("worker_cache")) rules.worker_cache.bytes = kept.bytes;
   if (!in.Has("push_every")) rules.worker_cache.push_every = kept.push_every;
@@ -263,6 +266,17 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
                                                  Name(out.row_codec)));
   TableRules rules = inherited;
   TARN_RETURN_IF_ERROR(ReadConsistency(in, rules, notes));
+  const std::uint32_t backups = rules.consistency.backup_workers, of_job = job.consistency.backup_workers;
+  if (in.Has("backup_workers") && backups != 0 && backups != of_job)
+    return in.Refusal({"backup_workers"},
+                      fmt::format("{} with consistency.backup_workers = {}: a worker has one clock for all tables; "
+                                  "expected in [consistency] only",
+                                  backups, of_job));
+  if (of_job != 0 && backups != of_job && rules.consistency.apply == ApplyMode::kAggregated)
+    return in.Refusal({"mode", "apply"},
+                      fmt::format("\"{}\" and \"aggregated\" with consistency.backup_workers = {}: the clocks of the "
+                                  "job's tables would close at different times; expected \"bsp\", or \"immediate\"",
+                                  Name(rules.consistency.mode), of_job));
   if (out.has_consistency) out.consistency = rules.consistency;
   out.has_worker_cache =
       rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
@@ -371,6 +385,21 @@ Status CheckLocalTraining(const SectionReader& in, const TrainSection& train, co
   return {};
 }
 
+// A late worker uses the clock at which its rows arrive, so it pulls nothing ahead.
+Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader& train, Job* job) {
+  const std::uint32_t backups = job->consistency.backup_workers;
+  if (backups == 0) return {};
+  if (backups >= job->fleet.workers)
+    return consistency.Refusal({"backup_workers"},
+                               fmt::format("{}: expected less than fleet.workers = {}", backups, job->fleet.workers));
+  if (!train.Has("prefetch")) job->train.prefetch = 0;
+  if (job->train.prefetch != 0)
+    return train.Refusal({"prefetch"}, fmt::format("{} with consistency.backup_workers = {}: a worker that was late "
+                                                   "would compute with rows that it pulled too early; expected 0",
+                                                   job->train.prefetch, backups));
+  return {};
+}
+
 Status ReadDelays(SectionReader in, const FleetSection& fleet, DelaysSection& out) {
   VisitDelays(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
@@ -405,6 +434,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
   TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
+  TARN_RETURN_IF_ERROR(CheckBackupWorkers(consistency, train, &job));
   TARN_RETURN_IF_ERROR(ReadLocal(local, job.local));
   TARN_RETURN_IF_ERROR(CheckLocalTraining(local, job.train, job.local));
   TARN_RETURN_IF_ERROR(ReadDelays(std::move(delays), job.fleet, job.delays));

@@ -156,14 +156,22 @@ void WriteRole(SectionWriter& out, const Job& job, const std::string& role, cons
   out.All();
 }
 
-// Writes the section, with `apply` derived from the mode if the job does not set it.
-void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
-  ConsistencySpec spec = job.consistency;
-  if (!derived_in_comment || job.explicit_keys.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode))
-    return VisitConsistency(out, spec);
-  out.Only([](std::string_view key) { return key != "apply"; });
+// Without backup workers the text is that of versions that did not know them (Fingerprint).
+void WriteConsistencyKeys(SectionWriter& out, const ConsistencySpec& spec, bool with_apply = true) {
+  out.Only([&](std::string_view key) {
+    return (with_apply || key != "apply") && (spec.backup_workers != 0 || key != "backup_workers");
+  });
   VisitConsistency(out, spec);
   out.All();
+}
+
+// Writes the section, with `apply` derived from the mode if the job does not set it.
+void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
+  const ConsistencySpec& spec = job.consistency;
+  const bool with_apply = !derived_in_comment || job.explicit_keys.Has("consistency", "apply") ||
+                          spec.apply != DefaultApply(spec.mode);
+  WriteConsistencyKeys(out, spec, with_apply);
+  if (with_apply) return;
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
 }
 
@@ -212,7 +220,7 @@ void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSp
 void WriteTable(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table, bool own) {
   out.Begin("tables." + TomlString(name));
   if (own) WriteInheritedKeys(out, job, name, table);
-  if (!own && table.has_consistency) VisitConsistency(out, table.consistency);
+  if (!own && table.has_consistency) WriteConsistencyKeys(out, table.consistency);
   if (!own && table.has_worker_cache) VisitWorkerCache(out, table.worker_cache);
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);

@@ -105,6 +105,7 @@ inline constexpr MetricSpec kTable[] = {
     {"residual_rows", kGauge, kOfWorker, "Rows of gradients not sent yet"},
     {"residuals_expired", kCounter, kOfWorker, "Rows of gradients dropped because their row expired"},
     {"residuals_crowded", kCounter, kOfWorker, "Rows of gradients sent because residual_memory was full"},
+    {"skipped_clocks", kCounter, kOfWorker, "Clocks that closed without the worker (backup_workers)", kSummed},
 
     {"clock", kGauge, kOfShard, "Minimum clock"},
     {"rows", kGauge, kOfShard, "Rows of all tables"},
@@ -113,8 +114,7 @@ inline constexpr MetricSpec kTable[] = {
     {"rows_refused", kCounter, kOfShard, "Gradients dropped because their keys were not admitted"},
     {"rows_expired", kCounter, kOfShard, "Rows removed by age or score"},
     {"rows_not_finite", kCounter, kOfShard, "Gradients skipped because a value is infinite or NaN", kSummed},
-    {"gradients_discarded", kCounter, kOfShard, "Gradients that the update rule discarded because they came too late",
-     kSummed},
+    {"gradients_discarded", kCounter, kOfShard, "Gradients discarded because they came too late", kSummed},
     {"rows_not_finite_by_table", kCounter, kOfShard,
      "Gradients skipped because a value is infinite or NaN, by table; only tables with such gradients", kEverywhere,
      "table"},

@@ -27,8 +27,9 @@ std::string Describe(const InitializerSpec& spec) {
 namespace {
 
 std::string Describe(const ConsistencySpec& spec) {
-  return spec.mode == ConsistencyMode::kSsp ? fmt::format("ssp({}), {}", spec.staleness, Name(spec.apply))
-                                            : fmt::format("{}, {}", Name(spec.mode), Name(spec.apply));
+  if (spec.mode == ConsistencyMode::kSsp) return fmt::format("ssp({}), {}", spec.staleness, Name(spec.apply));
+  const std::string backups = spec.backup_workers == 0 ? "" : fmt::format(", {} backup workers", spec.backup_workers);
+  return fmt::format("{}, {}{}", Name(spec.mode), Name(spec.apply), backups);
 }
 
 std::string_view Describe(const LifeSpec& spec) {

@@ -198,6 +198,11 @@ Status Validate(const ConsistencySpec& spec) {
         "asp never waits; use apply = \"immediate\", or mode = \"bsp\" or \"ssp\"");
   if (spec.staleness > limits::kStalenessMax)
     return Invalid(fmt::format("staleness = {}: expected 0 to {}", spec.staleness, limits::kStalenessMax));
+  if (spec.backup_workers != 0 && (spec.mode != ConsistencyMode::kBsp || spec.apply != ApplyMode::kAggregated))
+    return Invalid(fmt::format(
+        "backup_workers = {} with mode = \"{}\" and apply = \"{}\": a clock closes without the slowest workers only "
+        "with mode = \"bsp\" and apply = \"aggregated\"",
+        spec.backup_workers, Name(spec.mode), Name(spec.apply)));
   return {};
 }
 

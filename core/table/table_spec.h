@@ -65,6 +65,8 @@ struct ConsistencySpec {
   ConsistencyMode mode = ConsistencyMode::kBsp;
   std::uint32_t staleness = 0;  // ssp only: number of clocks that a worker may be ahead of the slowest
   ApplyMode apply = ApplyMode::kAggregated;
+  // bsp and aggregated only: a clock closes without the contributions of up to this many slow workers (rule C8).
+  std::uint16_t backup_workers = 0;
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 

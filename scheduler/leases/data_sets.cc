@@ -31,7 +31,7 @@ std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint6
 
 bool IsLockstep(const ConsistencySpec& consistency) {
   return consistency.mode != ConsistencyMode::kAsp && consistency.staleness == 0 &&
-         consistency.apply == ApplyMode::kAggregated;
+         consistency.apply == ApplyMode::kAggregated && consistency.backup_workers == 0;
 }
 
 DataSets::DataSets(const Job& job)

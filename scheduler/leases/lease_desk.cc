@@ -19,6 +19,7 @@ LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock
     return heard;
   }
   if (leases_.data().known() && !sizes_were_known) WarnOfIdleWorkers();
+  leases_.NoteSkipped(worker, request.skipped);
   for (const LeaseDone& done : request.done) {
     if (!std::isfinite(done.quality.loss_sum))
       return {.ends_run = Error{ErrorCode::kDiverged,

@@ -128,6 +128,13 @@ void Leases::Done(Incarnation worker, const LeaseDone& done) {
   if (!train_.Done(worker, done)) evaluation_.Done(worker, done);
 }
 
+void Leases::NoteSkipped(Incarnation id, std::uint64_t clocks) {
+  const auto it = workers_.find(id);
+  if (it == workers_.end() || clocks <= it->second.skipped) return;
+  Worker& worker = it->second;
+  worker.bound = worker.bound + (clocks - std::exchange(worker.skipped, clocks));
+}
+
 void Leases::Release() {
   holding_ = false;
   train_.Release();

@@ -48,6 +48,8 @@ class Leases {
   // The order to tick to the ceiling; nullopt: the worker already has it.
   std::optional<LeaseReply> AnswerJump(Incarnation worker);
   void Done(Incarnation worker, const LeaseDone& done);
+  // The number of clocks that the worker has skipped so far (rule C8): its leases end as many clocks later.
+  void NoteSkipped(Incarnation worker, std::uint64_t clocks);
   // Whether the worker has leases that are not done.
   bool HasOpen(Incarnation worker) const { return train_.OpenLeases(worker) + evaluation_.OpenLeases(worker) > 0; }
 
@@ -88,7 +90,8 @@ class Leases {
   struct Worker {
     WorkerRank rank;
     Clock sent;   // its join clock, or the newest clock to which it was ordered to jump
-    Clock bound;  // upper bound of its clocks
+    Clock bound;  // upper bound of its clocks, but for those that it skips (rule C8) and has not reported yet
+    std::uint64_t skipped = 0;  // clocks
   };
 
   bool MayGrant(WorkerRank rank) const {

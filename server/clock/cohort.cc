@@ -60,6 +60,34 @@ void Cohort::UpdateMinimum() {
   minimum_ = std::max(minimum_, least);
 }
 
+// A member that has not ticked since it joined counts with its join clock, which nobody can pass before. One that has
+// ended and was the fastest of the last ones has closed clocks that stay closed; its entry is there until all have
+// reached its end (rule M4).
+Clock Cohort::Open(std::uint32_t backups) const {
+  Clock open;
+  std::uint32_t up_to = 0;
+  for (const auto& [tick, members] : ticks_) {
+    open = tick;
+    up_to += members;
+    if (up_to > backups) break;
+  }
+  if (up_to <= backups)
+    for (const auto& [incarnation, member] : members_)
+      if (!HoldsBack(member)) open = std::max(open, member.entry.end);
+  return std::max(minimum_, std::min(open, hold_));
+}
+
+std::uint32_t Cohort::Finished(Clock t) const {
+  std::uint32_t finished = 0;
+  for (const auto& [incarnation, member] : members_) finished += member.entry.InCohort(t) && member.tick > t ? 1 : 0;
+  return finished;
+}
+
+bool Cohort::HasFinished(Incarnation incarnation, Clock t) const {
+  const auto member = members_.find(incarnation);
+  return member != members_.end() && member->second.entry.InCohort(t) && member->second.tick > t;
+}
+
 Expected<const Cohort::Member*> Cohort::Check(const Sender& sender) const {
   const auto it = members_.find(sender.incarnation);
   if (it == members_.end()) {

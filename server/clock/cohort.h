@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/error.h"
@@ -45,6 +46,14 @@ class Cohort {
 
   // Rule C2. Never decreases.
   Clock minimum() const { return minimum_; }
+  // The minimum clock without the `backups` slowest workers, or that of the fastest one if there are not more (rule
+  // C8). While a cut is due it does not pass the cut's clock. Never decreases.
+  Clock Open(std::uint32_t backups) const;
+  // The number of workers that count for clock `t` and have ticked beyond it.
+  std::uint32_t Finished(Clock t) const;
+  bool HasFinished(Incarnation incarnation, Clock t) const;
+  // The clock of the cut that is due; nullopt: none.
+  void HoldAt(std::optional<Clock> cut) { hold_ = cut.value_or(Clock(UINT64_MAX)); }
   // The highest clock that any worker of the view has ticked to.
   Clock maximum() const;
   // Number of workers that count for clock `t`. Equal on all shards when t may close.
@@ -67,6 +76,7 @@ class Cohort {
   std::map<Incarnation, Member> members_;
   std::map<Clock, std::uint32_t> ticks_;  // for the members that count for the minimum: tick -> number of members
   Clock minimum_;
+  Clock hold_{UINT64_MAX};
 };
 
 }  // namespace tarn::server

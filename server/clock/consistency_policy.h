@@ -37,17 +37,16 @@ class ConsistencyPolicy {
     return OpenClock(cohort) >= WantedClock(worker, use, cohort);
   }
 
-  // Whether the shard acknowledges a push of this clock without applying it. Default: pushes to aggregated tables for a
-  // closed clock, which only a fenced worker can send.
+  // Whether the shard acknowledges gradients of this clock without applying them. Default: those for a closed clock of
+  // an aggregated table, which a fenced worker or a backup worker (rule C8) can send.
   virtual bool Discards(Incarnation /*worker*/, Clock clock, const Cohort& cohort) const {
-    return consistency_.apply == ApplyMode::kAggregated && clock < cohort.minimum();
+    return consistency_.apply == ApplyMode::kAggregated && clock < OpenClock(cohort);
   }
 
   // Whether this clock of an aggregated table may close. Called after a worker has ticked and after a push of the clock
-  // was gathered. `gathered`: waiting contributions of the clock, of all tables. Default: when every worker of the
-  // cohort has finished the clock.
+  // was gathered. `gathered`: waiting contributions of the clock, of all tables. Default: when a later clock is open.
   virtual bool MayClose(Clock clock, std::span<const Contribution> /*gathered*/, const Cohort& cohort) const {
-    return clock < cohort.minimum();
+    return clock < OpenClock(cohort);
   }
   // Which contributions count when the clock closes, and the divisor of their sum. `gathered`: those of the table, in
   // order of partition and worker.

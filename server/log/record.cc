@@ -56,7 +56,7 @@ Offset<fb::View> WriteView(FlatBufferBuilder& b, const LoggedView& view) {
   for (const TableSpec& spec : view.tables) tables.push_back(wire::CreateTableSpec(b, &spec));
   const auto workers_at = b.CreateVectorOfNativeStructs<wire::WorkerEntry>(view.workers);
   const auto tables_at = b.CreateVector(tables);
-  return fb::CreateView(b, view.version.value, workers_at, tables_at, view.newest_order.value);
+  return fb::CreateView(b, view.version.value, workers_at, tables_at, view.newest_order.value, view.cut_clock.value);
 }
 
 std::vector<std::uint64_t> RunsOf(const std::vector<Sequence>& watermarks) {
@@ -128,7 +128,9 @@ class Reader {
   }
 
   LoggedView View(const fb::View& m) {
-    LoggedView out{.version = ViewVersion(m.version()), .newest_order = CheckpointId(m.newest_order())};
+    LoggedView out{.version = ViewVersion(m.version()),
+                   .newest_order = CheckpointId(m.newest_order()),
+                   .cut_clock = Clock(m.cut_clock())};
     if (m.workers() != nullptr)
       for (const wire::WorkerEntry* w : *m.workers()) {
         Enum<WorkerState>(w->state(), "view.workers.state");

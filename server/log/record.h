@@ -34,6 +34,7 @@ struct LoggedView {
   std::vector<WorkerEntry> workers;
   std::vector<TableSpec> tables;
   CheckpointId newest_order;  // the newest seen, including this view's
+  Clock cut_clock;            // of this view's order, if it is at a clock; 0: it has none
 };
 
 struct LoggedMember {

@@ -13,6 +13,16 @@ Cohort::Changes Clocks::Adopt(const std::vector<WorkerEntry>& workers) {
   return changes;
 }
 
+void Clocks::SetOrder(const CheckpointOrder& order) {
+  const bool due = order.at_clock && order.id > cut_order_;
+  cohort_.HoldAt(due ? std::optional(order.clock) : std::nullopt);
+}
+
+void Clocks::NoteCut(CheckpointId order) {
+  cut_order_ = order;
+  cohort_.HoldAt(std::nullopt);
+}
+
 void Clocks::Discard(Incarnation worker, Clock from) {
   for (const auto& [clock, c] : buckets_.Void(worker, from))
     observer_->OnPushVoided(worker, c.partition, c.sequence, clock);
@@ -27,7 +37,7 @@ Status Clocks::CloseGathered(TableId table, Clock clock) {
 
 Status Clocks::CloseReady() {
   TARN_RETURN_IF_ERROR(CloseUpTo(Clock(UINT64_MAX)));
-  rows_->expiry().AdvanceClock(cohort_.minimum());
+  rows_->expiry().AdvanceClock(std::max(cohort_.minimum(), policies_->OpenClockMax(cohort_)));
   return {};
 }
 
@@ -62,19 +72,31 @@ Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
   return {};
 }
 
+// It came too late.
+void Clocks::Void(const Contribution& contribution, Clock clock) {
+  rows_->CountDiscarded(contribution.count);
+  observer_->OnPushVoided(contribution.incarnation, contribution.partition, contribution.sequence, clock);
+}
+
 Status Clocks::CloseTable(Clock clock, std::span<Contribution> contributions) {
   const ConsistencyPolicy::Count count =
       (*policies_)[contributions.front().table].Choose(clock, contributions, cohort_);
-  if (count.counts.empty()) return closer_.Close(clock, contributions, count.divisor, rows_);
+  if (count.counts.empty()) return CloseWith(clock, contributions, count.divisor);
   std::vector<Contribution> chosen;
   for (std::size_t i = 0; i < contributions.size(); ++i) {
     Contribution& c = contributions[i];
     if (count.counts[i])
       chosen.push_back(std::move(c));
     else
-      observer_->OnPushVoided(c.incarnation, c.partition, c.sequence, clock);
+      Void(c, clock);
   }
-  return closer_.Close(clock, chosen, count.divisor, rows_);
+  return CloseWith(clock, chosen, count.divisor);
+}
+
+Status Clocks::CloseWith(Clock clock, std::span<const Contribution> chosen, std::uint32_t divisor) {
+  if (chosen.empty()) return {};
+  observer_->OnTableClosed(chosen.front().table, clock, divisor, chosen);
+  return closer_.Close(clock, chosen, divisor, rows_);
 }
 
 }  // namespace tarn::server

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Clocks {
   void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
     cohort_.Restore(std::move(members), minimum);
   }
+  // Adopts the order of a view. Until NoteCut, clocks from its cut on close only when every worker has reached it.
+  void SetOrder(const CheckpointOrder& order);
+  void NoteCut(CheckpointId order);
   // Records the tick of a live worker.
   void Tick(Incarnation worker, const tarn::Tick& tick) { cohort_.Tick(worker, tick); }
   // Records a push that was applied immediately.
@@ -46,7 +50,7 @@ class Clocks {
   // After a push was gathered: closes the table's part of the clock if the table's policy allows it. Errors are those
   // of the tier, here and below.
   Status CloseGathered(TableId table, Clock clock);
-  // Closes, in order, every clock that may close, and advances the rows' clock to the minimum clock. CloseBelow closes
+  // Closes, in order, every clock that may close, and advances the rows' clock to the open clock. CloseBelow closes
   // only clocks below `limit`, which is at most the minimum clock, and advances the rows' clock to `limit`.
   Status CloseReady();
   Status CloseBelow(Clock limit);
@@ -55,12 +59,15 @@ class Clocks {
   Status CloseUpTo(Clock limit);
   Status Close(Clock clock, std::vector<Contribution> contributions);
   Status CloseTable(Clock clock, std::span<Contribution> contributions);
+  Status CloseWith(Clock clock, std::span<const Contribution> chosen, std::uint32_t divisor);
   void Discard(Incarnation worker, Clock from);
+  void Void(const Contribution& contribution, Clock clock);
 
   const TablePolicies* policies_;
   Store* rows_;
   ShardObserver* observer_;
   Cohort cohort_;
+  CheckpointId cut_order_;  // the newest that was cut
   ClockBuckets buckets_;
   BucketCloser closer_;
 };

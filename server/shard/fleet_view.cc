@@ -37,6 +37,7 @@ Status FleetView::Adopt(const View& view, const std::function<void()>& log) {
 }
 
 void FleetView::AdoptMembers(const View& view) {
+  context_.clocks->SetOrder(view.checkpoint);
   const Cohort::Changes changes = context_.clocks->Adopt(view.workers);
   for (const Incarnation worker : changes.refused) Drop(worker);
   for (const Incarnation worker : changes.dropped) {

@@ -35,12 +35,18 @@ Status LogReplay::OnRecord(LogSequence, bool begins, LogRecord record) {
 Status LogReplay::OnHead(const LoggedHead& head) {
   left_ = head.gathered;
   if (restored_) {
-    if (head.hash == Hash()) return {};
+    if (head.hash == Hash()) return OnCut(head);
     return Corrupt(fmt::format("the state is {:016x} here, expected {:016x}: the log was replayed to another state",
                                Hash(), head.hash));
   }
   TARN_RETURN_IF_ERROR(Restore(head));
   return left_ == 0 ? OnRestored() : Status();
+}
+
+// A segment begins with a cut, after which the shard closed the clocks that had waited for it.
+Status LogReplay::OnCut(const LoggedHead& head) {
+  context_.clocks->NoteCut(head.view.newest_order);
+  return CloseReady();
 }
 
 // The gathered pushes of a later segment are already restored.
@@ -80,6 +86,12 @@ Status LogReplay::OnView(const LoggedView& logged) {
   view.version = logged.version;
   view.workers = logged.workers;
   view.tables = logged.tables;
+  view.checkpoint = {};
+  if (logged.cut_clock.value != 0) {
+    view.checkpoint.id = logged.newest_order;
+    view.checkpoint.at_clock = true;
+    view.checkpoint.clock = logged.cut_clock;
+  }
   TARN_RETURN_IF_ERROR(context_.view->Adopt(view));
   context_.cuts->RestoreNewestOrder(logged.newest_order);
   return CloseReady();
@@ -102,11 +114,13 @@ Status LogReplay::Restore(const LoggedHead& head) {
   if (head.rows_seconds) context_.rows->expiry().AdvanceSeconds(*head.rows_seconds);
   context_.view->Restore(head.view.version, head.view.workers);
   context_.cuts->RestoreNewestOrder(head.view.newest_order);
+  context_.clocks->NoteCut(head.view.newest_order);
   TARN_RETURN_IF_ERROR(RestoreMembers(head));
   TARN_RETURN_IF_ERROR(RestoreWatermarks(head.watermarks, context_.rows));
   for (const auto& [worker, watermarks] : head.watermarks)
     for (std::uint32_t p = 0; p < watermarks.size(); ++p)
       context_.observer->OnWatermark(worker, PartitionId(p), watermarks[p]);
+  context_.observer->OnRestored(head.minimum, context_.rows->owned());
   return {};
 }
 

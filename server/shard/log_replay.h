@@ -49,6 +49,7 @@ class LogReplay final : public LogSink {
   Status OnInput(const LoggedBody& input);
   Status OnTick(const LoggedTick& logged);
   Status OnView(const LoggedView& logged);
+  Status OnCut(const LoggedHead& head);
   Status Restore(const LoggedHead& head);
   Status RestoreMembers(const LoggedHead& head);
   Status OnRestored();

@@ -62,7 +62,9 @@ LoggedGathered GatheredOf(Clock clock, const Contribution& c, const TableSpec& t
 }
 
 LoggedView ViewOf(const View& view, CheckpointId newest_order) {
-  return {view.version, view.workers, view.tables, std::max(newest_order, view.checkpoint.id)};
+  const CheckpointOrder& order = view.checkpoint;
+  return {view.version, view.workers, view.tables, std::max(newest_order, order.id),
+          order.at_clock ? order.clock : Clock(0)};
 }
 
 }  // namespace tarn::server

@@ -58,8 +58,8 @@ Status Pulls::Answer(const ParkedPull& parked) {
   const std::size_t row_bytes = RowBytes(*context_.rows->FindTable(pull.table), pull.codec);
   const auto keys = ReadKeys(pull.keys, parked.keys, row_bytes, &keys_);
   TARN_CHECK(keys.has_value(), "a pull is checked before it is parked");
-  const Clock minimum = context_.clocks->minimum();
-  PullReply body{pull.request, pull.table, minimum, pull.codec, pull.keys.count, {}};
+  const Clock open = (*context_.policies)[pull.table].OpenClock(context_.clocks->cohort());
+  PullReply body{pull.request, pull.table, open, pull.codec, pull.keys.count, {}};
   body.versions.reserve(pull.keys.sections.size());
   for (const Section& section : pull.keys.sections)
     body.versions.push_back(context_.rows->Find(section.partition)->VersionOf(pull.table));
@@ -73,7 +73,7 @@ Status Pulls::Answer(const ParkedPull& parked) {
   context_.step->Send({parked.from, std::move(reply)});
   ++context_.counters->pulls;
   context_.counters->pull_rows += pull.keys.count;
-  context_.observer->OnPullServed(parked.rank, parked.incarnation, pull, minimum);
+  context_.observer->OnPullServed(parked.rank, parked.incarnation, pull, open);
   return {};
 }
 

@@ -77,14 +77,18 @@ bool Pushes::MayTake(const Push& push, const TableSpec& table, const Message& me
   if (table.consistency.apply == ApplyMode::kAggregated)
     return (*context_.policies)[push.table].Discards(message.sender.incarnation, push.clock,
                                                      context_.clocks->cohort()) ||
-           BucketFits(push.clock, message);
+           BucketFits(push, message);
   return context_.may_apply(push.clock);
 }
 
 // The next clock to close may use twice as much, because all others wait for it.
-bool Pushes::BucketFits(Clock clock, const Message& message) const {
-  const std::size_t times = clock == context_.clocks->minimum() ? 2 : 1;
+bool Pushes::BucketFits(const Push& push, const Message& message) const {
+  const std::size_t times = push.clock == OpenClock(push.table) ? 2 : 1;
   return context_.clocks->buckets().bytes() + message.keys.size() + message.values.size() <= times * bucket_bytes_max_;
+}
+
+Clock Pushes::OpenClock(TableId table) const {
+  return (*context_.policies)[table].OpenClock(context_.clocks->cohort());
 }
 
 // Whether the push can never fit (rule A2): the next clock to close waits for it, and no room becomes free before that
@@ -93,7 +97,7 @@ bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
   const TableSpec& table = *context_.rows->FindTable(push.table);
   const bool refused = std::ranges::any_of(
       ack.sections, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
-  if (!refused || table.consistency.apply != ApplyMode::kAggregated || push.clock != context_.clocks->minimum() ||
+  if (!refused || table.consistency.apply != ApplyMode::kAggregated || push.clock != OpenClock(push.table) ||
       !context_.clocks->cohort().Fenced().empty())
     return false;
   context_.stop->Stop(
@@ -126,23 +130,28 @@ ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
   return ErrorCode::kOk;
 }
 
-// Applies or gathers the accepted sections of a push.
+// Applies or gathers the accepted sections of a push. Only gradients can come too late: rows are assigned and deleted
+// at the clock that closes next (rule C8).
 Status Pushes::Perform(const Push& push, const Message& message, std::span<const Key> keys) {
   const Incarnation worker = message.sender.incarnation;
-  const bool discarded = (*context_.policies)[push.table].Discards(worker, push.clock, context_.clocks->cohort());
+  const bool late = (*context_.policies)[push.table].Discards(worker, push.clock, context_.clocks->cohort());
+  const bool discarded = late && push.action == PushAction::kStep;
   for (std::size_t s = 0; s < taken_.size(); ++s) {
     if (!taken_[s]) continue;
     const Section& section = push.keys.sections[s];
-    if (discarded)
+    if (discarded) {
+      context_.rows->CountDiscarded(section.count);
       context_.observer->OnPushVoided(worker, section.partition, section.sequence, push.clock);
-    else
+    } else {
       context_.observer->OnPushApplied(worker, section.partition, section.sequence, push.clock);
+    }
   }
   if (discarded) return {};
   if (context_.rows->FindTable(push.table)->consistency.apply == ApplyMode::kImmediate)
     return Apply(push, message, keys);
-  Gather(push, message);
-  return context_.clocks->CloseGathered(push.table, push.clock);
+  const Clock clock = late ? OpenClock(push.table) : push.clock;
+  Gather(push, clock, message);
+  return context_.clocks->CloseGathered(push.table, clock);
 }
 
 // Applies the accepted sections (rule A1), one call per run of consecutive ones.
@@ -180,8 +189,8 @@ Status Pushes::Apply(const Push& push, const Message& message, std::span<const K
   return {};
 }
 
-// Adds the accepted sections to the bucket of their clock (rule A2).
-void Pushes::Gather(const Push& push, const Message& message) {
+// Adds the accepted sections to the bucket of a clock (rule A2).
+void Pushes::Gather(const Push& push, Clock clock, const Message& message) {
   const std::size_t row_bytes = PushRowBytes(*context_.rows->FindTable(push.table), push);
   // A section keeps the memory of the whole message, which is counted with the first section.
   std::size_t uncounted = message.keys.size() + message.values.size();
@@ -191,7 +200,7 @@ void Pushes::Gather(const Push& push, const Message& message) {
   for (std::size_t s = 0; s < push.keys.sections.size(); ++s) {
     const Section& section = push.keys.sections[s];
     if (taken_[s] && section.count != 0)
-      context_.clocks->Gather(push.clock,
+      context_.clocks->Gather(clock,
                               {.table = push.table,
                                .partition = section.partition,
                                .rank = WorkerRank(message.sender.rank),
@@ -244,7 +253,7 @@ Status Pushes::Replay(const LoggedGathered& gathered) {
   if (const auto keys = CheckedKeys(logged.push, message, member->second); !keys)
     return Corrupt("a gathered push: " + keys.error().message);
   taken_.assign(logged.push.keys.sections.size(), true);
-  Gather(logged.push, message);
+  Gather(logged.push, logged.push.clock, message);
   return {};
 }
 

@@ -51,12 +51,13 @@ class Pushes {
  private:
   Expected<std::span<const Key>> CheckedKeys(const Push& push, const Message& message, const Cohort::Member& member);
   bool MayTake(const Push& push, const TableSpec& table, const Message& message) const;
-  bool BucketFits(Clock clock, const Message& message) const;
+  bool BucketFits(const Push& push, const Message& message) const;
+  Clock OpenClock(TableId table) const;
   bool NeverFits(const Push& push, const PushAck& ack);
   ErrorCode Take(const Section& section, Incarnation worker, bool fits);
   Status Perform(const Push& push, const Message& message, std::span<const Key> keys);
   Status Apply(const Push& push, const Message& message, std::span<const Key> keys);
-  void Gather(const Push& push, const Message& message);
+  void Gather(const Push& push, Clock clock, const Message& message);
 
   std::size_t bucket_bytes_max_;
   Context context_;

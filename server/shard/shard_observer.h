@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "core/message.h"
 #include "core/types.h"
+#include "server/clock/contribution.h"
 
 namespace tarn::server {
 
@@ -15,13 +18,17 @@ class ShardObserver {
   virtual void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) {}  // applied or gathered, once
   // Restored from a log: sequences up to this one were applied or gathered.
   virtual void OnWatermark(Incarnation, PartitionId, Sequence) {}
+  // Restored from a log: the clocks below the minimum clock are closed. The inputs since then are repeated next.
+  virtual void OnRestored(Clock /*minimum*/, std::span<const PartitionId> /*owned*/) {}
   virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}  // does not count (rule M3)
   // The messages of workers that had an effect, in the order of their effects: a push with a new section, before its
   // rows change; a pull that was answered; a tick that advanced its worker.
   virtual void OnPushTaken(WorkerRank, const Push&, std::size_t /*first new section*/) {}
-  virtual void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock /*minimum*/) {}
+  virtual void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock /*open*/) {}
   virtual void OnTick(WorkerRank, const Tick&) {}
   virtual void OnClockClosed(Clock) {}
+  // A table's part of a clock was closed with the mean of these contributions, at least one.
+  virtual void OnTableClosed(TableId, Clock, std::uint32_t /*divisor*/, std::span<const Contribution>) {}
 };
 
 }  // namespace tarn::server

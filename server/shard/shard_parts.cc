@@ -38,7 +38,11 @@ ShardParts::ShardParts(const ShardBase& base, const RouteMap& routes, StoreOptio
             .stop = base.stop,
             .counters = base.counters,
             .close_below = [this, stop = base.stop](Clock clock) { stop->Check(clocks.CloseBelow(clock)); },
-            .on_cut = [this, log = base.outbox](CheckpointId id) { soft_state().BeginSegment(id, log); },
+            .on_cut =
+                [this, log = base.outbox](CheckpointId id) {
+                  soft_state().BeginSegment(id, log);
+                  clocks.NoteCut(id);
+                },
             .shards_of_view = [this] { return static_cast<std::uint32_t>(view.view().routes.endpoints.size()); }}),
       pushes(options.bucket_bytes_max, {.rows = &rows,
                                         .clocks = &clocks,

@@ -20,7 +20,7 @@ bool Counts(const Table& table, bool seconds) {
 void Expiry::AdvanceClock(Clock clock) {
   clock_ = std::max(clock_.value_or(clock), clock);
   for (const auto& table : tables_)
-    if (table && Counts(*table, false)) Advance(table.get(), clock.value);
+    if (table && Counts(*table, false)) Advance(table.get(), clock_->value);
 }
 
 void Expiry::AdvanceSeconds(std::uint64_t seconds) {

@@ -120,6 +120,8 @@ class Store {
 
   // Counts a gradient that is not finite and was dropped before Apply (rule A5). Apply counts those that it drops.
   void SkipNotFinite(TableId table, Key key);
+  // Counts gradients that came too late and were dropped before Apply, as Apply counts those that a rule discards.
+  void CountDiscarded(std::uint64_t rows) { context_.counters.discarded += rows; }
   // The tables that have skipped some.
   std::vector<NotFiniteRows> not_finite() const;
 

@@ -152,8 +152,10 @@ class Client {
   const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid while running
   std::uint64_t job() const;       // its fingerprint; 0 before the welcome
-  Clock clock() const;             // start clock + requested ticks
-  Clock acked_clock() const;       // ticks that every shard has
+  // Start clock + requested ticks + skipped clocks (rule C8): where a job has backup workers, the end of a pull may
+  // advance it.
+  Clock clock() const;
+  Clock acked_clock() const;  // ticks that every shard has
 
   const ClientCounters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;  // histogram of all pulls: bucket i = staleness i
@@ -183,6 +185,7 @@ inline constexpr MetricField<ClientCounters> kClientMetrics[] = {
     {WorkerMetric("residual_rows"), &ClientCounters::residual_rows},
     {WorkerMetric("residuals_expired"), &ClientCounters::residuals_expired},
     {WorkerMetric("residuals_crowded"), &ClientCounters::residuals_crowded},
+    {WorkerMetric("skipped_clocks"), &ClientCounters::skipped_clocks},
 };
 static_assert(BindsAll(kClientMetrics));
 

@@ -144,6 +144,7 @@ void ClientControl::OnBarrier(const tarn::Barrier& answer) {
 void ClientControl::RequestLeases(LeaseRequest request, Completion<LeaseReply>* done) {
   lease_waiters_.push_back(done);
   request.number = ++lease_requests_;
+  request.skipped = context_->counters.skipped_clocks;
   Repeat(std::move(request));
 }
 
@@ -223,6 +224,7 @@ void ClientControl::SendHeartbeat() {
   beat.position = ticks_->acked_position();
   beat.drained = ticks_->bound().drained();
   beat.keeps_state = keeps_state_;
+  beat.skipped = context_->counters.skipped_clocks;
   beat.counters = MetricList().AddFields(kClientMetrics, context_->counters).Append(metrics_).ToCounters();
   beat.staleness = context_->staleness;
   context_->SendToScheduler(std::move(beat));

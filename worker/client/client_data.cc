@@ -15,7 +15,7 @@ ClientData::ClientData(ClientContext* context)
     : context_(context),
       lists_(context->options.held_keys_min, context->options.held_keys_bytes),
       cache_(context),
-      pulls_(context, &lists_, &memory_),
+      pulls_(context, &lists_, &memory_, [this](Clock use, Clock open) { OnOpen(use, open); }),
       pushes_(context, &lists_, &pulls_),
       combiner_(context, &pushes_),
       ticks_(context, &pushes_) {}
@@ -184,6 +184,12 @@ void ClientData::Prefetch(const Plan& plan) {
 void ClientData::TickTo(Clock clock, const MaybePosition& position, Completion<>* done) {
   const Clock before = ticks_.asked();
   ticks_.Ask(clock, position, done);
+  combiner_.OnTick(before, ticks_.asked());
+}
+
+void ClientData::OnOpen(Clock use, Clock open) {
+  const Clock before = ticks_.asked();
+  ticks_.NoteOpen(use, open);
   combiner_.OnTick(before, ticks_.asked());
 }
 

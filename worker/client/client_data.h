@@ -69,6 +69,7 @@ class ClientData {
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   bool GoesApart(const TableSpec& spec);
+  void OnOpen(Clock use, Clock open);
   void OnNamelessError(ShardId shard, const ErrorReply& error);
 
   ClientContext* context_;

@@ -125,6 +125,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
     ++context_->counters.malformed;
     return Refused(it->first, &message, {ErrorCode::kMalformed, "its answer does not fit the question"});
   }
+  whole.open = std::max(whole.open, reply.min_clock);
   if (whole.clock > reply.min_clock)
     whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
   context_->counters.pull_bytes += values.size();
@@ -152,6 +153,7 @@ void ClientPulls::Note(const PullState& pull, const PullMessage& message, const 
 void ClientPulls::Finish(RequestId pull) {
   const PullState& whole = pulls_.at(pull);
   if (whole.counted) context_->CountStaleness(whole.staleness);
+  if (context_->tables.at(whole.table).consistency.backup_workers != 0) note_open_(whole.clock, whole.open);
   whole.sink->Done(whole.staleness);
   pulls_.erase(pull);
 }

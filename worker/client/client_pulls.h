@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -22,8 +23,10 @@ namespace tarn::worker {
 
 class ClientPulls {
  public:
-  ClientPulls(ClientContext* context, KeyLists* lists, PullMemory* memory)
-      : context_(context), lists_(lists), memory_(memory) {}
+  // note_open(use, open) is called when the rows of a table with backup workers have arrived (rule C8).
+  using NoteOpen = std::function<void(Clock use, Clock open)>;
+  ClientPulls(ClientContext* context, KeyLists* lists, PullMemory* memory, NoteOpen note_open)
+      : context_(context), lists_(lists), memory_(memory), note_open_(std::move(note_open)) {}
 
   // Begins a pull of the rows of a plan (at least one). The caller then adds its messages. `record` notes its replies;
   // null: no push of these rows will follow. `cached`, if not null, is the sink and is owned by the pull.
@@ -66,6 +69,7 @@ class ClientPulls {
     PullSink* sink = nullptr;
     std::uint32_t pieces = 0;  // number of unanswered messages
     std::uint64_t staleness = 0;
+    Clock open;  // the latest open clock of the replies
     std::shared_ptr<PullRecord> record;
     bool kept = false;                   // the worker caches rows of the table, here or in the training loop
     std::unique_ptr<CachedPull> cached;  // null: not here
@@ -117,6 +121,7 @@ class ClientPulls {
   ClientContext* context_;
   KeyLists* lists_;
   PullMemory* memory_;
+  NoteOpen note_open_;
   std::map<RequestId, PullState> pulls_;
   std::map<RequestId, PullMessage> messages_;
   std::vector<ShardQueue> queues_;

@@ -20,6 +20,21 @@ void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* 
   bound_.OnAsk(clock);
   if (position) asked_position_ = *position;
   waiting_.push_back({clock, asked_position_, done});
+  SkipTo(open_);
+}
+
+void ClientTicks::NoteOpen(Clock use, Clock open) {
+  open_ = std::max(open_, open);
+  if (use == asked_ && open_ > use) skipped_from_ = use;
+  if (use == skipped_from_ || use == asked_) SkipTo(open_);
+}
+
+// The scheduler must know at once, because other workers may wait for it to learn the end of the epoch.
+void ClientTicks::SkipTo(Clock clock) {
+  if (clock <= asked_) return;
+  context_->counters.skipped_clocks += clock.value - asked_.value;
+  context_->wants_heartbeat = true;
+  Ask(clock, {}, nullptr);
 }
 
 bool ClientTicks::Held(Clock clock) const { return clock > bound_.limit(asked_) || !pushes_->AllAckedBefore(clock); }

@@ -23,6 +23,8 @@ class ClientTicks {
   // Requests a tick: clocks < clock are finished. `done` completes when every shard has acknowledged the tick, or at
   // once if clock <= asked(). Without a position, the tick has that of the previous one.
   void Ask(Clock clock, const MaybePosition& position, Completion<>* done);
+  // Rule C8: rows for `use` have arrived, and `open` is the open clock of their table, which has backup workers.
+  void NoteOpen(Clock use, Clock open);
   void OnAck(ShardId from, Clock clock);
   // Handles errors that name no request. False: no tick to this shard is unanswered.
   bool OnError(ShardId from, const ErrorReply& error);
@@ -63,6 +65,7 @@ class ClientTicks {
     RefusalTimer refusal_timer;
   };
 
+  void SkipTo(Clock clock);
   void Advance();
   void TakePart(const Finished& at);
   void NoteDrained();
@@ -72,6 +75,8 @@ class ClientTicks {
   ClientContext* context_;
   const ClientPushes* pushes_;
   Clock asked_, sent_, acked_;
+  Clock open_;          // the latest of NoteOpen
+  Clock skipped_from_;  // the clock for which the rows came late, at the last skip
   DataPosition asked_position_, sent_position_, acked_position_;
   std::deque<Finished> waiting_;  // requested and not yet acknowledged by every shard
   std::vector<ShardState> shards_;

@@ -54,6 +54,8 @@ def _codec(name, paper, settings, keys=()):
 
 ALGORITHMS = (
     _consistency("bsp", "Valiant, CACM 1990", {"consistency.mode": "bsp"}),
+    _consistency("backup_workers", "Chen et al. 2016; K-sync SGD of Dutta et al., AISTATS 2018",
+                 {"consistency.mode": "bsp", "consistency.backup_workers": 1, "train.prefetch": 0}, ("consistency.backup_workers",)),
     _consistency("ssp", "Ho et al., NIPS 2013", {"consistency.mode": "ssp", "consistency.staleness": 4}, ("consistency.staleness",)),
     _consistency("asp", "Recht et al., NIPS 2011", {"consistency.mode": "asp"}),
     _server("sgd", "Robbins and Monro 1951", "sgd"),

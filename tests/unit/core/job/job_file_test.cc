@@ -214,6 +214,35 @@ TEST(JobFile, ApplyFollowsTheModeUnlessGiven) {
   EXPECT_EQ(ConsistencyOf("apply = \"immediate\""), (ConsistencySpec{kBsp, 0, kImmediate}));
 }
 
+TEST(JobFile, BackupWorkersPullNothingAhead) {
+  const Job job = Parsed(R"(
+[fleet]
+workers = 4
+[consistency]
+backup_workers = 3
+[tables.linear]
+apply = "immediate"
+[tables.dense_0]
+mode = "bsp"
+)");
+  EXPECT_EQ(job.consistency.backup_workers, 3u);
+  EXPECT_EQ(job.train.prefetch, 0u);
+  EXPECT_EQ(job.tables.at("linear").consistency.backup_workers, 0u);
+  EXPECT_EQ(job.tables.at("dense_0").consistency.backup_workers, 3u);
+  EXPECT_EQ(ParseJob(ToToml(job), "again", ".").value().tables.at("dense_0").consistency.backup_workers, 3u);
+  const auto refuses = [](std::string_view lines, std::string_view why) {
+    const auto job = ParseJob("[fleet]\nworkers = 2\n" + std::string(lines), "f", "/");
+    return !job && job.error().message.find(why) != std::string::npos;
+  };
+  EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 2", "expected less than fleet.workers = 2"));
+  EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 1\n[train]\nprefetch = 2", "expected 0"));
+  EXPECT_TRUE(refuses("[consistency]\nmode = \"asp\"\nbackup_workers = 1", "only with mode = \"bsp\""));
+  EXPECT_TRUE(
+      refuses("[consistency]\nbackup_workers = 1\n[tables.linear]\nbackup_workers = 2", "one clock for all tables"));
+  EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 1\n[tables.linear]\nmode = \"ssp\"\napply = \"aggregated\"",
+                      "would close at different times"));
+}
+
 TEST(JobFile, TablesInheritTheJobsConsistency) {
   using enum ConsistencyMode;
   using enum ApplyMode;

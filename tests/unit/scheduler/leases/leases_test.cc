@@ -129,6 +129,27 @@ TEST(Leases, TheCeilingGrowsWithWhatTheDeadLeaveBehind) {
   EXPECT_EQ(leases.ceiling(), Clock(5));
 }
 
+// Rule C8: data does not belong to ranks, and a worker's leases end as many clocks later as it has skipped.
+TEST(Leases, SkippedClocksRaiseTheCeiling) {
+  Job job = SmallJob(1, 2);
+  job.consistency.backup_workers = 1;
+  Leases leases(job, Clock(0));
+  ASSERT_TRUE(leases.SetSizes({60, 0, 0}));
+  leases.Join(Incarnation(1), WorkerRank(0), Clock(0));
+  leases.Join(Incarnation(2), WorkerRank(1), Clock(0));
+  EXPECT_EQ(leases.ceiling(), Clock(0));
+  for (const std::uint64_t worker : {1, 2}) EXPECT_EQ(leases.AnswerTraining(Incarnation(worker), 5)->grants.size(), 1u);
+  EXPECT_EQ(leases.ceiling(), Clock(3));
+  EXPECT_EQ(leases.AnswerTraining(Incarnation(1), 5)->jump_to, Clock(3));
+  leases.NoteSkipped(Incarnation(2), 2);
+  EXPECT_EQ(leases.ceiling(), Clock(5));
+  EXPECT_EQ(leases.AnswerTraining(Incarnation(1), 5)->jump_to, Clock(5));
+  leases.NoteSkipped(Incarnation(2), 1);  // overtaken by a newer report
+  leases.NoteSkipped(Incarnation(2), 2);
+  leases.NoteSkipped(Incarnation(3), 9);  // unknown
+  EXPECT_EQ(leases.ceiling(), Clock(5));
+}
+
 TEST(Leases, NobodyPassesTheCeilingDuringACut) {
   Leases leases(SmallJob(1, 2), Clock(0));
   ASSERT_TRUE(leases.SetSizes({60, 0, 0}));

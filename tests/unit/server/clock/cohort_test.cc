@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "core/limits.h"
 
 namespace tarn::server {
@@ -28,6 +32,56 @@ TEST(CohortTest, TheMinimumIsTheSlowestsAndNeverGoesBack) {
   EXPECT_EQ(cohort.minimum(), Clock(7));
   cohort.Adopt({});
   EXPECT_EQ(cohort.minimum(), Clock(7));
+}
+
+// Four workers, at clocks 2, 5, 5 and 9.
+Cohort FourWorkers() {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0), Entry(2, 3, 0), Entry(3, 4, 0)});
+  for (const auto& [worker, clock] : {std::pair(1, 2), {2, 5}, {3, 5}, {4, 9}})
+    cohort.Tick(Incarnation(std::uint64_t(worker)), tarn::Tick{Clock(std::uint64_t(clock)), {}, {}});
+  return cohort;
+}
+
+TEST(CohortTest, BackupWorkersAreNotWaitedFor) {
+  const Cohort cohort = FourWorkers();
+  EXPECT_EQ(cohort.Open(0), cohort.minimum());
+  EXPECT_EQ(cohort.Open(1), Clock(5));
+  EXPECT_EQ(cohort.Open(2), Clock(5));
+  EXPECT_EQ(cohort.Open(3), Clock(9));
+  EXPECT_EQ(cohort.Open(7), Clock(9)) << "the fastest is always waited for";
+  EXPECT_EQ(cohort.Finished(Clock(4)), 3u);
+  EXPECT_EQ(cohort.Finished(Clock(5)), 1u);
+  EXPECT_TRUE(cohort.HasFinished(Incarnation(2), Clock(4)));
+  EXPECT_FALSE(cohort.HasFinished(Incarnation(2), Clock(5)));
+  EXPECT_FALSE(cohort.HasFinished(Incarnation(99), Clock(0)));
+}
+
+TEST(CohortTest, ACutHoldsTheOpenClockUntilEveryWorkerIsThere) {
+  Cohort cohort = FourWorkers();
+  cohort.HoldAt(Clock(7));
+  EXPECT_EQ(cohort.Open(3), Clock(7));
+  EXPECT_EQ(cohort.Open(1), Clock(5));
+  for (std::uint64_t worker = 1; worker <= 4; ++worker) cohort.Tick(Incarnation(worker), tarn::Tick{Clock(8), {}, {}});
+  EXPECT_EQ(cohort.Open(1), Clock(8)) << "it does not fall below the minimum";
+  cohort.HoldAt(std::nullopt);
+  EXPECT_EQ(cohort.Open(3), Clock(9));
+}
+
+// The verdict on one takes its tick and its place in the number of workers.
+TEST(CohortTest, TheOpenClockNeverGoesBackWhenAWorkerEnds) {
+  for (std::uint64_t dead = 1; dead <= 4; ++dead)
+    for (std::uint32_t backups = 0; backups <= 4; ++backups) {
+      Cohort cohort = FourWorkers();
+      const Clock before = cohort.Open(backups);
+      const std::uint64_t end = cohort.members().at(Incarnation(dead)).tick.value;
+      std::vector<WorkerEntry> entries;
+      for (std::uint64_t worker = 1; worker <= 4; ++worker)
+        entries.push_back(Entry(std::uint32_t(worker - 1), worker, 0,
+                                worker == dead ? WorkerState::kEnded : WorkerState::kLive, worker == dead ? end : 0));
+      cohort.Adopt(entries);
+      EXPECT_GE(cohort.Open(backups), before) << "worker " << dead << ", " << backups << " backups";
+    }
 }
 
 TEST(CohortTest, AnOlderTickLeavesThePositionAlone) {

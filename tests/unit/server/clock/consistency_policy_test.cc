@@ -14,7 +14,7 @@ constexpr TableId kTable(1);
 TableSpec SpecOf(ConsistencyMode mode, ApplyMode apply = ApplyMode::kAggregated, std::uint32_t staleness = 0) {
   TableSpec spec;
   spec.id = kTable;
-  spec.consistency = {mode, staleness, apply};
+  spec.consistency = {mode, staleness, apply, 0};
   return spec;
 }
 
@@ -56,6 +56,26 @@ TEST(ConsistencyPolicyTest, AClockClosesOnceEveryWorkerHasFinishedIt) {
     EXPECT_TRUE(count.counts.empty());
     EXPECT_EQ(count.divisor, 2u);
   }
+}
+
+// Of two workers one has finished clock 5.
+TEST(ConsistencyPolicyTest, WithBackupWorkersAClockClosesWithoutTheSlowest) {
+  TableSpec spec = SpecOf(ConsistencyMode::kBsp);
+  spec.consistency.backup_workers = 1;
+  const auto policy = MakePolicy(spec).value();
+  const Cohort cohort = CohortAt(5);
+  EXPECT_TRUE(policy->MayAnswer(kWorker, Clock(6), cohort));
+  EXPECT_FALSE(policy->MayAnswer(kWorker, Clock(7), cohort));
+  EXPECT_TRUE(policy->MayClose(Clock(5), {}, cohort));
+  EXPECT_FALSE(policy->MayClose(Clock(6), {}, cohort));
+  EXPECT_TRUE(policy->Discards(kWorker, Clock(5), cohort));
+  EXPECT_FALSE(policy->Discards(kWorker, Clock(6), cohort));
+  const Contribution gathered[] = {{.incarnation = kWorker, .keys = {}, .values = {}},
+                                   {.incarnation = Incarnation(11), .keys = {}, .values = {}},
+                                   {.incarnation = kWorker, .keys = {}, .action = PushAction::kAssign, .values = {}}};
+  const ConsistencyPolicy::Count count = policy->Choose(Clock(5), gathered, cohort);
+  EXPECT_EQ(count.counts, (std::vector{false, true, true})) << "an assignment always counts";
+  EXPECT_EQ(count.divisor, 1u);
 }
 
 TEST(ConsistencyPolicyTest, OnlyAggregatedPushesOfAClosedClockAreDiscarded) {

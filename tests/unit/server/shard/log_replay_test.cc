@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "server/shard/logged_inputs.h"
 #include "server/shard/soft_state.h"
 #include "tests/unit/server/shard/shard_parts_fixture.h"
@@ -115,6 +117,56 @@ TEST_F(LogReplayTest, ASegmentFromTheFirstViewOnHasTheTimeOfItsRows) {
   Open();
   ASSERT_TRUE(Take(EmptyHead(), true));
   EXPECT_FALSE(parts_->rows.expiry().clock()) << "before the first view";
+}
+
+// With a backup worker, clock 1 closes when one of the two workers has finished it, but not before a cut at clock 1 is
+// due, which waits for the other one. By then that one has pushed too.
+TEST_F(LogReplayTest, ACutHoldsTheSameClocksAsItDid) {
+  TableSpec table = Table();
+  table.consistency.backup_workers = 1;
+  const auto view = [&](std::uint64_t version, std::optional<std::uint64_t> cut) {
+    View of = ViewOf(version, {LiveWorker(0, 10), LiveWorker(1, 11)}, {table});
+    of.checkpoint.id = CheckpointId(cut ? 3 : 0);
+    of.checkpoint.at_clock = cut.has_value();
+    of.checkpoint.clock = Clock(cut.value_or(0));
+    return server::ViewOf(of, CheckpointId(0));
+  };
+  const auto push = [&](std::uint32_t rank, std::uint64_t sequence, std::uint64_t clock) {
+    LoggedPush logged = PushOf(sequence, clock);
+    logged.rank = WorkerRank(rank);
+    logged.incarnation = Incarnation(10 + rank);
+    return logged;
+  };
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  ASSERT_TRUE(Take(view(1, 1)));
+  ASSERT_TRUE(Take(push(0, 1, 0)));
+  ASSERT_TRUE(Take(TickTo(1)));
+  EXPECT_EQ(Value(), -1.0f) << "without the other worker";
+  ASSERT_TRUE(Take(push(0, 2, 1)));
+  ASSERT_TRUE(Take(TickTo(2)));
+  EXPECT_EQ(Value(), -1.0f) << "the cut waits";
+  ASSERT_TRUE(Take(LoggedTick{Incarnation(11), {Clock(1), {}, {}}}));
+  EXPECT_EQ(Value(), -1.0f) << "the cut is made before";
+  LoggedHead head = parts_->soft_state().Head();
+  EXPECT_EQ(head.gathered, 1u);
+  ASSERT_TRUE(Take(head, true));
+  EXPECT_EQ(Value(), -2.0f) << "after the cut";
+  ASSERT_TRUE(Take(LoggedGathered{push(0, 2, 1)}));
+  ASSERT_TRUE(Take(push(1, 1, 1)));
+  EXPECT_EQ(Value(), -2.0f) << "too late";
+  ASSERT_TRUE(Take(view(2, 1)));
+  ASSERT_TRUE(Take(push(0, 3, 2)));
+  ASSERT_TRUE(Take(TickTo(3)));
+  EXPECT_EQ(Value(), -3.0f) << "the order is still in the view, and its cut is made";
+
+  Open();
+  ASSERT_TRUE(Take(head, true));
+  ASSERT_TRUE(Take(LoggedGathered{push(0, 2, 1)}));
+  EXPECT_EQ(Value(), -1.0f) << "the segment alone, without the rows of the checkpoint";
+  ASSERT_TRUE(Take(view(2, 1)));
+  ASSERT_TRUE(Take(push(0, 3, 2)));
+  ASSERT_TRUE(Take(TickTo(3)));
+  EXPECT_EQ(Value(), -2.0f);
 }
 
 TEST_F(LogReplayTest, WhatCannotFollowIsRefused) {

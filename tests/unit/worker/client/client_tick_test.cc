@@ -57,6 +57,49 @@ TEST(ClientTick, WaitsForEveryAcknowledgementOfEarlierClocks) {
   EXPECT_EQ(TicksTo(&fleet, 1), (std::vector<Clock>{Clock(101)}));
 }
 
+// Rule C8. The rows for clock 100 come from the later clock 103 of one shard; both shards learn where the worker goes
+// on.
+TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
+  FleetOptions options = Options();
+  options.tables[0].consistency.backup_workers = 1;
+  FakeFleet fleet(std::move(options));
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  fleet.shards[1].told_minimum = Clock(103);
+  fleet.Pull(plan, Clock(100));
+  fleet.Exchange();
+  EXPECT_EQ(fleet.client.clock(), Clock(103));
+  EXPECT_EQ(fleet.client.counters().skipped_clocks, 3u);
+  for (FakeShard& shard : fleet.shards) EXPECT_EQ(shard.ticked, Clock(103));
+  // A second table whose rows come later still belongs to the same batch.
+  fleet.shards[1].told_minimum = Clock(104);
+  fleet.Pull(plan, Clock(100));
+  fleet.Exchange();
+  EXPECT_EQ(fleet.client.clock(), Clock(104));
+  fleet.Push(plan, fleet.Gradients(plan), Clock(100));
+  fleet.Exchange();
+  for (const FakeShard& shard : fleet.shards)
+    for (const Applied& push : shard.applied) EXPECT_EQ(push.clock, Clock(104));
+  TickTimes(&fleet, 1);
+  EXPECT_EQ(fleet.client.clock(), Clock(105));
+  EXPECT_EQ(fleet.client.counters().skipped_clocks, 4u);
+}
+
+// Rows that a program pulled for a later clock say that it is late, but not at which clock it computes.
+TEST(ClientTick, AWorkerThatPulledAheadSkipsWithItsNextTick) {
+  FleetOptions options = Options();
+  options.tables[0].consistency.backup_workers = 1;
+  FakeFleet fleet(std::move(options));
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  for (FakeShard& shard : fleet.shards) shard.told_minimum = Clock(107);
+  fleet.Pull(plan, Clock(101));
+  fleet.Exchange();
+  EXPECT_EQ(fleet.client.clock(), Clock(100));
+  TickTimes(&fleet, 1);
+  EXPECT_EQ(fleet.client.clock(), Clock(107));
+}
+
 TEST(ClientTick, IsRepeatedToEachShardUntilThatHasIt) {
   FakeFleet fleet(Options());
   fleet.Run();
