@@ -121,9 +121,9 @@ def not_finite_text(record):
 
 
 def discarded_text(record):
-    """How many gradients the update rule discarded; None without any."""
+    """How many gradients the update rule or the consistency policy discarded; None without any."""
     gradients = number(record, "gradients_discarded") or 0
-    return f"{gradients:,.0f}, which came too late (optimizer.delay_max)" if gradients else None
+    return f"{gradients:,.0f}, which came too late" if gradients else None
 
 
 def not_kept_text(record):
