@@ -33,6 +33,7 @@ inline constexpr std::uint32_t kPathBytesMax = 4096;
 inline constexpr std::uint32_t kCountersMax = 1024;            // of a heartbeat
 inline constexpr std::uint32_t kFencedTicksMax = 65536;        // of a heartbeat; further ones are omitted
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;   // of a heartbeat's histogram
+inline constexpr std::uint32_t kDelayWorkersMax = 128;         // ranks whose gradient delays are counted separately
 inline constexpr std::uint32_t kDelayBucketsMax = 4096;        // likewise; the last one also counts what is beyond
 inline constexpr std::uint32_t kQualityBucketsMax = 1u << 16;  // of a lease's quality
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;     // of one shard's part

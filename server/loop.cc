@@ -69,14 +69,16 @@ class ShardLoop {
         shared_(shared),
         index_(index),
         shard_id_(ShardOf(options, index)),
-        transport_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
-        waker_(shared.stop, [this] { transport_.Wake(); }),
+        sockets_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
+        waker_(shared.stop, [this] { sockets_.Wake(); }),
         disks_({.shard = shard_id_, .shards = options.shards, .run_dir = options.run_dir}, shared.disk,
-               [this] { transport_.Wake(); }),
+               [this] { sockets_.Wake(); }),
         memory_(shard_id_, index, shared.memory, shared.trimmer),
         scheduler_(options, index),
         notes_(shard_id_, shared.notes),
-        reporter_(shard_id_, shared.metrics, index < options.feeds.size() ? options.feeds[index] : nullptr) {}
+        reporter_(shard_id_, shared.metrics, index < options.feeds.size() ? options.feeds[index] : nullptr) {
+    if (options.slow_network) transport_ = &slow_.emplace(&sockets_, options.slow_network(shard_id_));
+  }
 
   Status Run() {
     TARN_RETURN_IF_ERROR(Open());
@@ -105,11 +107,11 @@ class ShardLoop {
     const auto wanted =
         local ? shared_.context->folders().Make(options_.run_dir, LocalName()) : ShardEndpoint(options_.bind, index_);
     if (!wanted) return std::unexpected(wanted.error());
-    const auto endpoint = transport_.Bind(*wanted);
+    const auto endpoint = transport_->Bind(*wanted);
     if (!endpoint) return std::unexpected(endpoint.error());
     const auto advertised = net::AdvertisedEndpoint(*endpoint, options_.advertise, options_.scheduler);
     if (!advertised) return std::unexpected(advertised.error());
-    TARN_RETURN_IF_ERROR(transport_.Connect(kSchedulerPeer, options_.scheduler));
+    TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, options_.scheduler));
     LogInfo("shard {}: bound to {}, reached at {}, scheduler at {}", shard_id_.value, *endpoint, *advertised,
             options_.scheduler);
     if (!options_.record.empty()) {
@@ -156,7 +158,7 @@ class ShardLoop {
 
   Status TakeTurn() {
     batch_.clear();
-    transport_.Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
+    transport_->Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
     const bool was_joined = shard_->joined();
     const std::unique_ptr<LoadingBeacon> beacon = was_joined ? nullptr : BeaconFor(batch_);
     const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
@@ -174,7 +176,7 @@ class ShardLoop {
     Flush();
     if (memory_.IsDue(now)) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
-      transport_.SetBusyPoll(shard_->busy_poll_us());
+      transport_->SetBusyPoll(shard_->busy_poll_us());
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
     }
@@ -204,7 +206,7 @@ class ShardLoop {
   }
 
   void Flush() {
-    transport_.Send(out_);
+    transport_->Send(out_);
     out_.clear();
   }
 
@@ -221,16 +223,18 @@ class ShardLoop {
 
   void Publish(TimeUs now) {
     reporter_.Publish(now, WallSeconds(), shard_->joined() && !shard_->stopped(),
-                      ShardMetrics(*shard_, transport_.counters(), disks_.log()));
+                      ShardMetrics(*shard_, transport_->counters(), disks_.log()));
   }
 
   const ServerOptions& options_;
   const Shared& shared_;
   std::uint32_t index_;
   ShardId shard_id_;
-  net::ZmqTransport transport_;
-  StopSignal::Waker waker_;  // wakes the transport, so it is destroyed first
-  ShardDisks disks_;         // the same
+  net::ZmqTransport sockets_;
+  std::optional<net::SlowTransport> slow_;
+  net::Transport* transport_ = &sockets_;  // or the slow one
+  StopSignal::Waker waker_;                // wakes the sockets, so it is destroyed first
+  ShardDisks disks_;                       // the same
   std::optional<EffectRecord> record_;
   std::optional<Shard> shard_;
   ShardMemory memory_;

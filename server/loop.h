@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "core/error.h"
 #include "core/metrics/status_report.h"
 #include "core/types.h"
+#include "net/slow_transport.h"
 #include "server/stop_signal.h"
 
 namespace tarn::server {
@@ -39,6 +41,8 @@ struct ServerOptions {
   int io_threads = 1;                              // ZeroMQ threads for all shards
   std::vector<std::shared_ptr<StatusFeed>> feeds;  // one per shard, or empty
   std::string http;                                // address of the process's HTTP server; empty: none
+  // For experiments: delays the messages of a shard; none: as they come.
+  std::function<net::SlowTransportOptions(ShardId)> slow_network;
 };
 
 // Shard `index` of the server.

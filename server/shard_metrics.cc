@@ -4,6 +4,7 @@
 
 #include "server/log/file_shard_log.h"
 #include "server/memory_meter.h"
+#include "server/shard/delay_metrics.h"
 #include "server/store/store.h"
 
 namespace tarn::server {
@@ -14,6 +15,7 @@ void AddRows(const Store& store, MetricList* list) {
   list->Add(ShardMetric("row_bytes"), store.memory_bytes());
   list->AddFields(kRowMetrics, store.counters());
   list->AddHistogram(ShardMetric("gradient_delay_sections"), store.delays());
+  list->Append(DelayMetrics(store.delays_by_worker()));
   if (store.counters().not_finite == 0) return;
   LabelledValues tables;
   for (const NotFiniteRows& of : store.not_finite()) tables.emplace_back(of.table, of.rows);

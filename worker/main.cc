@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <random>
 
 #include "core/job/job.h"
@@ -14,6 +15,7 @@
 #include "core/process_context.h"
 #include "core/process_limits.h"
 #include "net/http/status_flags.h"
+#include "net/slow_transport.h"
 #include "net/zmq/transport.h"
 #include "worker/train/algorithms_file.h"
 #include "worker/train/trainer.h"
@@ -116,8 +118,11 @@ int main(int argc, char** argv) {
   const auto scheduler = net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds);
   if (!scheduler) return Complain(scheduler.error());
   options.scheduler = *scheduler;
-  net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
-  worker::Trainer trainer(options, &transport);
+  net::ZmqTransport sockets(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
+  std::optional<net::SlowTransport> slow;
+  if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))
+    slow.emplace(&sockets, net::SlowNetwork(*job, options.nonce));
+  worker::Trainer trainer(options, slow ? static_cast<net::Transport*>(&*slow) : &sockets);
   (*process)->OnSignal([&trainer](int) { trainer.RequestAbort(); });
   worker::TrainerEnd end{};
   const Status limits = CatchLimits([&]() -> Status {

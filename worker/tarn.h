@@ -270,7 +270,9 @@ class Client {
   // reached fail with kCancelled. The client cannot be used afterwards.
   Status Leave();
 
-  Clock clock() const;  // that the next pull and push belong to
+  // The clock that the next pull and push belong to. Where the job has backup workers (consistency.backup_workers), the
+  // end of a pull may advance it: the worker was late, and its push belongs to the later clock.
+  Clock clock() const;
   std::uint32_t rank() const;
   const std::string& job_text() const;  // the job, as resolved TOML
   ClientCounters counters() const;

@@ -30,6 +30,7 @@ constexpr bool SameEnd(Wire wire_last, Core core_last) {
 }
 static_assert(SameEnd(ValueCodec::MAX, tarn::ValueCodec::kOneBit));
 static_assert(SameEnd(TableKind::MAX, tarn::TableKind::kSparse));
+static_assert(SameEnd(PushedValues::MAX, tarn::PushedValues::kDeltas));
 static_assert(SameEnd(InitializerKind::MAX, tarn::InitializerKind::kNormal));
 static_assert(SameEnd(ScheduleKind::MAX, tarn::ScheduleKind::kCosine));
 static_assert(SameEnd(ConsistencyMode::MAX, tarn::ConsistencyMode::kAsp));
@@ -106,7 +107,8 @@ void TableSpec::UnPackTo(TableSpecT* o, const flatbuffers::resolver_function_t*)
         .push_codec = Cast<tarn::ValueCodec>(push_codec()),
         .row_codec = Cast<tarn::ValueCodec>(row_codec()),
         .life = UnPackLife(life()),
-        .top_k = top_k() == nullptr ? tarn::TopKSpec() : tarn::TopKSpec{top_k()->share(), top_k()->residual_bytes()}};
+        .top_k = top_k() == nullptr ? tarn::TopKSpec() : tarn::TopKSpec{top_k()->share(), top_k()->residual_bytes()},
+        .pushes = Cast<tarn::PushedValues>(pushes())};
   optimizer()->UnPackTo(&o->optimizer);
 }
 
@@ -124,7 +126,7 @@ flatbuffers::Offset<TableSpec> CreateTableSpec(flatbuffers::FlatBufferBuilder& b
   return CreateTableSpec(builder, o->id.value, name, Cast<TableKind>(o->kind), o->dim, o->rows, &initializer, optimizer,
                          &consistency, Cast<ValueCodec>(o->pull_codec), Cast<ValueCodec>(o->push_codec),
                          Cast<ValueCodec>(o->row_codec), l == tarn::LifeSpec{} ? nullptr : &life,
-                         o->top_k == tarn::TopKSpec() ? nullptr : &top_k);
+                         o->top_k == tarn::TopKSpec() ? nullptr : &top_k, Cast<PushedValues>(o->pushes));
 }
 
 }  // namespace wire

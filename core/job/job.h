@@ -151,8 +151,14 @@ struct LocalSection {
   friend bool operator==(const LocalSection&, const LocalSection&) = default;
 };
 
+// What the workers push.
+inline PushedValues PushesOf(const LocalSection& local) {
+  return local.method == LocalMethod::kDelta || local.method == LocalMethod::kElastic ? PushedValues::kDeltas
+                                                                                      : PushedValues::kGradients;
+}
+
 // [delays]: how long the work of a fleet takes, for experiments. In simulated time (sim/trial) this is all the time
-// there is; a real run waits until a batch has taken its time, and does not use `latency` and `gbit_per_second`.
+// there is; a real run waits until a batch has taken its time, and delays messages (net/slow_transport.h).
 struct DelaysSection {
   Distribution batch;                                         // seconds of computing a training batch, for each batch
   Distribution worker{Distribution::Kind::kConstant, 1};      // factor of `batch`, once for each worker

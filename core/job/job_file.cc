@@ -385,6 +385,16 @@ Status CheckLocalTraining(const SectionReader& in, const TrainSection& train, co
   return {};
 }
 
+// Deltas contain the l2 of the local steps.
+Status CheckPushedValues(const SectionReader& in, const LocalSection& local, const OptimizerSection& optimizer) {
+  const bool has_l2 = optimizer.linear.l2 != 0 || optimizer.embedding.l2 != 0 || optimizer.dense.l2 != 0;
+  if (PushesOf(local) == PushedValues::kGradients || !has_l2) return {};
+  return in.Refusal({"method"},
+                    fmt::format("\"{}\" with optimizer.l2: what is pushed is no gradient, so servers cannot add "
+                                "l2 to it; expected optimizer.l2 = 0, and local.l2 for the local steps",
+                                Name(local.method)));
+}
+
 // A late worker uses the clock at which its rows arrive, so it pulls nothing ahead.
 Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader& train, Job* job) {
   const std::uint32_t backups = job->consistency.backup_workers;
@@ -439,6 +449,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(CheckLocalTraining(local, job.train, job.local));
   TARN_RETURN_IF_ERROR(ReadDelays(std::move(delays), job.fleet, job.delays));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
+  TARN_RETURN_IF_ERROR(CheckPushedValues(local, job.local, job.optimizer));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
   TARN_RETURN_IF_ERROR(CheckHotRows(train, rules, job, notes));

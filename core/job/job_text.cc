@@ -168,8 +168,8 @@ void WriteConsistencyKeys(SectionWriter& out, const ConsistencySpec& spec, bool 
 // Writes the section, with `apply` derived from the mode if the job does not set it.
 void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
   const ConsistencySpec& spec = job.consistency;
-  const bool with_apply = !derived_in_comment || job.explicit_keys.Has("consistency", "apply") ||
-                          spec.apply != DefaultApply(spec.mode);
+  const bool with_apply =
+      !derived_in_comment || job.explicit_keys.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode);
   WriteConsistencyKeys(out, spec, with_apply);
   if (with_apply) return;
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));

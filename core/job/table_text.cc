@@ -44,6 +44,7 @@ Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, con
   in.Name("kind", spec.kind);
   in.Integer("dim", spec.dim, 1, limits::kRowDimMax);
   in.Integer("rows", spec.rows, 0, kJobInt64Max);
+  in.Name("pushes", spec.pushes);
   SectionReader initializer(in.Section("initializer"), "initializer", origin);
   if (!in.Has("optimizer")) spec.optimizer = spec.kind == TableKind::kDense ? roles.dense : roles.embedding;
   SectionReader optimizer(in.Section("optimizer"), "optimizer", origin);

@@ -16,6 +16,7 @@ namespace tarn {
 //   kind = "sparse"          # or "dense", which needs rows
 //   dim = 16                 # values a row (1)
 //   rows = 1000              # dense only: keys are 0..rows-1
+//   pushes = "gradients"     # or "deltas", of local steps; the optimizer then has no l2
 //   [initializer]
 //   kind = "normal"          # zero, constant (value), uniform (low, high), normal (mean, stddev)
 //   stddev = 0.01

@@ -69,6 +69,9 @@ inline constexpr MetricSpec kTable[] = {
      "Sections applied to a partition between a pull and its push, maximum"},
     {"gradient_delay_sections", kHistogram, kOfScheduler | kOfShard,
      "Sections applied to a partition between a pull and its push", kHttp},
+    {"gradient_delay_sum", kCounter, kOfShard,
+     "Sum of the gradient delays of a worker's sections; of the first 128 ranks", kSummed, "worker"},
+    {"gradient_delay_count", kCounter, kOfShard, "Sections in gradient_delay_sum", kSummed, "worker"},
     {"workers_live", kGauge, kOfScheduler, "Live workers"},
     {"workers_died", kCounter, kOfScheduler, "Deaths of workers, including restarted ones"},
 

@@ -63,6 +63,7 @@ Settings SettingsOf(const TableSpec& spec) {
   settings.all.emplace_back("consistency", Describe(spec.consistency));
   settings.Name("pull_codec", spec.pull_codec);
   settings.Name("push_codec", spec.push_codec);
+  settings.Name("pushes", spec.pushes);
   VisitTopK(settings, spec.top_k);
   VisitLife(settings, spec.life);
   return settings;

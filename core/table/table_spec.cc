@@ -19,6 +19,8 @@ namespace tarn {
 namespace {
 
 constexpr Named<TableKind> kTableKinds[] = {{TableKind::kDense, "dense"}, {TableKind::kSparse, "sparse"}};
+constexpr Named<PushedValues> kPushedValues[] = {{PushedValues::kGradients, "gradients"},
+                                                 {PushedValues::kDeltas, "deltas"}};
 constexpr Named<InitializerKind> kInitializers[] = {{InitializerKind::kZero, "zero"},
                                                     {InitializerKind::kConstant, "constant"},
                                                     {InitializerKind::kUniform, "uniform"},
@@ -73,6 +75,13 @@ Status ValidateShape(const TableSpec& spec) {
   if (Name(spec.kind) == "unknown" || Name(spec.pull_codec) == "unknown" || Name(spec.push_codec) == "unknown" ||
       Name(spec.row_codec) == "unknown")
     return Invalid(fmt::format("table {}: kind or codec is not a known one", Quoted(spec.name)));
+  if (Name(spec.pushes) == "unknown")
+    return Invalid(fmt::format("table {}: pushes is not a known kind of values", Quoted(spec.name)));
+  if (spec.pushes == PushedValues::kDeltas && spec.optimizer.l2 != 0)
+    return Invalid(
+        fmt::format("table {}: l2 = {:g} with pushes = \"deltas\": l2 belongs to the gradient of the loss, so "
+                    "to the local steps of the workers; expected 0",
+                    Quoted(spec.name), spec.optimizer.l2));
   if (spec.dim < 1 || spec.dim > limits::kRowDimMax)
     return Invalid(
         fmt::format("table {}: dim = {}: expected 1 to {}", Quoted(spec.name), spec.dim, limits::kRowDimMax));
@@ -125,6 +134,7 @@ Status Validate(const InitializerSpec& spec) {
 }  // namespace
 
 std::string_view Name(TableKind v) { return NameIn(kTableKinds, v); }
+std::string_view Name(PushedValues v) { return NameIn(kPushedValues, v); }
 std::string_view Name(InitializerKind v) { return NameIn(kInitializers, v); }
 std::string_view Name(ScheduleKind v) { return NameIn(kSchedules, v); }
 std::string_view Name(ConsistencyMode v) { return NameIn(kModes, v); }
@@ -132,6 +142,9 @@ std::string_view Name(ApplyMode v) { return NameIn(kApplyModes, v); }
 std::string_view Name(ValueCodec v) { return NameIn(kCodecs, v); }
 
 Status ParseName(std::string_view name, TableKind& out) { return ParseIn(kTableKinds, "table kind", name, out); }
+Status ParseName(std::string_view name, PushedValues& out) {
+  return ParseIn(kPushedValues, "kind of pushed values", name, out);
+}
 Status ParseName(std::string_view name, InitializerKind& out) {
   return ParseIn(kInitializers, "initializer", name, out);
 }

@@ -70,6 +70,10 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
+// What workers push to a table: gradients of the loss, or how far they have moved the rows that they pulled, with the
+// sign of a gradient (old minus new values; local steps). Workers must agree.
+enum class PushedValues : std::uint8_t { kGradients, kDeltas };
+
 // The encoding of values in messages: of pulls the first four, of sparse rows on servers the first three, of pushes
 // all.
 enum class ValueCodec : std::uint8_t {
@@ -150,6 +154,7 @@ struct TableSpec {
   ValueCodec row_codec = ValueCodec::kFp32;  // of values on servers: not int8; dense tables: fp32
   LifeSpec life;                             // sparse only
   TopKSpec top_k;                            // push codecs that keep residuals
+  PushedValues pushes = PushedValues::kGradients;
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
@@ -158,6 +163,7 @@ std::uint64_t ResidualRowsMax(const TableSpec& spec);
 
 // Names in the job file: "dense", "bsp", ...
 std::string_view Name(TableKind v);
+std::string_view Name(PushedValues v);
 std::string_view Name(InitializerKind v);
 std::string_view Name(ScheduleKind v);
 std::string_view Name(ConsistencyMode v);
@@ -167,6 +173,7 @@ std::string_view Name(ValueCodec v);
 // Parses a name. After an error `out` is unchanged; the message has the name, all known names and the nearest: `unknown
 // mode 'aps': expected one of bsp, ssp, asp; the nearest is 'asp'`.
 Status ParseName(std::string_view name, TableKind& out);
+Status ParseName(std::string_view name, PushedValues& out);
 Status ParseName(std::string_view name, InitializerKind& out);
 Status ParseName(std::string_view name, ScheduleKind& out);
 Status ParseName(std::string_view name, ConsistencyMode& out);

@@ -16,264 +16,31 @@ interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 
 import ctypes
 import functools
-import logging
 import math
 import operator
 import os
-import pathlib
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tarn.library import (
+    FLOATS, KEYS, PATIENCE_SECONDS, POINTER, TEXT, CConnectOptions, CLease, CLeaseAnswer, CLeaseReport, CPlanPull, CPlanPush,
+    CPlanRequest, CPullOptions, CTablePull, CTablePush, Error, Gone, Handle, InvalidArgument, Note, Timeout, as_bytes,
+    interruptible, library)
 from tarn.state import SAVE, Saver
 
 # An initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
 Settings = str | Mapping[str, Any]
-_T = TypeVar("_T")
 
-_VERSION = 5  # of worker/tarn_c.h
-_TIMEOUT = 13
+__all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "LeaseAnswer", "LeaseReport", "Plan", "Rows",
+           "Settings", "Table", "Timeout", "connect"]
+
 _ANY_RANK = 2**32 - 1
 _NO_TIME = 1e-9  # seconds; 0 is the library's default
-_PATIENCE_SECONDS = 0.1  # seconds between checks for Ctrl-C
-_NOTE_SECONDS = 10.0  # seconds between two messages of a wait
-
-
-class Error(Exception):
-    """An error of the fleet or the library. `code`: see worker/tarn_c.h."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class InvalidArgument(Error, ValueError):
-    """Wrong sizes, a key that is too large, or an invalid description; the message has the details."""
-
-
-class Timeout(Error, TimeoutError):
-    """The timeout has passed."""
-
-
-class Gone(Error, ConnectionError):
-    """The fleet has ended, cannot be reached, or has declared this worker dead: connect again, or stop."""
-
-
-_KINDS = {1: InvalidArgument, 5: InvalidArgument, 7: Gone, 12: Gone, _TIMEOUT: Timeout, 17: Gone}
-
-
-class _Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("keys", ctypes.c_char_p), ("timeout_seconds", ctypes.c_double),
-                ("rank_plus_1", ctypes.c_uint32), ("insecure", ctypes.c_int), ("no_shm", ctypes.c_int)]
-
-
-class _PullOptions(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("out", ctypes.c_void_p), ("priority", ctypes.c_int),
-                ("use_clock_plus_1", ctypes.c_uint64)]
-
-
-class _TablePull(ctypes.Structure):
-    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t), ("out", ctypes.c_void_p)]
-
-
-class _TablePush(ctypes.Structure):
-    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t),
-                ("gradients", ctypes.c_void_p)]
-
-
-class _PlanPull(ctypes.Structure):
-    _fields_ = [("plan", ctypes.c_void_p), ("out", ctypes.c_void_p)]
-
-
-class _PlanPush(ctypes.Structure):
-    _fields_ = [("plan", ctypes.c_void_p), ("gradients", ctypes.c_void_p)]
-
-
-class _PlanRequest(ctypes.Structure):
-    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t), ("limit", ctypes.c_uint64)]
-
-
-class _Lease(ctypes.Structure):
-    _fields_ = [("id", ctypes.c_uint64), ("purpose", ctypes.c_int), ("epoch", ctypes.c_uint32),
-                ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64)]
-
-
-class _LeaseReport(ctypes.Structure):
-    _fields_ = [("lease", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("loss_sum", ctypes.c_double),
-                ("logits", ctypes.c_void_p), ("positives", ctypes.c_void_p), ("correct", ctypes.c_uint64)]
-
-
-class _LeaseAnswer(ctypes.Structure):
-    _fields_ = [("granted", ctypes.c_size_t), ("finished", ctypes.c_int), ("tick_to", ctypes.c_uint64)]
-
-
-_P, _TEXT, _KEYS, _FLOATS = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_float)
-_OUT = ctypes.POINTER(_P)
-_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "c_version": (ctypes.c_uint32, ()),
-    "last_error": (_TEXT, ()),
-    "connect": (ctypes.c_int, (_TEXT, ctypes.POINTER(_Options), _OUT)),
-    "leave": (ctypes.c_int, (_P,)),
-    "close": (None, (_P,)),
-    "rank": (ctypes.c_uint32, (_P,)),
-    "clock": (ctypes.c_uint64, (_P,)),
-    "job_text": (_TEXT, (_P,)),
-    "open_table": (ctypes.c_int, (_P, _TEXT, _OUT)),
-    "create_table": (ctypes.c_int, (_P, _TEXT, _TEXT, _OUT)),
-    "table_dim": (ctypes.c_uint32, (_P,)),
-    "table_rows": (ctypes.c_uint64, (_P,)),
-    "table_free": (None, (_P,)),
-    "pull": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
-    "pull_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePull), ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
-    "prefetch": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t)),
-    "push": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _FLOATS, _OUT)),
-    "assign": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _FLOATS, _OUT)),
-    "delete": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
-    "push_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePush), ctypes.c_size_t, _OUT)),
-    "plan_make": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
-    "plan_make_many": (ctypes.c_int, (_P, ctypes.POINTER(_PlanRequest), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p),
-                                      ctypes.POINTER(ctypes.c_size_t), ctypes.c_void_p)),
-    "plan_size": (ctypes.c_size_t, (_P,)),
-    "plan_keys": (_KEYS, (_P,)),
-    "plan_index": (ctypes.POINTER(ctypes.c_uint32), (_P,)),
-    "plan_free": (None, (_P,)),
-    "pull_plan": (ctypes.c_int, (_P, _P, ctypes.POINTER(_PullOptions), _OUT)),
-    "push_plan": (ctypes.c_int, (_P, _P, _FLOATS, _P, _P, ctypes.c_uint64, _OUT)),
-    "pull_plans": (ctypes.c_int, (_P, ctypes.POINTER(_PlanPull), ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
-    "push_plans": (ctypes.c_int, (_P, ctypes.POINTER(_PlanPush), ctypes.c_size_t, ctypes.c_uint64, _OUT)),
-    "tick": (ctypes.c_int, (_P, _OUT)),
-    "tick_at": (ctypes.c_int, (_P, ctypes.c_uint64, ctypes.c_uint64, _OUT)),
-    "tick_to": (ctypes.c_int, (_P, ctypes.c_uint64, _OUT)),
-    "request_leases": (ctypes.c_int, (_P, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(_LeaseReport), ctypes.c_size_t,
-                                      ctypes.POINTER(_Lease), ctypes.c_size_t, ctypes.POINTER(_LeaseAnswer))),
-    "barrier": (ctypes.c_int, (_P,)),
-    "request_checkpoint": (ctypes.c_int, (_P, _OUT)),
-    "keep_state": (ctypes.c_int, (_P, SAVE, _P)),
-    "report": (ctypes.c_int, (_P, ctypes.POINTER(_TEXT), ctypes.POINTER(ctypes.c_double), ctypes.c_size_t)),
-    "saved_state": (ctypes.c_int, (_P, ctypes.c_uint32, _OUT, ctypes.POINTER(ctypes.c_size_t))),
-    "ready": (ctypes.c_int, (_P,)),
-    "wait": (ctypes.c_int, (_P, ctypes.c_double)),
-    "rows_of": (ctypes.c_int, (_P, ctypes.c_size_t, ctypes.c_double, ctypes.POINTER(_FLOATS),
-                               ctypes.POINTER(ctypes.c_uint64))),
-    "future_free": (None, (_P,)),
-}
-
-
-def _find_library() -> str:
-    """The path of libtarn.so: TARN_LIBRARY, else that in this package, in the build of this checkout, or next to this
-    directory in a bundle."""
-    if given := os.environ.get("TARN_LIBRARY"):
-        return given
-    package = pathlib.Path(__file__).resolve().parent
-    root = package.parents[1]
-    places = [package / "lib/libtarn.so", root / "build/release/lib/libtarn.so", root / "lib/libtarn.so"]
-    for place in places:
-        if place.exists():
-            return str(place)
-    raise ImportError(f"libtarn.so is not at {places[1]}: build it with tools/build, or set TARN_LIBRARY to its path")
-
-
-class _Library:
-    """The functions of worker/tarn_c.h with their types. Functions that return an error code raise it."""
-
-    def __init__(self) -> None:
-        path = _find_library()
-        library = ctypes.CDLL(path)
-        for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(library, "tarn_" + name, None)
-            if function is None:
-                raise ImportError(f"{path} has no tarn_{name}: expected version {_VERSION} of libtarn.so")
-            function.restype, function.argtypes = result, arguments
-            setattr(self, name, self._raising(function) if result is ctypes.c_int and name != "ready" else function)
-        if self.c_version() != _VERSION:
-            raise ImportError(f"{path} is version {self.c_version()} of libtarn.so, expected {_VERSION}")
-
-    def __getattr__(self, name: str) -> Any:  # of those that __init__ has not set
-        raise AttributeError(name)
-
-    def _raising(self, function: Callable[..., int]) -> Callable[..., None]:
-        def call(*arguments: Any) -> None:
-            if code := function(*arguments):
-                message = self.last_error().decode("utf-8", "replace")
-                raise _KINDS.get(code, Error)(code, message)
-
-        return call
-
-
-_library: _Library | None = None
-_library_lock = threading.Lock()
-
-
-def _lib() -> _Library:
-    global _library
-    with _library_lock:
-        if _library is None:
-            _library = _Library()
-    return _library
-
-
-class _Note:
-    """Logs what a wait, which begins now, waits for, every _NOTE_SECONDS."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._begun, self._notes = what, time.monotonic(), 0
-
-    def log(self) -> None:
-        waited = time.monotonic() - self._begun
-        if self._what and waited >= (self._notes + 1) * _NOTE_SECONDS:
-            self._notes += 1
-            logging.getLogger("tarn").warning("tarn: waiting for %.0f s for %s", waited, self._what)
-
-
-def _interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _T:
-    """Runs `call` on a separate thread, so that Ctrl-C interrupts the wait for it. Logs `what` it waits for every
-    _NOTE_SECONDS."""
-    if threading.current_thread() is not threading.main_thread():
-        return call(*arguments)
-    done: list[_T] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            done.append(call(*arguments))
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # at the end of the interpreter, from Python 3.12
-        return call(*arguments)
-    note = _Note(what)
-    while thread.is_alive():
-        thread.join(_PATIENCE_SECONDS)
-        note.log()
-    if failed:
-        raise failed[0]
-    return done[0]
-
-
-class _Handle:
-    """A pointer of the library, freed with the last reference; objects in `kept` are released after that."""
-
-    def __init__(self, pointer: Any, free: Callable[[Any], None], kept: object = None) -> None:
-        self.pointer, self._free, self._kept, self._process = pointer, free, kept, os.getpid()
-
-    def __del__(self) -> None:
-        if self._process == os.getpid():  # after a fork a lock of the library may be held for ever
-            self._free(self.pointer)
-
-
-def _text(value: str | bytes | os.PathLike[str]) -> bytes:
-    text = value.encode() if isinstance(value, str) else os.fsencode(value)
-    if b"\0" in text:
-        raise InvalidArgument(1, f"{value!r}: expected a text without NUL")
-    return text
 
 
 def _toml(value: object) -> str:
@@ -323,22 +90,22 @@ class Future:
     _what = "the acknowledgement of a push or a tick: a server does not answer"  # a message of a long wait
 
     def __init__(self, pointer: Any, kept: object = None) -> None:
-        self._handle = _Handle(pointer, _lib().future_free, kept)
+        self._handle = Handle(pointer, library().future_free, kept)
 
     def ready(self) -> bool:
         """Whether wait() would return at once."""
-        return bool(_lib().ready(self._handle.pointer))
+        return bool(library().ready(self._handle.pointer))
 
     def wait(self, timeout: float | None = None) -> Any:
         """Waits until it is done, at most `timeout` seconds. After a Timeout it may be called again. Without a timeout a
         line in the logger `tarn` says every ten seconds what it waits for."""
-        self._wait(lambda seconds: _lib().wait(self._handle.pointer, seconds), timeout)
+        self._wait(lambda seconds: library().wait(self._handle.pointer, seconds), timeout)
 
     def _wait(self, call: Callable[[float], Any], timeout: float | None) -> Any:
-        note = _Note(self._what)
+        note = Note(self._what)
         left = math.inf if timeout is None else timeout
         while True:
-            seconds = min(left, _PATIENCE_SECONDS)
+            seconds = min(left, PATIENCE_SECONDS)
             try:
                 return call(seconds)
             except Timeout:
@@ -377,7 +144,7 @@ class Rows(Future):
 
     _what = "rows: other workers have not finished an earlier clock, or a server does not answer"
 
-    def __init__(self, handle: _Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
+    def __init__(self, handle: Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
         self._handle, self._shape, self._out, self._which = handle, shape, out, which
 
     def wait(self, timeout: float | None = None) -> NDArray[np.float32]:
@@ -392,14 +159,14 @@ class Rows(Future):
         return self._values(None)[1]
 
     def _values(self, timeout: float | None) -> tuple[NDArray[np.float32], int]:
-        rows, staleness = _FLOATS(), ctypes.c_uint64()
-        self._wait(lambda seconds: _lib().rows_of(self._handle.pointer, self._which, seconds, rows, staleness), timeout)
+        rows, staleness = FLOATS(), ctypes.c_uint64()
+        self._wait(lambda seconds: library().rows_of(self._handle.pointer, self._which, seconds, rows, staleness), timeout)
         values = _view(rows, np.float32, self._shape, self._handle) if self._out is None else self._out
         return values, staleness.value
 
 
 def _rows(pointer: Any, shape: tuple[int, ...], out: NDArray[np.float32] | None) -> Rows:
-    return Rows(_Handle(pointer, _lib().future_free, out), shape, out)
+    return Rows(Handle(pointer, library().future_free, out), shape, out)
 
 
 def _as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike, what: str = "gradients"
@@ -415,18 +182,18 @@ class Plan:
 
     def __init__(self, table: "Table", shape: tuple[int, ...], pointer: Any, size: int | None = None) -> None:
         self.table, self._shape = table, shape
-        self._handle = _Handle(pointer, _lib().plan_free)
-        self.size: int = _lib().plan_size(pointer) if size is None else size  # the number of distinct keys
+        self._handle = Handle(pointer, library().plan_free)
+        self.size: int = library().plan_size(pointer) if size is None else size  # the number of distinct keys
 
     @functools.cached_property
     def keys(self) -> NDArray[np.uint64]:
         """Each key once, in the order of the rows."""
-        return _view(_lib().plan_keys(self.pointer), np.uint64, (self.size,), self._handle)
+        return _view(library().plan_keys(self.pointer), np.uint64, (self.size,), self._handle)
 
     @functools.cached_property
     def index(self) -> NDArray[np.uint32]:
         """For each given key its index in `keys`, in the shape of the given keys."""
-        return _view(_lib().plan_index(self.pointer), np.uint32, self._shape, self._handle)
+        return _view(library().plan_index(self.pointer), np.uint32, self._shape, self._handle)
 
     @property
     def pointer(self) -> Any:
@@ -434,16 +201,16 @@ class Plan:
 
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
-        shape, pointer = (self.size, self.table.dim), _P()
+        shape, pointer = (self.size, self.table.dim), POINTER()
         options = self.table.client._pull_options(_address_of(out, shape), priority, clock)
-        _lib().pull_plan(self.table.client.pointer, self._handle.pointer, options, pointer)
+        library().pull_plan(self.table.client.pointer, self._handle.pointer, options, pointer)
         return _rows(pointer, shape, out)
 
     def push(self, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
-        pointer = _P()
+        pointer = POINTER()
         values = _as_gradients(self.table, (self.size,), gradients)
-        _lib().push_plan(self.table.client.pointer, self._handle.pointer, values.ctypes.data_as(_FLOATS), None, None, 0,
+        library().push_plan(self.table.client.pointer, self._handle.pointer, values.ctypes.data_as(FLOATS), None, None, 0,
                          pointer)
         return Future(pointer)
 
@@ -453,9 +220,9 @@ class Table:
 
     def __init__(self, client: "Client", name: str, pointer: Any) -> None:
         self.client, self.name = client, name
-        self._handle = _Handle(pointer, _lib().table_free)
-        self.dim: int = _lib().table_dim(pointer)
-        self.rows: int | None = _lib().table_rows(pointer) or None  # of a dense table
+        self._handle = Handle(pointer, library().table_free)
+        self.dim: int = library().table_dim(pointer)
+        self.rows: int | None = library().table_rows(pointer) or None  # of a dense table
 
     def __repr__(self) -> str:
         return f"<tarn.Table {self.name!r}, {'sparse' if self.rows is None else f'{self.rows} rows'}, dim {self.dim}>"
@@ -472,21 +239,21 @@ class Table:
         clock: at which the rows will be used; default: the current clock. out: a float32 array for the rows, with the
         shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
         """
-        array, pointer, shape = _as_keys(keys), _P(), np.shape(keys) + (self.dim,)
+        array, pointer, shape = _as_keys(keys), POINTER(), np.shape(keys) + (self.dim,)
         options = self.client._pull_options(_address_of(out, shape), priority, clock)
-        _lib().pull(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, options, pointer)
+        library().pull(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size, options, pointer)
         return _rows(pointer, shape, out)
 
     def plan(self, keys: ArrayLike) -> Plan:
         """Makes a plan for pulls and pushes of the same keys."""
-        array, pointer = _as_keys(keys), _P()
-        _lib().plan_make(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, pointer)
+        array, pointer = _as_keys(keys), POINTER()
+        library().plan_make(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size, pointer)
         return Plan(self, np.shape(keys), pointer)
 
     def prefetch(self, keys: ArrayLike) -> None:
         """Announces that these rows will be pulled soon, so that servers read those on disk into memory."""
         array = _as_keys(keys)
-        _lib().prefetch(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size)
+        library().prefetch(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size)
 
     def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each key, [..., dim]; gradients of the same key are summed. Returns a Future; waiting
@@ -495,10 +262,10 @@ class Table:
         Raises InvalidArgument, with table and key, if a gradient is infinite or NaN; nothing of the push is sent then.
         Blocks only while too many bytes are in flight.
         """
-        array, pointer = _as_keys(keys), _P()
+        array, pointer = _as_keys(keys), POINTER()
         values = _as_gradients(self, np.shape(keys), gradients)
-        _lib().push(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
-                    values.ctypes.data_as(_FLOATS), pointer)
+        library().push(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size,
+                    values.ctypes.data_as(FLOATS), pointer)
         return Future(pointer)
 
     def assign(self, keys: ArrayLike, values: ArrayLike) -> Future:
@@ -509,10 +276,10 @@ class Table:
         an aggregated table the values are set when the clock closes, after the sum of its gradients; if several workers
         set a row in one clock, the one of the highest rank counts. Else like push.
         """
-        array, pointer = _as_keys(keys), _P()
+        array, pointer = _as_keys(keys), POINTER()
         rows = _as_gradients(self, np.shape(keys), values, "values")
-        _lib().assign(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
-                      rows.ctypes.data_as(_FLOATS), pointer)
+        library().assign(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size,
+                      rows.ctypes.data_as(FLOATS), pointer)
         return Future(pointer)
 
     def delete(self, keys: ArrayLike) -> Future:
@@ -521,8 +288,8 @@ class Table:
 
         Raises InvalidArgument if the table is dense.
         """
-        array, pointer = _as_keys(keys), _P()
-        _lib().delete(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, pointer)
+        array, pointer = _as_keys(keys), POINTER()
+        library().delete(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size, pointer)
         return Future(pointer)
 
 
@@ -591,25 +358,25 @@ class Client:
     def __del__(self) -> None:
         self.close()
 
-    def _pull_options(self, out: int | None, priority: int, clock: int | None) -> _PullOptions:
+    def _pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
         """For the pulls of tables and plans."""
-        return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
+        return CPullOptions(size=ctypes.sizeof(CPullOptions), out=out, priority=operator.index(priority),
                             use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
 
     @property
     def rank(self) -> int:
         """The rank of this worker, from 0."""
-        return int(_lib().rank(self.pointer))
+        return int(library().rank(self.pointer))
 
     @property
     def clock(self) -> int:
-        """The clock of the next pull and push."""
-        return int(_lib().clock(self.pointer))
+        """The clock of the next pull and push. Where the job has backup workers, the end of a pull may advance it."""
+        return int(library().clock(self.pointer))
 
     @property
     def job_text(self) -> str:
         """The job as resolved TOML."""
-        return str(_lib().job_text(self.pointer).decode())
+        return str(library().job_text(self.pointer).decode())
 
     def table(
         self,
@@ -618,6 +385,7 @@ class Client:
         rows: int | None = None,
         initializer: Settings | None = None,
         optimizer: Settings | None = None,
+        pushes: str = "gradients",
     ) -> Table:
         """Returns the table with this name.
 
@@ -626,23 +394,26 @@ class Client:
         {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" or any other of the job
         file's [optimizer] with its keys. The default optimizer is the job's: [optimizer.embedding], of dense tables
         [optimizer.dense]. Consistency, codecs and life are those of the job. Without `dim`, waits until the table
-        exists.
+        exists. `pushes`: what this program pushes, "gradients" or, after local steps, "deltas" (old minus new values).
+        All workers must agree; to deltas servers add no l2.
         """
-        pointer = _P()
+        pointer = POINTER()
         if dim is None:
-            if not (rows is None and initializer is None and optimizer is None):
-                raise InvalidArgument(1, f"table {name!r}: rows, initializer and optimizer need dim")
-            _interruptible(_lib().open_table, self.pointer, _text(name), pointer,
+            if not (rows is None and initializer is None and optimizer is None and pushes == "gradients"):
+                raise InvalidArgument(1, f"table {name!r}: rows, initializer, optimizer and pushes need dim")
+            interruptible(library().open_table, self.pointer, as_bytes(name), pointer,
                            what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
         if rows is not None:
             lines += ['kind = "dense"', f"rows = {_toml(operator.index(rows))}"]
+        if pushes != "gradients":
+            lines.append(f"pushes = {_toml(pushes)}")
         if initializer is not None:
             lines += _section("initializer", initializer)
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
-        _interruptible(_lib().create_table, self.pointer, _text(name), "\n".join(lines).encode(), pointer,
+        interruptible(library().create_table, self.pointer, as_bytes(name), "\n".join(lines).encode(), pointer,
                        what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
@@ -653,16 +424,16 @@ class Client:
         All are ready at the same time. Arguments as in Table.pull.
         """
         arrays, shapes, outs = [], [], []
-        items = (_TablePull * len(pulls))()
+        items = (CTablePull * len(pulls))()
         for item, (table, keys, *more) in zip(items, pulls):
             array, shape, out = _as_keys(keys), np.shape(keys) + (table.dim,), more[0] if more else None
             item.table, item.keys, item.n, item.out = table.pointer, array.ctypes.data, array.size, _address_of(out, shape)
             arrays.append(array)
             shapes.append(shape)
             outs.append(out)
-        pointer = _P()
-        _lib().pull_many(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
-        handle = _Handle(pointer, _lib().future_free, outs)
+        pointer = POINTER()
+        library().pull_many(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
+        handle = Handle(pointer, library().future_free, outs)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def push(self, pushes: Sequence[tuple[Table, ArrayLike, ArrayLike]]) -> Future:
@@ -672,13 +443,13 @@ class Client:
         Nothing is sent if one of them is invalid.
         """
         arrays = []
-        items = (_TablePush * len(pushes))()
+        items = (CTablePush * len(pushes))()
         for item, (table, keys, gradients) in zip(items, pushes):
             array, values = _as_keys(keys), _as_gradients(table, np.shape(keys), gradients)
             item.table, item.keys, item.n, item.gradients = table.pointer, array.ctypes.data, array.size, values.ctypes.data
             arrays.append((array, values))
-        pointer = _P()
-        _lib().push_many(self.pointer, items, len(pushes), pointer)
+        pointer = POINTER()
+        library().push_many(self.pointer, items, len(pushes), pointer)
         return Future(pointer)
 
     def plans(
@@ -691,11 +462,11 @@ class Client:
         and makes no plan.
         """
         count, arrays = len(requests), [_as_keys(keys) for _, keys in requests]
-        items, pointers, sizes = (_PlanRequest * count)(), (ctypes.c_void_p * count)(), (ctypes.c_size_t * count)()
+        items, pointers, sizes = (CPlanRequest * count)(), (ctypes.c_void_p * count)(), (ctypes.c_size_t * count)()
         for item, (table, _), array, limit in zip(items, requests, arrays, limits or [0] * count):
             item.table, item.keys, item.n, item.limit = table.pointer, array.ctypes.data, array.size, limit
         index = np.empty(sum(array.size for array in arrays), np.int64)
-        _lib().plan_make_many(self.pointer, items, count, pointers, sizes, index.ctypes.data)
+        library().plan_make_many(self.pointer, items, count, pointers, sizes, index.ctypes.data)
         plans = [Plan(table, np.shape(keys), ctypes.c_void_p(pointer), size)
                  for (table, keys), pointer, size in zip(requests, pointers, sizes)]
         return plans, index
@@ -711,13 +482,13 @@ class Client:
 
         All are ready at the same time. Arguments as in Table.pull; `out` may be None.
         """
-        items = (_PlanPull * len(pulls))()
+        items = (CPlanPull * len(pulls))()
         shapes = [(plan.size, plan.table.dim) for plan, _ in pulls]
         for item, (plan, out), shape in zip(items, pulls, shapes):
             item.plan, item.out = plan.pointer, _address_of(out, shape)
-        pointer = _P()
-        _lib().pull_plans(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
-        handle = _Handle(pointer, _lib().future_free, [out for _, out in pulls])
+        pointer = POINTER()
+        library().pull_plans(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
+        handle = Handle(pointer, library().future_free, [out for _, out in pulls])
         return [Rows(handle, shape, out, which) for which, (shape, (_, out)) in enumerate(zip(shapes, pulls))]
 
     def push_plans(self, pushes: Sequence[tuple[Plan, ArrayLike]]) -> Future:
@@ -726,13 +497,13 @@ class Client:
 
         Nothing is sent if one of them is invalid.
         """
-        items, kept = (_PlanPush * len(pushes))(), []
+        items, kept = (CPlanPush * len(pushes))(), []
         for item, (plan, gradients) in zip(items, pushes):
             values = _as_gradients(plan.table, (plan.size,), gradients)
             item.plan, item.gradients = plan.pointer, values.ctypes.data
             kept.append(values)
-        pointer = _P()
-        _lib().push_plans(self.pointer, items, len(pushes), 0, pointer)
+        pointer = POINTER()
+        library().push_plans(self.pointer, items, len(pushes), 0, pointer)
         return Future(pointer)
 
     def tick(self, lease: int | None = None, rows: int = 0) -> Future:
@@ -740,17 +511,17 @@ class Client:
 
         lease, rows: for programs that read data under leases: the first `rows` rows of the lease are trained.
         """
-        pointer = _P()
+        pointer = POINTER()
         if lease is None:
-            _lib().tick(self.pointer, pointer)
+            library().tick(self.pointer, pointer)
         else:
-            _lib().tick_at(self.pointer, operator.index(lease), operator.index(rows), pointer)
+            library().tick_at(self.pointer, operator.index(lease), operator.index(rows), pointer)
         return Future(pointer)
 
     def tick_to(self, clock: int) -> Future:
         """Ticks to `clock`; ready at once if that is not ahead."""
-        pointer = _P()
-        _lib().tick_to(self.pointer, operator.index(clock), pointer)
+        pointer = POINTER()
+        library().tick_to(self.pointer, operator.index(clock), pointer)
         return Future(pointer)
 
     def request_leases(
@@ -761,7 +532,7 @@ class Client:
         data_rows: rows of the training, validation and test set, as read by this worker. done: the leases completed
         since the last request; for training, those whose last batch is followed by an acknowledged tick.
         """
-        reports, kept = (_LeaseReport * len(done))(), []
+        reports, kept = (CLeaseReport * len(done))(), []
         for report, given in zip(reports, done):
             report.lease, report.rows, report.loss_sum, report.correct = given.lease, given.rows, given.loss_sum, given.correct
             if given.logits is None:
@@ -772,9 +543,9 @@ class Client:
                 raise InvalidArgument(1, f"lease {given.lease}: logits are {list(logits.shape)} and positives {list(positives.shape)}, expected [{given.rows}]")
             report.logits, report.positives = logits.ctypes.data, positives.ctypes.data
             kept.append((logits, positives))
-        leases, answer = (_Lease * want)(), _LeaseAnswer()
+        leases, answer = (CLease * want)(), CLeaseAnswer()
         rows = (ctypes.c_uint64 * 3)(*data_rows)
-        _interruptible(_lib().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
+        interruptible(library().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
                        what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
         granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows)
                    for each in leases[:answer.granted]]
@@ -787,8 +558,8 @@ class Client:
 
         In bsp and ssp all workers, including this one, must continue to tick meanwhile.
         """
-        pointer = _P()
-        _lib().request_checkpoint(self.pointer, pointer)
+        pointer = POINTER()
+        library().request_checkpoint(self.pointer, pointer)
         written = Future(pointer)
         written._what = "a checkpoint: not all workers have ticked to its clock, or a server still writes"
         return written
@@ -809,13 +580,13 @@ class Client:
         changed its state, it may only push until its next tick.
         """
         self._saver = Saver(save)
-        _lib().keep_state(self.pointer, self._saver.function, None)
+        library().keep_state(self.pointer, self._saver.function, None)
 
     def saved_state(self, rank: int = 0) -> bytes | None:
         """The state that the worker of this rank had in the checkpoint from which the run goes on; None: it had none, or
         this worker has joined later."""
-        found, n = _P(), ctypes.c_size_t()
-        _interruptible(_lib().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
+        found, n = POINTER(), ctypes.c_size_t()
+        interruptible(library().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
         return ctypes.string_at(found, n.value) if n.value else None
 
     def report(self, **values: float) -> None:
@@ -832,23 +603,23 @@ class Client:
                 numbers[i] = float(value)
             except (TypeError, ValueError):
                 raise TypeError(f"tarn.report: {name} = {value!r}, expected a number") from None
-        _lib().report(self.pointer, (_TEXT * len(values))(*map(_text, values)), numbers, len(values))
+        library().report(self.pointer, (TEXT * len(values))(*map(as_bytes, values)), numbers, len(values))
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it equally often."""
-        _interruptible(_lib().barrier, self.pointer, what="a barrier: other workers have not called it")
+        interruptible(library().barrier, self.pointer, what="a barrier: other workers have not called it")
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
-        _interruptible(_lib().leave, self.pointer, what="the answers to requests of this worker, to leave the fleet: a server "
+        interruptible(library().leave, self.pointer, what="the answers to requests of this worker, to leave the fleet: a server "
                        "or the scheduler does not answer")
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits only briefly."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
-            _lib().close(pointer)
+            library().close(pointer)
 
 
 def _as_rank(text: str) -> int:
@@ -883,13 +654,13 @@ def connect(
         insecure, shm = insecure or "TARN_INSECURE" in told, shm and "TARN_NO_SHM" not in told
     if rank is not None and not 0 <= operator.index(rank) < _ANY_RANK:
         raise InvalidArgument(1, f"rank: expected 0 to {_ANY_RANK - 1}, found {rank}")
-    options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None,
+    options = CConnectOptions(size=ctypes.sizeof(CConnectOptions), keys=as_bytes(keys) if keys else None,
                        timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
                        insecure=insecure, no_shm=not shm)
 
     def join() -> Client:  # an unused client leaves when it is deleted
-        pointer = _P()
-        _lib().connect(_text(scheduler), options, pointer)
+        pointer = POINTER()
+        library().connect(as_bytes(scheduler), options, pointer)
         return Client(pointer)
 
-    return _interruptible(join)
+    return interruptible(join)

@@ -9,6 +9,7 @@
 #include "core/job/job.h"
 #include "core/metrics/metric_list.h"
 #include "server/exhaustion.h"
+#include "server/shard/delay_metrics.h"
 #include "server/shard/scheduler_link.h"
 #include "server/shard/shard_counters.h"
 #include "server/shard/shard_parts.h"
@@ -286,7 +287,8 @@ void Shard::Impl::SendHeartbeat() {
   beat.writing = OldestWritten();
   beat.log_synced = outbox_.synced();
   beat.log_bytes = outbox_.log_bytes();
-  beat.counters = MetricList().AddFields(kRowMetrics, parts.rows.counters()).ToCounters();
+  beat.counters =
+      DelayMetrics(parts.rows.delays_by_worker()).AddFields(kRowMetrics, parts.rows.counters()).ToCounters();
   beat.delay = parts.rows.delays();
   outbox_.SendHeartbeat(std::move(beat));
   scheduler_.OnBeat();

@@ -181,7 +181,7 @@ Status Store::Apply(TableId id, std::span<const Section> sections, std::span<con
 
 Status Store::ApplySections(Table& table, std::span<const Section> sections, std::span<const Key> keys,
                             PushedRows* rows) {
-  CountSections(table, sections);
+  CountSections(table, sections, rows->worker);
   const RowFinder finder(table, context_);
   for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
     const auto in_memory = reader_.BringIn(table, cursor);
@@ -196,7 +196,7 @@ Status Store::ApplySections(Table& table, std::span<const Section> sections, std
 }
 
 Status Store::Delete(const Table& table, std::span<const Section> sections, std::span<const Key> keys) {
-  CountSections(table, sections);
+  CountSections(table, sections, kNoWorker);
   for (const Section& section : sections) {
     if (section.count != 0)
       partitions_[section.partition.value]->FindSparse(table.id())->Delete(keys.first(section.count));
@@ -206,18 +206,26 @@ Status Store::Delete(const Table& table, std::span<const Section> sections, std:
 }
 
 // Raises the versions. The step has the delay and the state of the last section; rules that use them have one section.
-void Store::CountSections(const Table& table, std::span<const Section> sections) {
+void Store::CountSections(const Table& table, std::span<const Section> sections, WorkerRank worker) {
   for (const Section& section : sections) {
     if (section.count == 0) continue;
     Fragment& fragment = partitions_[section.partition.value]->Obtain(table);
     const std::optional<std::uint64_t> delay = fragment.CountSection(section.version);
     stepper_.BeginSections(delay.value_or(0), fragment.rule_state());
     if (stepper_.Discards(table)) context_.counters.discarded += section.count;
-    if (!delay) continue;
-    const std::size_t bucket = std::min<std::uint64_t>(*delay, limits::kDelayBucketsMax - 1);
-    if (context_.delays.size() <= bucket) context_.delays.resize(bucket + 1);
-    ++context_.delays[bucket];
+    if (delay) CountDelay(*delay, worker);
   }
+}
+
+void Store::CountDelay(std::uint64_t delay, WorkerRank worker) {
+  const std::size_t bucket = std::min<std::uint64_t>(delay, limits::kDelayBucketsMax - 1);
+  if (context_.delays.size() <= bucket) context_.delays.resize(bucket + 1);
+  ++context_.delays[bucket];
+  if (worker.value >= limits::kDelayWorkersMax) return;  // also that of sums of several workers
+  std::vector<WorkerDelay>& by_worker = context_.delays_by_worker;
+  if (by_worker.size() <= worker.value) by_worker.resize(worker.value + 1);
+  by_worker[worker.value].sum += delay;
+  ++by_worker[worker.value].count;
 }
 
 void Store::SkipNotFinite(TableId id, Key key) {
@@ -236,6 +244,7 @@ std::vector<NotFiniteRows> Store::not_finite() const {
 void Store::ForgetCounters() {
   context_.counters = {};
   context_.delays.clear();
+  context_.delays_by_worker.clear();
   for (const auto& table : tables_)
     if (table) table->ForgetNotFinite();
 }

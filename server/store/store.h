@@ -142,6 +142,7 @@ class Store {
   const RowCounters& counters() const { return context_.counters; }
   // Histogram of the gradient delays of all sections applied: bucket i = i sections, the last one also more.
   const std::vector<std::uint64_t>& delays() const { return context_.delays; }
+  const std::vector<WorkerDelay>& delays_by_worker() const { return context_.delays_by_worker; }
   void ForgetCounters();
 
   // Sum of RowHash (server/store/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
@@ -166,7 +167,8 @@ class Store {
  private:
   Table& At(TableId id) const;
   Status UpdateTable(Table& table, const TableSpec& spec);
-  void CountSections(const Table& table, std::span<const Section> sections);
+  void CountSections(const Table& table, std::span<const Section> sections, WorkerRank worker);
+  void CountDelay(std::uint64_t delay, WorkerRank worker);
   Status Delete(const Table& table, std::span<const Section> sections, std::span<const Key> keys);
   Status ApplySections(Table& table, std::span<const Section> sections, std::span<const Key> keys, PushedRows* rows);
   template <typename Take>

@@ -58,6 +58,11 @@ struct CutContext {
   std::vector<FragmentCut*> holding_early;  // fragments with such rows in memory
 };
 
+// The gradient delays of one worker's sections.
+struct WorkerDelay {
+  std::uint64_t sum = 0, count = 0;
+};
+
 struct StoreContext {
   std::uint32_t partition_bits = 0;
   std::size_t removed_keys_max = 1;  // per fragment
@@ -65,10 +70,11 @@ struct StoreContext {
   Arena arena;                       // for rows
   Residency* tier = nullptr;         // null: all rows stay in memory
   RowCounters counters;
-  std::vector<std::uint64_t> delays;    // histogram of gradient delays: bucket i = i sections, the last one also more
-  std::uint64_t insert_generation = 0;  // incremented when a row is inserted, and when a key is not admitted
-  bool has_base = false;                // a checkpoint may contain keys that are now removed
-  std::size_t sweeps_due = 0;           // fragments with expired rows to remove
+  std::vector<std::uint64_t> delays;  // histogram of gradient delays: bucket i = i sections, the last one also more
+  std::vector<WorkerDelay> delays_by_worker;  // by rank, the first limits::kDelayWorkersMax
+  std::uint64_t insert_generation = 0;        // incremented when a row is inserted, and when a key is not admitted
+  bool has_base = false;                      // a checkpoint may contain keys that are now removed
+  std::size_t sweeps_due = 0;                 // fragments with expired rows to remove
   CutContext cut;
   // The first error of the tier in code that cannot return it, such as a push that must copy a row from disk for a cut.
   // Rows read after it are undefined. The caller returns the error.

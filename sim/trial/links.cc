@@ -3,27 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
-#include "worker/train/delays.h"
+#include "kernels/draw.h"
+#include "net/slow_transport.h"
 
 namespace tarn::sim {
 namespace {
 
 constexpr std::uint64_t kLinksSalt = 0x6c696e6b73;
-constexpr std::size_t kHeaderBytes = 120, kSectionBytes = 24;
-
-std::size_t SectionsOf(const Body& body) {
-  if (const auto* pull = std::get_if<Pull>(&body)) return pull->keys.sections.size();
-  if (const auto* push = std::get_if<Push>(&body)) return push->keys.sections.size();
-  if (const auto* both = std::get_if<PushPull>(&body)) return both->push.keys.sections.size();
-  if (const auto* ack = std::get_if<PushAck>(&body)) return ack->sections.size();
-  return 0;
-}
 
 }  // namespace
 
 Links::Links(const Job& job, std::size_t nodes, EventQueue* events)
     : latency_(job.delays.latency),
-      us_per_byte_(job.delays.gbit_per_second > 0 ? 8e-3 / job.delays.gbit_per_second : 0),
+      us_per_byte_(net::UsPerByte(job.delays)),
       events_(events),
       rng_(HashCombine(job.job.seed, kLinksSalt)),
       out_free_at_(nodes),
@@ -35,15 +27,11 @@ void Links::Send(std::size_t from, std::size_t to, std::size_t bytes, std::funct
   const double us = double(bytes) * us_per_byte_;
   const double sent = Pass(&out_free_at_[from], double(events_->now()), us);
   // The first byte arrives before the last one is sent.
-  const double first = sent - us + worker::Draw(latency_, &rng_) * 1e6;
+  const double first = sent - us + kernels::Draw(latency_, &rng_) * 1e6;
   const double last = us > 0 ? Pass(&in_free_at_[to], first, us) : first;
   TimeUs& at = last_arrival_[{from, to}];
   at = std::max(at, TimeUs(std::llround(last)));
   events_->At(at, std::move(arrive));
-}
-
-std::size_t BytesOf(const Message& message) {
-  return kHeaderBytes + kSectionBytes * SectionsOf(message.body) + message.keys.size() + message.values.size();
 }
 
 }  // namespace tarn::sim

@@ -39,7 +39,4 @@ class Links {
   std::uint64_t messages_ = 0, bytes_ = 0;
 };
 
-// The bytes of a message on a network: its payloads and about what its header has.
-std::size_t BytesOf(const Message& message);
-
 }  // namespace tarn::sim

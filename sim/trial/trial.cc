@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "net/slow_transport.h"
 #include "scheduler/setup.h"
 
 namespace tarn::sim {
@@ -341,7 +342,7 @@ void Trial::Deliver(const Node& from, Outgoing outgoing) {
   const std::size_t to = accepted ? NodeOf(outgoing.to) : outgoing.to.value;  // ShardPeer(i) is 1 + i, as nodes are
   // Whoever accepted a connection is named by its place, whoever connected by a number of its own.
   const Peer sender = accepted ? Peer(from.number) : AcceptedPeer(from.number);
-  const std::size_t bytes = BytesOf(outgoing.message);
+  const std::size_t bytes = net::BytesOf(outgoing.message);
   auto message = std::make_shared<Message>(std::move(outgoing.message));
   links_.Send(from.number, to, bytes, [this, to, sender, message] {
     if (to == 0) return HearScheduler(sender, std::move(*message));

@@ -21,6 +21,7 @@ EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
 EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
 # Colours of a status: a run that was stopped is neither a success nor a failure.
 TONES = {"done": "good", "finished": "good", "stopped": "halted", "unfinished": "halted"}
+WORKERS_DRAWN = 32
 MARKS_MAX = 40  # epochs of which a chart shows where each began
 STAGE_NAMES = {"read": "read ahead", "plan": "plan ahead", "pull": "await pulls", "wait": "await data"}
 
@@ -179,6 +180,13 @@ def histogram_chart(title, unit, histogram, of):
     return charts.column_chart(title, columns, unit, f"{total:,.0f} {of}" if total else "")
 
 
+def delay_chart(delays):
+    """The mean gradient delay of each worker; of many, those with the largest."""
+    largest = sorted(sorted(delays, key=lambda delay: -delay[1])[:WORKERS_DRAWN])
+    note = f"mean, the largest {WORKERS_DRAWN} of {len(delays)}" if len(delays) > WORKERS_DRAWN else "mean"
+    return charts.bar_chart("Gradient delay by worker", [(f"worker {rank}", mean, f"{mean:.2f}") for rank, mean in largest], note)
+
+
 def cost_charts(metrics, record):
     drawn = [
         histogram_chart("Measured staleness of pulls", "clocks", record.get("staleness_histogram"), "pulls"),
@@ -191,6 +199,9 @@ def cost_charts(metrics, record):
             from_zero=True,
         ),
     ]
+    delays = summary.delays_by_worker(record)
+    if any(mean for _, mean in delays):
+        drawn.insert(2, delay_chart(delays))
     if values := metrics.last_by_node("shard", "rows"):
         total = sum(value for _, value in values) or 1.0
         bars = [(f"shard {node}", value, f"{charts.short(value)}, {100 * value / total:.0f}%") for node, value in values]

@@ -25,6 +25,8 @@ FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "malformed_lines",
     "rows_not_finite",
     "gradients_discarded",
+    "gradient_delay_sum",
+    "gradient_delay_count",
     "stage_seconds",
     "cpu_seconds",
     "workers_died",
@@ -126,6 +128,25 @@ def discarded_text(record):
     return f"{gradients:,.0f}, which came too late" if gradients else None
 
 
+def delays_by_worker(record):
+    """[(rank, mean gradient delay)] of the workers whose pushes were counted, by rank."""
+    sums, counts = record.get("gradient_delay_sum") or {}, record.get("gradient_delay_count") or {}
+    return sorted((int(rank), sums.get(rank, 0) / count) for rank, count in counts.items() if count)
+
+
+def delay_text(record):
+    """"mean 2.83, max 9, by worker 1.20 to 5.04"; the last part if workers differ."""
+    means = [mean for _, mean in delays_by_worker(record)]
+    least, most = min(means, default=0), max(means, default=0)
+    mean, largest = number(record, "gradient_delay_mean"), number(record, "gradient_delay_max")
+    parts = [
+        None if mean is None else f"mean {mean:.2f}",
+        None if largest is None else f"max {largest:.0f}",
+        f"by worker {least:.2f} to {most:.2f}" if least != most else None,
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
 def not_kept_text(record):
     """Which epoch is the best and has no checkpoint; None if it has one, or the job keeps none."""
     if record.get("best_kept") is not False:
@@ -212,7 +233,7 @@ def rows(record):
             ("reported", reported_text(record)),
             ("best epoch", not_kept_text(record)),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
-            ("gradient delay", joined(get("gradient_delay_mean", "mean {:.2f}"), get("gradient_delay_max", "max {:.0f}"))),
+            ("gradient delay", delay_text(record)),
             (
                 "traffic",
                 joined(

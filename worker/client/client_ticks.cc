@@ -25,8 +25,11 @@ void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* 
 
 void ClientTicks::NoteOpen(Clock use, Clock open) {
   open_ = std::max(open_, open);
-  if (use == asked_ && open_ > use) skipped_from_ = use;
-  if (use == skipped_from_ || use == asked_) SkipTo(open_);
+  const Clock from = PulledFor(asked_);
+  if (open_ <= asked_ || (use != asked_ && use != from)) return;
+  SkipTo(open_);
+  skipped_from_ = from;
+  skipped_to_ = asked_;
 }
 
 // The scheduler must know at once, because other workers may wait for it to learn the end of the epoch.

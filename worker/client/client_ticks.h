@@ -25,6 +25,8 @@ class ClientTicks {
   void Ask(Clock clock, const MaybePosition& position, Completion<>* done);
   // Rule C8: rows for `use` have arrived, and `open` is the open clock of their table, which has backup workers.
   void NoteOpen(Clock use, Clock open);
+  // The clock for which rows that are used at `clock` were pulled: an earlier one if they came late.
+  Clock PulledFor(Clock clock) const { return clock == asked_ && clock == skipped_to_ ? skipped_from_ : clock; }
   void OnAck(ShardId from, Clock clock);
   // Handles errors that name no request. False: no tick to this shard is unanswered.
   bool OnError(ShardId from, const ErrorReply& error);
@@ -75,8 +77,8 @@ class ClientTicks {
   ClientContext* context_;
   const ClientPushes* pushes_;
   Clock asked_, sent_, acked_;
-  Clock open_;          // the latest of NoteOpen
-  Clock skipped_from_;  // the clock for which the rows came late, at the last skip
+  Clock open_;                       // the latest of NoteOpen
+  Clock skipped_from_, skipped_to_;  // of the last skip: the clock for which the rows came late, and the clock after it
   DataPosition asked_position_, sent_position_, acked_position_;
   std::deque<Finished> waiting_;  // requested and not yet acknowledged by every shard
   std::vector<ShardState> shards_;

@@ -10,10 +10,6 @@
 
 namespace tarn::worker {
 
-// One draw, at most kDrawMax. The same bits on every machine.
-inline constexpr double kDrawMax = 1e9;
-double Draw(const Distribution& distribution, SplitMix* rng);
-
 class BatchDelays {
  public:
   BatchDelays(const Job& job, std::uint32_t rank);

@@ -60,6 +60,7 @@ Status TrainingJob::MakeModel() {
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();
+  for (TableUse& use : uses_) use.spec.pushes = PushesOf(job_.local);
   return {};
 }
 

@@ -61,6 +61,21 @@ class SimulateTest(unittest.TestCase):
         simulated, _ = self.simulate("delays.batch=0.02")
         self.assertEqual(simulated["parameters_hash"], real["parameters_hash"])
 
+    def test_a_real_run_waits_for_its_network(self):
+        seconds, hashes = {}, set()
+        for name, settings in (("plain", ()), ("far", ("delays.latency=0.02",)), ("thin", ("delays.gbit_per_second=0.0005",))):
+            run_dir = self.folder / name
+            told = [word for setting in settings for word in ("--set", setting)]
+            subprocess.run([sys.executable, ROOT / "tools/launch", self.job, "--bin-dir", BIN, "--run-dir", run_dir, *told],
+                           check=True, capture_output=True, timeout=120)
+            real = json.loads((run_dir / "summary.json").read_text())
+            seconds[name] = real["train_seconds"]
+            hashes.add(real["parameters_hash"])
+        self.assertEqual(len(hashes), 1)
+        self.assertGreater(seconds["far"], 46 * 2 * 0.02, "a pull and its answer in each of 47 clocks")
+        pushed = real["push_bytes"] / 4  # by each worker
+        self.assertGreater(seconds["thin"], 0.9 * pushed * 8 / 0.5e6)
+
     def test_an_asynchronous_run_repeats_to_the_bit(self):
         settings = ("consistency.mode=asp", "delays.batch=exponential(0.01)", "delays.latency=uniform(0.0001, 0.002)")
         (first, one), (second, other) = self.simulate(*settings), self.simulate(*settings)

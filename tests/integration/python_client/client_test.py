@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import numpy as np  # noqa: E402
 
 import tarn  # noqa: E402
-from tarn import client as client_module  # noqa: E402
+from tarn import library as library_module  # noqa: E402
 
 PATIENCE_SECONDS = 60
 
@@ -145,10 +145,10 @@ class NullTest(unittest.TestCase):
             self.assertEqual(self.library.tarn_create_table(client, b"t", b"dim = 2", ctypes.byref(table)), 0)
             self.refused("tarn_pull", "keys", client, table, none, one, none, out)
             self.refused("tarn_pull", "future", client, table, none, ctypes.c_size_t(0), none, none)
-            for missing, pull in (("table", client_module._TablePull(n=1)),
-                                  ("keys", client_module._TablePull(table=table.value, n=1))):
+            for missing, pull in (("table", library_module.CTablePull(n=1)),
+                                  ("keys", library_module.CTablePull(table=table.value, n=1))):
                 self.refused("tarn_pull_many", missing, client, ctypes.byref(pull), one, none, out)
-            wrong = client_module._PullOptions(size=1)
+            wrong = library_module.CPullOptions(size=1)
             self.assertEqual(self.library.tarn_pull(client, table, none, ctypes.c_size_t(0), ctypes.byref(wrong), out), 1)
             self.assertIn("tarn_pull_options.size is 1, expected 32", self.library.tarn_last_error().decode())
             self.refused("tarn_push", "gradients", client, table, (ctypes.c_uint64 * 1)(), one, none, none)
@@ -563,8 +563,8 @@ class FleetsTest(unittest.TestCase):
 
     def test_a_connect_that_was_interrupted_keeps_no_place(self):
         with Fleet() as fleet:
-            program = ("import _thread, tarn, threading, time\nfrom tarn import client\n"
-                       "library = client._lib()\nconnect = library.connect\n"
+            program = ("import _thread, tarn, threading, time\nfrom tarn.library import library as functions\n"
+                       "library = functions()\nconnect = library.connect\n"
                        "library.connect = lambda *arguments: (time.sleep(0.6), connect(*arguments))\n"
                        "try:\n    threading.Timer(0.2, _thread.interrupt_main).start()\n"
                        f"    tarn.connect('{fleet.address}')\nexcept KeyboardInterrupt:\n    pass\n"

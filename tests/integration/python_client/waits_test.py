@@ -9,7 +9,7 @@ import unittest.mock
 from client_test import Fleet
 
 import tarn
-from tarn import client as client_module
+from tarn import library as library_module
 
 
 class Reaction(logging.Handler):
@@ -35,7 +35,7 @@ class WaitsTest(unittest.TestCase):
             thread.start()
         for thread in threads:
             thread.join()
-        self.enterContext(unittest.mock.patch.object(client_module, "_NOTE_SECONDS", 0.2))
+        self.enterContext(unittest.mock.patch.object(library_module, "NOTE_SECONDS", 0.2))
 
     def message(self, wait, action):
         """The first message of a wait that does not end before it, because the message triggers the action."""

@@ -77,6 +77,25 @@ TEST(Tables, ConflictsAndBadSpecsAreRefused) {
   EXPECT_EQ(worker.tables[4].code, ErrorCode::kOk);
 }
 
+// BytePS users report weights of 0 where one worker pushed gradients and another differences.
+TEST(Tables, TakeGradientsOrDeltasAndNeverBoth) {
+  FakeFleet fleet(SmallJob(1, 2));
+  fleet.AddAll();
+  CreateTable deltas = Create("users", 4);
+  deltas.spec.pushes = PushedValues::kDeltas;
+  fleet.Send(*fleet.workers[0], deltas);
+  fleet.Send(*fleet.workers[1], Create("users", 4));
+  ASSERT_EQ(fleet.workers[1]->tables.size(), 1u);
+  EXPECT_EQ(fleet.workers[0]->tables[0].spec.pushes, PushedValues::kDeltas);
+  EXPECT_EQ(fleet.workers[1]->tables[0].code, ErrorCode::kAlreadyExists);
+  EXPECT_NE(fleet.workers[1]->tables[0].message.find("pushes deltas -> gradients"), std::string::npos)
+      << fleet.workers[1]->tables[0].message;
+  deltas.spec.name = "items";
+  deltas.spec.optimizer.l2 = 0.1f;
+  fleet.Send(*fleet.workers[0], deltas);
+  EXPECT_NE(fleet.workers[0]->tables[1].message.find("l2 belongs to the gradient"), std::string::npos);
+}
+
 TEST(Tables, AreLimited) {
   Tables tables(SmallJob(1, 1));
   std::vector<TableSpec> existing(limits::kTablesMax - 1);

@@ -146,6 +146,15 @@ TEST(Manifest, ReadsBackAsWritten) {
   EXPECT_EQ(EncodeManifest(*read), EncodeManifest(m));
 }
 
+TEST(Manifest, TablesOfDeltasAndWithBackupWorkers) {
+  Manifest m = Small();
+  m.tables[0].consistency = {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated, 3};
+  m.tables[0].pushes = PushedValues::kDeltas;
+  const auto read = DecodeManifest(EncodeManifest(m), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->tables, m.tables);
+}
+
 TEST(Manifest, BlobsOfWorkers) {
   Manifest m = Small();
   m.blobs = {{WorkerRank(0), Incarnation(7), {"3-worker-0-7.blob", 100, 5}},

@@ -214,6 +214,18 @@ TEST(JobFile, ApplyFollowsTheModeUnlessGiven) {
   EXPECT_EQ(ConsistencyOf("apply = \"immediate\""), (ConsistencySpec{kBsp, 0, kImmediate}));
 }
 
+TEST(JobFile, TablesOfDeltasHaveNoL2) {
+  const auto parse = [](const std::string& method) {
+    return ParseJob("[local]\nmethod = '" + method + "'\nl2 = 0.1\n[optimizer.embedding]\nl2 = 0.1", "f", "/");
+  };
+  EXPECT_TRUE(parse("accumulate")) << "a sum of gradients";
+  for (const char* method : {"delta", "elastic"}) {
+    const auto job = parse(method);
+    ASSERT_FALSE(job);
+    EXPECT_NE(job.error().message.find("expected optimizer.l2 = 0"), std::string::npos) << job.error().message;
+  }
+}
+
 TEST(JobFile, BackupWorkersPullNothingAhead) {
   const Job job = Parsed(R"(
 [fleet]

@@ -30,6 +30,7 @@ TEST(TableText, EverythingIsRead) {
 kind = "dense"
 dim = 3
 rows = 7
+pushes = "deltas"
 [initializer]
 kind = "uniform"
 low = -0.5
@@ -45,6 +46,7 @@ beta1 = 0.5
   expected.kind = TableKind::kDense;
   expected.dim = 3;
   expected.rows = 7;
+  expected.pushes = PushedValues::kDeltas;
   expected.initializer = {InitializerKind::kUniform, -0.5f, 2.0f};
   expected.optimizer.kind = "adam";
   expected.optimizer.learning_rate = 0.25f;

@@ -76,10 +76,12 @@ TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
   fleet.Pull(plan, Clock(100));
   fleet.Exchange();
   EXPECT_EQ(fleet.client.clock(), Clock(104));
-  fleet.Push(plan, fleet.Gradients(plan), Clock(100));
-  fleet.Exchange();
-  for (const FakeShard& shard : fleet.shards)
-    for (const Applied& push : shard.applied) EXPECT_EQ(push.clock, Clock(104));
+  fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());  // as a program does that names no clock
+  for (std::uint32_t shard = 0; shard < 2; ++shard)
+    for (const Push& push : BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(shard))))) {
+      EXPECT_EQ(push.clock, Clock(104));
+      for (const Section& section : push.keys.sections) EXPECT_NE(section.version, kNoVersion) << "of the pull";
+    }
   TickTimes(&fleet, 1);
   EXPECT_EQ(fleet.client.clock(), Clock(105));
   EXPECT_EQ(fleet.client.counters().skipped_clocks, 4u);

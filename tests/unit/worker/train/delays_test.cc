@@ -6,10 +6,14 @@
 
 #include <cmath>
 
+#include "kernels/draw.h"
+
 namespace tarn::worker {
 namespace {
 
 using Kind = Distribution::Kind;
+using kernels::Draw;
+using kernels::kDrawMax;
 
 double MeanOfDraws(const Distribution& distribution) {
   SplitMix rng(3);

@@ -1,0 +1,13 @@
+// Random draws from the distributions of a job file ([delays]).
+#pragma once
+
+#include "core/hash.h"
+#include "core/job/distribution.h"
+
+namespace tarn::kernels {
+
+// One draw, at most kDrawMax. The same bits on every machine.
+inline constexpr double kDrawMax = 1e9;
+double Draw(const Distribution& distribution, SplitMix* rng);
+
+}  // namespace tarn::kernels

@@ -1,0 +1,122 @@
+// Shows that messages wait for their latency and their link, in their order, and that none is lost.
+#include "net/slow_transport.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+namespace tarn::net {
+namespace {
+
+constexpr Peer kShard(1), kOther(2);
+constexpr TimeUs kHour = 3'600'000'000;
+
+Message TickTo(std::uint64_t clock) {
+  Message message;
+  message.body = Tick{Clock(clock), {}, {}};
+  return message;
+}
+
+// Records what is sent, and receives what the test puts there.
+class Recorder final : public Transport {
+ public:
+  Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
+  Status Connect(Peer, const std::string&) override { return {}; }
+  void Send(Peer to, const Message& message) override {
+    sent.emplace_back(to, std::get<Tick>(message.body).clock.value);
+  }
+  using Transport::Send;
+  std::size_t Receive(std::vector<Received>* out, std::size_t, std::int64_t timeout_us) override {
+    timeouts.push_back(timeout_us);
+    for (const Message& message : coming) out->push_back({kShard, message});
+    const std::size_t n = coming.size();
+    coming.clear();
+    return n;
+  }
+  void Wake() override {}
+  TransportCounters counters() const override { return {}; }
+
+  std::vector<std::pair<Peer, std::uint64_t>> sent;
+  std::vector<Message> coming;
+  std::vector<std::int64_t> timeouts;
+};
+
+class SlowTransportTest : public ::testing::Test {
+ protected:
+  void Open(std::vector<TimeUs> latencies, double us_per_byte = 0) {
+    slow_.emplace(
+        &inner_,
+        SlowTransportOptions{
+            .latency = [latencies, next = std::size_t{0}]() mutable { return latencies[next++ % latencies.size()]; },
+            .us_per_byte = us_per_byte});
+  }
+  std::size_t Receive(std::int64_t timeout_us = 0) { return slow_->Receive(&received_, 100, timeout_us); }
+
+  Recorder inner_;
+  std::optional<SlowTransport> slow_;
+  std::vector<Received> received_;
+};
+
+TEST_F(SlowTransportTest, WithoutDelaysMessagesPassAtOnce) {
+  Open({0});
+  slow_->Send(kShard, TickTo(1));
+  EXPECT_EQ(inner_.sent.size(), 1u);
+  inner_.coming.push_back(TickTo(2));
+  EXPECT_EQ(Receive(50'000), 1u);
+  EXPECT_EQ(inner_.timeouts, std::vector<std::int64_t>{50'000});
+}
+
+TEST_F(SlowTransportTest, AMessageWaitsForItsLatencyAndIsSentAtTheEnd) {
+  Open({kHour});
+  slow_->Send(kShard, TickTo(1));
+  EXPECT_EQ(Receive(), 0u);
+  EXPECT_TRUE(inner_.sent.empty());
+  slow_.reset();
+  EXPECT_EQ(inner_.sent.size(), 1u);
+}
+
+TEST_F(SlowTransportTest, MessagesToAPeerKeepTheirOrder) {
+  Open({kHour, 0, 0});
+  slow_->Send(kShard, TickTo(1));
+  slow_->Send(kShard, TickTo(2));
+  slow_->Send(kOther, TickTo(3));
+  EXPECT_EQ(inner_.sent, (std::vector<std::pair<Peer, std::uint64_t>>{{kOther, 3}})) << "another peer's overtake them";
+  slow_.reset();
+  EXPECT_EQ(inner_.sent, (std::vector<std::pair<Peer, std::uint64_t>>{{kOther, 3}, {kShard, 1}, {kShard, 2}}));
+}
+
+TEST_F(SlowTransportTest, AnArrivalWaitsForTheLink) {
+  Open({0}, 1e6);  // a second for a byte
+  inner_.coming.push_back(TickTo(1));
+  EXPECT_EQ(Receive(), 0u);
+  slow_->Send(kShard, TickTo(2));
+  EXPECT_TRUE(inner_.sent.empty()) << "so does a message on its way out";
+}
+
+TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
+  Open({2'000});
+  slow_->Send(kShard, TickTo(1));
+  while (inner_.sent.empty()) Receive(-1);
+  for (const std::int64_t timeout : inner_.timeouts) EXPECT_TRUE(timeout >= -1 && timeout <= 2'000) << timeout;
+  EXPECT_NE(inner_.timeouts.front(), -1) << "it would wait for ever";
+}
+
+TEST(SlowNetworkTest, OnlyWhatTheJobSetsDelaysARealRun) {
+  Job job;
+  EXPECT_FALSE(HasSlowNetwork(job.delays));
+  EXPECT_EQ(SlowNetwork(job, 0).us_per_byte, 0);
+  job.delays.gbit_per_second = 1;
+  EXPECT_TRUE(HasSlowNetwork(job.delays));
+  EXPECT_DOUBLE_EQ(SlowNetwork(job, 0).us_per_byte, 8e-3);
+  job = Job();
+  job.delays.latency = {Distribution::Kind::kUniform, 0.001, 0.002};
+  EXPECT_TRUE(HasSlowNetwork(job.delays));
+  const auto one = SlowNetwork(job, 1), again = SlowNetwork(job, 1), other = SlowNetwork(job, 2);
+  const TimeUs first = one.latency();
+  EXPECT_TRUE(first >= 1'000 && first <= 2'000) << first;
+  EXPECT_EQ(again.latency(), first);
+  EXPECT_NE(other.latency(), first);
+}
+
+}  // namespace
+}  // namespace tarn::net
