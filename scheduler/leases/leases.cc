@@ -35,7 +35,7 @@ Status Leases::SetSizes(const SetRows& rows) {
 }
 
 void Leases::Join(Incarnation worker, WorkerRank rank, Clock join) {
-  workers_[worker] = {.rank = rank, .sent = join, .bound = join};
+  workers_[worker] = {.rank = rank, .sent = join, .own = join};
 }
 
 void Leases::End(Incarnation worker, const DataPosition& position, Clock end, bool take_back) {
@@ -49,14 +49,13 @@ void Leases::End(Incarnation worker, const DataPosition& position, Clock end, bo
 
 Clock Leases::ceiling() const {
   Clock ceiling = floor_;
-  for (const auto& [id, worker] : workers_) ceiling = std::max(ceiling, worker.bound);
+  for (const auto& [id, worker] : workers_) ceiling = std::max(ceiling, worker.bound());
   if (data_.by_rank()) ceiling = std::max(ceiling, base_ + train_.MostOwnedBatches());
   return ceiling;
 }
 
 LeaseReply Leases::Jump(Worker* worker, Clock clock) {
   worker->sent = clock;
-  worker->bound = std::max(worker->bound, clock);
   LeaseReply reply;
   reply.jump_to = clock;
   return reply;
@@ -88,8 +87,8 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
     const auto split = splits->Next(worker->rank, live);
     if (!split) break;
     const std::uint64_t batches = splits == &train_ ? splits->BatchesLeft(*split) : 0;
-    if (holding_ && data_.by_rank() && worker->bound + batches > limit) break;
-    worker->bound = worker->bound + batches;
+    if (holding_ && data_.by_rank() && worker->bound() + batches > limit) break;
+    worker->own = worker->bound() + batches;
     last_lease_ = LeaseId(last_lease_.value + 1);
     ++revision_;
     grants.push_back(splits->Grant(*split, last_lease_, id));
@@ -132,7 +131,7 @@ void Leases::NoteSkipped(Incarnation id, std::uint64_t clocks) {
   const auto it = workers_.find(id);
   if (it == workers_.end() || clocks <= it->second.skipped) return;
   Worker& worker = it->second;
-  worker.bound = worker.bound + (clocks - std::exchange(worker.skipped, clocks));
+  worker.own = worker.own + (clocks - std::exchange(worker.skipped, clocks));
 }
 
 void Leases::Release() {

@@ -89,9 +89,12 @@ class Leases {
  private:
   struct Worker {
     WorkerRank rank;
-    Clock sent;   // its join clock, or the newest clock to which it was ordered to jump
-    Clock bound;  // upper bound of its clocks, but for those that it skips (rule C8) and has not reported yet
-    std::uint64_t skipped = 0;  // clocks
+    Clock sent;                 // its join clock, or the newest clock to which it was ordered to jump
+    Clock own;                  // after its leases, if it has not been told to jump beyond
+    std::uint64_t skipped = 0;  // clocks (rule C8)
+
+    // Upper bound of its clocks, but for those that it has skipped and not reported yet.
+    Clock bound() const { return std::max(own, sent); }
   };
 
   bool MayGrant(WorkerRank rank) const {

@@ -1,6 +1,7 @@
 #include "scheduler/membership/fleet_watch.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/log.h"
@@ -32,13 +33,16 @@ bool FleetWatch::Deserted(TimeUs now, bool may_be_empty) {
 std::string FleetWatch::WaitText(TimeUs now, const CutWaits& cut) const {
   std::string text = WaitsFor(*membership_, fleet_, now, listening_.since());
   if (!text.empty() || !membership_->formed()) return text;
-  TickWaits waits{.bound = {}, .cut = cut};
+  TickWaits waits{.bound = {}, .backups = 0, .cut = cut};
+  std::optional<std::uint32_t> backups;
   for (const TableSpec& table : membership_->view().tables) {
     const ConsistencySpec& spec = table.consistency;
     if (spec.mode == ConsistencyMode::kAsp) continue;
     const std::uint64_t clocks = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
     waits.bound = std::min(waits.bound.value_or(clocks), clocks);
+    backups = std::min<std::uint32_t>(backups.value_or(spec.backup_workers), spec.backup_workers);
   }
+  waits.backups = backups.value_or(0);
   return WaitsForTicks(*membership_, waits, now, listening_.since());
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <span>
 #include <vector>
@@ -70,11 +71,15 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
 
 std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, TimeUs now, TimeUs listening_since) {
   const auto live = membership.workers().Live();
-  Clock furthest, slowest(UINT64_MAX);
+  Clock furthest;
+  std::multiset<Clock> acked;
   for (const WorkerNode* worker : live) {
     furthest = std::max(furthest, worker->clock);
-    slowest = std::min(slowest, worker->acked_clock);
+    acked.insert(worker->acked_clock);
   }
+  if (acked.empty()) return {};
+  // That of the slowest worker for which others wait.
+  const Clock slowest = *std::next(acked.begin(), std::min<std::ptrdiff_t>(waits.backups, std::ssize(acked) - 1));
   std::set<std::uint32_t> ranks;
   const WorkerNode* first = nullptr;  // the slowest one
   TimeUs longest = 0;
@@ -82,7 +87,7 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
   for (const WorkerNode* worker : live) {
     const TimeUs age = now - std::max(worker->ticked, listening_since);
     // A worker that waits for the slowest one cannot tick.
-    const bool held = waits.bound && worker->acked_clock.value - slowest.value > *waits.bound;
+    const bool held = waits.bound && worker->acked_clock.value > slowest.value + *waits.bound;
     const bool holds_clock = waits.cut.clock && worker->acked_clock < *waits.cut.clock && !held;
     const bool holds_cut = holds_clock || waits.cut.programs.contains(worker->incarnation);
     const bool holds_others = waits.bound && worker->acked_clock.value + *waits.bound < furthest.value;
@@ -92,7 +97,7 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
     longest = std::max(longest, age);
     if (first == nullptr || worker->acked_clock < first->acked_clock) first = worker;
   }
-  if (first == nullptr) return {};
+  if (first == nullptr || (!for_cut && ranks.size() <= waits.backups)) return {};
   return fmt::format(
       "waiting for {} to tick: alive, but at clock {} for {} s{}{}; a program must call Tick after each clock; "
       "stop a worker that hangs",

@@ -25,6 +25,7 @@ struct CutWaits {
 // Why others wait for a worker's ticks.
 struct TickWaits {
   std::optional<std::uint64_t> bound;  // the lowest staleness bound of any table; nullopt: all are asp
+  std::uint32_t backups = 0;           // for so many workers nobody waits but a checkpoint (rule C8)
   CutWaits cut;
 };
 

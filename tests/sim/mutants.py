@@ -370,7 +370,7 @@ MUTANTS = [
      "c.action != PushAction::kStep || cohort.HasFinished(c.incarnation, clock)", "true || cohort.HasFinished(c.incarnation, clock)"),
     ("mean-over-late-workers-too", "server/clock/bsp.cc", "cohort.Finished(clock)", "cohort.Size(clock)"),
     ("skipped-clocks-forgotten", "scheduler/leases/leases.cc",
-     "  worker.bound = worker.bound + (clocks - std::exchange(worker.skipped, clocks));\n", "  worker.skipped = clocks;\n"),
+     "  worker.own = worker.own + (clocks - std::exchange(worker.skipped, clocks));\n", "  worker.skipped = clocks;\n"),
     ("deletion-logged-as-nothing", "server/log/record.cc",
      "      static_cast<wire::PushAction>(p.push.action));", "      wire::PushAction::Step);"),
 ]

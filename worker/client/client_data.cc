@@ -117,7 +117,10 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pull
   }
   Residuals::Sent sent{&plan, gradients};
   if (KeepsResiduals((*spec)->push_codec)) sent = Compress(plan, **spec, gradients, what.clock);
-  const auto origin = memory_.OriginOf(*sent.plan, **spec, what.clock, ticks_.PulledFor(pulled_clock));
+  // A program that names no clock pushes at its own, to which a late pull has advanced it.
+  const bool pulled = memory_.Newest(plan.table, pulled_clock) != nullptr;
+  const auto origin =
+      memory_.OriginOf(*sent.plan, **spec, what.clock, pulled ? pulled_clock : ticks_.PulledFor(pulled_clock));
   if (!origin) return worker::Fail(what.done, origin.error());
   if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, *origin, what);
   pushes_.Add(*sent.plan, **spec, sent.rows, *origin, what);

@@ -99,6 +99,28 @@ TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
   }
 }
 
+// Rule C8: for one of three workers nobody waits, for the second one the first does.
+TEST(Waits, BackupWorkersAreNotNamed) {
+  Job job = SmallJob(1, 3);
+  job.consistency.backup_workers = 1;
+  job.fleet.lease_seconds = 60;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  TableSpec table;
+  table.name = "t";
+  fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
+  fleet.Pass(2);
+  for (const std::size_t worker : {0, 1}) fleet.workers[worker]->clock = Clock(4);
+  fleet.Pass(30);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{});
+  fleet.workers[0]->clock = Clock(5);
+  fleet.Pass(30);
+  const Texts waits = WaitsOf(&fleet);
+  ASSERT_FALSE(waits.empty());
+  EXPECT_TRUE(waits.back().starts_with("waiting for workers 1, 2 to tick: alive, but at clock 0")) << waits.back();
+}
+
 TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
   Job job = Durable(1, 2);
   job.consistency.mode = ConsistencyMode::kBsp;

@@ -56,5 +56,45 @@ TEST_F(BackupWorkersTest, PullsGoOnOnceTheFirstHasFinished) {
   EXPECT_EQ(Take<PullReply>().size(), 1u);
 }
 
+// Rule C8, by the built-in policy.
+class LateWorkerTest : public ShardTest {
+ protected:
+  LateWorkerTest() {
+    TableSpec table = CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+    table.consistency.backup_workers = 1;
+    Join({LiveWorker(0, 10), LiveWorker(1, 11)}, table);
+    out_.clear();
+  }
+};
+
+TEST_F(LateWorkerTest, ItsGradientsAreAcknowledgedAndCounted) {
+  Deliver(PushOf(0, 10, 7, 1, 0, 2.0f));
+  Tick(0, 10, 1);
+  EXPECT_EQ(Value(7), -2.0f);
+  out_.clear();
+  Deliver(PushOf(1, 11, 7, 1, 0, 16.0f));
+  EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+  EXPECT_EQ(Value(7), -2.0f);
+  EXPECT_EQ(shard_->rows().counters().discarded, 1u);
+  Deliver(PullOf(1, 11, 7, 1, 1));
+  const auto replies = Take<PullReply>();
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].min_clock, Clock(1)) << "where it goes on, though the minimum clock is 0";
+  EXPECT_EQ(shard_->minimum_clock(), Clock(0));
+}
+
+TEST_F(LateWorkerTest, ItsAssignmentsCountAtTheNextClock) {
+  Tick(0, 10, 1);
+  out_.clear();
+  Message assignment = PushOf(1, 11, 7, 1, 0, 5.0f);
+  std::get<Push>(assignment.body).action = PushAction::kAssign;
+  Deliver(std::move(assignment));
+  EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+  EXPECT_EQ(Value(7), 0.0f);
+  Tick(0, 10, 2);
+  EXPECT_EQ(Value(7), 5.0f);
+  EXPECT_EQ(shard_->rows().counters().discarded, 0u);
+}
+
 }  // namespace
 }  // namespace tarn::server
