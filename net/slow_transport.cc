@@ -39,7 +39,8 @@ std::size_t BytesOf(const Message& message) {
   return kHeaderBytes + kSectionBytes * SectionsOf(message.body) + message.keys.size() + message.values.size();
 }
 
-SlowTransportOptions SlowNetwork(const Job& job, std::uint64_t node) {
+SlowTransportOptions SlowNetwork(const Job& job, Role role, std::uint64_t rank) {
+  const std::uint64_t node = HashCombine(static_cast<std::uint64_t>(role), rank);
   return {.latency =
               [latency = job.delays.latency, rng = SplitMix(HashCombine(job.job.seed, node))]() mutable {
                 return static_cast<TimeUs>(kernels::Draw(latency, &rng) * 1e6);
@@ -96,7 +97,8 @@ std::size_t SlowTransport::Receive(std::vector<Received>* out, std::size_t max, 
   for (Received& received : received_) {
     const double us = double(BytesOf(received.message)) * options_.us_per_byte;
     if (us > 0) OwnPayloads(&received.message);
-    arriving_.emplace_back(TimeUs(std::llround(Pass(&in_free_at_, double(now), us))), std::move(received));
+    // The sender's link has passed it on byte by byte, so its first one came earlier.
+    arriving_.emplace_back(TimeUs(std::llround(Pass(&in_free_at_, double(now) - us, us))), std::move(received));
   }
   Deliver(now, out, max);
   return out->size() - before;

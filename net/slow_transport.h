@@ -3,10 +3,10 @@
 // next millisecond. The laboratory's simulated network (sim/trial/links.h) counts in the same way.
 //
 //   net::ZmqTransport sockets(...);
-//   net::SlowTransport slow(&sockets, net::SlowNetwork(job, nonce));
+//   net::SlowTransport slow(&sockets, net::SlowNetwork(job, Role::kWorker, rank));
 //
-// A node delays what it sends by its own link and the latency, and what it receives by its own link. So all nodes of a
-// fleet need one.
+// A node delays what it sends by its own link and the latency, and what it receives by its own link. So all servers and
+// workers of a fleet need one. The scheduler has none.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ inline bool HasSlowNetwork(const DelaysSection& delays) {
 }
 // Of a link with the job's bandwidth; 0: no limit.
 double UsPerByte(const DelaysSection& delays);
-// `node`: distinguishes the nodes of a run, which draw different latencies.
-SlowTransportOptions SlowNetwork(const Job& job, std::uint64_t node);
+// Each node draws other latencies.
+SlowTransportOptions SlowNetwork(const Job& job, Role role, std::uint64_t rank);
 
 class SlowTransport final : public Transport {
  public:

@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
   if (const Status taken = TakeFromRun(&options); !taken) return Fail(taken.error().message);
   if (const Status limits = CheckLimits(options); !limits) return Fail(limits.error().message);
   if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))
-    options.slow_network = [job = *job](ShardId shard) { return net::SlowNetwork(job, shard.value); };
+    options.slow_network = [job = *job](ShardId shard) { return net::SlowNetwork(job, Role::kShard, shard.value); };
   std::random_device random;
   for (std::uint32_t i = 0; i < options.shards; ++i)
     options.nonces.push_back((std::uint64_t{random()} << 32) | random() | 1);

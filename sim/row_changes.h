@@ -63,7 +63,10 @@ class RowChanges {
     bool acked = false;
   };
 
-  bool aggregated() const { return scenario_.counts.apply == ApplyMode::kAggregated; }
+  // Of a table with backup workers, the changes of late workers are made when they come (rule C8), as in an immediate
+  // table.
+  bool may_be_late() const { return scenario_.counts.backup_workers != 0; }
+  bool aggregated() const { return scenario_.counts.apply == ApplyMode::kAggregated && !may_be_late(); }
   std::vector<Key> KeysOf(WorkerRank rank, Incarnation incarnation) const;
   // The actions on a key, in order.
   std::vector<const Record*> On(Key key) const;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 namespace tarn::sim {
 
@@ -50,13 +52,18 @@ void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull&
   oracle_->CheckGroundTruth(use, bound, spec.backup_workers);
 }
 
+// Assignments and deletions of late workers are made in any order, by clocks that have closed.
 void ShardChecker::OnTableClosed(TableId table, Clock clock, std::uint32_t divisor,
                                  std::span<const server::Contribution> counted) {
+  std::vector<server::Contribution> gradients;
+  std::ranges::copy_if(counted, std::back_inserter(gradients),
+                       [](const server::Contribution& c) { return c.action == PushAction::kStep; });
+  if (gradients.empty()) return;
   const auto [last, first] = last_closed_.try_emplace(table, clock);
   if (!first && clock <= last->second) oracle_->Fail("clocks of a table closed out of order");
   last->second = clock;
   if (const std::uint32_t backups = spec_of_(table).backup_workers; backups != 0)
-    oracle_->OnTableClosed(table, clock, divisor, counted, backups);
+    oracle_->OnTableClosed(table, clock, divisor, gradients, backups);
 }
 
 }  // namespace tarn::sim

@@ -354,7 +354,7 @@ void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
   const Welcome& welcome = client_.welcome();
   for (const RowChanges::Action& action :
        oracle_->changes().ActionsAt(WorkerRank(welcome.rank), welcome.incarnation, batch.clock)) {
-    const std::size_t change = oracle_->changes().OnIssued(welcome.incarnation, batch.clock, action);
+    const std::size_t change = oracle_->changes().OnIssued(welcome.incarnation, client_.clock(), action);
     const worker::Plan plan = PlanOf(tables_.sparse(), {&action.key, 1});
     worker::Completion<>* const acked = &pushes_.emplace_back(this, std::nullopt, plan.runs.size(), change);
     const bool step = action.action == PushAction::kStep;

@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   net::ZmqTransport sockets(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   std::optional<net::SlowTransport> slow;
   if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))
-    slow.emplace(&sockets, net::SlowNetwork(*job, options.nonce));
+    slow.emplace(&sockets, net::SlowNetwork(*job, Role::kWorker, options.rank));
   worker::Trainer trainer(options, slow ? static_cast<net::Transport*>(&*slow) : &sockets);
   (*process)->OnSignal([&trainer](int) { trainer.RequestAbort(); });
   worker::TrainerEnd end{};

@@ -266,17 +266,14 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
                                                  Name(out.row_codec)));
   TableRules rules = inherited;
   TARN_RETURN_IF_ERROR(ReadConsistency(in, rules, notes));
+  // Workers have one clock for all tables, so every table must go on without the same workers, or never wait.
   const std::uint32_t backups = rules.consistency.backup_workers, of_job = job.consistency.backup_workers;
-  if (in.Has("backup_workers") && backups != 0 && backups != of_job)
-    return in.Refusal({"backup_workers"},
-                      fmt::format("{} with consistency.backup_workers = {}: a worker has one clock for all tables; "
-                                  "expected in [consistency] only",
-                                  backups, of_job));
-  if (of_job != 0 && backups != of_job && rules.consistency.apply == ApplyMode::kAggregated)
-    return in.Refusal({"mode", "apply"},
-                      fmt::format("\"{}\" and \"aggregated\" with consistency.backup_workers = {}: the clocks of the "
-                                  "job's tables would close at different times; expected \"bsp\", or \"immediate\"",
-                                  Name(rules.consistency.mode), of_job));
+  if (backups != of_job && rules.consistency.mode != ConsistencyMode::kAsp)
+    return in.Refusal({"backup_workers", "mode", "apply"},
+                      fmt::format("mode = \"{}\", apply = \"{}\" and backup_workers = {} in a job with "
+                                  "consistency.backup_workers = {}: workers would wait here for those for which other "
+                                  "tables do not; expected mode = \"asp\", or that of [consistency]",
+                                  Name(rules.consistency.mode), Name(rules.consistency.apply), backups, of_job));
   if (out.has_consistency) out.consistency = rules.consistency;
   out.has_worker_cache =
       rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");

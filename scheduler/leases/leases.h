@@ -90,10 +90,10 @@ class Leases {
   struct Worker {
     WorkerRank rank;
     Clock sent;                 // its join clock, or the newest clock to which it was ordered to jump
-    Clock own;                  // after its leases, if it has not been told to jump beyond
+    Clock own;                  // its clock after its leases, with skipped clocks
     std::uint64_t skipped = 0;  // clocks (rule C8)
 
-    // Upper bound of its clocks, but for those that it has skipped and not reported yet.
+    // Upper bound of its clocks, except for clocks that it has skipped and not reported yet.
     Clock bound() const { return std::max(own, sent); }
   };
 

@@ -37,7 +37,8 @@ class Clocks {
   void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
     cohort_.Restore(std::move(members), minimum);
   }
-  // Adopts the order of a view. Until NoteCut, clocks from its cut on close only when every worker has reached it.
+  // Adopts the order of a view. Until NoteCut, or a view without the order, clocks from its cut on close only when
+  // every worker has reached it.
   void SetOrder(const CheckpointOrder& order);
   void NoteCut(CheckpointId order);
   // Records the tick of a live worker.

@@ -131,7 +131,7 @@ ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
 }
 
 // Applies or gathers the accepted sections of a push. Only gradients can come too late: rows are assigned and deleted
-// at the clock that closes next (rule C8).
+// at once if their clock has closed (rule C8).
 Status Pushes::Perform(const Push& push, const Message& message, std::span<const Key> keys) {
   const Incarnation worker = message.sender.incarnation;
   const bool late = (*context_.policies)[push.table].Discards(worker, push.clock, context_.clocks->cohort());
@@ -149,9 +149,8 @@ Status Pushes::Perform(const Push& push, const Message& message, std::span<const
   if (discarded) return {};
   if (context_.rows->FindTable(push.table)->consistency.apply == ApplyMode::kImmediate)
     return Apply(push, message, keys);
-  const Clock clock = late ? OpenClock(push.table) : push.clock;
-  Gather(push, clock, message);
-  return context_.clocks->CloseGathered(push.table, clock);
+  Gather(push, message);
+  return context_.clocks->CloseGathered(push.table, push.clock);
 }
 
 // Applies the accepted sections (rule A1), one call per run of consecutive ones.
@@ -189,8 +188,8 @@ Status Pushes::Apply(const Push& push, const Message& message, std::span<const K
   return {};
 }
 
-// Adds the accepted sections to the bucket of a clock (rule A2).
-void Pushes::Gather(const Push& push, Clock clock, const Message& message) {
+// Adds the accepted sections to the bucket of their clock (rule A2).
+void Pushes::Gather(const Push& push, const Message& message) {
   const std::size_t row_bytes = PushRowBytes(*context_.rows->FindTable(push.table), push);
   // A section keeps the memory of the whole message, which is counted with the first section.
   std::size_t uncounted = message.keys.size() + message.values.size();
@@ -200,7 +199,7 @@ void Pushes::Gather(const Push& push, Clock clock, const Message& message) {
   for (std::size_t s = 0; s < push.keys.sections.size(); ++s) {
     const Section& section = push.keys.sections[s];
     if (taken_[s] && section.count != 0)
-      context_.clocks->Gather(clock,
+      context_.clocks->Gather(push.clock,
                               {.table = push.table,
                                .partition = section.partition,
                                .rank = WorkerRank(message.sender.rank),
@@ -253,7 +252,7 @@ Status Pushes::Replay(const LoggedGathered& gathered) {
   if (const auto keys = CheckedKeys(logged.push, message, member->second); !keys)
     return Corrupt("a gathered push: " + keys.error().message);
   taken_.assign(logged.push.keys.sections.size(), true);
-  Gather(logged.push, logged.push.clock, message);
+  Gather(logged.push, message);
   return {};
 }
 

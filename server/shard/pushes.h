@@ -57,7 +57,7 @@ class Pushes {
   ErrorCode Take(const Section& section, Incarnation worker, bool fits);
   Status Perform(const Push& push, const Message& message, std::span<const Key> keys);
   Status Apply(const Push& push, const Message& message, std::span<const Key> keys);
-  void Gather(const Push& push, Clock clock, const Message& message);
+  void Gather(const Push& push, const Message& message);
 
   std::size_t bucket_bytes_max_;
   Context context_;

@@ -78,7 +78,9 @@ Status StartLog(const ShardBase& base, const Welcome& welcome, ShardParts* parts
                                                    WayOut(status.error().code, welcome.resume_directory)));
     base.outbox->Begin(welcome.log.from);
     parts->soft_state().BeginSegment(ShardLog::kContinues, base.outbox);
-    return {};
+    // Orders of before are void (rule G3): what waited for their cuts closes, as in a replay of this segment.
+    parts->clocks.NoteCut(parts->cuts.newest_order());
+    return parts->view.view().version.value != 0 ? parts->clocks.CloseReady() : Status();
   }
   if (const Status status = log->Open(identity); !status)
     return Fail(status.error().code, fmt::format("{}: log: {}", who, status.error().message));

@@ -186,7 +186,7 @@ MUTANTS = [
      "  TARN_RETURN_IF_ERROR(RestoreWatermarks(head.watermarks, context_.rows));\n",
      "  if (head.view.version.value % 2 == 0) TARN_RETURN_IF_ERROR(RestoreWatermarks(head.watermarks, context_.rows));\n"),
     ("gathered-not-restored", "server/shard/pushes.cc",
-     "  Gather(logged.push, logged.push.clock, message);\n", "  (void)message;\n"),
+     "  Gather(logged.push, message);\n", "  (void)message;\n"),
     ("clocks-not-restored", "server/shard/log_replay.cc",
      "it->second = {it->second.entry, m.tick, m.position, m.pushed, m.earlier};",
      "it->second = {it->second.entry, it->second.entry.join, {}, m.pushed, {}};"),

@@ -268,9 +268,12 @@ void Client::RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox
 void Client::KeepState(TimeUs now, Outbox* out) {
   impl_->Step(now, out, [&] {
     if (impl_->context.job_file.consistency.backup_workers != 0)
-      return impl_->context.Stop(ErrorCode::kUnsupported,
-                                 "consistency.backup_workers with state of a program in checkpoints: a worker may skip "
-                                 "the clock of a checkpoint, of which there is no state; expected backup_workers = 0");
+      return impl_->context.Stop(
+          ErrorCode::kUnsupported,
+          fmt::format("consistency.backup_workers = {} with state of a program in checkpoints: a "
+                      "worker may skip the clock of a checkpoint, of which there is then no "
+                      "state; expected backup_workers = 0",
+                      impl_->context.job_file.consistency.backup_workers));
     impl_->blob.KeepState();
     impl_->control.KeepState();
   });

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,8 @@ struct ClientOptions {
   std::size_t piece_bytes = limits::kPieceBytes;
   std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
   TimeUs resend_us = 1'000'000;                            // without progress; doubles up to 8 times this
+  // Called when a late pull advances the clock by so many clocks (rule C8), before its sink; may be empty.
+  std::function<void(std::uint64_t clocks)> on_skip;
   // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
   std::size_t held_keys_bytes = limits::kHeldKeysBytesMax;

@@ -102,10 +102,10 @@ void ClientData::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
 }
 
 void ClientData::Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done) {
-  StartPush(plan, gradients, pulled_clock, {.clock = ticks_.asked(), .done = done});
+  StartPush(plan, gradients, UsesOf(pulled_clock), {.clock = ticks_.asked(), .done = done});
 }
 
-void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pulled_clock,
+void ClientData::StartPush(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses,
                            const ClientPushes::What& what) {
   const auto spec = TableOf(plan);
   if (!spec) return worker::Fail(what.done, spec.error());
@@ -117,10 +117,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, Clock pull
   }
   Residuals::Sent sent{&plan, gradients};
   if (KeepsResiduals((*spec)->push_codec)) sent = Compress(plan, **spec, gradients, what.clock);
-  // A program that names no clock pushes at its own, to which a late pull has advanced it.
-  const bool pulled = memory_.Newest(plan.table, pulled_clock) != nullptr;
-  const auto origin =
-      memory_.OriginOf(*sent.plan, **spec, what.clock, pulled ? pulled_clock : ticks_.PulledFor(pulled_clock));
+  const auto origin = memory_.OriginOf(*sent.plan, **spec, what.clock, uses);
   if (!origin) return worker::Fail(what.done, origin.error());
   if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, *origin, what);
   pushes_.Add(*sent.plan, **spec, sent.rows, *origin, what);
@@ -158,6 +155,7 @@ bool ClientData::GoesApart(const TableSpec& spec) {
 void ClientData::PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
                           const Client::PushPullDone& done) {
   const Clock pushed = ticks_.asked();
+  const PullMemory::Uses uses = UsesOf(pulled_clock);  // before the tick
   const auto spec = TableOf(plan);
   if (!spec || plan.keys.empty() || GoesApart(**spec)) {
     Push(plan, gradients, pulled_clock, done.pushed);
@@ -168,7 +166,7 @@ void ClientData::PushPull(const Plan& plan, const Buffer& gradients, Clock pulle
   ++context_->counters.pulls;
   const PullWhen when{.use = pushed + 1};
   const RequestId pull = pulls_.Begin(plan, **spec, when, done.pulled, Remember(plan, **spec, when));
-  StartPush(plan, gradients, pulled_clock, {pushed, done.pushed, pull});
+  StartPush(plan, gradients, uses, {pushed, done.pushed, pull});
 }
 
 // Rows of tables that do not exist yet are not on disk.

@@ -65,7 +65,9 @@ class ClientData {
  private:
   Expected<const TableSpec*> TableOf(const Plan& plan) const;
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
-  void StartPush(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const ClientPushes::What& what);
+  // A program that names no clock pushes at its own, to which a late pull may have advanced it.
+  PullMemory::Uses UsesOf(Clock pulled_clock) const { return {pulled_clock, ticks_.PulledFor(pulled_clock)}; }
+  void StartPush(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   bool GoesApart(const TableSpec& spec);

@@ -37,6 +37,7 @@ void ClientTicks::SkipTo(Clock clock) {
   if (clock <= asked_) return;
   context_->counters.skipped_clocks += clock.value - asked_.value;
   context_->wants_heartbeat = true;
+  if (context_->options.on_skip) context_->options.on_skip(clock.value - asked_.value);
   Ask(clock, {}, nullptr);
 }
 

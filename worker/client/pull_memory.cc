@@ -93,13 +93,13 @@ Version PullMemory::OldestSince(TableId table, PartitionId partition, Clock olde
   return seen.empty() ? kNoVersion : seen.front().version;
 }
 
-Expected<PushOrigin> PullMemory::OriginOf(const Plan& plan, const TableSpec& spec, Clock clock, Clock use) const {
+Expected<PushOrigin> PullMemory::OriginOf(const Plan& plan, const TableSpec& spec, Clock clock, Uses uses) const {
   PushOrigin origin{clock, std::vector<Version>(plan.runs.size(), kNoVersion), {}};
   const auto found = tables_.find(spec.id);
   if (found != tables_.end()) {
     const auto& records = found->second.records;
     for (auto record = records.rbegin(); record != records.rend(); ++record) {
-      if ((*record)->use() != use) continue;
+      if (!uses.Has((*record)->use())) continue;
       bool complete = true;
       for (std::size_t i = 0; i < plan.runs.size(); ++i) {
         if (origin.versions[i] == kNoVersion) origin.versions[i] = (*record)->VersionOf(plan.runs[i].partition);
@@ -110,17 +110,17 @@ Expected<PushOrigin> PullMemory::OriginOf(const Plan& plan, const TableSpec& spe
     }
   }
   if (!NeedsPulled(spec)) return origin;
-  auto rows = RowsOf(plan, spec, use, found == tables_.end() ? nullptr : &found->second);
+  auto rows = RowsOf(plan, spec, uses, found == tables_.end() ? nullptr : &found->second);
   if (!rows) return std::unexpected(rows.error());
   origin.pulled = std::move(*rows);
   return origin;
 }
 
-Expected<Buffer> PullMemory::RowsOf(const Plan& plan, const TableSpec& spec, Clock use, const Table* table) {
+Expected<Buffer> PullMemory::RowsOf(const Plan& plan, const TableSpec& spec, Uses uses, const Table* table) {
   std::vector<const PullRecord*> records;  // newest first
   if (table != nullptr)
     for (const auto& record : table->records)
-      if (record->use() == use) records.insert(records.begin(), record.get());
+      if (uses.Has(record->use())) records.insert(records.begin(), record.get());
   for (const PullRecord* record : records)
     if (!record->rows().empty() && record->HasKeys(plan.keys)) return record->rows();
   Buffer rows = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
@@ -133,7 +133,7 @@ Expected<Buffer> PullMemory::RowsOf(const Plan& plan, const TableSpec& spec, Clo
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("table {}: key {} was not pulled for clock {}, or too many pulls ago: {} needs each row "
                               "as it was pulled; pull the row first, and pass the clock of that pull to the push",
-                              Quoted(spec.name), key, use.value, spec.optimizer.kind.value));
+                              Quoted(spec.name), key, uses.use.value, spec.optimizer.kind.value));
     std::memcpy(to, row, plan.dim * sizeof(float));
     to += plan.dim;
   }

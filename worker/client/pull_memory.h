@@ -83,9 +83,14 @@ class PullMemory {
   void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock);
   Version OldestSince(TableId table, PartitionId partition, Clock oldest);
 
-  // The origin of a push of the plan's rows, which were pulled for use at `use`. kInvalidArgument: the rule needs a row
-  // that was not pulled, or is forgotten.
-  Expected<PushOrigin> OriginOf(const Plan& plan, const TableSpec& spec, Clock clock, Clock use) const;
+  // The origin of a push of the plan's rows, which were pulled for use at `use`, or for the earlier clock `from` whose
+  // rows came late (rule C8; else equal to `use`). kInvalidArgument: the rule needs a row that was not pulled, or is
+  // forgotten.
+  struct Uses {
+    Clock use, from;
+    bool Has(Clock clock) const { return clock == use || clock == from; }
+  };
+  Expected<PushOrigin> OriginOf(const Plan& plan, const TableSpec& spec, Clock clock, Uses uses) const;
 
   std::uint64_t Hash() const;
 
@@ -98,7 +103,7 @@ class PullMemory {
     std::deque<std::shared_ptr<PullRecord>> records;  // newest last
     std::map<PartitionId, std::deque<Seen>> history;  // ascending in both
   };
-  static Expected<Buffer> RowsOf(const Plan& plan, const TableSpec& spec, Clock use, const Table* table);
+  static Expected<Buffer> RowsOf(const Plan& plan, const TableSpec& spec, Uses uses, const Table* table);
 
   std::map<TableId, Table> tables_;
 };

@@ -43,7 +43,13 @@ Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transpo
       queued_(options_.queued_bytes_max),
       transport_needs_(std::move(transport_needs)),
       transport_(std::move(transport)),
-      runtime_(options_.client, transport_.get()) {}
+      runtime_(WithSkips(options_.client), transport_.get()) {}
+
+// So that clock() counts them.
+ClientOptions Session::WithSkips(ClientOptions client) {
+  client.on_skip = [this](std::uint64_t clocks) { clock_ += clocks; };
+  return client;
+}
 
 Session::~Session() {
   if (joined_) Leave(kFarewellSeconds);
@@ -175,20 +181,24 @@ Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest
   return {std::move(pushed), std::move(pulled)};
 }
 
-// Returns the clock to tick to.
-Clock Session::AdvanceClock(std::optional<Clock> to) {
-  if (!to) return Clock(++clock_);
+void Session::AdvanceClock(std::optional<Clock> to) {
+  if (!to) {
+    ++clock_;
+    return;
+  }
   std::uint64_t before = clock_.load();
   while (before < to->value && !clock_.compare_exchange_weak(before, to->value)) continue;
-  return *to;
 }
 
 std::shared_ptr<Request> Session::TickTo(std::optional<Clock> clock, const MaybePosition& position) {
   SaveAfterTick();
-  auto request = MakeStatusRequest(
-      [to = AdvanceClock(clock), position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-        client->TickTo(to, position, done, now, out);
-      });
+  AdvanceClock(clock);
+  auto request = MakeStatusRequest([clock, position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    if (clock)
+      client->TickTo(*clock, position, done, now, out);
+    else
+      client->Tick(position, done, now, out);
+  });
   runtime_.Submit(request);
   ticked_ = save_ != nullptr;
   return request;

@@ -100,7 +100,8 @@ class Session {
   std::shared_ptr<const OpenTable> Opened(TableSpec spec) const;
   std::string JoinNote(TimeUs begun, double waited) const;
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
-  Clock AdvanceClock(std::optional<Clock> to);
+  ClientOptions WithSkips(ClientOptions client);
+  void AdvanceClock(std::optional<Clock> to);
   bool SaveIfWanted();
   // Asks again after each save: a checkpoint of a drained fleet may be cut again, with the same state.
   void SaveWhileWanted() {
@@ -123,7 +124,7 @@ class Session {
   std::uint64_t seed_ = 0;
   FleetSection fleet_;
   std::optional<PlannerPool> planners_;  // from Join on
-  std::atomic<std::uint64_t> clock_{0};  // the start clock and every tick asked for
+  std::atomic<std::uint64_t> clock_{0};  // the start clock, every tick asked for, and skipped clocks
   std::function<Expected<Buffer>()> save_;
   std::atomic<bool> ticked_{false};  // the program has requested nothing since its last tick; only with save_
   std::mutex reading_;               // of a saved state

@@ -85,12 +85,13 @@ TEST_F(SlowTransportTest, MessagesToAPeerKeepTheirOrder) {
   EXPECT_EQ(inner_.sent, (std::vector<std::pair<Peer, std::uint64_t>>{{kOther, 3}, {kShard, 1}, {kShard, 2}}));
 }
 
-TEST_F(SlowTransportTest, AnArrivalWaitsForTheLink) {
+// The first message has passed the idle link while it was sent, the second one waits for it.
+TEST_F(SlowTransportTest, ArrivalsShareTheLink) {
   Open({0}, 1e6);  // a second for a byte
-  inner_.coming.push_back(TickTo(1));
-  EXPECT_EQ(Receive(), 0u);
-  slow_->Send(kShard, TickTo(2));
-  EXPECT_TRUE(inner_.sent.empty()) << "so does a message on its way out";
+  inner_.coming = {TickTo(1), TickTo(2)};
+  EXPECT_EQ(Receive(), 1u);
+  slow_->Send(kShard, TickTo(3));
+  EXPECT_TRUE(inner_.sent.empty()) << "a message waits on its way out";
 }
 
 TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
@@ -104,14 +105,15 @@ TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
 TEST(SlowNetworkTest, OnlyWhatTheJobSetsDelaysARealRun) {
   Job job;
   EXPECT_FALSE(HasSlowNetwork(job.delays));
-  EXPECT_EQ(SlowNetwork(job, 0).us_per_byte, 0);
+  EXPECT_EQ(SlowNetwork(job, Role::kWorker, 0).us_per_byte, 0);
   job.delays.gbit_per_second = 1;
   EXPECT_TRUE(HasSlowNetwork(job.delays));
-  EXPECT_DOUBLE_EQ(SlowNetwork(job, 0).us_per_byte, 8e-3);
+  EXPECT_DOUBLE_EQ(SlowNetwork(job, Role::kWorker, 0).us_per_byte, 8e-3);
   job = Job();
   job.delays.latency = {Distribution::Kind::kUniform, 0.001, 0.002};
   EXPECT_TRUE(HasSlowNetwork(job.delays));
-  const auto one = SlowNetwork(job, 1), again = SlowNetwork(job, 1), other = SlowNetwork(job, 2);
+  const auto one = SlowNetwork(job, Role::kWorker, 1), again = SlowNetwork(job, Role::kWorker, 1),
+             other = SlowNetwork(job, Role::kShard, 1);
   const TimeUs first = one.latency();
   EXPECT_TRUE(first >= 1'000 && first <= 2'000) << first;
   EXPECT_EQ(again.latency(), first);

@@ -233,7 +233,7 @@ workers = 4
 [consistency]
 backup_workers = 3
 [tables.linear]
-apply = "immediate"
+mode = "asp"
 [tables.dense_0]
 mode = "bsp"
 )");
@@ -249,10 +249,11 @@ mode = "bsp"
   EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 2", "expected less than fleet.workers = 2"));
   EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 1\n[train]\nprefetch = 2", "expected 0"));
   EXPECT_TRUE(refuses("[consistency]\nmode = \"asp\"\nbackup_workers = 1", "only with mode = \"bsp\""));
-  EXPECT_TRUE(
-      refuses("[consistency]\nbackup_workers = 1\n[tables.linear]\nbackup_workers = 2", "one clock for all tables"));
-  EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 1\n[tables.linear]\nmode = \"ssp\"\napply = \"aggregated\"",
-                      "would close at different times"));
+  for (const char* table : {"backup_workers = 0", "backup_workers = 2", "apply = \"immediate\"", "mode = \"ssp\"",
+                            "mode = \"ssp\"\napply = \"aggregated\""})
+    EXPECT_TRUE(refuses(std::string("[consistency]\nbackup_workers = 1\n[tables.linear]\n") + table,
+                        "expected mode = \"asp\", or that of [consistency]"))
+        << table;
 }
 
 TEST(JobFile, TablesInheritTheJobsConsistency) {

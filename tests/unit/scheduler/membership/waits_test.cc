@@ -19,6 +19,16 @@ std::vector<std::string> WaitsOf(FakeFleet* fleet) {
 
 using Texts = std::vector<std::string>;
 
+// All workers are there and have a table and data.
+void Train(FakeFleet* fleet) {
+  fleet->rows[0] = 1000;
+  fleet->AddAll();
+  TableSpec table;
+  table.name = "t";
+  fleet->Send(*fleet->workers[0], CreateTable{table, ErrorCode::kOk, {}});
+  fleet->Pass(2);
+}
+
 TEST(Waits, WhoHasNotJoinedIsNamed) {
   Job job = SmallJob(2, 12);
   job.fleet.servers = 2;
@@ -77,12 +87,7 @@ TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
     job.consistency.mode = mode;
     job.fleet.lease_seconds = 60;
     FakeFleet fleet(job);
-    fleet.rows[0] = 1000;
-    fleet.AddAll();
-    TableSpec table;
-    table.name = "t";
-    fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
-    fleet.Pass(2);
+    Train(&fleet);
     fleet.workers[0]->clock = Clock(1);  // has ticked, and waits for the other
     fleet.Pass(30);
     const Texts waits = WaitsOf(&fleet);
@@ -105,12 +110,7 @@ TEST(Waits, BackupWorkersAreNotNamed) {
   job.consistency.backup_workers = 1;
   job.fleet.lease_seconds = 60;
   FakeFleet fleet(job);
-  fleet.rows[0] = 1000;
-  fleet.AddAll();
-  TableSpec table;
-  table.name = "t";
-  fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
-  fleet.Pass(2);
+  Train(&fleet);
   for (const std::size_t worker : {0, 1}) fleet.workers[worker]->clock = Clock(4);
   fleet.Pass(30);
   EXPECT_EQ(WaitsOf(&fleet), Texts{});
@@ -126,12 +126,7 @@ TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
   job.consistency.mode = ConsistencyMode::kBsp;
   job.fleet.lease_seconds = 60;
   FakeFleet fleet(job);
-  fleet.rows[0] = 1000;
-  fleet.AddAll();
-  TableSpec table;
-  table.name = "t";
-  fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
-  fleet.Pass(2);
+  Train(&fleet);
   for (auto& worker : fleet.workers) worker->clock = Clock(1);
   fleet.Pass(2);
   fleet.RequestCheckpoint();

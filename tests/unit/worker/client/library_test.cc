@@ -97,6 +97,37 @@ TEST(Library, PushesTheSumOfDuplicatesAndTicksBehindIt) {
   EXPECT_EQ(sums, (std::map<Key, float>{{7, 303.0f}, {9, 30.0f}}));
 }
 
+// Rule C8. The first rows come from clock 8: the push of that batch and the next ticks follow from there.
+TEST(Library, AProgramThatWasLateGoesOnAtTheOpenClock) {
+  FakeWorld world;
+  world.view.tables[0].consistency.backup_workers = 1;
+  for (FakeShard& shard : world.shards) shard.told_minimum = Clock(8);
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {7, 1ull << 63};
+  ASSERT_TRUE(client->Pull(*users, keys).Wait());
+  EXPECT_EQ(client->clock(), Clock(8));
+  const auto pushed = client->Push(*users, keys, std::vector<float>(6, 1.0f));
+  EXPECT_TRUE(client->Tick(LeasePosition{LeaseId(3), 20}).Wait());
+  EXPECT_TRUE(pushed.Ready());
+  EXPECT_EQ(client->clock(), Clock(9));
+  for (FakeShard& shard : world.shards) shard.told_minimum = Clock(11);
+  const auto both = client->PushPull(*users, keys, std::vector<float>(6, 1.0f));
+  ASSERT_TRUE(both.pulled.Wait());
+  EXPECT_EQ(client->clock(), Clock(11));
+  EXPECT_EQ(client->counters().skipped_clocks, 9u);
+  EXPECT_TRUE(client->Leave());
+  for (const FakeShard& shard : world.shards) {
+    EXPECT_EQ(shard.ticked, Clock(11));
+    ASSERT_EQ(shard.applied.size(), 2u);
+    EXPECT_EQ(shard.applied[0].clock, Clock(8));
+    EXPECT_EQ(shard.applied[1].clock, Clock(9));
+  }
+  EXPECT_NE(std::ranges::find(world.ticks, DataPosition{LeaseId(3), 20}), world.ticks.end());
+}
+
 TEST(Library, PushPullTicksAndAsksForTheNextClock) {
   FakeWorld world;
   auto client = ConnectTo(&world);

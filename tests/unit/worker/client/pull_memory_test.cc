@@ -215,8 +215,8 @@ TEST(PullMemory, RemembersSoManyPulls) {
   spec.id = kUsers;
   for (std::uint64_t use = 0; use <= limits::kPullsRememberedMax; ++use)
     memory.Begin(plan, spec, Clock(use))->NoteVersion(PartitionId(2), Version(use + 1));
-  EXPECT_EQ(memory.OriginOf(plan, spec, Clock(500), Clock(0))->versions[0], kNoVersion);
-  EXPECT_EQ(memory.OriginOf(plan, spec, Clock(500), Clock(1))->versions[0], Version(2));
+  EXPECT_EQ(memory.OriginOf(plan, spec, Clock(500), {Clock(0), Clock(0)})->versions[0], kNoVersion);
+  EXPECT_EQ(memory.OriginOf(plan, spec, Clock(500), {Clock(1), Clock(1)})->versions[0], Version(2));
 }
 
 TEST(PullMemory, TheCodecOfPulledRowsLosesNothing) {
