@@ -402,7 +402,7 @@ class Client:
             if not (rows is None and initializer is None and optimizer is None and pushes == "gradients"):
                 raise InvalidArgument(1, f"table {name!r}: rows, initializer, optimizer and pushes need dim")
             interruptible(library().open_table, self.pointer, as_bytes(name), pointer,
-                           what=f"table {name!r}: no worker has created it")
+                          what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
         if rows is not None:
@@ -414,7 +414,7 @@ class Client:
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
         interruptible(library().create_table, self.pointer, as_bytes(name), "\n".join(lines).encode(), pointer,
-                       what=f"table {name!r}: a server or the scheduler does not answer")
+                      what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
     def pull(self, pulls: Sequence[tuple[Any, ...]], priority: int = 0, clock: int | None = None) -> list[Rows]:
@@ -546,7 +546,7 @@ class Client:
         leases, answer = (CLease * want)(), CLeaseAnswer()
         rows = (ctypes.c_uint64 * 3)(*data_rows)
         interruptible(library().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
-                       what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
+                      what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
         granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows)
                    for each in leases[:answer.granted]]
         ahead = None if granted or answer.finished else answer.tick_to
@@ -613,7 +613,7 @@ class Client:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
         interruptible(library().leave, self.pointer, what="the answers to requests of this worker, to leave the fleet: a server "
-                       "or the scheduler does not answer")
+                      "or the scheduler does not answer")
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits only briefly."""
