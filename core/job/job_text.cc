@@ -156,7 +156,7 @@ void WriteRole(SectionWriter& out, const Job& job, const std::string& role, cons
   out.All();
 }
 
-// Without backup workers the text is that of versions that did not know them (Fingerprint).
+// Without backup workers the key is left out, so that the fingerprint is that of versions without the key.
 void WriteConsistencyKeys(SectionWriter& out, const ConsistencySpec& spec, bool with_apply = true) {
   out.Only([&](std::string_view key) {
     return (with_apply || key != "apply") && (spec.backup_workers != 0 || key != "backup_workers");

@@ -395,7 +395,7 @@ class Client:
         file's [optimizer] with its keys. The default optimizer is the job's: [optimizer.embedding], of dense tables
         [optimizer.dense]. Consistency, codecs and life are those of the job. Without `dim`, waits until the table
         exists. `pushes`: what this program pushes, "gradients" or, after local steps, "deltas" (old minus new values).
-        All workers must agree; to deltas servers add no l2.
+        All workers must agree; a table of deltas has no l2.
         """
         pointer = POINTER()
         if dim is None:
@@ -655,8 +655,8 @@ def connect(
     if rank is not None and not 0 <= operator.index(rank) < _ANY_RANK:
         raise InvalidArgument(1, f"rank: expected 0 to {_ANY_RANK - 1}, found {rank}")
     options = CConnectOptions(size=ctypes.sizeof(CConnectOptions), keys=as_bytes(keys) if keys else None,
-                       timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
-                       insecure=insecure, no_shm=not shm)
+                              timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
+                              insecure=insecure, no_shm=not shm)
 
     def join() -> Client:  # an unused client leaves when it is deleted
         pointer = POINTER()

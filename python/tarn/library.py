@@ -243,7 +243,7 @@ class Handle:
         self.pointer, self._free, self._kept, self._process = pointer, free, kept, os.getpid()
 
     def __del__(self) -> None:
-        if self._process == os.getpid():  # after a fork a lock of the library may be held for ever
+        if self._process == os.getpid():  # after a fork no thread may release a lock of the library
             self._free(self.pointer)
 
 

@@ -99,7 +99,7 @@ TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
   slow_->Send(kShard, TickTo(1));
   while (inner_.sent.empty()) Receive(-1);
   for (const std::int64_t timeout : inner_.timeouts) EXPECT_TRUE(timeout >= -1 && timeout <= 2'000) << timeout;
-  EXPECT_NE(inner_.timeouts.front(), -1) << "it would wait for ever";
+  EXPECT_NE(inner_.timeouts.front(), -1) << "then Receive would not return";
 }
 
 TEST(SlowNetworkTest, OnlyWhatTheJobSetsDelaysARealRun) {

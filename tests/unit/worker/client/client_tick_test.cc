@@ -18,6 +18,12 @@ FleetOptions Options() {
   return options;
 }
 
+FleetOptions WithBackupWorker() {
+  FleetOptions options = Options();
+  options.tables[0].consistency.backup_workers = 1;
+  return options;
+}
+
 std::vector<Key> Keys(std::size_t n) {
   std::vector<Key> keys(n);
   for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1);
@@ -60,9 +66,7 @@ TEST(ClientTick, WaitsForEveryAcknowledgementOfEarlierClocks) {
 // Rule C8. The rows for clock 100 come from the later clock 103 of one shard; both shards learn where the worker goes
 // on.
 TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
-  FleetOptions options = Options();
-  options.tables[0].consistency.backup_workers = 1;
-  FakeFleet fleet(std::move(options));
+  FakeFleet fleet(WithBackupWorker());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
   fleet.shards[1].told_minimum = Clock(103);
@@ -89,9 +93,7 @@ TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
 
 // Rows that a program pulled for a later clock say that it is late, but not at which clock it computes.
 TEST(ClientTick, AWorkerThatPulledAheadSkipsWithItsNextTick) {
-  FleetOptions options = Options();
-  options.tables[0].consistency.backup_workers = 1;
-  FakeFleet fleet(std::move(options));
+  FakeFleet fleet(WithBackupWorker());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
   for (FakeShard& shard : fleet.shards) shard.told_minimum = Clock(107);

@@ -97,52 +97,6 @@ TEST(Library, PushesTheSumOfDuplicatesAndTicksBehindIt) {
   EXPECT_EQ(sums, (std::map<Key, float>{{7, 303.0f}, {9, 30.0f}}));
 }
 
-// Rule C8. The first rows come from clock 8: the push of that batch and the next ticks follow from there.
-TEST(Library, AProgramThatWasLateGoesOnAtTheOpenClock) {
-  FakeWorld world;
-  world.view.tables[0].consistency.backup_workers = 1;
-  for (FakeShard& shard : world.shards) shard.told_minimum = Clock(8);
-  auto client = ConnectTo(&world);
-  ASSERT_TRUE(client);
-  auto users = client->OpenTable("users");
-  ASSERT_TRUE(users);
-  const std::vector<Key> keys = {7, 1ull << 63};
-  ASSERT_TRUE(client->Pull(*users, keys).Wait());
-  EXPECT_EQ(client->clock(), Clock(8));
-  const auto pushed = client->Push(*users, keys, std::vector<float>(6, 1.0f));
-  EXPECT_TRUE(client->Tick(LeasePosition{LeaseId(3), 20}).Wait());
-  EXPECT_TRUE(pushed.Ready());
-  EXPECT_EQ(client->clock(), Clock(9));
-  for (FakeShard& shard : world.shards) shard.told_minimum = Clock(11);
-  const auto both = client->PushPull(*users, keys, std::vector<float>(6, 1.0f));
-  ASSERT_TRUE(both.pulled.Wait());
-  EXPECT_EQ(client->clock(), Clock(11));
-  EXPECT_EQ(client->counters().skipped_clocks, 9u);
-  EXPECT_TRUE(client->Leave());
-  for (const FakeShard& shard : world.shards) {
-    EXPECT_EQ(shard.ticked, Clock(11));
-    ASSERT_EQ(shard.applied.size(), 2u);
-    EXPECT_EQ(shard.applied[0].clock, Clock(8));
-    EXPECT_EQ(shard.applied[1].clock, Clock(9));
-  }
-  EXPECT_NE(std::ranges::find(world.ticks, DataPosition{LeaseId(3), 20}), world.ticks.end());
-}
-
-TEST(Library, PushPullTicksAndAsksForTheNextClock) {
-  FakeWorld world;
-  auto client = ConnectTo(&world);
-  ASSERT_TRUE(client);
-  auto users = client->OpenTable("users");
-  ASSERT_TRUE(users);
-  const std::vector<Key> keys = {1, 2, 1};
-  const auto both = client->PushPull(*users, keys, std::vector<float>(9, 1.0f));
-  EXPECT_EQ(client->clock(), Clock(1));
-  EXPECT_TRUE(both.pushed.Wait());
-  const auto values = both.pulled.Wait();
-  ASSERT_TRUE(values);
-  EXPECT_EQ(values->size(), 9u);
-}
-
 TEST(Library, AssignsAndDeletesRows) {
   FakeWorld world;
   auto client = ConnectTo(&world);
@@ -674,25 +628,6 @@ TEST(Library, ASchedulerThatDiesEndsEverythingThatWaits) {
   EXPECT_EQ(client->RequestLeases({.want = 1}).error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(client->Tick().Wait().error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(client->Leave().error().code, ErrorCode::kUnavailable);
-}
-
-TEST(Library, ATickWithoutAPositionKeepsTheLastOne) {
-  FakeWorld world;
-  auto client = ConnectTo(&world);
-  ASSERT_TRUE(client);
-  auto users = client->OpenTable("users");
-  ASSERT_TRUE(users);
-  const std::vector<Key> keys = {1};
-  const LeasePosition first{LeaseId(3), 64}, second{LeaseId(3), 128};
-  EXPECT_TRUE(client->Tick(first).Wait());
-  EXPECT_TRUE(client->Tick().Wait());
-  EXPECT_TRUE(client->PushPull(*users, keys, std::vector<float>(3)).pulled.Wait());
-  EXPECT_TRUE(client->TickTo(Clock(10)).Wait());
-  EXPECT_TRUE(client->PushPull(*users, keys, std::vector<float>(3), second).pulled.Wait());
-  EXPECT_TRUE(client->TickTo(Clock(20)).Wait());
-  EXPECT_TRUE(client->Leave());
-  const DataPosition at_first{first.lease, first.rows}, at_second{second.lease, second.rows};
-  EXPECT_EQ(world.ticks, (std::vector{at_first, at_first, at_first, at_first, at_second, at_second}));
 }
 
 TEST(Library, FuturesOutliveTheClient) {
