@@ -133,7 +133,7 @@ void Oracle::Narrow(Key key, Clock minimum, double* least, double* most) const {
 
 void Oracle::CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness) {
   if (spec.mode == ConsistencyMode::kAsp) return;
-  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  const std::uint64_t bound = StalenessBound(spec);
   if (staleness > bound) Fail(fmt::format("a pull was {} clocks behind, at most {} are allowed", staleness, bound));
 }
 
@@ -143,7 +143,7 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
   const std::vector<Contribution> none;
   const ConsistencySpec& spec = scenario_.counts;
   const bool aggregated = spec.apply == ApplyMode::kAggregated;
-  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp && !settled ? spec.staleness : 0;
+  const std::uint64_t bound = settled ? 0 : StalenessBound(spec);
   const bool bounded = spec.mode != ConsistencyMode::kAsp || settled;
   const WorkerCacheSpec& cache = scenario_.counts_cache;
   const bool sees_own = cache.own_pushes == OwnPushes::kSeen || (cache.bytes == 0 && cache.push_every == 1);

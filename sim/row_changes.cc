@@ -127,7 +127,7 @@ std::string RowChanges::Check(Key key, float value, const std::vector<double>& a
 std::string RowChanges::CheckPulled(Incarnation incarnation, Clock use, Key key, float value, std::size_t mark,
                                     double tolerance) const {
   const ConsistencySpec& spec = scenario_.counts;
-  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  const std::uint64_t bound = StalenessBound(spec);
   const std::string where = fmt::format("pull by incarnation {} at clock {}", incarnation.value, use.value);
   if (aggregated()) {
     std::vector<double> allowed;

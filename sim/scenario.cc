@@ -95,6 +95,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseProgramState(seed, &s);
   ChooseChanges(seed, &s);
   ChooseBackups(seed, &s);
+  ChooseStalenessRange(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;
@@ -127,7 +128,7 @@ std::string Scenario::Describe() const {
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
       "{}/{:.2f} top-k {} late ticks {} program state {} changes {}/{} lanes {} stop {} drift {:.2f} deaths {}/{} "
-      "failed syncs {} "
+      "failed syncs {} range {} "
       "state "
       "{:.2f}/{:.2f}",
 
@@ -143,7 +144,7 @@ std::string Scenario::Describe() const {
       faults.power, faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes,
       faults.slow_tier, faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late,
       program_state, changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,
-      faults.scheduler_dies, faults.failed_syncs, faults.fail_state, faults.stall_state);
+      faults.scheduler_dies, faults.failed_syncs, StalenessBound(counts) - counts.staleness, faults.fail_state, faults.stall_state);
 }
 
 }  // namespace tarn::sim

@@ -45,7 +45,7 @@ void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull&
   if (open < last_open_[pull.table]) oracle_->Fail("the open clock of a shard's table went back");
   last_open_[pull.table] = open;
   if (spec.mode == ConsistencyMode::kAsp) return;
-  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  const std::uint64_t bound = StalenessBound(spec);
   if (open.value + bound < use.value)
     oracle_->Fail(
         fmt::format("incarnation {}: pull of clock {} served at clock {}", incarnation.value, use.value, open.value));

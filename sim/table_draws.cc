@@ -164,14 +164,16 @@ void ChooseLowBits(std::uint64_t seed, Scenario* s) {
 void ChooseTopK(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x746f706b));
   if (!rng.Chance(0.35)) return;
+  SplitMix warmup(Mix64(seed ^ 0x7761726d));
   constexpr float kShares[] = {0.02f, 0.1f, 0.3f, 0.7f, 1.0f};
   for (const char* name : {"counts", "layer"}) {
     if (!rng.Chance(0.7)) continue;
     TableOverride& own = s->job.tables[name];
-    own.has_push_codec = own.has_top_k = true;
+    own.has_push_codec = own.has_compression = true;
     own.push_codec = ValueCodec::kTopK;
-    own.top_k.share = kShares[rng.Below(std::size(kShares))];
-    own.top_k.residual_bytes = limits::kResidualBytesMin + (rng.Chance(0.5) ? rng.Below(8'000) : 60'000);
+    own.compression.share = kShares[rng.Below(std::size(kShares))];
+    own.compression.residual_bytes = limits::kResidualBytesMin + (rng.Chance(0.5) ? rng.Below(8'000) : 60'000);
+    if (warmup.Chance(0.4)) own.compression.warmup_clocks = 1 + warmup.Below(20);
     own.worker_cache.push_every = 1;
     s->top_k = true;
   }
@@ -230,6 +232,19 @@ void ChooseBackups(std::uint64_t seed, Scenario* s) {
   s->changes_step = false;
 }
 
+// Of all tables with a bound, or of none.
+void ChooseStalenessRange(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x72616e6765));
+  if (!rng.Chance(0.5)) return;
+  const auto range = std::uint16_t(1 + rng.Below(6));
+  const auto widen = [&](ConsistencySpec* spec) {
+    if (spec->mode == ConsistencyMode::kSsp) spec->staleness_range = range;
+  };
+  for (ConsistencySpec* spec : {&s->job.consistency, &s->counts, &s->layer}) widen(spec);
+  for (auto& [name, own] : s->job.tables)
+    if (own.has_consistency) widen(&own.consistency);
+}
+
 void ChooseLists(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c697374));
   s->job.train.key_caching = rng.Chance(0.8);
@@ -257,6 +272,11 @@ void ChooseCache(std::uint64_t seed, Scenario* s) {
     TableOverride& own = s->job.tables[name];
     own.worker_cache = DrawCache(rng, s->Of(name), may_wait);
     own.has_worker_cache = true;
+  }
+  SplitMix refresh(Mix64(seed ^ 0x72656672657368));
+  for (const char* name : {"counts", "layer"}) {
+    WorkerCacheSpec& cache = s->job.tables[name].worker_cache;
+    if (s->Of(name).mode == ConsistencyMode::kSsp && cache.bytes != 0) cache.refresh_rows = refresh.Chance(0.5);
   }
   s->counts_cache = s->job.tables["counts"].worker_cache;
   s->reads_again = rng.Chance(0.5);

@@ -13,6 +13,7 @@ namespace tarn::sim {
 
 void ChooseConsistency(SplitMix& rng, ConsistencySpec* out);
 // [tables.NAME] of the job: a separate mode in some runs, and codecs.
+void ChooseStalenessRange(std::uint64_t seed, Scenario* s);
 void ChooseBackups(std::uint64_t seed, Scenario* s);
 void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, ConsistencySpec* spec);
 // All tables aggregated and workers at different clocks: pushes are gathered for clocks after a cut, and several clocks

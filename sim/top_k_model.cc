@@ -23,7 +23,9 @@ std::map<Key, float> TopKModel::Push(std::span<const Key> keys, std::vector<floa
   std::vector<std::size_t> order(keys.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](auto a, auto b) { return std::abs(counts[a]) > std::abs(counts[b]); });
-  const double share = double(spec_.top_k.share) * double(keys.size());
+  const CompressionSpec& compression = spec_.compression;
+  const double warm = double(clock.value + 1) / double(std::max<std::uint64_t>(compression.warmup_clocks, 1));
+  const double share = float(std::pow(double(compression.share), std::min(warm, 1.0))) * double(keys.size());
   order.resize(std::clamp<std::size_t>(std::size_t(std::lround(share)), 1, keys.size()));
   std::map<Key, float> sent;
   for (const std::size_t i : order) sent[keys[i]] = counts[i];

@@ -11,6 +11,7 @@ struct ClientCounters {
   std::uint64_t repeats = 0;                     // messages that were sent again
   std::uint64_t unknown_lists = 0;               // key lists that a shard no longer stored
   std::uint64_t cache_rows = 0, cache_hits = 0;  // worker_cache: rows looked up, and rows found
+  std::uint64_t refreshed_rows = 0;              // refresh_rows: rows of the cache that servers sent again
   std::uint64_t combined_pushes = 0;             // push_every: pushes combined with one of a later clock
   std::uint64_t malformed = 0;                   // replies that do not match their request; the request is repeated
   std::uint64_t residual_rows = 0;      // rows of gradients not sent yet (rule W5); lost when the worker leaves

@@ -28,7 +28,7 @@ template <typename Wire, typename Core>
 constexpr bool SameEnd(Wire wire_last, Core core_last) {
   return static_cast<unsigned>(wire_last) == static_cast<unsigned>(core_last);
 }
-static_assert(SameEnd(ValueCodec::MAX, tarn::ValueCodec::kOneBit));
+static_assert(SameEnd(ValueCodec::MAX, tarn::ValueCodec::kLowRank));
 static_assert(SameEnd(TableKind::MAX, tarn::TableKind::kSparse));
 static_assert(SameEnd(PushedValues::MAX, tarn::PushedValues::kDeltas));
 static_assert(SameEnd(InitializerKind::MAX, tarn::InitializerKind::kNormal));
@@ -102,13 +102,19 @@ void TableSpec::UnPackTo(TableSpecT* o, const flatbuffers::resolver_function_t*)
         .initializer = {Cast<tarn::InitializerKind>(initializer()->kind()), initializer()->a(), initializer()->b()},
         .optimizer = {},
         .consistency = {Cast<tarn::ConsistencyMode>(consistency()->mode()), consistency()->staleness(),
-                        Cast<tarn::ApplyMode>(consistency()->apply()), consistency()->backup_workers()},
+                        Cast<tarn::ApplyMode>(consistency()->apply()), consistency()->backup_workers(),
+                        consistency()->staleness_range()},
         .pull_codec = Cast<tarn::ValueCodec>(pull_codec()),
         .push_codec = Cast<tarn::ValueCodec>(push_codec()),
         .row_codec = Cast<tarn::ValueCodec>(row_codec()),
         .life = UnPackLife(life()),
-        .top_k = top_k() == nullptr ? tarn::TopKSpec() : tarn::TopKSpec{top_k()->share(), top_k()->residual_bytes()},
+        .compression = {.warmup_clocks = topk_warmup_clocks(), .rank = push_rank()},
         .pushes = Cast<tarn::PushedValues>(pushes())};
+  if (top_k() != nullptr) {
+    o->compression.share = top_k()->share();
+    o->compression.momentum = top_k()->momentum();
+    o->compression.residual_bytes = top_k()->residual_bytes();
+  }
   optimizer()->UnPackTo(&o->optimizer);
 }
 
@@ -116,17 +122,20 @@ flatbuffers::Offset<TableSpec> CreateTableSpec(flatbuffers::FlatBufferBuilder& b
                                                const flatbuffers::rehasher_function_t*) {
   const InitializerSpec initializer(Cast<InitializerKind>(o->initializer.kind), o->initializer.a, o->initializer.b);
   const auto optimizer = CreateOptimizerSpec(builder, &o->optimizer);
-  const ConsistencySpec consistency(Cast<ConsistencyMode>(o->consistency.mode), o->consistency.staleness,
-                                    Cast<ApplyMode>(o->consistency.apply), o->consistency.backup_workers);
+  const ConsistencySpec consistency(Cast<ConsistencyMode>(o->consistency.mode), o->consistency.staleness_range,
+                                    o->consistency.staleness, Cast<ApplyMode>(o->consistency.apply),
+                                    o->consistency.backup_workers);
   const tarn::LifeSpec& l = o->life;
   const LifeSpec life(l.on, l.admit_count, l.admit_probability, l.min_score, l.score_decay, l.expire_clocks,
                       l.expire_seconds, l.rows_max, l.sweep_clocks);
-  const TopKSpec top_k(o->top_k.share, o->top_k.residual_bytes);
+  const tarn::CompressionSpec& c = o->compression;
+  const TopKSpec top_k(c.share, c.momentum, c.residual_bytes);
   const auto name = builder.CreateString(o->name);
   return CreateTableSpec(builder, o->id.value, name, Cast<TableKind>(o->kind), o->dim, o->rows, &initializer, optimizer,
                          &consistency, Cast<ValueCodec>(o->pull_codec), Cast<ValueCodec>(o->push_codec),
                          Cast<ValueCodec>(o->row_codec), l == tarn::LifeSpec{} ? nullptr : &life,
-                         o->top_k == tarn::TopKSpec() ? nullptr : &top_k, Cast<PushedValues>(o->pushes));
+                         c == tarn::CompressionSpec() ? nullptr : &top_k, Cast<PushedValues>(o->pushes),
+                         c.warmup_clocks, c.rank);
 }
 
 }  // namespace wire

@@ -55,6 +55,7 @@ struct WorkerCacheSpec {
   std::uint64_t bytes = 0;  // memory for pulled rows of the table; 0: no cache
   OwnPushes own_pushes = OwnPushes::kSeen;
   std::uint32_t push_every = 1;  // clocks whose pushes are summed and sent as one
+  bool refresh_rows = false;     // servers send the cached rows again whenever a clock opens (rule H10)
   friend bool operator==(const WorkerCacheSpec&, const WorkerCacheSpec&) = default;
 };
 
@@ -191,8 +192,8 @@ struct TableOverride {
   bool has_row_codec = false, has_life = false;
   ValueCodec row_codec = ValueCodec::kFp32;
   LifeSpec life;
-  bool has_top_k = false;
-  TopKSpec top_k;
+  bool has_compression = false;
+  CompressionSpec compression;
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 

@@ -61,6 +61,7 @@ void VisitConsistency(Visitor& visitor, Section& section) {
   visitor.Integer("staleness", section.staleness, 0, limits::kStalenessMax);
   visitor.Name("apply", section.apply);
   visitor.Integer("backup_workers", section.backup_workers, 0, limits::kWorkersMax - 1);
+  visitor.Integer("staleness_range", section.staleness_range, 0, limits::kStalenessRangeMax);
 }
 
 template <typename Visitor, typename Section>
@@ -68,6 +69,7 @@ void VisitWorkerCache(Visitor& visitor, Section& section) {
   visitor.Bytes("worker_cache", section.bytes);
   visitor.Name("own_pushes", section.own_pushes);
   visitor.Integer("push_every", section.push_every, 1, limits::kPushEveryMax);
+  visitor.Boolean("refresh_rows", section.refresh_rows);
 }
 
 template <typename Visitor, typename Section>

@@ -18,7 +18,7 @@
 #include "core/job/section_reader.h"
 #include "core/limits.h"
 #include "core/names.h"
-#include "core/table/top_k_fields.h"
+#include "core/table/compression_fields.h"
 
 namespace tarn {
 namespace {
@@ -109,6 +109,11 @@ Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
   if (bytes != 0 && bytes < limits::kWorkerCacheBytesMin)
     return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (no cache) or at least {}", ToByteSize(bytes),
                                                     ToByteSize(limits::kWorkerCacheBytesMin)));
+  if (rules.worker_cache.refresh_rows && (bytes == 0 || rules.consistency.mode != ConsistencyMode::kSsp))
+    return in.Refusal({"refresh_rows", "worker_cache", "mode"},
+                      fmt::format("refresh_rows = true with mode = \"{}\" and worker_cache = {}: servers refresh the "
+                                  "rows of a cache, within the bound of ssp; expected mode = \"ssp\" and worker_cache > 0",
+                                  Name(rules.consistency.mode), ToByteSize(bytes)));
   return CheckPushEvery(in, rules);
 }
 
@@ -134,6 +139,7 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   if (!in.Has("staleness")) out.staleness = follows.staleness;
   const bool may_close_early = out.mode == ConsistencyMode::kBsp && out.apply == ApplyMode::kAggregated;
   if (!in.Has("backup_workers")) out.backup_workers = may_close_early ? follows.backup_workers : 0;
+  if (!in.Has("staleness_range")) out.staleness_range = follows.staleness_range;
   if (out.mode == ConsistencyMode::kAsp && resets("apply", Name(out.apply), Name(ApplyMode::kImmediate)))
     out.apply = ApplyMode::kImmediate;
   if (out.mode != ConsistencyMode::kSsp && resets("staleness", out.staleness, 0u)) out.staleness = 0;
@@ -142,13 +148,19 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
                       fmt::format("{} with mode = \"{}\": only \"ssp\" has a bound; leave staleness out or 0",
                                   out.staleness, Name(out.mode)));
   if (!may_close_early && resets("backup_workers", out.backup_workers, std::uint16_t{0})) out.backup_workers = 0;
-  if (Status fits = Validate(out); !fits) return in.Refusal({"backup_workers", "apply", "mode"}, fits.error().message);
+  if (out.mode != ConsistencyMode::kSsp && resets("staleness_range", out.staleness_range, std::uint16_t{0}))
+    out.staleness_range = 0;
+  if (Status fits = Validate(out); !fits)
+    return in.Refusal({"staleness_range", "backup_workers", "apply", "mode"}, fits.error().message);
   const WorkerCacheSpec kept = InheritedWorkerCache(cache_above, out);
   if (!in.Has("worker_cache")) rules.worker_cache.bytes = kept.bytes;
   if (!in.Has("push_every")) rules.worker_cache.push_every = kept.push_every;
+  if (!in.Has("refresh_rows")) rules.worker_cache.refresh_rows = kept.refresh_rows && rules.worker_cache.bytes != 0;
   if (out.mode == ConsistencyMode::kAsp && resets("worker_cache", rules.worker_cache.bytes, std::uint64_t{0}))
     rules.worker_cache.bytes = 0;
   if (!MayCombine(out) && resets("push_every", rules.worker_cache.push_every, 1u)) rules.worker_cache.push_every = 1;
+  if (out.mode != ConsistencyMode::kSsp && resets("refresh_rows", rules.worker_cache.refresh_rows, false))
+    rules.worker_cache.refresh_rows = false;
   return CheckWorkerCache(in, rules);
 }
 
@@ -236,19 +248,25 @@ void ReadLife(SectionReader& in, TableOverride& out) {
 
 // Checks where codecs for pushes may be used, and reads their keys.
 Status ReadResiduals(SectionReader& in, TableOverride& out) {
-  out.has_top_k = in.Has("push_topk") || in.Has("residual_memory");
-  VisitTopK(in, out.top_k);
+  constexpr std::string_view kKeys[] = {"push_topk", "push_momentum", "push_warmup_clocks", "push_rank",
+                                        "residual_memory"};
+  out.has_compression = std::ranges::any_of(kKeys, [&](std::string_view key) { return in.Has(key); });
+  VisitCompression(in, out.compression);
   if (!IsForPulls(out.pull_codec))
     return in.Refusal(
         {"pull_codec"},
         fmt::format("\"{}\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)", Name(out.pull_codec)));
-  if (in.Has("push_topk") && out.push_codec != ValueCodec::kTopK)
-    return in.Refusal({"push_topk"}, "has no effect without push_codec = \"topk\"; remove it");
+  for (const std::string_view key : {"push_topk", "push_momentum", "push_warmup_clocks"})
+    if (in.Has(key) && out.push_codec != ValueCodec::kTopK)
+      return in.Refusal({key}, "has no effect without push_codec = \"topk\"; remove it");
+  if (in.Has("push_rank") && out.push_codec != ValueCodec::kLowRank)
+    return in.Refusal({"push_rank"}, "has no effect without push_codec = \"low_rank\"; remove it");
   if (in.Has("residual_memory") && !KeepsResiduals(out.push_codec))
     return in.Refusal({"residual_memory"},
-                      "has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; remove it");
-  if (Status fits = Validate(out.top_k); !fits)
-    return in.Refusal({"residual_memory", "push_topk"}, fits.error().message);
+                      "has no effect without push_codec = \"topk\", \"sign\", \"one_bit\" or \"low_rank\"; remove it");
+  if (Status fits = Validate(out.compression); !fits)
+    return in.Refusal({"residual_memory", "push_topk", "push_momentum", "push_warmup_clocks", "push_rank"},
+                      fits.error().message);
   return {};
 }
 
@@ -256,7 +274,7 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
   out.has_pull_codec = in.Has("pull_codec");
   out.has_push_codec = in.Has("push_codec");
   out.has_row_codec = in.Has("row_codec");
-  out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
+  out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply") || in.Has("staleness_range");
   VisitCodecs(in, out);
   ReadLife(in, out);
   TARN_RETURN_IF_ERROR(ReadResiduals(in, out));
@@ -276,7 +294,8 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
                                   Name(rules.consistency.mode), Name(rules.consistency.apply), backups, of_job));
   if (out.has_consistency) out.consistency = rules.consistency;
   out.has_worker_cache =
-      rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
+      rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") ||
+      in.Has("push_every") || in.Has("refresh_rows");
   if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
   if (KeepsResiduals(out.push_codec) && rules.worker_cache.push_every > 1)
     return in.Refusal({"push_codec"}, fmt::format("\"{}\" with push_every = {}: what a push leaves out goes with the "
@@ -392,6 +411,18 @@ Status CheckPushedValues(const SectionReader& in, const LocalSection& local, con
                                 Name(local.method)));
 }
 
+// With more than the fleet has, no step would ever be made.
+Status CheckWorkersMin(const SectionReader& fleet, const Job& job) {
+  for (const OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense}) {
+    const float needed = OptionOf(*spec, "workers_min");
+    if (needed > static_cast<float>(job.fleet.workers))
+      return fleet.Refusal({"workers"}, fmt::format("{} with optimizer.workers_min = {:g}: {} makes no step before "
+                                                    "gradients of so many workers have come",
+                                                    job.fleet.workers, needed, spec->kind.value));
+  }
+  return {};
+}
+
 // A late worker uses the clock at which its rows arrive, so it pulls nothing ahead.
 Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader& train, Job* job) {
   const std::uint32_t backups = job->consistency.backup_workers;
@@ -431,7 +462,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
 
   Job job;
   TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
-  TARN_RETURN_IF_ERROR(ReadFleet(std::move(fleet), job.fleet));
+  TARN_RETURN_IF_ERROR(ReadFleet(fleet, job.fleet));
   TableRules rules;
   TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules, notes));
   NoteConsistencyKeys(consistency, &job.explicit_keys, "consistency");
@@ -447,6 +478,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadDelays(std::move(delays), job.fleet, job.delays));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
   TARN_RETURN_IF_ERROR(CheckPushedValues(local, job.local, job.optimizer));
+  TARN_RETURN_IF_ERROR(CheckWorkersMin(fleet, job));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
   TARN_RETURN_IF_ERROR(CheckHotRows(train, rules, job, notes));
@@ -491,7 +523,7 @@ void ApplyOverride(const TableOverride& own, TableSpec* spec) {
   if (own.has_push_codec) spec->push_codec = own.push_codec;
   if (own.has_row_codec) spec->row_codec = own.row_codec;
   if (own.has_life) spec->life = own.life;
-  if (own.has_top_k) spec->top_k = own.top_k;
+  if (own.has_compression) spec->compression = own.compression;
 }
 
 TableSpec AsRun(const Job& job, TableSpec spec) {

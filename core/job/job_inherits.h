@@ -27,6 +27,7 @@ constexpr ConsistencySpec InheritedConsistency(const ConsistencySpec& above, Con
 constexpr WorkerCacheSpec InheritedWorkerCache(WorkerCacheSpec above, const ConsistencySpec& spec) {
   if (spec.mode == ConsistencyMode::kAsp) above.bytes = 0;
   if (!MayCombine(spec)) above.push_every = 1;
+  if (spec.mode != ConsistencyMode::kSsp) above.refresh_rows = false;
   return above;
 }
 

@@ -2,7 +2,7 @@
 
 #include "core/job/job.h"
 #include "core/job/job_fields.h"
-#include "core/table/top_k_fields.h"
+#include "core/table/compression_fields.h"
 
 namespace tarn {
 namespace {
@@ -84,7 +84,7 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
   const TableOverride table;
   look("[tables.NAME]", [&](auto& f) {
     VisitCodecs(f, table);
-    VisitTopK(f, table.top_k);
+    VisitCompression(f, table.compression);
     VisitLife(f, table.life);
   });
   return sections;

@@ -12,7 +12,7 @@
 #include "core/job/job_fields.h"
 #include "core/job/job_inherits.h"
 #include "core/names.h"
-#include "core/table/top_k_fields.h"
+#include "core/table/compression_fields.h"
 
 namespace tarn {
 namespace {
@@ -126,6 +126,7 @@ class ValueTexts {
     texts[std::string(key)] = tarn::Name(value);
   }
   void Bytes(std::string_view key, std::uint64_t value) { texts[std::string(key)] = fmt::format("{}", value); }
+  void Boolean(std::string_view key, bool value) { texts[std::string(key)] = fmt::format("{}", value); }
 
   std::map<std::string, std::string, std::less<>> texts;
 };
@@ -156,12 +157,32 @@ void WriteRole(SectionWriter& out, const Job& job, const std::string& role, cons
   out.All();
 }
 
-// Without backup workers the key is left out, so that the fingerprint is that of versions without the key.
+// Keys of newer versions are left out where they have their default, so that the fingerprint is that of older versions.
 void WriteConsistencyKeys(SectionWriter& out, const ConsistencySpec& spec, bool with_apply = true) {
   out.Only([&](std::string_view key) {
-    return (with_apply || key != "apply") && (spec.backup_workers != 0 || key != "backup_workers");
+    return (with_apply || key != "apply") && (spec.backup_workers != 0 || key != "backup_workers") &&
+           (spec.staleness_range != 0 || key != "staleness_range");
   });
   VisitConsistency(out, spec);
+  out.All();
+}
+
+void WriteWorkerCacheKeys(SectionWriter& out, const WorkerCacheSpec& spec) {
+  out.Only([&](std::string_view key) { return spec.refresh_rows || key != "refresh_rows"; });
+  VisitWorkerCache(out, spec);
+  out.All();
+}
+
+void WriteCompressionKeys(SectionWriter& out, const TableOverride& table) {
+  const CompressionSpec& spec = table.compression;
+  const bool top_k = table.push_codec == ValueCodec::kTopK;
+  out.Only([&](std::string_view key) {
+    if (key == "push_topk") return top_k;
+    if (key == "push_momentum") return top_k && spec.momentum != 0;
+    if (key == "push_warmup_clocks") return top_k && spec.warmup_clocks != 0;
+    return key != "push_rank" || table.push_codec == ValueCodec::kLowRank;
+  });
+  VisitCompression(out, spec);
   out.All();
 }
 
@@ -221,14 +242,11 @@ void WriteTable(SectionWriter& out, const Job& job, const std::string& name, con
   out.Begin("tables." + TomlString(name));
   if (own) WriteInheritedKeys(out, job, name, table);
   if (!own && table.has_consistency) WriteConsistencyKeys(out, table.consistency);
-  if (!own && table.has_worker_cache) VisitWorkerCache(out, table.worker_cache);
+  if (!own && table.has_worker_cache) WriteWorkerCacheKeys(out, table.worker_cache);
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
   if (table.has_row_codec) out.Name("row_codec", table.row_codec);
-  if (table.has_top_k && table.push_codec == ValueCodec::kTopK)
-    VisitTopK(out, table.top_k);
-  else if (table.has_top_k)
-    out.Bytes("residual_memory", table.top_k.residual_bytes);
+  if (table.has_compression) WriteCompressionKeys(out, table);
   if (table.has_life) VisitLife(out, table.life);
 }
 
@@ -276,7 +294,7 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   if (keys == Keys::kAll) VisitLanes(out, job.fleet);
   out.Begin("consistency");
   WriteConsistency(out, job, own);
-  if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);
+  if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) WriteWorkerCacheKeys(out, job.worker_cache);
   out.Begin("storage");
   VisitStorage(out, job.storage);
   out.Begin("data");

@@ -19,6 +19,7 @@ class KeyFinder {
     Look(key);
   }
   void Bytes(std::string_view key, std::uint64_t) { Look(key); }
+  void Boolean(std::string_view key, bool) { Look(key); }
 
  private:
   void Look(std::string_view key) {

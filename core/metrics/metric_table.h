@@ -102,6 +102,7 @@ inline constexpr MetricSpec kTable[] = {
     {"unknown_lists", kCounter, kOfWorker, "Key lists that a shard no longer stored"},
     {"cache_rows", kCounter, kOfWorker, "Rows pulled from tables with a worker_cache", kSummed},
     {"cache_hits", kCounter, kOfWorker, "Rows pulled that were in the worker_cache", kSummed},
+    {"refreshed_rows", kCounter, kOfWorker, "Rows of the worker_cache that servers sent again (refresh_rows)", kSummed},
     {"hot_rows", kCounter, kOfWorker, "Rows looked up in the hot-row cache (train.hot_rows)", kSummed},
     {"hot_hits", kCounter, kOfWorker, "Rows found in the hot-row cache", kSummed},
     {"combined_pushes", kCounter, kOfWorker, "Pushes combined with the push of a later clock (push_every)", kSummed},

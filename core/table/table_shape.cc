@@ -9,7 +9,7 @@
 #include "core/byte_size.h"
 #include "core/table/life_fields.h"
 #include "core/table/optimizer_fields.h"
-#include "core/table/top_k_fields.h"
+#include "core/table/compression_fields.h"
 #include "core/table/update_rule.h"
 
 namespace tarn {
@@ -27,7 +27,11 @@ std::string Describe(const InitializerSpec& spec) {
 namespace {
 
 std::string Describe(const ConsistencySpec& spec) {
-  if (spec.mode == ConsistencyMode::kSsp) return fmt::format("ssp({}), {}", spec.staleness, Name(spec.apply));
+  if (spec.mode == ConsistencyMode::kSsp) {
+    const std::string most =
+        spec.staleness_range == 0 ? "" : fmt::format(" to {}", spec.staleness + spec.staleness_range);
+    return fmt::format("ssp({}{}), {}", spec.staleness, most, Name(spec.apply));
+  }
   const std::string backups = spec.backup_workers == 0 ? "" : fmt::format(", {} backup workers", spec.backup_workers);
   return fmt::format("{}, {}{}", Name(spec.mode), Name(spec.apply), backups);
 }
@@ -64,7 +68,7 @@ Settings SettingsOf(const TableSpec& spec) {
   settings.Name("pull_codec", spec.pull_codec);
   settings.Name("push_codec", spec.push_codec);
   settings.Name("pushes", spec.pushes);
-  VisitTopK(settings, spec.top_k);
+  VisitCompression(settings, spec.compression);
   VisitLife(settings, spec.life);
   return settings;
 }

@@ -13,7 +13,7 @@
 #include "core/names.h"
 #include "core/table/life_fields.h"
 #include "core/table/optimizer_fields.h"
-#include "core/table/top_k_fields.h"
+#include "core/table/compression_fields.h"
 
 namespace tarn {
 namespace {
@@ -34,7 +34,8 @@ constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"}
 constexpr Named<ValueCodec> kCodecs[] = {
     {ValueCodec::kFp32, "fp32"},       {ValueCodec::kBf16, "bf16"}, {ValueCodec::kFp16, "fp16"},
     {ValueCodec::kInt8, "int8"},       {ValueCodec::kTopK, "topk"}, {ValueCodec::kQsgd, "qsgd"},
-    {ValueCodec::kTernary, "ternary"}, {ValueCodec::kSign, "sign"}, {ValueCodec::kOneBit, "one_bit"}};
+    {ValueCodec::kTernary, "ternary"}, {ValueCodec::kSign, "sign"}, {ValueCodec::kOneBit, "one_bit"},
+    {ValueCodec::kLowRank, "low_rank"}};
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 
@@ -101,6 +102,10 @@ Status ValidateShape(const TableSpec& spec) {
 
 // int8 is for rows in transit that it makes smaller, the codecs after it for gradients.
 Status ValidateCodecs(const TableSpec& spec) {
+  if (spec.push_codec == ValueCodec::kLowRank && spec.kind != TableKind::kDense)
+    return Invalid(
+        fmt::format("table {}: push_codec = \"low_rank\": for the matrices of dense tables; this one is sparse",
+                    Quoted(spec.name)));
   if (!IsPlain(spec.row_codec))
     return Invalid(
         fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (the others are for values on their "
@@ -216,6 +221,15 @@ Status Validate(const ConsistencySpec& spec) {
         "backup_workers = {} with mode = \"{}\" and apply = \"{}\": a clock closes without the slowest workers only "
         "with mode = \"bsp\" and apply = \"aggregated\"",
         spec.backup_workers, Name(spec.mode), Name(spec.apply)));
+  if (spec.staleness_range != 0 && spec.mode != ConsistencyMode::kSsp)
+    return Invalid(fmt::format("staleness_range = {} with mode = \"{}\": only \"ssp\" has a bound on the staleness",
+                               spec.staleness_range, Name(spec.mode)));
+  if (spec.staleness_range > limits::kStalenessRangeMax)
+    return Invalid(
+        fmt::format("staleness_range = {}: expected 0 to {}", spec.staleness_range, limits::kStalenessRangeMax));
+  if (StalenessBound(spec) > limits::kStalenessMax)
+    return Invalid(fmt::format("staleness = {} and staleness_range = {}: expected at most {} together", spec.staleness,
+                               spec.staleness_range, limits::kStalenessMax));
   return {};
 }
 
@@ -234,9 +248,9 @@ Status Validate(const LifeSpec& spec) {
   return {};
 }
 
-Status Validate(const TopKSpec& spec) {
+Status Validate(const CompressionSpec& spec) {
   RangeChecker checker;
-  VisitTopK(checker, spec);
+  VisitCompression(checker, spec);
   return checker.Result();
 }
 
@@ -267,7 +281,7 @@ Status Validate(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(ValidateShape(spec));
   TARN_RETURN_IF_ERROR(ValidateCodecs(spec));
   Status parts[] = {Validate(spec.initializer), Validate(spec.optimizer), Validate(spec.consistency),
-                    Validate(spec.life), Validate(spec.top_k)};
+                    Validate(spec.life), Validate(spec.compression)};
   for (Status& part : parts)
     if (!part) return Invalid(fmt::format("table {}: {}", Quoted(spec.name), part.error().message));
   return ValidateRule(spec);
@@ -288,7 +302,8 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {
 
 std::uint64_t ResidualRowsMax(const TableSpec& spec) {
   constexpr std::uint64_t kPerRow = 56;  // key, clock, neighbours, and the index
-  return spec.top_k.residual_bytes / (kPerRow + std::uint64_t{spec.dim} * sizeof(float));
+  const std::uint64_t arrays = spec.compression.momentum == 0 ? 1 : 2;
+  return spec.compression.residual_bytes / (kPerRow + arrays * spec.dim * sizeof(float));
 }
 
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name) { return HashBytes(table_name, job_seed); }

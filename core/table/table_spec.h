@@ -67,8 +67,15 @@ struct ConsistencySpec {
   ApplyMode apply = ApplyMode::kAggregated;
   // bsp and aggregated only: a clock closes without the contributions of up to this many slow workers (rule C8).
   std::uint16_t backup_workers = 0;
+  // ssp only: by how many clocks a server may exceed `staleness` for a worker that would otherwise wait long (rule C9).
+  std::uint16_t staleness_range = 0;
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
+
+// The number of clocks by which a pull may be stale at most; nothing bounds it with asp.
+constexpr std::uint64_t StalenessBound(const ConsistencySpec& spec) {
+  return spec.mode == ConsistencyMode::kSsp ? std::uint64_t{spec.staleness} + spec.staleness_range : 0;
+}
 
 // What workers push to a table: gradients of the loss, or how far they have moved the rows that they pulled, with the
 // sign of a gradient (old minus new values; local steps). Workers must agree.
@@ -81,20 +88,26 @@ enum class ValueCodec : std::uint8_t {
   kBf16,
   kFp16,
   kInt8,  // a row is an fp32 scale and a signed byte per value (kernels/quantize.h)
-  kTopK,  // the largest values; the worker stores the rest (TopKSpec)
+  kTopK,  // the largest values; the worker stores the rest (CompressionSpec)
   // A row is one or two fp32 scales and a few bits per value (kernels/low_bits.h).
   kQsgd,     // 4 bits, rounded by chance
   kTernary,  // 2 bits, rounded by chance
   kSign,     // 1 bit; the worker stores the error
   kOneBit,   // 1 bit and two scales; the worker stores the error
+  // All rows of a push as a product of two thin matrices (kernels/low_rank.h); the worker stores the error.
+  kLowRank,
 };
 
-// Encoded bytes of a row of `dim` values. For kTopK, whose rows have no fixed size, the decoded bytes.
+// Whether the rows of a push are encoded together, not one by one.
+constexpr bool IsOfWholePush(ValueCodec codec) { return codec == ValueCodec::kTopK || codec == ValueCodec::kLowRank; }
+
+// Encoded bytes of a row of `dim` values; the decoded bytes for a codec of whole pushes.
 constexpr std::size_t CodecRowBytes(ValueCodec codec, std::uint32_t dim) {
   const auto packed = [dim](std::size_t bits) { return (dim * bits + 7) / 8; };
   switch (codec) {
     case ValueCodec::kFp32:
-    case ValueCodec::kTopK: break;
+    case ValueCodec::kTopK:
+    case ValueCodec::kLowRank: break;
     case ValueCodec::kBf16:
     case ValueCodec::kFp16: return dim * sizeof(std::uint16_t);
     case ValueCodec::kInt8: return sizeof(float) + dim;
@@ -112,7 +125,7 @@ constexpr bool IsPlain(ValueCodec codec) { return codec <= ValueCodec::kFp16; }
 constexpr bool IsForPulls(ValueCodec codec) { return codec <= ValueCodec::kInt8; }
 // Whether a worker stores what its pushes leave out, for the next push of the same key (rule W5).
 constexpr bool KeepsResiduals(ValueCodec codec) {
-  return codec == ValueCodec::kTopK || codec == ValueCodec::kSign || codec == ValueCodec::kOneBit;
+  return IsOfWholePush(codec) || codec == ValueCodec::kSign || codec == ValueCodec::kOneBit;
 }
 
 // Admission and expiry of the rows of a sparse table (docs/protocol.md, "The life of a row"). A table with life on
@@ -134,10 +147,13 @@ struct LifeSpec {
 
 // Settings of push codecs that keep residuals: what a push leaves out is added to the next gradient of the same key
 // (rule W5).
-struct TopKSpec {
-  float share = 0.01f;                                           // kTopK: of the rows (sparse) or values (dense)
+struct CompressionSpec {
+  float share = 0.01f;              // kTopK: of the rows (sparse) or values (dense)
+  float momentum = 0.0f;            // kTopK: of the gradients before the selection, local to the worker; 0: none
+  std::uint64_t warmup_clocks = 0;  // kTopK: the first clocks, in which the share falls to `share` exponentially
+  std::uint32_t rank = 2;           // kLowRank: columns of the two matrices
   std::uint64_t residual_bytes = limits::kResidualBytesDefault;  // of a worker, for a sparse table
-  friend bool operator==(const TopKSpec&, const TopKSpec&) = default;
+  friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
 
 struct TableSpec {
@@ -153,7 +169,7 @@ struct TableSpec {
   ValueCodec push_codec = ValueCodec::kFp32;
   ValueCodec row_codec = ValueCodec::kFp32;  // of values on servers: not int8; dense tables: fp32
   LifeSpec life;                             // sparse only
-  TopKSpec top_k;                            // push codecs that keep residuals
+  CompressionSpec compression;               // push codecs that keep residuals
   PushedValues pushes = PushedValues::kGradients;
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
@@ -192,7 +208,7 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits);
 Status Validate(const OptimizerSpec& spec);
 Status Validate(const ConsistencySpec& spec);
 Status Validate(const LifeSpec& spec);
-Status Validate(const TopKSpec& spec);
+Status Validate(const CompressionSpec& spec);
 
 // Salt of a table's positions and initial values: a pure function of the job's seed and the table's name.
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name);

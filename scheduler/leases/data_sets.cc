@@ -30,7 +30,7 @@ std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint6
 }  // namespace
 
 bool IsLockstep(const ConsistencySpec& consistency) {
-  return consistency.mode != ConsistencyMode::kAsp && consistency.staleness == 0 &&
+  return consistency.mode != ConsistencyMode::kAsp && StalenessBound(consistency) == 0 &&
          consistency.apply == ApplyMode::kAggregated && consistency.backup_workers == 0;
 }
 

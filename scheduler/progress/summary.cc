@@ -125,8 +125,8 @@ std::optional<double> TrainLogLoss(const Progress& progress) {
 
 Json BoundOf(const ConsistencySpec& consistency) {
   switch (consistency.mode) {
-    case ConsistencyMode::kBsp: return 0;
-    case ConsistencyMode::kSsp: return consistency.staleness;
+    case ConsistencyMode::kBsp:
+    case ConsistencyMode::kSsp: return StalenessBound(consistency);
     case ConsistencyMode::kAsp: break;
   }
   return nullptr;

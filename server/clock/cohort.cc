@@ -113,11 +113,14 @@ bool Cohort::IsNews(Incarnation incarnation, const struct Tick& tick) const {
   return tick.clock > member.tick || (tick.clock == member.tick && tick.position != member.position);
 }
 
-void Cohort::Tick(Incarnation incarnation, const struct Tick& tick) {
+void Cohort::Tick(Incarnation incarnation, const struct Tick& tick, TimeUs now) {
   Member& member = members_.at(incarnation);
   if (tick.clock < member.tick) return;
   if (tick.clock > member.tick) {
     KeepEarlier(&member, tick.earlier);
+    const bool both_known = now != 0 && member.ticked_at != 0;
+    member.clock_us = both_known ? (now - member.ticked_at) / (tick.clock.value - member.tick.value) : 0;
+    member.ticked_at = now;
     if (const auto it = ticks_.find(member.tick); --it->second == 0) ticks_.erase(it);
     ++ticks_[tick.clock];
     member.tick = tick.clock;

@@ -23,6 +23,8 @@ class Cohort {
     // Earlier ticks, ascending: those above the minimum clock and the last one before them; at most the newest
     // limits::kTicksKeptMax.
     std::vector<TickPoint> earlier;
+    // The time of the last tick, and the time between the last two ticks by clock. 0: not known; not in logs.
+    TimeUs ticked_at = 0, clock_us = 0;
   };
 
   // The changes by a new view. Each incarnation is at most once in each list.
@@ -37,8 +39,9 @@ class Cohort {
   // rank belongs to another worker.
   Expected<const Member*> Check(const Sender& sender) const;
 
-  // Records a tick of the live worker `incarnation`. An older tick changes nothing.
-  void Tick(Incarnation incarnation, const struct Tick& tick);
+  // Records a tick of the live worker `incarnation` that came at `now`; 0: at an unknown time. An older tick changes
+  // nothing.
+  void Tick(Incarnation incarnation, const struct Tick& tick, TimeUs now = 0);
   // Whether Tick would change anything.
   bool IsNews(Incarnation incarnation, const struct Tick& tick) const;
   // Records that a push of `clock` was applied immediately.

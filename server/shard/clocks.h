@@ -41,8 +41,8 @@ class Clocks {
   // every worker has reached it.
   void SetOrder(const CheckpointOrder& order);
   void NoteCut(CheckpointId order);
-  // Records the tick of a live worker.
-  void Tick(Incarnation worker, const tarn::Tick& tick) { cohort_.Tick(worker, tick); }
+  // Records the tick of a live worker that came at `now`; 0: at an unknown time.
+  void Tick(Incarnation worker, const tarn::Tick& tick, TimeUs now = 0) { cohort_.Tick(worker, tick, now); }
   // Records a push that was applied immediately.
   void NotePushed(Incarnation worker, Clock clock) { cohort_.NotePushed(worker, clock); }
 

@@ -8,16 +8,23 @@
 
 #include "core/limits.h"
 #include "kernels/key_delta.h"
+#include "kernels/low_rank.h"
 #include "kernels/sparse_values.h"
 
 namespace tarn::server {
 
 namespace {
 
+Status DecodeValues(const Push& push, const Buffer& values, std::uint32_t dim, float* rows) {
+  const std::span<const std::byte> bytes(values.data(), values.size());
+  if (push.codec == ValueCodec::kLowRank) return kernels::DecodeLowRank(push.keys.count, dim, bytes, rows);
+  return kernels::DecodeSparse(std::size_t{push.keys.count} * dim, bytes, rows);
+}
+
 // Why the values of a push were not decoded: they are invalid, or the shard did not know the sender when they arrived.
-Status NotTopK(const Push& push, const Buffer& values, const TableSpec& table) {
+Status NotDecoded(const Push& push, const Buffer& values, const TableSpec& table) {
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
-  const Status status = kernels::DecodeSparse(rows.size(), {values.data(), values.size()}, rows.data());
+  const Status status = DecodeValues(push, values, table.dim, rows.data());
   if (status) return Fail(ErrorCode::kUnavailable, "the push came before its sender was known: repeat it");
   return Fail(status.error().code, fmt::format("table '{}': {} rows of {}: {}", table.name, push.keys.count, table.dim,
                                                status.error().message));
@@ -64,12 +71,12 @@ void DecodeDelta(KeyList* list, Buffer* frame) {
   *frame = std::move(keys);
 }
 
-void DecodeTopK(const TableSpec& table, Push* push, Buffer* values) {
-  if (push->codec != ValueCodec::kTopK) return;
+void DecodeWholePush(const TableSpec& table, Push* push, Buffer* values) {
+  if (!IsOfWholePush(push->codec)) return;
   const std::size_t n = std::size_t{push->keys.count} * table.dim;
   if (n * sizeof(float) > limits::kFrameBytesMax) return;
   Buffer rows = Buffer::Allocate(n * sizeof(float));
-  if (!kernels::DecodeSparse(n, {values->data(), values->size()}, rows.as_mutable<float>().data())) return;
+  if (!DecodeValues(*push, *values, table.dim, rows.as_mutable<float>().data())) return;
   push->codec = ValueCodec::kFp32;
   *values = std::move(rows);
 }
@@ -107,8 +114,8 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
 }
 
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
-  if (push.codec == ValueCodec::kTopK) return NotTopK(push, values, table);
-  if (push.codec > ValueCodec::kOneBit)
+  if (IsOfWholePush(push.codec)) return NotDecoded(push, values, table);
+  if (push.codec > ValueCodec::kLowRank)
     return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(push.codec)));
   TARN_RETURN_IF_ERROR(CheckAction(push, table));
   TARN_RETURN_IF_ERROR(CheckPulled(push, table));

@@ -14,9 +14,9 @@ namespace tarn::server {
 // Decodes delta-coded keys to kRaw. Invalid ones are left unchanged; ReadKeys rejects them.
 void DecodeDelta(KeyList* list, Buffer* frame);
 
-// Decodes the values of a kTopK push (rule W5) to full kFp32 rows. Values that are invalid, or that exceed a frame when
-// decoded, are left unchanged; CheckPush rejects them.
-void DecodeTopK(const TableSpec& table, Push* push, Buffer* values);
+// Decodes the values of a push that are encoded together (IsOfWholePush; rule W5) to full kFp32 rows. Values that are
+// invalid, or that exceed a frame when decoded, are left unchanged; CheckPush rejects them.
+void DecodeWholePush(const TableSpec& table, Push* push, Buffer* values);
 
 // The keys of a message, from its keys frame or, for a range, written to `scratch`. kMalformed if the frame or the
 // sections do not match the count, kTooLarge if `count` rows of `row_bytes` exceed a frame, kUnknownKeys if they are

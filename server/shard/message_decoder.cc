@@ -53,8 +53,8 @@ void MessageDecoder::DecodeKeys(Message* message) {
 
 void MessageDecoder::DecodeValues(Message* message) {
   Push* push = PushOf(&message->body);
-  if (push == nullptr || push->codec != ValueCodec::kTopK || !senders_->Check(*message)) return;
-  if (const TableSpec* table = rows_->FindTable(push->table)) DecodeTopK(*table, push, &message->values);
+  if (push == nullptr || !IsOfWholePush(push->codec) || !senders_->Check(*message)) return;
+  if (const TableSpec* table = rows_->FindTable(push->table)) DecodeWholePush(*table, push, &message->values);
 }
 
 }  // namespace tarn::server

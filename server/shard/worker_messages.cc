@@ -30,7 +30,7 @@ void WorkerMessages::OnMessage(Peer from, Message message) {
 // memory shared with its worker.
 bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
-  if (push == nullptr || push->codec == ValueCodec::kTopK || context_.outbox->logging() ||
+  if (push == nullptr || IsOfWholePush(push->codec) || context_.outbox->logging() ||
       context_.rows->tier() != nullptr)
     return false;
   const TableSpec* table = context_.rows->FindTable(push->table);
@@ -90,7 +90,7 @@ Status WorkerMessages::OnTick(Peer from, const Tick& tick, const Message& messag
   const Incarnation worker = message.sender.incarnation;
   const bool news = context_.outbox->logging() && context_.clocks->cohort().IsNews(worker, tick);
   if (news) context_.outbox->Append(LoggedTick{worker, tick});
-  context_.clocks->Tick(worker, tick);
+  context_.clocks->Tick(worker, tick, context_.step->now());
   if (moves) context_.observer->OnTick(WorkerRank(message.sender.rank), tick);
   context_.outbox->Answer(from, worker, TickAck{tick.clock}, news);
   if (moves) context_.on_tick();

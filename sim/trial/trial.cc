@@ -15,6 +15,17 @@
 namespace tarn::sim {
 namespace {
 
+// While a run is repeated, pulls come when they were served, which is within the bound of their table. The pace of the
+// workers, by which a policy may hold them back (rule C9), is another.
+std::unique_ptr<server::ConsistencyPolicy> MakeRepeated(const TableSpec& spec) {
+  TableSpec table = spec;
+  table.consistency.staleness = static_cast<std::uint32_t>(StalenessBound(spec.consistency));
+  table.consistency.staleness_range = 0;
+  return *server::MakePolicy(table);
+}
+constexpr server::PolicyEntry kRepeatedPolicies[] = {
+    {"bsp", MakeRepeated}, {"ssp", MakeRepeated}, {"asp", MakeRepeated}};
+
 constexpr std::uint64_t kTrialSalt = 0x747269616c;
 constexpr std::uint64_t kCurvePoints = 200;
 constexpr std::uint64_t kEventsPerLook = 256;  // between two looks at the real clock
@@ -126,6 +137,7 @@ void Trial::MakeShard(std::uint32_t index) {
   options.endpoint = fmt::format("trial://shard-{}", index);
   options.shards_per_server = job_.fleet.shards;
   options.blobs = node.blobs.get();
+  if (repeats_) options.policies = kRepeatedPolicies;
   if (repeats_) node.gate = std::make_unique<EffectGate>(&options_.recording->effects[index]);
   node.shard = std::make_unique<server::Shard>(options, node.store.get(), node.gate.get());
 }

@@ -18,6 +18,7 @@ FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "push_bytes",
     "cache_rows",
     "cache_hits",
+    "refreshed_rows",
     "hot_rows",
     "hot_hits",
     "combined_pushes",
@@ -157,9 +158,10 @@ def not_kept_text(record):
 
 def cache_text(record):
     """{"cache_rows": 200, "cache_hits": 50} -> "25.0% of 200 rows"; None if no worker has a cache or combines pushes."""
-    combined = number(record, "combined_pushes") or 0
+    combined, refreshed = number(record, "combined_pushes") or 0, number(record, "refreshed_rows") or 0
     parts = [
         share_text(record, "cache_rows", "cache_hits"),
+        f"{refreshed:,.0f} refreshed" if refreshed else None,
         f"{combined:,.0f} pushes combined" if combined else None,
     ]
     return ", ".join(part for part in parts if part) or None

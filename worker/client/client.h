@@ -183,6 +183,7 @@ inline constexpr MetricField<ClientCounters> kClientMetrics[] = {
     {WorkerMetric("unknown_lists"), &ClientCounters::unknown_lists},
     {WorkerMetric("cache_rows"), &ClientCounters::cache_rows},
     {WorkerMetric("cache_hits"), &ClientCounters::cache_hits},
+    {WorkerMetric("refreshed_rows"), &ClientCounters::refreshed_rows},
     {WorkerMetric("combined_pushes"), &ClientCounters::combined_pushes},
     {WorkerMetric("malformed"), &ClientCounters::malformed},
     {WorkerMetric("residual_rows"), &ClientCounters::residual_rows},

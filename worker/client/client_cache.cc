@@ -41,9 +41,7 @@ std::uint64_t CachedPull::StalenessAt(Clock use) const {
 void CachedPull::Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) {
   const float* rows = fetched_.values().as<float>().data();
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Section& section = sections[i];
-    // Requested before the last own push to this partition, so the reply may not include that push.
-    if (table_->sees_own_pushes && section.sequence < table_->pushed[section.partition.value]) continue;
+    if (table_->MissesOwnPushes(sections[i])) continue;
     table_->rows.Keep(std::span(missing_.keys).subspan(parts[i].begin, parts[i].count),
                       rows + std::size_t{parts[i].begin} * dim_, version, least_);
   }

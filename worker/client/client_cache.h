@@ -37,11 +37,25 @@ struct KeptTable {
   RowCache rows;
   bool sees_own_pushes;          // drop rows that the worker pushes or that it requested before the push
   std::vector<Sequence> pushed;  // by partition: sequence of the worker's last push to this table
+
+  // Whether rows that were requested to contain the worker's pushes up to this section's sequence may lack a later one
+  // that readers must see.
+  bool MissesOwnPushes(const Section& section) const {
+    return sees_own_pushes && section.sequence < pushed[section.partition.value];
+  }
+};
+
+// The sink of a pull whose rows are cached.
+class KeepingSink : public PullSink {
+ public:
+  virtual ~KeepingSink() = default;
+  // Caches the received rows of `parts`: they have `version` and contain the worker's own pushes that `sections` name.
+  virtual void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) = 0;
 };
 
 // A pull for which the cache has some rows. Receives the others from replies, caches them, and passes all rows to the
 // caller's sink at the end.
-class CachedPull final : public PullSink {
+class CachedPull final : public KeepingSink {
  public:
   // Reads the rows of the plan from the cache, except those of versions before `least`.
   CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller);
@@ -54,8 +68,7 @@ class CachedPull final : public PullSink {
 
   // Rows of missing().
   void Rows(const PulledRows& rows) override { fetched_.Take(rows); }
-  // Caches the received rows of `parts`: they have `version` and contain the worker's own pushes that `sections` name.
-  void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version);
+  void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override;
   void Done(std::uint64_t staleness) override;
   void Failed(const Error& error) override { caller_->Failed(error); }
 

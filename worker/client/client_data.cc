@@ -15,7 +15,12 @@ ClientData::ClientData(ClientContext* context)
     : context_(context),
       lists_(context->options.held_keys_min, context->options.held_keys_bytes),
       cache_(context),
-      pulls_(context, &lists_, &memory_, [this](Clock use, Clock open) { OnOpen(use, open); }),
+      pulls_(context, &lists_, &memory_,
+             [this](const TableSpec& spec, Clock use, Clock open) { OnOpen(spec, use, open); }),
+      refresher_(context, &cache_,
+                 [this](const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink) {
+                   AskStanding(spec, plan, use, std::move(sink));
+                 }),
       pushes_(context, &lists_, &pulls_),
       combiner_(context, &pushes_),
       ticks_(context, &pushes_) {}
@@ -115,7 +120,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, PullMemory
     ++context_->counters.pushes;
     return Complete(what.done);
   }
-  Residuals::Sent sent{&plan, gradients};
+  Residuals::Sent sent{&plan, {gradients}};
   if (KeepsResiduals((*spec)->push_codec)) sent = Compress(plan, **spec, gradients, what.clock);
   const auto origin = memory_.OriginOf(*sent.plan, **spec, what.clock, uses);
   if (!origin) return worker::Fail(what.done, origin.error());
@@ -132,7 +137,7 @@ void ClientData::Change(const Plan& plan, PushAction action, const Buffer& value
   if (plan.keys.empty()) return Complete(done);
   if (combiner_.Combines(**spec)) combiner_.FlushAll();
   const PushOrigin origin{.seen = ticks_.asked(), .versions = std::vector(plan.runs.size(), kNoVersion), .pulled = {}};
-  pushes_.Add(plan, **spec, values, origin, {.clock = ticks_.asked(), .done = done, .action = action});
+  pushes_.Add(plan, **spec, {values}, origin, {.clock = ticks_.asked(), .done = done, .action = action});
   if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, plan, pushes_);
 }
 
@@ -188,7 +193,13 @@ void ClientData::TickTo(Clock clock, const MaybePosition& position, Completion<>
   combiner_.OnTick(before, ticks_.asked());
 }
 
-void ClientData::OnOpen(Clock use, Clock open) {
+void ClientData::AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink) {
+  Ask(pulls_.BeginStanding(plan, spec, use, std::move(sink)), spec, plan);
+}
+
+void ClientData::OnOpen(const TableSpec& spec, Clock use, Clock open) {
+  refresher_.NoteOpen(spec, open);
+  if (spec.consistency.backup_workers == 0) return;
   const Clock before = ticks_.asked();
   ticks_.NoteOpen(use, open);
   combiner_.OnTick(before, ticks_.asked());
@@ -250,6 +261,7 @@ TimeUs ClientData::NextTimer() const {
 void ClientData::Dispatch(bool pushes_apart) {
   combiner_.SetApart(pushes_apart);
   pushes_.Dispatch([this](Clock clock) { return ticks_.MayPush(clock); });
+  refresher_.Dispatch();
   pulls_.Dispatch();
   ticks_.Dispatch();
 }
@@ -262,6 +274,8 @@ void ClientData::FailAll(const Error& error) {
 }
 
 void ClientData::FailPullsOfLaterClocks() {
+  refresher_.Stop();
+  pulls_.DropStanding();
   pulls_.FailAfter(ticks_.asked(),
                    {ErrorCode::kCancelled, fmt::format("this worker leaves at clock {}: a pull for a later "
                                                        "clock is not answered",

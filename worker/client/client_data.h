@@ -18,6 +18,7 @@
 #include "worker/client/pull_memory.h"
 #include "worker/client/push_combiner.h"
 #include "worker/client/residuals.h"
+#include "worker/client/row_refresher.h"
 
 namespace tarn::worker {
 
@@ -53,8 +54,8 @@ class ClientData {
   bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
   void FailAll(const Error& error);
-  // Before the worker leaves: fails the pulls for clocks that it will not reach, and that shards may therefore hold
-  // back for ever.
+  // Before the worker leaves: drops standing pulls, and fails the pulls for clocks that it will not reach, and that
+  // shards may therefore hold back for ever.
   void FailPullsOfLaterClocks();
   std::uint64_t Hash() const;
 
@@ -71,7 +72,8 @@ class ClientData {
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   bool GoesApart(const TableSpec& spec);
-  void OnOpen(Clock use, Clock open);
+  void OnOpen(const TableSpec& spec, Clock use, Clock open);
+  void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink);
   void OnNamelessError(ShardId shard, const ErrorReply& error);
 
   ClientContext* context_;
@@ -79,6 +81,7 @@ class ClientData {
   ClientCache cache_;
   PullMemory memory_;
   ClientPulls pulls_;
+  RowRefresher refresher_;
   ClientPushes pushes_;
   PushCombiner combiner_;
   ClientTicks ticks_;

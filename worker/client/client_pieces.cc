@@ -5,6 +5,7 @@
 
 #include "core/limits.h"
 #include "kernels/convert.h"
+#include "kernels/low_rank.h"
 #include "kernels/sparse_values.h"
 #include "worker/client/pull_memory.h"
 
@@ -112,11 +113,25 @@ Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, Val
   return values;
 }
 
-PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece) {
-  if (spec.push_codec != ValueCodec::kTopK)
-    return {spec.push_codec, EncodeRows(rows, spec.dim, piece, spec.push_codec)};
-  const Buffer whole = EncodeRows(rows, spec.dim, piece, ValueCodec::kFp32);
-  if (spec.kind == TableKind::kSparse) return {ValueCodec::kFp32, whole};
+namespace {
+
+PushValues EncodeLowRank(const PushRows& push, std::uint32_t dim, const Piece& piece) {
+  const auto rank = static_cast<std::uint32_t>(push.right.size() / dim);
+  const Buffer left = EncodeRows(push.rows, rank, piece, ValueCodec::kFp32);
+  Buffer values = Buffer::Allocate(kernels::LowRankBytes(piece.rows, dim, rank));
+  std::byte* to = kernels::EncodeRight(dim, rank, push.right.data(), values.data());
+  std::memcpy(to, left.data(), left.size());
+  return {ValueCodec::kLowRank, std::move(values)};
+}
+
+}  // namespace
+
+PushValues EncodePush(const PushRows& push, const TableSpec& spec, const Piece& piece) {
+  if (!push.right.empty()) return EncodeLowRank(push, spec.dim, piece);
+  if (!IsOfWholePush(spec.push_codec))
+    return {spec.push_codec, EncodeRows(push.rows, spec.dim, piece, spec.push_codec)};
+  const Buffer whole = EncodeRows(push.rows, spec.dim, piece, ValueCodec::kFp32);
+  if (spec.kind == TableKind::kSparse || spec.push_codec == ValueCodec::kLowRank) return {ValueCodec::kFp32, whole};
   const auto floats = whole.as<float>();
   const std::size_t bytes = kernels::SparseBytes(floats.size(), floats.data());
   if (bytes >= whole.size()) return {ValueCodec::kFp32, whole};
@@ -126,10 +141,12 @@ PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& pi
 }
 
 PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count) {
-  if (push.codec != ValueCodec::kTopK) return push;
+  if (!IsOfWholePush(push.codec)) return push;
   Buffer rows = Buffer::Allocate(count * dim * sizeof(float));
-  const Status status =
-      kernels::DecodeSparse(count * dim, {push.values.data(), push.values.size()}, rows.as_mutable<float>().data());
+  const std::span<const std::byte> values(push.values.data(), push.values.size());
+  float* const to = rows.as_mutable<float>().data();
+  const Status status = push.codec == ValueCodec::kLowRank ? kernels::DecodeLowRank(count, dim, values, to)
+                                                           : kernels::DecodeSparse(count * dim, values, to);
   TARN_CHECK(status.has_value(), "values that EncodePush made");
   return {ValueCodec::kFp32, std::move(rows)};
 }

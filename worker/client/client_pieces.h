@@ -34,6 +34,13 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
 // The piece's rows of `rows` (fp32, the plan's order), encoded. Data that needs no conversion is shared, not copied.
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
 
+// The rows of a push in the plan's order: fp32, or with kLowRank, if `right` is not empty, rows of the left factor
+// (kernels/low_rank.h).
+struct PushRows {
+  Buffer rows;
+  std::vector<float> right = {};
+};
+
 // The rows that a piece pushes, and their codec: that of the table, unless whole rows in fp32 are smaller than the
 // encoding of their largest values. For a sparse table in kTopK the rows are already selected (rule W5) and are sent
 // whole.
@@ -41,7 +48,7 @@ struct PushValues {
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;
 };
-PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece);
+PushValues EncodePush(const PushRows& push, const TableSpec& spec, const Piece& piece);
 
 // Converts the values of `count` rows made by EncodePush to a codec in which each row is encoded separately.
 PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);

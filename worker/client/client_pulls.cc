@@ -25,6 +25,16 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, const Pull
   return id;
 }
 
+RequestId ClientPulls::BeginStanding(const Plan& plan, const TableSpec& spec, Clock use,
+                                     std::unique_ptr<KeepingSink> sink) {
+  const RequestId id = Begin(plan, spec, {.use = use, .counted = false, .pushed = false}, sink.get(), nullptr);
+  PullState& pull = pulls_.at(id);
+  pull.cached = std::move(sink);
+  pull.standing = true;
+  ++standing_;
+  return id;
+}
+
 RequestId ClientPulls::Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame) {
   PullState& whole = pulls_.at(pull);
   ++whole.pieces;
@@ -153,9 +163,15 @@ void ClientPulls::Note(const PullState& pull, const PullMessage& message, const 
 void ClientPulls::Finish(RequestId pull) {
   const PullState& whole = pulls_.at(pull);
   if (whole.counted) context_->CountStaleness(whole.staleness);
-  if (context_->tables.at(whole.table).consistency.backup_workers != 0) note_open_(whole.clock, whole.open);
+  note_open_(context_->tables.at(whole.table), whole.clock, whole.open);
   whole.sink->Done(whole.staleness);
-  pulls_.erase(pull);
+  Erase(pull);
+}
+
+void ClientPulls::Erase(RequestId pull) {
+  const auto it = pulls_.find(pull);
+  standing_ -= it->second.standing ? 1 : 0;
+  pulls_.erase(it);
 }
 
 bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
@@ -193,6 +209,7 @@ void ClientPulls::Fail(const PullMessage& message, const Error& error, TimeUs si
 void ClientPulls::FailAll(const Error& error) {
   for (const auto& [id, pull] : pulls_) pull.sink->Failed(error);
   pulls_.clear();
+  standing_ = 0;
   messages_.clear();
   queues_.clear();
   timers_.clear();
@@ -217,7 +234,14 @@ void ClientPulls::Drop(RequestId pull) {
     Release(it->first, &it->second);
     it = messages_.erase(it);
   }
-  pulls_.erase(pull);
+  Erase(pull);
+}
+
+void ClientPulls::DropStanding() {
+  std::vector<RequestId> standing;
+  for (const auto& [id, pull] : pulls_)
+    if (pull.standing) standing.push_back(id);
+  for (const RequestId id : standing) Drop(id);
 }
 
 void ClientPulls::RetryAfter(RequestId message, TimeUs pause) {

@@ -23,8 +23,9 @@ namespace tarn::worker {
 
 class ClientPulls {
  public:
-  // note_open(use, open) is called when the rows of a table with backup workers have arrived (rule C8).
-  using NoteOpen = std::function<void(Clock use, Clock open)>;
+  // note_open(spec, use, open) is called when the rows of a pull have arrived; `open` is the latest open clock of the
+  // replies.
+  using NoteOpen = std::function<void(const TableSpec& spec, Clock use, Clock open)>;
   ClientPulls(ClientContext* context, KeyLists* lists, PullMemory* memory, NoteOpen note_open)
       : context_(context), lists_(lists), memory_(memory), note_open_(std::move(note_open)) {}
 
@@ -32,6 +33,10 @@ class ClientPulls {
   // null: no push of these rows will follow. `cached`, if not null, is the sink and is owned by the pull.
   RequestId Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
                   std::shared_ptr<PullRecord> record, std::unique_ptr<CachedPull> cached = nullptr);
+  // Begins a pull that nobody waits for: it is not counted, and idle() is true without it. It has no record.
+  RequestId BeginStanding(const Plan& plan, const TableSpec& spec, Clock use, std::unique_ptr<KeepingSink> sink);
+  void DropStanding();
+
   // Adds a message of `pull`. `keys` names the sequences that the reply must contain. Returns the message's id.
   RequestId Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame);
 
@@ -55,7 +60,7 @@ class ClientPulls {
   void Reroute();   // after a newer route map: sends all unanswered messages again
   void FailAll(const Error& error);
   void FailAfter(Clock last, const Error& error);  // pulls for later clocks
-  bool idle() const { return pulls_.empty(); }
+  bool idle() const { return pulls_.size() == standing_; }
   std::uint64_t Hash() const;
 
  private:
@@ -72,7 +77,8 @@ class ClientPulls {
     Clock open;  // the latest open clock of the replies
     std::shared_ptr<PullRecord> record;
     bool kept = false;                   // the worker caches rows of the table, here or in the training loop
-    std::unique_ptr<CachedPull> cached;  // null: not here
+    bool standing = false;
+    std::unique_ptr<KeepingSink> cached;  // null: not here
   };
   struct PullMessage {  // one message of it
     RequestId pull;
@@ -116,6 +122,7 @@ class ClientPulls {
   void Note(const PullState& pull, const PullMessage& message, const PullReply& reply, const Buffer& values);
   void Finish(RequestId pull);
   void Drop(RequestId pull);
+  void Erase(RequestId pull);
   void Requeue(RequestId id, PullMessage message);
 
   ClientContext* context_;
@@ -123,6 +130,7 @@ class ClientPulls {
   PullMemory* memory_;
   NoteOpen note_open_;
   std::map<RequestId, PullState> pulls_;
+  std::size_t standing_ = 0;  // of them
   std::map<RequestId, PullMessage> messages_;
   std::vector<ShardQueue> queues_;
   std::set<std::pair<TimeUs, RequestId>> timers_;

@@ -21,10 +21,10 @@ void SetVersions(const Plan& plan, const PushOrigin& origin, std::vector<Section
   }
 }
 
-PushValues EncodeValues(const Buffer& rows, const TableSpec& spec, const Piece& piece, PushAction action) {
+PushValues EncodeValues(const PushRows& push, const TableSpec& spec, const Piece& piece, PushAction action) {
   switch (action) {
-    case PushAction::kStep: return EncodePush(rows, spec, piece);
-    case PushAction::kAssign: return {ValueCodec::kFp32, EncodeRows(rows, spec.dim, piece, ValueCodec::kFp32)};
+    case PushAction::kStep: return EncodePush(push, spec, piece);
+    case PushAction::kAssign: return {ValueCodec::kFp32, EncodeRows(push.rows, spec.dim, piece, ValueCodec::kFp32)};
     case PushAction::kDelete: break;
   }
   return {};
@@ -54,7 +54,7 @@ void ClientPushes::Number(KeyList* keys) {
   }
 }
 
-void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin,
+void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const PushRows& rows, const PushOrigin& origin,
                        const What& what, std::vector<Gathered> gathered) {
   TARN_CHECK(!plan.keys.empty(), "a push has rows");
   const RequestId id = context_->NewRequest();
@@ -76,7 +76,7 @@ void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gr
     if (!selected && what.action == PushAction::kStep)
       message.keys.list = lists_->NumberOf(piece.shard, message.frame, context_->now);
     message.action = what.action;
-    PushValues push = EncodeValues(gradients, spec, piece, what.action);
+    PushValues push = EncodeValues(rows, spec, piece, what.action);
     message.codec = push.codec;
     message.values = std::move(push.values);
     if (!origin.pulled.empty()) {

@@ -43,7 +43,7 @@ class ClientPushes {
   };
   // Adds a push of the caller or, with `gathered`, the sum of those pushes. plan.keys must not be empty. kDelete has no
   // gradients, kAssign has values.
-  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin, const What& what,
+  void Add(const Plan& plan, const TableSpec& spec, const PushRows& rows, const PushOrigin& origin, const What& what,
            std::vector<Gathered> gathered = {});
   // Records an unacknowledged push of this clock.
   void Open(Clock clock) { ++open_clocks_[clock]; }

@@ -102,7 +102,7 @@ void PushCombiner::Flush(const Group& group) {
   PushOrigin origin{group.seen, {}, {}};
   for (const PlanRun& run : plan.runs) origin.versions.push_back(group.versions.at(run.partition));
   const ClientPushes::What what{.clock = gathered.back().clock};
-  pushes_->Add(plan, spec, sums, origin, what, std::move(gathered));
+  pushes_->Add(plan, spec, {sums}, origin, what, std::move(gathered));
 }
 
 void PushCombiner::FailAll(const Error& error) {

@@ -83,7 +83,10 @@ float* RowCache::PlaceFor(std::size_t s, Key key, Clock version, Clock least) {
   std::size_t way = WayOf(set, key);
   const bool here = way != kWays;
   if (here && (set.stamps[way] & ~kRead) > version.value + 1) return nullptr;
-  if (!here) way = Victim(&set, least);
+  if (!here) {
+    way = Victim(&set, least);
+    ++keys_version_;
+  }
   set.keys[way] = key;
   set.stamps[way] = (version.value + 1) | (here ? set.stamps[way] & kRead : 0);
   return RowAt(s, way);
@@ -113,11 +116,30 @@ void RowCache::Keep(std::span<const Key> keys, const float* rows, Clock version,
 void RowCache::Drop(std::span<const Key> keys) {
   for (const Key key : keys) {
     Set& set = sets_[SetOf(key)];
-    if (const std::size_t way = WayOf(set, key); way != kWays) set.stamps[way] = 0;
+    if (const std::size_t way = WayOf(set, key); way != kWays) set.stamps[way] = kRead;
   }
 }
 
+std::size_t RowCache::Renew(std::span<const Key> keys, const float* rows, Clock version) {
+  std::size_t renewed = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::size_t s = SetOf(keys[i]), way = WayOf(sets_[s], keys[i]);
+    if (way == kWays || (sets_[s].stamps[way] & ~kRead) > version.value) continue;
+    sets_[s].stamps[way] = (version.value + 1) | (sets_[s].stamps[way] & kRead);
+    std::memcpy(RowAt(s, way), rows + i * dim_, dim_ * sizeof(float));
+    ++renewed;
+  }
+  return renewed;
+}
+
+void RowCache::AppendKeys(std::vector<Key>* keys) const {
+  for (const Set& set : sets_)
+    for (std::size_t way = 0; way < kWays; ++way)
+      if (set.stamps[way] != 0) keys->push_back(set.keys[way]);
+}
+
 void RowCache::Clear() {
+  ++keys_version_;
   for (Set& set : sets_) set = Set();
 }
 

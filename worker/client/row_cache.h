@@ -34,8 +34,17 @@ class RowCache {
   // never needed again, so they are replaced first.
   void Keep(std::span<const Key> keys, const float* rows, Clock version, Clock least);
 
+  // Replaces the older ones of the cached rows of `keys`, and stores those that were dropped; caches no other key.
+  // Returns the number of rows stored.
+  std::size_t Renew(std::span<const Key> keys, const float* rows, Clock version);
+
+  // Drops the rows. Their keys stay cached, until other keys need the room, for Renew and AppendKeys.
   void Drop(std::span<const Key> keys);
   void Clear();
+
+  void AppendKeys(std::vector<Key>* keys) const;
+  // Changes with the set of cached keys.
+  std::uint64_t keys_version() const { return keys_version_; }
 
   std::size_t capacity() const { return sets_.size() * kWays; }
   std::size_t memory_bytes() const { return capacity() * (sizeof(Set) / kWays + dim_ * sizeof(float)); }
@@ -43,7 +52,7 @@ class RowCache {
  private:
   static constexpr std::size_t kWays = 8;
   static constexpr std::uint64_t kRead = std::uint64_t{1} << 63;
-  // A stamp is 0 for an empty way, else version + 1, with the flag kRead after a read.
+  // A stamp is 0 for an empty way, else version + 1, with the flag kRead after a read. That of a dropped row is kRead.
   struct alignas(64) Set {
     Key keys[kWays] = {};
     std::uint64_t stamps[kWays] = {};
@@ -57,6 +66,7 @@ class RowCache {
 
   std::uint32_t dim_;
   bool all_fit_;
+  std::uint64_t keys_version_ = 1;
   std::vector<Set> sets_;
   std::unique_ptr<float[]> rows_;  // of all ways, ordered by set
 };

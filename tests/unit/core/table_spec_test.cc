@@ -34,7 +34,7 @@ TEST(Names, BothWays) {
   CheckNames<ScheduleKind>({"constant", "step", "cosine"});
   CheckNames<ConsistencyMode>({"bsp", "ssp", "asp"});
   CheckNames<ApplyMode>({"immediate", "aggregated"});
-  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8", "topk", "qsgd", "ternary", "sign", "one_bit"});
+  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8", "topk", "qsgd", "ternary", "sign", "one_bit", "low_rank"});
 }
 
 TEST(Names, UnknownOnesNameTheNearest) {
@@ -49,8 +49,8 @@ TEST(Names, UnknownOnesNameTheNearest) {
   EXPECT_EQ(kind, "ftrl") << "unchanged";
   ValueCodec codec{};
   EXPECT_EQ(ParseName("BF16", codec).error().message,
-            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8, topk, qsgd, ternary, sign, one_bit; the "
-            "nearest is 'bf16'");
+            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8, topk, qsgd, ternary, sign, one_bit, "
+            "low_rank; the nearest is 'bf16'");
 }
 
 TEST(ValidatePartitions, ADensePartitionHasABound) {
@@ -126,7 +126,7 @@ TEST(Validate, Shape) {
 
 TEST(Validate, EnumeratorsCastFromBytes) {
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind(9); }), "table 'factors': kind or codec is not a known one");
-  EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec(9); }),
+  EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec(10); }),
             "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.initializer.kind = InitializerKind(9); }),
             "table 'factors': initializer: not a known kind");
@@ -181,6 +181,34 @@ TEST(Validate, Consistency) {
   };
   EXPECT_EQ(ssp(limits::kStalenessMax), "accepted");
   EXPECT_EQ(ssp(limits::kStalenessMax + 1), "table 'factors': staleness = 1048577: expected 0 to 1048576");
+  const auto range = [](ConsistencyMode mode, std::uint32_t staleness, std::uint16_t clocks) {
+    return Refusal([&](auto& s) {
+      s.consistency = {mode, staleness, ApplyMode::kImmediate};
+      s.consistency.staleness_range = clocks;
+    });
+  };
+  EXPECT_EQ(range(ConsistencyMode::kSsp, 3, limits::kStalenessRangeMax), "accepted");
+  EXPECT_EQ(range(ConsistencyMode::kSsp, 3, limits::kStalenessRangeMax + 1),
+            "table 'factors': staleness_range = 1025: expected 0 to 1024");
+  EXPECT_EQ(range(ConsistencyMode::kSsp, limits::kStalenessMax, 1),
+            "table 'factors': staleness = 1048576 and staleness_range = 1: expected at most 1048576 together");
+  EXPECT_EQ(range(ConsistencyMode::kBsp, 0, 1),
+            "table 'factors': staleness_range = 1 with mode = \"bsp\": only \"ssp\" has a bound on the staleness");
+}
+
+TEST(Validate, LowRankIsForDenseTables) {
+  const auto low_rank = [](TableKind kind, std::uint32_t rank) {
+    return Refusal([&](auto& s) {
+      s.kind = kind;
+      s.rows = kind == TableKind::kDense ? 10 : 0;
+      s.push_codec = ValueCodec::kLowRank;
+      s.compression.rank = rank;
+    });
+  };
+  EXPECT_EQ(low_rank(TableKind::kDense, limits::kPushRankMax), "accepted");
+  EXPECT_EQ(low_rank(TableKind::kDense, limits::kPushRankMax + 1), "table 'factors': push_rank = 65: expected 1 to 64");
+  EXPECT_EQ(low_rank(TableKind::kSparse, 1),
+            "table 'factors': push_codec = \"low_rank\": for the matrices of dense tables; this one is sparse");
 }
 
 TEST(Validate, Life) {
@@ -214,7 +242,7 @@ TEST(Validate, Life) {
 
 TEST(Validate, RowCodec) {
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kBf16; }), "accepted");
-  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(9); }), "table 'factors': kind or codec is not a known one");
+  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(10); }), "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
             "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
@@ -226,17 +254,17 @@ TEST(Validate, TopK) {
   const auto top_k = [](auto change) {
     return Refusal([&](TableSpec& s) {
       s.push_codec = ValueCodec::kTopK;
-      change(s.top_k);
+      change(s.compression);
     });
   };
-  EXPECT_EQ(top_k([](TopKSpec&) {}), "accepted");
-  EXPECT_EQ(top_k([](TopKSpec& t) { t.share = 1; }), "accepted");
-  EXPECT_EQ(top_k([](TopKSpec& t) { t.share = 0; }), "table 'factors': push_topk = 0: expected a number > 0 and <= 1");
-  EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMin; }), "accepted");
-  EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMin - 1; }),
+  EXPECT_EQ(top_k([](CompressionSpec&) {}), "accepted");
+  EXPECT_EQ(top_k([](CompressionSpec& t) { t.share = 1; }), "accepted");
+  EXPECT_EQ(top_k([](CompressionSpec& t) { t.share = 0; }), "table 'factors': push_topk = 0: expected a number > 0 and <= 1");
+  EXPECT_EQ(top_k([](CompressionSpec& t) { t.residual_bytes = limits::kResidualBytesMin; }), "accepted");
+  EXPECT_EQ(top_k([](CompressionSpec& t) { t.residual_bytes = limits::kResidualBytesMin - 1; }),
             "table 'factors': residual_memory = 1023: expected 1KiB to 64GiB");
-  EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax; }), "accepted");
-  EXPECT_NE(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax + 1; }), "accepted");
+  EXPECT_EQ(top_k([](CompressionSpec& t) { t.residual_bytes = limits::kResidualBytesMax; }), "accepted");
+  EXPECT_NE(top_k([](CompressionSpec& t) { t.residual_bytes = limits::kResidualBytesMax + 1; }), "accepted");
   EXPECT_EQ(
       Refusal([](auto& s) { s.pull_codec = ValueCodec::kTopK; }),
       "table 'factors': pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (the others are for push_codec)");

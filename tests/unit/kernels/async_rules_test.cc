@@ -18,6 +18,7 @@ constexpr float kRate = 0.02f;
 struct Step {
   std::vector<float> gradient, pulled;
   std::uint64_t delay = 0;
+  WorkerRank worker = {};
 };
 
 // One row of a rule, and the state of its partition.
@@ -31,7 +32,7 @@ class Row {
   void Take(const Step& step) {
     float* values = values_.data();
     float* slots = slots_.data();
-    optimizer_.Apply({.clock = Clock(0), .rate = LearningRate(spec_, Clock(0)), .delay = step.delay},
+    optimizer_.Apply({.clock = Clock(0), .rate = LearningRate(spec_, Clock(0)), .delay = step.delay, .worker = step.worker},
                      {.dim = dim(),
                       .n = 1,
                       .values = &values,
@@ -261,6 +262,27 @@ TEST(AsyncRulesTest, BufferedSgdWeighsDelayedPushes) {
   EXPECT_NEAR(row.values()[0], -double(kRate) * (0.5 + 1) / 2, 1e-8);
 }
 
+TEST(AsyncRulesTest, KAsyncSgdStepsOnceSoManyWorkersHaveCome) {
+  OptimizerSpec spec = SpecOf("k_async_sgd");
+  spec.options["workers_min"] = 3;
+  Row row(spec, {1.0f, -1.0f});
+  const auto take = [&](std::uint32_t worker, float g) { row.Take({{g, 0}, {}, 0, WorkerRank(worker)}); };
+  take(0, 1);
+  take(90, 2);
+  take(0, 3);
+  EXPECT_EQ(row.values(), (std::vector<float>{1.0f, -1.0f})) << "two workers";
+  take(30, 6);
+  EXPECT_NEAR(row.values()[0], 1.0 - double(kRate) * (1 + 2 + 3 + 6) / 4, 1e-6);
+  for (const float slot : row.slots()) EXPECT_EQ(slot, 0.0f);
+  take(30, 1);
+  take(0, 1);
+  const float before = row.values()[0];
+  take(95, 4);
+  EXPECT_NEAR(row.values()[0], double(before) - double(kRate) * 2, 1e-6);
+  row.Take({{5, 0}, {}, 0, kNoWorker});
+  EXPECT_NEAR(row.values()[0], double(before) - double(kRate) * 7, 1e-6) << "a sum over workers is a step";
+}
+
 TEST(AsyncRulesTest, DelayedNesterov) {
   ExpectFollows("delayed_nesterov", [](std::size_t dim) -> Reference {
     return [m = std::vector<double>(dim), sum = std::vector<double>(dim), n = 0](const Step& step,
@@ -316,6 +338,7 @@ TEST(AsyncRulesTest, DegenerateSettingsAreSgd) {
   const std::pair<const char*, NamedOptions> kinds[] = {{"exponential_staleness_sgd", {{"delay_decay", 0.0f}}},
                                                         {"delay_threshold_sgd", {{"delay_max", 1e6f}}},
                                                         {"buffered_sgd", {{"buffer", 1.0f}}},
+                                                        {"k_async_sgd", {{"workers_min", 1.0f}}},
                                                         {"dc_asgd", {{"dc_lambda", 0.0f}}}};
   for (const auto& [kind, options] : kinds) {
     SplitMix random(5);
@@ -334,7 +357,7 @@ TEST(AsyncRulesTest, DegenerateSettingsAreSgd) {
 
 TEST(AsyncRulesTest, AreTheSameOnEveryInstructionSet) {
   for (const char* kind : {"signum", "staleness_aware_sgd", "delay_adaptive_sgd", "dc_asgd", "dc_asgd_adaptive",
-                           "gap_aware", "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd",
+                           "gap_aware", "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd", "k_async_sgd",
                            "delayed_nesterov", "fed_adagrad", "fed_adam", "fed_yogi"})
     for (const std::size_t dim : {1, 7, 16, 37, 100}) {
       SCOPED_TRACE(std::string(kind) + ", dim " + std::to_string(dim));

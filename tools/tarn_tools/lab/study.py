@@ -145,11 +145,15 @@ def tables_of(job):
     }.get(kind, ["embedding", *layers("bottom", bottom + 1), *layers("top", hidden + 1)])
 
 
+SPARSE_TABLES = ("linear", "embedding")
 SCALED_CODECS = ("int8", "qsgd", "ternary", "sign", "one_bit")
 
 
-def fits(table, value):
-    """Whether a table can have a codec: some have a scale of four bytes a row, which rows of one value would not repay."""
+def fits(table, key, value):
+    """Whether a table can have a setting: some codecs have a scale of four bytes a row, which rows of one value would not
+    repay, and low_rank is for dense tables."""
+    if value == "low_rank" or key == "push_rank":
+        return table not in SPARSE_TABLES
     return not (value in SCALED_CODECS and table == "linear")
 
 
@@ -162,9 +166,9 @@ def expand(settings, job):
     for key, value in settings.items():
         value = of_workers.get(value, value) if isinstance(value, str) else value
         if key.startswith("tables.*."):
-            tables = [table for table in tables_of(job) if fits(table, value)]
+            tables = [table for table in tables_of(job) if fits(table, key[9:], value)]
             if not tables:
-                raise StudyError(f"{key} = {value!r}: none of the model's tables can have it: rows of one value have no scale")
+                raise StudyError(f"{key} = {value!r}: none of the model's tables can have it: rows of one value have no scale, and low_rank is for dense layers")
             found.update({f'tables."{table}".{key[9:]}': value for table in tables})
             continue
         found[key] = value

@@ -92,7 +92,7 @@ TEST(JobError, UnknownValues) {
             "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint, log");
   EXPECT_EQ(ErrorOf("[tables.t]\npull_codec = \"int4\"\n"),
             "job.toml:2: tables.t.pull_codec: unknown codec 'int4': expected one of fp32, bf16, fp16, int8, topk, "
-            "qsgd, ternary, sign, one_bit; the nearest is 'int8'");
+            "qsgd, ternary, sign, one_bit, low_rank; the nearest is 'int8'");
   EXPECT_EQ(ErrorOf("[data]\nbins = [\"wide:5\"]\n"),
             "job.toml:2: data.bins[0]: unknown bin rule 'wide:5': expected 'log2', 'width:W', 'identity' or 'none'");
 }

@@ -320,6 +320,70 @@ TEST(JobFile, Int8IsForRowsOnTheirWay) {
   EXPECT_NE(refused.error().message.find("row_codec"), std::string::npos) << refused.error().message;
 }
 
+TEST(JobFile, ADynamicBoundAndRefreshedRows) {
+  const Job job = Parsed(R"(
+[consistency]
+mode = "ssp"
+staleness = 3
+staleness_range = 12
+worker_cache = "1MiB"
+refresh_rows = true
+[tables.linear]
+staleness_range = 2
+[tables.embedding]
+mode = "bsp"
+[tables.dense_0]
+worker_cache = 0
+)");
+  EXPECT_EQ(StalenessBound(job.consistency), 15u);
+  EXPECT_EQ(StalenessBound(job.tables.at("linear").consistency), 5u);
+  EXPECT_EQ(StalenessBound(job.tables.at("embedding").consistency), 0u);
+  EXPECT_FALSE(job.tables.at("embedding").worker_cache.refresh_rows);
+  EXPECT_FALSE(job.tables.at("dense_0").worker_cache.refresh_rows);
+  EXPECT_EQ(Parsed(ToToml(job)), job);
+  EXPECT_EQ(ToToml(Parsed("")).find("staleness_range"), std::string::npos) << "fingerprints of older jobs stay";
+  EXPECT_EQ(ToToml(Parsed("")).find("refresh_rows"), std::string::npos);
+  const auto refuses = [](std::string_view lines, std::string_view why) {
+    const auto job = ParseJob("[consistency]\n" + std::string(lines), "f", "/");
+    return !job && job.error().message.find(why) != std::string::npos;
+  };
+  EXPECT_TRUE(refuses("staleness_range = 2", "only \"ssp\" has a bound"));
+  EXPECT_TRUE(refuses("mode = \"ssp\"\nstaleness_range = 1025", "1024"));
+  EXPECT_TRUE(refuses("mode = \"ssp\"\nrefresh_rows = true", "expected mode = \"ssp\" and worker_cache > 0"));
+  EXPECT_TRUE(refuses("worker_cache = \"1MiB\"\nrefresh_rows = true", "expected mode = \"ssp\" and worker_cache > 0"));
+}
+
+TEST(JobFile, AStepOfSomeWorkersNeedsThem) {
+  const std::string rule = "[optimizer]\nkind = \"k_async_sgd\"\nworkers_min = 3\n[fleet]\nworkers = ";
+  EXPECT_TRUE(ParseJob(rule + "3", "f", "/"));
+  const auto refused = ParseJob(rule + "2", "f", "/");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("f:5: fleet.workers: 2 with optimizer.workers_min = 3"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST(JobFile, PushesWithMomentumAndOfLowRank) {
+  const Job job = Parsed(
+      "[tables.a]\npush_codec = \"topk\"\npush_momentum = 0.9\npush_warmup_clocks = 50\n"
+      "[tables.b]\npush_codec = \"low_rank\"\npush_rank = 4\n");
+  EXPECT_EQ(job.tables.at("a").compression.momentum, 0.9f);
+  EXPECT_EQ(job.tables.at("a").compression.warmup_clocks, 50u);
+  EXPECT_EQ(job.tables.at("b").compression.rank, 4u);
+  EXPECT_EQ(Parsed(ToToml(job)), job);
+  const auto refusal = [](const char* table) {
+    const auto refused = ParseJob(std::string("[tables.a]\n") + table, "job.toml", "");
+    return refused ? "accepted" : refused.error().message;
+  };
+  EXPECT_EQ(refusal("push_codec = \"sign\"\npush_momentum = 0.9\n"),
+            "job.toml:3: tables.a.push_momentum: has no effect without push_codec = \"topk\"; remove it");
+  EXPECT_EQ(refusal("push_codec = \"topk\"\npush_rank = 2\n"),
+            "job.toml:3: tables.a.push_rank: has no effect without push_codec = \"low_rank\"; remove it");
+  EXPECT_EQ(refusal("push_codec = \"topk\"\npush_momentum = 1\n"),
+            "job.toml:3: tables.a.push_momentum: expected a number >= 0 and < 1, found 1");
+  EXPECT_EQ(refusal("push_codec = \"low_rank\"\npush_rank = 0\n"),
+            "job.toml:3: tables.a.push_rank: expected 1 to 64, found 0");
+}
+
 TEST(JobFile, PushesOfTheLargestAlone) {
   const Job job = Parsed(
       "[tables.a]\npush_codec = \"topk\"\npush_topk = 0.05\nresidual_memory = \"8MiB\"\n"
@@ -327,8 +391,8 @@ TEST(JobFile, PushesOfTheLargestAlone) {
   TableSpec spec;
   ApplyOverride(job.tables.at("a"), &spec);
   EXPECT_EQ(spec.push_codec, ValueCodec::kTopK);
-  EXPECT_EQ(spec.top_k, (TopKSpec{0.05f, 8 << 20}));
-  EXPECT_FALSE(job.tables.at("b").has_top_k);
+  EXPECT_EQ(spec.compression, (CompressionSpec{.share = 0.05f, .residual_bytes = 8 << 20}));
+  EXPECT_FALSE(job.tables.at("b").has_compression);
   EXPECT_EQ(Parsed(ToToml(job)), job);
   const auto refusal = [](const char* table) {
     const auto refused = ParseJob(std::string("[tables.a]\n") + table, "job.toml", "");
@@ -352,7 +416,7 @@ TEST(JobFile, PushesOfAFewBits) {
       "[tables.a]\npush_codec = \"sign\"\nresidual_memory = \"8MiB\"\n[tables.b]\npush_codec = \"qsgd\"\n"
       "[tables.c]\npush_codec = \"one_bit\"\n[tables.d]\npush_codec = \"ternary\"\n");
   EXPECT_EQ(job.tables.at("a").push_codec, ValueCodec::kSign);
-  EXPECT_EQ(job.tables.at("a").top_k.residual_bytes, 8u << 20);
+  EXPECT_EQ(job.tables.at("a").compression.residual_bytes, 8u << 20);
   EXPECT_EQ(job.tables.at("b").push_codec, ValueCodec::kQsgd);
   EXPECT_EQ(job.tables.at("c").push_codec, ValueCodec::kOneBit);
   EXPECT_EQ(job.tables.at("d").push_codec, ValueCodec::kTernary);
@@ -365,8 +429,8 @@ TEST(JobFile, PushesOfAFewBits) {
             "job.toml:3: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
   EXPECT_EQ(
       refusal("push_codec = \"qsgd\"\nresidual_memory = \"8MiB\"\n"),
-      "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; "
-      "remove it");
+      "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\", \"one_bit\" "
+      "or \"low_rank\"; remove it");
   EXPECT_EQ(refusal("pull_codec = \"qsgd\"\n"),
             "job.toml:2: tables.a.pull_codec: \"qsgd\": expected fp32, bf16, fp16 or int8 (the others are for "
             "push_codec)");

@@ -81,8 +81,8 @@ TEST(TableText, RefusalsSayWhereWhatAndWhatWasExpected) {
       refusal("[optimizer]\nkind = 'adagrat'"),
       "table 't':2: optimizer.kind: unknown optimizer 'adagrat': expected one of sgd, momentum, nesterov, adagrad, "
       "row_wise_adagrad, rmsprop, adam, adamw, ftrl, signum, staleness_aware_sgd, delay_adaptive_sgd, dc_asgd, "
-      "dc_asgd_adaptive, gap_aware, exponential_staleness_sgd, delay_threshold_sgd, buffered_sgd, delayed_nesterov, "
-      "fed_adagrad, fed_adam, fed_yogi; the nearest is 'adagrad'");
+      "dc_asgd_adaptive, gap_aware, exponential_staleness_sgd, delay_threshold_sgd, buffered_sgd, k_async_sgd, "
+      "delayed_nesterov, fed_adagrad, fed_adam, fed_yogi; the nearest is 'adagrad'");
   EXPECT_EQ(refusal("[optimizer]\nlearning_rate = -1"),
             "table 't':2: optimizer.learning_rate: expected a number >= 0 and <= 1000000, found -1");
   EXPECT_EQ(refusal("[initializer]\nkind = 'normal'\nlow = 1").substr(0, 45),

@@ -46,6 +46,37 @@ TEST(ConsistencyPolicyTest, APullSeesTheClocksThatItsModePromises) {
   EXPECT_TRUE(MayAnswer(SpecOf(ConsistencyMode::kAsp, ApplyMode::kImmediate), 1'000, 0));
 }
 
+// Worker 11 is at clock 2 since 1,000 and takes 100 us for a clock, worker 10 at clock `own` since `at` and takes `own_us`.
+Cohort Paces(std::uint64_t own, TimeUs own_us, TimeUs at = 1'000) {
+  Cohort cohort;
+  cohort.Adopt({LiveWorker(0, 10), LiveWorker(1, 11)});
+  cohort.Tick(Incarnation(10), {Clock(own - 1), {}, {}}, at - own_us);
+  cohort.Tick(Incarnation(10), {Clock(own), {}, {}}, at);
+  cohort.Tick(Incarnation(11), {Clock(1), {}, {}}, 900);
+  cohort.Tick(Incarnation(11), {Clock(2), {}, {}}, 1'000);
+  return cohort;
+}
+
+TEST(ConsistencyPolicyTest, AFastWorkerGoesOnToTheNextTickOfTheSlowest) {
+  TableSpec spec = SpecOf(ConsistencyMode::kSsp, ApplyMode::kImmediate, 2);
+  const auto wanted = [&](const Cohort& cohort, std::uint64_t use) {
+    return MakePolicy(spec).value()->WantedClock(kWorker, Clock(use), cohort).value;
+  };
+  EXPECT_EQ(wanted(Paces(5, 30), 5), 3u) << "no range: it waits for a tick";
+  spec.consistency.staleness_range = 3;
+  EXPECT_EQ(wanted(Paces(4, 30), 4), 2u) << "within the bound";
+  EXPECT_EQ(wanted(Paces(5, 30), 5), 2u) << "after three more clocks, at 1,090, it waits less than now";
+  EXPECT_EQ(wanted(Paces(7, 30), 7), 2u) << "the last clock that the range allows";
+  EXPECT_EQ(wanted(Paces(8, 30), 8), 6u) << "beyond the range";
+  EXPECT_EQ(wanted(Paces(5, 60, 1'090), 5), 3u) << "a tick of the slowest at 1,100 is nearer now than after a clock";
+  EXPECT_EQ(wanted(Paces(5, 0), 5), 3u) << "its pace is not known";
+  Cohort joined = Paces(5, 30);
+  WorkerEntry third = LiveWorker(2, 12);
+  third.join = Clock(2);
+  joined.Adopt({LiveWorker(0, 10), LiveWorker(1, 11), third});
+  EXPECT_EQ(wanted(joined, 5), 3u) << "the pace of the slowest is not known";
+}
+
 TEST(ConsistencyPolicyTest, AClockClosesOnceEveryWorkerHasFinishedIt) {
   const Cohort cohort = CohortAt(5);
   for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp}) {

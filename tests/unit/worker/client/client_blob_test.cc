@@ -26,7 +26,7 @@ FleetOptions Options(float share = 0.25f) {
   options.tables = {SparseTable("users", 2), DenseTable("layer", 2, 16)};
   for (TableSpec& table : options.tables) {
     table.push_codec = ValueCodec::kTopK;
-    table.top_k.share = share;
+    table.compression.share = share;
   }
   return options;
 }

@@ -16,11 +16,12 @@ constexpr std::uint32_t kBound = 3;
 struct Cached {
   explicit Cached(OwnPushes own_pushes = OwnPushes::kBounded,
                   ConsistencySpec consistency = {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate},
-                  FleetOptions options = {})
+                  FleetOptions options = {}, bool refresh_rows = false)
       : fleet(WithTables(std::move(options), consistency)) {
     fleet.job.consistency = consistency;
     if (consistency.mode != ConsistencyMode::kAsp) fleet.job.worker_cache.bytes = 1 << 20;
     fleet.job.worker_cache.own_pushes = own_pushes;
+    fleet.job.worker_cache.refresh_rows = refresh_rows;
     fleet.Run();
   }
 
@@ -108,6 +109,37 @@ TEST(ClientCache, KeptRowsAnswerAsLongAsTheBoundAllows) {
   EXPECT_EQ(c.fleet.client.counters().cache_hits, 300u);
   // The histogram counts what was read: 2, 1, 2, 3 and 1 clocks behind.
   EXPECT_EQ(c.fleet.client.staleness(), (std::vector<std::uint64_t>{0, 2, 2, 1}));
+}
+
+TEST(ClientCache, RowsAreRefreshedWheneverAClockOpens) {
+  Cached c(OwnPushes::kBounded, {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate}, {}, true);
+  const Plan plan = c.fleet.MakePlan(kUsers, Keys(100));
+  c.At(2);
+  EXPECT_GE(c.Pull(plan, 4).keys_asked, 100u);
+  for (std::uint64_t minimum = 3; minimum < 9; ++minimum) {
+    c.At(minimum);
+    c.fleet.Exchange();  // the answer to the standing pull, and the next one
+    const auto read = c.Pull(plan, minimum + 2);
+    EXPECT_EQ(read.keys_asked, 0u) << "all rows are new";
+    EXPECT_EQ(read.staleness, 2u);
+    ExpectRows(plan, read.values, [&](Key) { return float(minimum); });
+  }
+  EXPECT_EQ(c.fleet.client.counters().refreshed_rows, 600u);
+  EXPECT_EQ(c.fleet.client.counters().pulls, 7u) << "nobody asked for the others";
+}
+
+TEST(ClientCache, ARefreshBeforeAnOwnPushIsNotKept) {
+  Cached c(OwnPushes::kSeen, {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate}, {}, true);
+  const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
+  c.At(2);
+  c.Pull(plan, 4);
+  c.Push(plan);
+  c.At(3);
+  c.fleet.Exchange();
+  EXPECT_GE(c.Pull(plan, 5).keys_asked, 50u) << "the standing pull did not name the push";
+  c.At(4);
+  c.fleet.Exchange();
+  EXPECT_EQ(c.Pull(plan, 6).keys_asked, 0u) << "the next one did";
 }
 
 TEST(ClientCache, OnlyWhatIsMissingTravels) {

@@ -26,7 +26,7 @@ TableSpec Sparse(std::uint32_t dim, float share) {
   spec.name = "rows";
   spec.dim = dim;
   spec.push_codec = ValueCodec::kTopK;
-  spec.top_k.share = share;
+  spec.compression.share = share;
   return spec;
 }
 
@@ -59,7 +59,8 @@ struct Case {
     const Residuals::Sent sent = residuals.Compress(plan, spec, kBits, BufferOf(gradients), Clock(clock));
     CheckRuns(*sent.plan);
     std::map<Key, std::vector<float>> out;
-    const auto values = sent.rows.as<float>();
+    EXPECT_TRUE(sent.rows.right.empty());
+    const auto values = sent.rows.rows.as<float>();
     EXPECT_EQ(values.size(), sent.plan->keys.size() * spec.dim);
     for (std::size_t i = 0; i < sent.plan->keys.size(); ++i) {
       const auto row = values.subspan(i * spec.dim, spec.dim);
@@ -235,7 +236,7 @@ TEST(Residuals, BitsWithoutRoomSendEarlierErrors) {
   TableSpec spec = Sparse(2, 1.0f);
   spec.push_codec = ValueCodec::kOneBit;
   spec.dim = 4;
-  spec.top_k.residual_bytes = limits::kResidualBytesMin;
+  spec.compression.residual_bytes = limits::kResidualBytesMin;
   Case test(spec);
   const std::uint64_t rows_max = ResidualRowsMax(test.spec);
   std::map<Key, std::vector<float>> rows;
@@ -261,9 +262,139 @@ TEST(Residuals, BitsWithoutRoomSendEarlierErrors) {
   EXPECT_EQ(test.residuals.counters().rows, rows_max);
 }
 
+// Deep gradient compression: u = m u + g, v = v + u; what is sent of v leaves zeros in v and u.
+TEST(Residuals, MomentumFollowsTheReference) {
+  for (const bool sparse : {true, false}) {
+    Case test(sparse ? Sparse(3, 0.4f) : Dense(3, 10, 0.4f));
+    test.spec.compression.momentum = 0.5f;
+    std::map<Key, std::vector<double>> u, v;
+    SplitMix random(6);
+    for (std::uint64_t clock = 0; clock < 40; ++clock) {
+      std::vector<Key> keys;
+      std::map<Key, std::vector<float>> rows;
+      for (Key key = 0; key < 10; ++key) {
+        if (sparse && random.Below(2) == 0) continue;
+        keys.push_back(key);
+        rows[key] = {float(random.Unit()), -float(random.Unit()), 0.1f * float(random.Unit())};
+        u.try_emplace(key, 3);
+        v.try_emplace(key, 3);
+        for (std::size_t j = 0; j < 3; ++j) {
+          u[key][j] = 0.5 * u[key][j] + double(rows[key][j]);
+          v[key][j] += u[key][j];
+        }
+      }
+      if (keys.empty()) continue;
+      for (const auto& [key, row] : test.Push(keys, rows, clock))
+        for (std::size_t j = 0; j < 3; ++j) {
+          if (row[j] == 0) continue;
+          EXPECT_NEAR(row[j], v[key][j], 1e-5) << "key " << key << " at clock " << clock;
+          u[key][j] = v[key][j] = 0;
+        }
+    }
+  }
+}
+
+TEST(Residuals, TheShareFallsInTheFirstClocks) {
+  Case test(Sparse(1, 0.01f));
+  test.spec.compression.warmup_clocks = 4;
+  std::vector<std::size_t> sent;
+  for (std::uint64_t clock = 0; clock < 6; ++clock) {
+    std::map<Key, std::vector<float>> rows;
+    std::vector<Key> keys;
+    for (Key key = 0; key < 100; ++key) {
+      keys.push_back(key);
+      rows[key] = {float(key) + 1};
+    }
+    sent.push_back(test.Push(keys, rows, clock).size());
+  }
+  EXPECT_EQ(sent, (std::vector<std::size_t>{32, 10, 3, 1, 1, 1})) << "0.01^(1/4), ^(2/4), ^(3/4), then 0.01";
+}
+
+TableSpec LowRank(std::uint32_t dim, std::uint64_t rows, std::uint32_t rank) {
+  TableSpec spec = Dense(dim, rows, 1);
+  spec.push_codec = ValueCodec::kLowRank;
+  spec.compression.rank = rank;
+  return spec;
+}
+
+// What a push sends, decoded, in the order of the plan.
+std::vector<float> Decoded(const Residuals::Sent& sent, const TableSpec& spec) {
+  const Piece all{.shard = {}, .parts = {{{}, 0, std::uint32_t(sent.plan->keys.size())}},
+                  .rows = std::uint32_t(sent.plan->keys.size())};
+  const PushValues rows = RowByRow(EncodePush(sent.rows, spec, all), spec.dim, all.rows);
+  const auto values = rows.values.as<float>();
+  return {values.begin(), values.end()};
+}
+
+TEST(Residuals, LowRankLosesNothing) {
+  Case test(LowRank(16, 24, 2));
+  const std::vector<Key> keys = [] {
+    std::vector<Key> all(24);
+    std::iota(all.begin(), all.end(), Key{0});
+    return all;
+  }();
+  const Plan plan = PlanOf(test.spec, keys);
+  SplitMix random(8);
+  std::vector<double> pushed(24 * 16), sent(24 * 16);
+  for (std::uint64_t clock = 0; clock < 50; ++clock) {
+    std::vector<float> gradients(24 * 16);
+    for (float& g : gradients) g = float(random.Unit()) - 0.3f;
+    const Residuals::Sent out = test.residuals.Compress(plan, test.spec, kBits, BufferOf(gradients), Clock(clock));
+    EXPECT_EQ(out.rows.right.size(), 2u * 16);
+    EXPECT_EQ(out.rows.rows.size(), 2u * 24 * sizeof(float));
+    const std::vector<float> decoded = Decoded(out, test.spec);
+    for (std::size_t i = 0; i < pushed.size(); ++i) {
+      pushed[i] += double(gradients[i]);
+      sent[i] += double(decoded[i]);
+    }
+  }
+  double lost = 0, whole = 0;
+  for (std::size_t i = 0; i < pushed.size(); ++i) {
+    lost += std::pow(pushed[i] - sent[i], 2);
+    whole += pushed[i] * pushed[i];
+  }
+  EXPECT_LT(lost, 0.1 * whole) << "the rest is kept for the next pushes";
+  EXPECT_EQ(test.residuals.counters().rows, 24u);
+
+  // A blob restores the errors and the factor: the next pushes are the same.
+  const Buffer blob = Joined(test.Blob(100));
+  Case again(test.spec);
+  ASSERT_TRUE(ReadBlob({blob.data(), blob.size()}, {"blob", CheckpointId(4), WorkerRank(2)},
+                       [&](const BlobChunk& chunk) -> Status {
+                         again.residuals.Restore(chunk.rows);
+                         return {};
+                       }));
+  EXPECT_EQ(again.residuals.Hash(), test.residuals.Hash());
+  const std::vector<float> gradients(24 * 16, 0.25f);
+  EXPECT_EQ(Decoded(again.residuals.Compress(plan, test.spec, kBits, BufferOf(gradients), Clock(50)), test.spec),
+            Decoded(test.residuals.Compress(plan, test.spec, kBits, BufferOf(gradients), Clock(50)), test.spec));
+}
+
+TEST(Residuals, LowRankSendsRowsThatAreNotFiniteAndSmallMatricesAsTheyAre) {
+  Case test(LowRank(8, 16, 1));
+  std::vector<Key> keys(16);
+  std::iota(keys.begin(), keys.end(), Key{0});
+  const Plan plan = PlanOf(test.spec, keys);
+  std::vector<float> gradients(16 * 8, 0.5f);
+  gradients[3 * 8 + 2] = std::nanf("");
+  const auto decoded =
+      Decoded(test.residuals.Compress(plan, test.spec, kBits, BufferOf(gradients), Clock(0)), test.spec);
+  for (std::size_t i = 0; i < decoded.size(); ++i)
+    EXPECT_EQ(std::isnan(decoded[i]), i / 8 == 3) << "row " << i / 8 << ": only its own row is lost";
+  EXPECT_NEAR(decoded[0], 0.5, 1e-5);
+
+  Case small(LowRank(8, 3, 4));
+  const Plan three = PlanOf(small.spec, {0, 1, 2});
+  const std::vector<float> values(3 * 8, 0.125f);
+  const Residuals::Sent sent = small.residuals.Compress(three, small.spec, kBits, BufferOf(values), Clock(0));
+  EXPECT_TRUE(sent.rows.right.empty());
+  EXPECT_EQ(Decoded(sent, small.spec), values);
+  EXPECT_EQ(small.residuals.counters().rows, 0u);
+}
+
 TEST(Residuals, WhatThereIsNoRoomForIsSent) {
   Case test(Sparse(2, 0.001f));
-  test.spec.top_k.residual_bytes = limits::kResidualBytesMin;  // 16 rows
+  test.spec.compression.residual_bytes = limits::kResidualBytesMin;  // 16 rows
   const std::uint64_t rows_max = ResidualRowsMax(test.spec);
   EXPECT_EQ(rows_max, 16u);
   std::map<Key, float> sent;
@@ -296,7 +427,7 @@ TEST(Residuals, GoWithTheirRow) {
 TEST(Residuals, ABlobBringsAllOfItBack) {
   for (const std::size_t chunk_bytes : {std::size_t{1}, std::size_t{100}, limits::kBlobChunkBytes}) {
     Case test(Sparse(2, 0.1f));
-    test.spec.top_k.residual_bytes = limits::kResidualBytesMin;
+    test.spec.compression.residual_bytes = limits::kResidualBytesMin;
     SplitMix random(4);
     const auto push = [&](Case* on, std::uint64_t clock, std::uint64_t seed) {
       SplitMix draw(seed);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <utility>
@@ -68,6 +69,29 @@ TEST(RowCache, DroppedRowsAreGone) {
   EXPECT_EQ(Read(&cache, {2, 3, 4, 5}, 0).missing, (std::vector<std::uint32_t>{1, 2}));
   cache.Clear();
   EXPECT_EQ(Read(&cache, {2, 5}, 0).missing.size(), 2u);
+}
+
+TEST(RowCache, RenewsWhatItHas) {
+  RowCache cache(1 << 20, 2, kMany);
+  const auto keys_of = [&] {
+    std::vector<Key> keys;
+    cache.AppendKeys(&keys);
+    std::ranges::sort(keys);
+    return keys;
+  };
+  for (Key key = 0; key < 4; ++key) Keep(&cache, key, float(key), 5);
+  const std::uint64_t version = cache.keys_version();
+  cache.Drop(std::vector<Key>{2});
+  EXPECT_EQ(keys_of(), (std::vector<Key>{0, 1, 2, 3})) << "dropped rows are asked for as well";
+  const std::vector<Key> keys = {0, 2, 9};
+  const std::vector<float> rows = {10, 10.5, 12, 12.5, 19, 19.5};
+  EXPECT_EQ(cache.Renew(keys, rows.data(), Clock(4)), 1u) << "only the dropped one is older";
+  EXPECT_EQ(Read(&cache, {0, 2}, 4).rows, (std::vector<float>{0, 0.5, 12, 12.5}));
+  EXPECT_EQ(cache.Renew(keys, rows.data(), Clock(7)), 2u);
+  EXPECT_EQ(Read(&cache, {0, 1, 2, 9}, 6).missing, (std::vector<std::uint32_t>{1, 3}));
+  EXPECT_EQ(cache.keys_version(), version);
+  Keep(&cache, 9, 1, 7);
+  EXPECT_NE(cache.keys_version(), version);
 }
 
 TEST(RowCache, MemoryIsBoundedAndMostOfItUsed) {

@@ -1,0 +1,69 @@
+#include "worker/client/row_refresher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/position.h"
+
+namespace tarn::worker {
+
+// A standing pull. Its rows replace older ones in the cache.
+class RefreshPull final : public KeepingSink {
+ public:
+  RefreshPull(KeptTable* kept, const Plan& plan, RowRefresher::Table* table, ClientContext* context)
+      : kept_(kept), plan_(plan), rows_(plan), table_(table), context_(context) {}
+
+  void Rows(const PulledRows& rows) override { rows_.Take(rows); }
+  void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override {
+    const float* rows = rows_.values().as<float>().data();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (kept_->MissesOwnPushes(sections[i])) continue;
+      const auto keys = std::span(plan_.keys).subspan(parts[i].begin, parts[i].count);
+      context_->counters.refreshed_rows +=
+          kept_->rows.Renew(keys, rows + std::size_t{parts[i].begin} * plan_.dim, version);
+    }
+  }
+  void Done(std::uint64_t) override { table_->waiting = false; }
+  void Failed(const Error&) override { table_->waiting = false; }
+
+ private:
+  KeptTable* kept_;
+  Plan plan_;
+  PlanRows rows_;
+  RowRefresher::Table* table_;
+  ClientContext* context_;
+};
+
+void RowRefresher::NoteOpen(const TableSpec& spec, Clock open) {
+  if (!WorkerCacheOf(context_->job_file, spec.name).refresh_rows || cache_->Of(spec) == nullptr) return;
+  Table& table = tables_[spec.id];
+  table.open = std::max(table.open, open);
+}
+
+void RowRefresher::Dispatch() {
+  if (stopped_) return;
+  for (auto& [id, table] : tables_) {
+    if (table.waiting || table.open <= table.asked) continue;
+    const TableSpec& spec = context_->tables.at(id);
+    Start(spec, cache_->Of(spec), &table);
+  }
+}
+
+void RowRefresher::Start(const TableSpec& spec, KeptTable* kept, Table* table) {
+  if (table->version != kept->rows.keys_version()) {
+    table->version = kept->rows.keys_version();
+    keys_.clear();
+    kept->rows.AppendKeys(&keys_);
+    const std::uint64_t salt = TableSalt(context_->job_file.job.seed, spec.name);
+    Planner(context_->view.routes.partition_bits)
+        .Make(spec.id, spec.dim, Positioner(spec, salt), keys_, &table->plan);
+  }
+  if (table->plan.keys.empty()) return;
+  table->asked = table->open;
+  table->waiting = true;
+  // The first clock whose pulls wait for more than the known one.
+  const Clock use(table->open.value + StalenessBound(spec.consistency) + 1);
+  ask_(spec, table->plan, use, std::make_unique<RefreshPull>(kept, table->plan, table, context_));
+}
+
+}  // namespace tarn::worker
