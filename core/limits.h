@@ -72,7 +72,7 @@ inline constexpr std::uint32_t kWorkerEntriesMax = 65536;  // of a view: live an
 inline constexpr std::uint32_t kStalenessMax = 1u << 20;  // clocks
 inline constexpr std::uint32_t kStalenessRangeMax = 1024;
 inline constexpr std::uint32_t kPushRankMax = 64;
-inline constexpr std::uint32_t kPushEveryMax = 1024;      // clocks
+inline constexpr std::uint32_t kPushEveryMax = 1024;  // clocks
 
 inline constexpr std::size_t kWorkerCacheBytesMin = 1 << 10;  // memory of a worker for rows of one table
 

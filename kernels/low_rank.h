@@ -24,7 +24,8 @@ void StartLowRank(std::uint32_t dim, std::uint32_t rank, std::uint64_t seed, flo
 
 // Sets `left` and replaces `right`. Where the matrix has a lower rank, columns of `left` are zero, and those of `right`
 // keep their values for the next step. The matrix is finite; a factor that is not has overflowed.
-void FactorLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank, const float* matrix, float* left, float* right);
+void FactorLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank, const float* matrix, float* left,
+                   float* right);
 
 // out (n x dim) = left * right'.
 void MultiplyLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank, const float* left, const float* right,
@@ -36,8 +37,9 @@ constexpr std::size_t LowRankBytes(std::size_t n, std::uint32_t dim, std::uint32
 }
 // Writes the header and `right`; the caller writes `left` behind them. Returns the end of what was written.
 std::byte* EncodeRight(std::uint32_t dim, std::uint32_t rank, const float* right, std::byte* out);
-// Decodes n x dim values. kMalformed if `in` does not encode such a matrix; `out` is then undefined. Reads and writes
-// stay within bounds for any bytes.
-Status DecodeLowRank(std::size_t n, std::uint32_t dim, std::span<const std::byte> in, float* out);
+// Decodes n x dim values. kMalformed if `in` does not encode such a matrix, of at most rank_max; `out` is then
+// undefined. Reads and writes stay within bounds for any bytes.
+Status DecodeLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank_max, std::span<const std::byte> in,
+                     float* out);
 
 }  // namespace tarn::kernels

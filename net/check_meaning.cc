@@ -9,6 +9,7 @@
 
 #include "core/key_delta.h"
 #include "core/limits.h"
+#include "kernels/low_rank.h"
 #include "kernels/sparse_values.h"
 #include "net/header.h"
 
@@ -76,10 +77,20 @@ Status CheckTopK(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
+// The same for factors of `count` rows.
+Status CheckLowRank(std::uint32_t count, const Buffer& values) {
+  const std::size_t least = kernels::LowRankBytes(count, 1, 1);
+  const std::size_t most = kernels::LowRankBytes(count, limits::kRowDimMax, limits::kPushRankMax);
+  if (values.size() >= least && values.size() <= most && values.size() % sizeof(float) == 0) return {};
+  return Malformed(fmt::format("values frame: {} bytes, expected a multiple of 4 from {} to {} for factors of {} rows",
+                               values.size(), least, most, count));
+}
+
 // Checks that the bytes are `count` rows of some dim in 1..kRowDimMax, and with `pulled` as many rows in that codec.
 Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values, std::optional<ValueCodec> pulled = {}) {
   if (count == 0) return CheckNoValues(values);
   if (codec == ValueCodec::kTopK) return CheckTopK(count, values);
+  if (codec == ValueCodec::kLowRank) return CheckLowRank(count, values);
   const auto row_bytes = [&](std::uint32_t dim) {
     return CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0);
   };

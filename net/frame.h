@@ -134,7 +134,7 @@ Expected<BundledFrames> SplitBundle(const FrameView& frame);
 //     not overflow; kHeld, and there is a number); section counts add up to count;
 //     partitions are below 2^limits::kPartitionBitsMax;
 //   - values: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its table's
-//   dim; kTopK, of pushes alone: as many bytes as those rows may have, which the receiver decodes;
+//   dim; kTopK and kLowRank, of pushes alone: as many bytes as those rows may have, which the receiver decodes;
 //   - a blob's piece has bytes, limits::kBlobPieceBytesMax at most, and lies within its total;
 //   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner = nullptr);

@@ -40,6 +40,12 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
     return refuse(ErrorCode::kTooLarge,
                   fmt::format("table {}: a job has at most {} tables", Quoted(wanted.name), limits::kTablesMax));
   if (auto valid = Validate(answer.spec); !valid) return refuse(valid.error().code, valid.error().message);
+  if (const float needed = OptionOf(answer.spec.optimizer, "workers_min");
+      needed > static_cast<float>(job_.fleet.workers))
+    return refuse(
+        ErrorCode::kInvalidArgument,
+        fmt::format("table {}: workers_min = {:g}: expected at most fleet.workers = {}, or no step would be made",
+                    Quoted(wanted.name), needed, job_.fleet.workers));
   if (auto fits = ValidatePartitions(answer.spec, partition_bits); !fits)
     return refuse(fits.error().code, fits.error().message);
   answer.spec.id = TableId(static_cast<std::uint32_t>(existing.size() + 1));

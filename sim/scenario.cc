@@ -144,7 +144,8 @@ std::string Scenario::Describe() const {
       faults.power, faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes,
       faults.slow_tier, faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late,
       program_state, changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,
-      faults.scheduler_dies, faults.failed_syncs, StalenessBound(counts) - counts.staleness, faults.fail_state, faults.stall_state);
+      faults.scheduler_dies, faults.failed_syncs, StalenessBound(counts) - counts.staleness, faults.fail_state,
+      faults.stall_state);
 }
 
 }  // namespace tarn::sim

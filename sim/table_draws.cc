@@ -158,6 +158,13 @@ void ChooseLowBits(std::uint64_t seed, Scenario* s) {
     own.push_codec = kCodecs[rng.Below(name == "counts" ? 2 : 4)];
     if (KeepsResiduals(own.push_codec)) own.worker_cache.push_every = 1;
   }
+  if (rng.Chance(0.1)) {
+    TableOverride& layer = s->job.tables["layer"];
+    layer.has_push_codec = layer.has_compression = true;
+    layer.push_codec = ValueCodec::kLowRank;
+    layer.compression.rank = 1;
+    layer.worker_cache.push_every = 1;
+  }
   if (s->job.tables.contains("counts")) s->counts_cache = s->job.tables["counts"].worker_cache;
 }
 
@@ -174,6 +181,8 @@ void ChooseTopK(std::uint64_t seed, Scenario* s) {
     own.compression.share = kShares[rng.Below(std::size(kShares))];
     own.compression.residual_bytes = limits::kResidualBytesMin + (rng.Chance(0.5) ? rng.Below(8'000) : 60'000);
     if (warmup.Chance(0.4)) own.compression.warmup_clocks = 1 + warmup.Below(20);
+    // The model of the oracle table has no momentum.
+    if (name == std::string("layer") && warmup.Chance(0.5)) own.compression.momentum = 0.5f;
     own.worker_cache.push_every = 1;
     s->top_k = true;
   }
@@ -241,8 +250,11 @@ void ChooseStalenessRange(std::uint64_t seed, Scenario* s) {
     if (spec->mode == ConsistencyMode::kSsp) spec->staleness_range = range;
   };
   for (ConsistencySpec* spec : {&s->job.consistency, &s->counts, &s->layer}) widen(spec);
-  for (auto& [name, own] : s->job.tables)
+  for (auto& [name, own] : s->job.tables) {
     if (own.has_consistency) widen(&own.consistency);
+    own.worker_cache.refresh_rows = false;
+  }
+  s->counts_cache.refresh_rows = false;
 }
 
 void ChooseLists(std::uint64_t seed, Scenario* s) {

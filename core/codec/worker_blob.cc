@@ -50,11 +50,10 @@ Expected<ResidualRows> ReadRows(const fb::ResidualRows* m, const std::string& or
   ResidualRows rows;
   if (m == nullptr) return rows;
   const std::size_t n = SizeOf(m->keys());
-  if (m->table_name() == nullptr || m->table_name()->size() == 0 || m->table_name()->size() > limits::kNameBytesMax)
+  if (m->table_name() == nullptr || m->table_name()->size() == 0 || m->table_name()->size() > kResidualNameBytesMax)
     return Corrupt(origin, "residuals of a table without a name");
-  if (m->dim() < 1 || m->dim() > limits::kRowDimMax || SizeOf(m->clocks()) != n ||
-      SizeOf(m->values()) != n * m->dim() || !IsAligned(m->keys()) || !IsAligned(m->clocks()) ||
-      !IsAligned(m->values()))
+  if (m->dim() < 1 || m->dim() > kResidualDimMax || SizeOf(m->clocks()) != n || SizeOf(m->values()) != n * m->dim() ||
+      !IsAligned(m->keys()) || !IsAligned(m->clocks()) || !IsAligned(m->values()))
     return Corrupt(origin, fmt::format("residuals of table '{}': {} keys, {} clocks, {} values of dim {}",
                                        m->table_name()->str(), n, SizeOf(m->clocks()), SizeOf(m->values()), m->dim()));
   rows.table = m->table_name()->str();

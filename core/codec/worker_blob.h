@@ -14,6 +14,7 @@
 
 #include "core/buffer.h"
 #include "core/error.h"
+#include "core/limits.h"
 #include "core/types.h"
 
 namespace tarn {
@@ -22,6 +23,11 @@ inline constexpr std::uint32_t kBlobVersion = 3;  // 2: the checksum covers the 
 
 // Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) are not sent
 // yet for keys[i], whose last gradient was at clocks[i].
+// Of ResidualRows: with a velocity (push_momentum) a row is twice as long as a row of its table, and the factor of a
+// low_rank table has a name that is longer than its table's.
+inline constexpr std::uint32_t kResidualDimMax = 2 * limits::kRowDimMax;
+inline constexpr std::size_t kResidualNameBytesMax = limits::kNameBytesMax + 16;
+
 struct ResidualRows {
   std::string table;
   std::uint32_t dim = 0;

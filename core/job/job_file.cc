@@ -110,10 +110,17 @@ Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
     return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (no cache) or at least {}", ToByteSize(bytes),
                                                     ToByteSize(limits::kWorkerCacheBytesMin)));
   if (rules.worker_cache.refresh_rows && (bytes == 0 || rules.consistency.mode != ConsistencyMode::kSsp))
-    return in.Refusal({"refresh_rows", "worker_cache", "mode"},
-                      fmt::format("refresh_rows = true with mode = \"{}\" and worker_cache = {}: servers refresh the "
-                                  "rows of a cache, within the bound of ssp; expected mode = \"ssp\" and worker_cache > 0",
-                                  Name(rules.consistency.mode), ToByteSize(bytes)));
+    return in.Refusal(
+        {"refresh_rows", "worker_cache", "mode"},
+        fmt::format("refresh_rows = true with mode = \"{}\" and worker_cache = {}: servers refresh the "
+                    "rows of a cache, within the bound of ssp; expected mode = \"ssp\" and worker_cache > 0",
+                    Name(rules.consistency.mode), ToByteSize(bytes)));
+  if (rules.worker_cache.refresh_rows && rules.consistency.staleness_range != 0)
+    return in.Refusal(
+        {"refresh_rows", "staleness_range"},
+        fmt::format("refresh_rows = true with staleness_range = {}: servers may hold rows back by up to as "
+                    "many clocks; expected staleness_range = 0",
+                    rules.consistency.staleness_range));
   return CheckPushEvery(in, rules);
 }
 
@@ -160,6 +167,8 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
     rules.worker_cache.bytes = 0;
   if (!MayCombine(out) && resets("push_every", rules.worker_cache.push_every, 1u)) rules.worker_cache.push_every = 1;
   if (out.mode != ConsistencyMode::kSsp && resets("refresh_rows", rules.worker_cache.refresh_rows, false))
+    rules.worker_cache.refresh_rows = false;
+  if (in.IsOverride("worker_cache") && rules.worker_cache.bytes == 0 && !in.IsOverride("refresh_rows"))
     rules.worker_cache.refresh_rows = false;
   return CheckWorkerCache(in, rules);
 }
@@ -261,9 +270,9 @@ Status ReadResiduals(SectionReader& in, TableOverride& out) {
       return in.Refusal({key}, "has no effect without push_codec = \"topk\"; remove it");
   if (in.Has("push_rank") && out.push_codec != ValueCodec::kLowRank)
     return in.Refusal({"push_rank"}, "has no effect without push_codec = \"low_rank\"; remove it");
-  if (in.Has("residual_memory") && !KeepsResiduals(out.push_codec))
+  if (in.Has("residual_memory") && (!KeepsResiduals(out.push_codec) || out.push_codec == ValueCodec::kLowRank))
     return in.Refusal({"residual_memory"},
-                      "has no effect without push_codec = \"topk\", \"sign\", \"one_bit\" or \"low_rank\"; remove it");
+                      "has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; remove it");
   if (Status fits = Validate(out.compression); !fits)
     return in.Refusal({"residual_memory", "push_topk", "push_momentum", "push_warmup_clocks", "push_rank"},
                       fits.error().message);
@@ -293,9 +302,8 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
                                   "tables do not; expected mode = \"asp\", or that of [consistency]",
                                   Name(rules.consistency.mode), Name(rules.consistency.apply), backups, of_job));
   if (out.has_consistency) out.consistency = rules.consistency;
-  out.has_worker_cache =
-      rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") ||
-      in.Has("push_every") || in.Has("refresh_rows");
+  out.has_worker_cache = rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") ||
+                         in.Has("push_every") || in.Has("refresh_rows");
   if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
   if (KeepsResiduals(out.push_codec) && rules.worker_cache.push_every > 1)
     return in.Refusal({"push_codec"}, fmt::format("\"{}\" with push_every = {}: what a push leaves out goes with the "
@@ -416,8 +424,8 @@ Status CheckWorkersMin(const SectionReader& fleet, const Job& job) {
   for (const OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense}) {
     const float needed = OptionOf(*spec, "workers_min");
     if (needed > static_cast<float>(job.fleet.workers))
-      return fleet.Refusal({"workers"}, fmt::format("{} with optimizer.workers_min = {:g}: {} makes no step before "
-                                                    "gradients of so many workers have come",
+      return fleet.Refusal({"workers"}, fmt::format("{} with optimizer.workers_min = {:g}: {} steps once so many "
+                                                    "different workers have pushed; expected at least as many",
                                                     job.fleet.workers, needed, spec->kind.value));
   }
   return {};

@@ -180,7 +180,7 @@ void WriteCompressionKeys(SectionWriter& out, const TableOverride& table) {
     if (key == "push_topk") return top_k;
     if (key == "push_momentum") return top_k && spec.momentum != 0;
     if (key == "push_warmup_clocks") return top_k && spec.warmup_clocks != 0;
-    return key != "push_rank" || table.push_codec == ValueCodec::kLowRank;
+    return (key == "push_rank") == (table.push_codec == ValueCodec::kLowRank);
   });
   VisitCompression(out, spec);
   out.All();

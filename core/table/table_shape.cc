@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/byte_size.h"
+#include "core/table/compression_fields.h"
 #include "core/table/life_fields.h"
 #include "core/table/optimizer_fields.h"
-#include "core/table/compression_fields.h"
 #include "core/table/update_rule.h"
 
 namespace tarn {

@@ -11,9 +11,9 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/names.h"
+#include "core/table/compression_fields.h"
 #include "core/table/life_fields.h"
 #include "core/table/optimizer_fields.h"
-#include "core/table/compression_fields.h"
 
 namespace tarn {
 namespace {
@@ -31,11 +31,11 @@ constexpr Named<ConsistencyMode> kModes[] = {
     {ConsistencyMode::kBsp, "bsp"}, {ConsistencyMode::kSsp, "ssp"}, {ConsistencyMode::kAsp, "asp"}};
 constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"},
                                             {ApplyMode::kAggregated, "aggregated"}};
-constexpr Named<ValueCodec> kCodecs[] = {
-    {ValueCodec::kFp32, "fp32"},       {ValueCodec::kBf16, "bf16"}, {ValueCodec::kFp16, "fp16"},
-    {ValueCodec::kInt8, "int8"},       {ValueCodec::kTopK, "topk"}, {ValueCodec::kQsgd, "qsgd"},
-    {ValueCodec::kTernary, "ternary"}, {ValueCodec::kSign, "sign"}, {ValueCodec::kOneBit, "one_bit"},
-    {ValueCodec::kLowRank, "low_rank"}};
+constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},       {ValueCodec::kBf16, "bf16"},
+                                         {ValueCodec::kFp16, "fp16"},       {ValueCodec::kInt8, "int8"},
+                                         {ValueCodec::kTopK, "topk"},       {ValueCodec::kQsgd, "qsgd"},
+                                         {ValueCodec::kTernary, "ternary"}, {ValueCodec::kSign, "sign"},
+                                         {ValueCodec::kOneBit, "one_bit"},  {ValueCodec::kLowRank, "low_rank"}};
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 

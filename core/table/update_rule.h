@@ -92,7 +92,8 @@ struct UpdateRule {
   std::span<const RuleSlot> slots = {};
   // Number of floats of state per partition of a table, initially 0.
   std::uint32_t partition_floats = 0;
-  // Pushes include the rows as their worker pulled them. Not allowed for aggregated tables and topk.
+  // Pushes include the rows as their worker pulled them. Not allowed for aggregated tables, and
+  // codecs that keep residuals.
   bool needs_pulled = false;
   // Each call has rows of only one section, for rules that read the staleness or the delay, or have partition_floats.
   // Otherwise a call may have several sections of a push, or several of a clock, and the delay of one of them.

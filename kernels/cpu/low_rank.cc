@@ -6,14 +6,13 @@
 #include <cstring>
 #include <vector>
 
-#include "core/limits.h"
 #include "kernels/elementwise.h"
 #include "kernels/initialize.h"
 
 namespace tarn::kernels {
 namespace {
 
-// Of what a column was before the others were taken out of it: less is rounding.
+// Relative to the column's norm before orthogonalization: a smaller rest is rounding error.
 constexpr double kRounding = 1e-5;
 
 double ColumnDot(std::size_t n, std::uint32_t rank, const float* left, std::uint32_t a, std::uint32_t b) {
@@ -22,7 +21,8 @@ double ColumnDot(std::size_t n, std::uint32_t rank, const float* left, std::uint
   return sum;
 }
 
-// Modified Gram-Schmidt, twice, because what rounding leaves of a column is not orthogonal. False: column c has nothing that the columns before it do not have, and is zero now.
+// Modified Gram-Schmidt, twice, because what rounding leaves of a column is not orthogonal. False: the column depends
+// linearly on earlier ones and is set to zero.
 bool Orthonormalize(std::size_t n, std::uint32_t rank, std::uint32_t c, float* left) {
   const double before = std::sqrt(ColumnDot(n, rank, left, c, c));
   for (std::uint32_t step = 0; step < 2 * c; ++step) {
@@ -79,12 +79,12 @@ std::byte* EncodeRight(std::uint32_t dim, std::uint32_t rank, const float* right
   return out + sizeof(rank) + bytes;
 }
 
-Status DecodeLowRank(std::size_t n, std::uint32_t dim, std::span<const std::byte> in, float* out) {
+Status DecodeLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank_max, std::span<const std::byte> in,
+                     float* out) {
   std::uint32_t rank = 0;
   if (in.size() < sizeof(rank)) return Malformed(fmt::format("{} bytes, expected at least 4", in.size()));
   std::memcpy(&rank, in.data(), sizeof(rank));
-  if (rank < 1 || rank > limits::kPushRankMax)
-    return Malformed(fmt::format("rank {}, expected 1 to {}", rank, limits::kPushRankMax));
+  if (rank < 1 || rank > rank_max) return Malformed(fmt::format("rank {}, expected 1 to {}", rank, rank_max));
   if (in.size() != LowRankBytes(n, dim, rank))
     return Malformed(fmt::format("{} bytes, expected {} for {} x {} values of rank {}", in.size(),
                                  LowRankBytes(n, dim, rank), n, dim, rank));

@@ -38,7 +38,7 @@ std::string FleetWatch::WaitText(TimeUs now, const CutWaits& cut) const {
   for (const TableSpec& table : membership_->view().tables) {
     const ConsistencySpec& spec = table.consistency;
     if (spec.mode == ConsistencyMode::kAsp) continue;
-    const std::uint64_t clocks = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+    const std::uint64_t clocks = StalenessBound(spec);
     waits.bound = std::min(waits.bound.value_or(clocks), clocks);
     backups = std::min<std::uint32_t>(backups.value_or(spec.backup_workers), spec.backup_workers);
   }

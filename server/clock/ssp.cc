@@ -1,9 +1,9 @@
 // Stale synchronous parallel: a pull for clock c sees every push of the clocks before c - s (Ho et al., "More effective
 // distributed ML via a stale synchronous parallel parameter server", NIPS 2013).
 //
-// With a staleness range r it is dynamic (Zhao et al., "Dynamic stale synchronous parallel distributed training for deep
-// learning", ICDCS 2019): a worker that is more than s clocks ahead of the slowest may go on, up to s + r clocks ahead,
-// if it would then wait less for the slowest. Rule C9.
+// With a staleness range r it is dynamic (Zhao et al., "Dynamic stale synchronous parallel distributed training for
+// deep learning", ICDCS 2019): a worker that is more than s clocks ahead of the slowest may go on, up to s + r clocks
+// ahead, if it would then wait less for the slowest. Rule C9.
 #include <algorithm>
 #include <limits>
 

@@ -15,16 +15,19 @@ namespace tarn::server {
 
 namespace {
 
-Status DecodeValues(const Push& push, const Buffer& values, std::uint32_t dim, float* rows) {
+Status DecodeValues(const Push& push, const Buffer& values, const TableSpec& table, float* rows) {
   const std::span<const std::byte> bytes(values.data(), values.size());
-  if (push.codec == ValueCodec::kLowRank) return kernels::DecodeLowRank(push.keys.count, dim, bytes, rows);
-  return kernels::DecodeSparse(std::size_t{push.keys.count} * dim, bytes, rows);
+  if (push.codec == ValueCodec::kTopK)
+    return kernels::DecodeSparse(std::size_t{push.keys.count} * table.dim, bytes, rows);
+  if (table.push_codec != ValueCodec::kLowRank)  // few bytes of factors are much work
+    return Fail(ErrorCode::kMalformed, fmt::format("low_rank, expected {}", Name(table.push_codec)));
+  return kernels::DecodeLowRank(push.keys.count, table.dim, table.compression.rank, bytes, rows);
 }
 
 // Why the values of a push were not decoded: they are invalid, or the shard did not know the sender when they arrived.
 Status NotDecoded(const Push& push, const Buffer& values, const TableSpec& table) {
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
-  const Status status = DecodeValues(push, values, table.dim, rows.data());
+  const Status status = DecodeValues(push, values, table, rows.data());
   if (status) return Fail(ErrorCode::kUnavailable, "the push came before its sender was known: repeat it");
   return Fail(status.error().code, fmt::format("table '{}': {} rows of {}: {}", table.name, push.keys.count, table.dim,
                                                status.error().message));
@@ -76,7 +79,7 @@ void DecodeWholePush(const TableSpec& table, Push* push, Buffer* values) {
   const std::size_t n = std::size_t{push->keys.count} * table.dim;
   if (n * sizeof(float) > limits::kFrameBytesMax) return;
   Buffer rows = Buffer::Allocate(n * sizeof(float));
-  if (!DecodeValues(*push, *values, table.dim, rows.as_mutable<float>().data())) return;
+  if (!DecodeValues(*push, *values, table, rows.as_mutable<float>().data())) return;
   push->codec = ValueCodec::kFp32;
   *values = std::move(rows);
 }

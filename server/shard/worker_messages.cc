@@ -30,8 +30,7 @@ void WorkerMessages::OnMessage(Peer from, Message message) {
 // memory shared with its worker.
 bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
-  if (push == nullptr || IsOfWholePush(push->codec) || context_.outbox->logging() ||
-      context_.rows->tier() != nullptr)
+  if (push == nullptr || IsOfWholePush(push->codec) || context_.outbox->logging() || context_.rows->tier() != nullptr)
     return false;
   const TableSpec* table = context_.rows->FindTable(push->table);
   return table != nullptr && table->consistency.apply == ApplyMode::kImmediate;

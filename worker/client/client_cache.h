@@ -38,8 +38,8 @@ struct KeptTable {
   bool sees_own_pushes;          // drop rows that the worker pushes or that it requested before the push
   std::vector<Sequence> pushed;  // by partition: sequence of the worker's last push to this table
 
-  // Whether rows that were requested to contain the worker's pushes up to this section's sequence may lack a later one
-  // that readers must see.
+  // Whether rows that contain the worker's pushes up to this section's sequence may lack a later one that pulls must
+  // include.
   bool MissesOwnPushes(const Section& section) const {
     return sees_own_pushes && section.sequence < pushed[section.partition.value];
   }

@@ -118,6 +118,12 @@ namespace {
 PushValues EncodeLowRank(const PushRows& push, std::uint32_t dim, const Piece& piece) {
   const auto rank = static_cast<std::uint32_t>(push.right.size() / dim);
   const Buffer left = EncodeRows(push.rows, rank, piece, ValueCodec::kFp32);
+  if (!kernels::LowRankPays(piece.rows, dim, rank)) {  // each piece has a copy of the right factor
+    Buffer rows = Buffer::Allocate(std::size_t{piece.rows} * dim * sizeof(float));
+    kernels::MultiplyLowRank(piece.rows, dim, rank, left.as<float>().data(), push.right.data(),
+                             rows.as_mutable<float>().data());
+    return {ValueCodec::kFp32, std::move(rows)};
+  }
   Buffer values = Buffer::Allocate(kernels::LowRankBytes(piece.rows, dim, rank));
   std::byte* to = kernels::EncodeRight(dim, rank, push.right.data(), values.data());
   std::memcpy(to, left.data(), left.size());
@@ -145,8 +151,9 @@ PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count
   Buffer rows = Buffer::Allocate(count * dim * sizeof(float));
   const std::span<const std::byte> values(push.values.data(), push.values.size());
   float* const to = rows.as_mutable<float>().data();
-  const Status status = push.codec == ValueCodec::kLowRank ? kernels::DecodeLowRank(count, dim, values, to)
-                                                           : kernels::DecodeSparse(count * dim, values, to);
+  const Status status = push.codec == ValueCodec::kLowRank
+                            ? kernels::DecodeLowRank(count, dim, limits::kPushRankMax, values, to)
+                            : kernels::DecodeSparse(count * dim, values, to);
   TARN_CHECK(status.has_value(), "values that EncodePush made");
   return {ValueCodec::kFp32, std::move(rows)};
 }

@@ -42,6 +42,7 @@ RequestId ClientPulls::Add(RequestId pull, Piece piece, KeyList keys, Buffer key
   PullMessage message;
   message.pull = pull;
   message.clock = whole.clock;
+  message.standing = whole.standing;
   message.shard = piece.shard;
   message.parts = std::move(piece.parts);
   message.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * CodecRowBytes(whole.codec, whole.dim);
@@ -58,17 +59,21 @@ ClientPulls::ShardQueue& ClientPulls::QueueOf(ShardId shard) {
 }
 
 // A pull may be sent if its credit allows, and always if no pull of its clock or an earlier one is in flight: a shard
-// may delay the pulls in flight until an event that depends on this pull.
+// may delay the pulls in flight until an event that depends on this pull. A standing pull is always in flight, so it
+// takes no credit from others; there is one for each table.
 bool ClientPulls::MaySend(const ShardQueue& queue, const PullMessage& message) const {
-  return queue.credit.Fits(message.bytes) || queue.in_flight.empty() || queue.in_flight.begin()->first > message.clock;
+  return message.standing || queue.credit.Fits(message.bytes) || queue.in_flight.empty() ||
+         queue.in_flight.begin()->first > message.clock;
 }
 
 void ClientPulls::Launch(RequestId id, PullMessage* message) {
   ShardQueue& queue = QueueOf(message->shard);
   queue.waiting.erase(TurnOf(id, *message));
-  queue.credit.Take(message->bytes);
-  ++queue.in_flight[message->clock];
   message->sent = true;
+  if (!message->standing) {
+    queue.credit.Take(message->bytes);
+    ++queue.in_flight[message->clock];
+  }
   SetDue(id, message, context_->now + RepeatPause(context_->options.resend_us, message->repeats));
 }
 
@@ -97,6 +102,7 @@ void ClientPulls::Release(RequestId id, PullMessage* message) {
     queue.waiting.erase(TurnOf(id, *message));
     return;
   }
+  if (message->standing) return;
   queue.credit.Return(message->bytes);
   const auto count = queue.in_flight.find(message->clock);
   if (--count->second == 0) queue.in_flight.erase(count);
@@ -154,7 +160,8 @@ void ClientPulls::Note(const PullState& pull, const PullMessage& message, const 
                        const Buffer& values) {
   if (pull.kept)
     for (std::size_t i = 0; i < reply.versions.size(); ++i)
-      memory_->NoteHistory(pull.table, message.keys.sections[i].partition, reply.versions[i], reply.min_clock);
+      memory_->NoteHistory(pull.table, message.keys.sections[i].partition, reply.versions[i], reply.min_clock,
+                           StalenessBound(context_->tables.at(pull.table).consistency));
   if (pull.record == nullptr) return;
   pull.record->NoteReply(message.parts, reply.versions, reply.min_clock);
   if (pull.cached == nullptr) pull.record->NoteRows({message.parts, reply.codec, values});

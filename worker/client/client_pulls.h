@@ -76,7 +76,7 @@ class ClientPulls {
     std::uint64_t staleness = 0;
     Clock open;  // the latest open clock of the replies
     std::shared_ptr<PullRecord> record;
-    bool kept = false;                   // the worker caches rows of the table, here or in the training loop
+    bool kept = false;  // the worker caches rows of the table, here or in the training loop
     bool standing = false;
     std::unique_ptr<KeepingSink> cached;  // null: not here
   };
@@ -89,7 +89,8 @@ class ClientPulls {
     Buffer frame;
     std::size_t bytes = 0;  // of the request and the expected reply
     bool sent = false, counted = false;
-    bool by_name = false;  // the last send had the number of a key list
+    bool standing = false;  // of a standing pull: takes no credit
+    bool by_name = false;   // the last send had the number of a key list
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
     RefusalTimer refusal_timer;

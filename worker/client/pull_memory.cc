@@ -82,9 +82,11 @@ std::shared_ptr<PullRecord> PullMemory::Newest(TableId table, Clock use) {
   return record == records.rend() ? nullptr : *record;
 }
 
-void PullMemory::NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock) {
+void PullMemory::NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock,
+                             std::uint64_t bound) {
   std::deque<Seen>& seen = tables_[table].history[partition];
   if (seen.empty() || seen.back().min_clock < min_clock) seen.push_back({min_clock, version});
+  while (seen.front().min_clock.value + bound < seen.back().min_clock.value) seen.pop_front();
 }
 
 Version PullMemory::OldestSince(TableId table, PartitionId partition, Clock oldest) {

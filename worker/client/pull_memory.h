@@ -79,8 +79,9 @@ class PullMemory {
   std::shared_ptr<PullRecord> Newest(TableId table, Clock use);
 
   // For tables of which the worker caches rows: the version of a partition when a shard answered, and, of a cached row
-  // that came with a minimum clock of at least `oldest`, a version that it is not older than.
-  void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock);
+  // that came with a minimum clock of at least `oldest`, a version that it is not older than. `bound`: of staleness;
+  // cached rows are at most so many clocks older than the newest.
+  void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, std::uint64_t bound);
   Version OldestSince(TableId table, PartitionId partition, Clock oldest);
 
   // The origin of a push of the plan's rows, which were pulled for use at `use`, or for the earlier clock `from` whose

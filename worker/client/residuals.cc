@@ -325,7 +325,7 @@ std::vector<Buffer> Residuals::Encode(const BlobChunk& head, const std::map<Tabl
     out.BeginTable(spec.name, table->second.dim());
     table->second.ForEach([&](Key key, Clock last, const float* row) { out.Add(key, last, row); });
     const auto factor = factors_.find(spec.name);
-    if (factor == factors_.end() || FactorName(spec.name).size() > limits::kNameBytesMax) continue;
+    if (factor == factors_.end()) continue;
     out.BeginTable(FactorName(spec.name), spec.dim);
     for (std::size_t at = 0; at < factor->second.size(); at += spec.dim)
       out.Add(at / spec.dim, head.clock, factor->second.data() + at);

@@ -45,8 +45,8 @@ class Residuals {
   // The gradients to send instead of those of a push. topk, sparse table: whole rows, those with the largest norms and
   // those for which there is no more room. topk, dense table: all rows, with zeros for unsent entries. sign, one_bit:
   // all rows, not encoded yet, and earlier residuals for which there is no more room. low_rank: one row of the left
-  // factor for each row, and the right factor; or, if that is not smaller, all rows, without a factor. The plan is valid
-  // until the next call. plan.keys must not be empty; clocks must not decrease.
+  // factor for each row, and the right factor; or, if that is not smaller, all rows, without a factor. The plan is
+  // valid until the next call. plan.keys must not be empty; clocks must not decrease.
   struct Sent {
     const Plan* plan = nullptr;
     PushRows rows;
@@ -93,8 +93,8 @@ class Residuals {
   Plan chosen_;
   std::vector<std::uint32_t> index_;  // selected rows, ascending
   std::vector<float> norms_, values_;
-  std::vector<float> velocities_;  // of the rows of a push, with momentum
-  std::vector<float> kept_;        // one row of a ResidualTable
+  std::vector<float> velocities_;   // of the rows of a push, with momentum
+  std::vector<float> kept_;         // one row of a ResidualTable
   std::vector<std::byte> encoded_;  // one row
   kernels::TopKScratch scratch_;
 };

@@ -4,23 +4,26 @@
 #include <utility>
 
 #include "core/position.h"
+#include "kernels/convert.h"
 
 namespace tarn::worker {
 
-// A standing pull. Its rows replace older ones in the cache.
+// A standing pull. Its rows replace older ones in the cache, reply by reply.
 class RefreshPull final : public KeepingSink {
  public:
-  RefreshPull(KeptTable* kept, const Plan& plan, RowRefresher::Table* table, ClientContext* context)
-      : kept_(kept), plan_(plan), rows_(plan), table_(table), context_(context) {}
+  RefreshPull(KeptTable* kept, std::shared_ptr<const Plan> plan, RowRefresher::Table* table, ClientContext* context)
+      : kept_(kept), plan_(std::move(plan)), table_(table), context_(context) {}
 
-  void Rows(const PulledRows& rows) override { rows_.Take(rows); }
+  void Rows(const PulledRows& rows) override {
+    rows_.resize(rows.values.size() / CodecRowBytes(rows.codec, plan_->dim) * plan_->dim);
+    kernels::DecodeRows(rows.codec, plan_->dim, rows_.size() / plan_->dim, rows.values.data(), rows_.data());
+  }
   void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override {
-    const float* rows = rows_.values().as<float>().data();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
+    const float* rows = rows_.data();
+    for (std::size_t i = 0; i < parts.size(); rows += std::size_t{parts[i].count} * plan_->dim, ++i) {
       if (kept_->MissesOwnPushes(sections[i])) continue;
-      const auto keys = std::span(plan_.keys).subspan(parts[i].begin, parts[i].count);
-      context_->counters.refreshed_rows +=
-          kept_->rows.Renew(keys, rows + std::size_t{parts[i].begin} * plan_.dim, version);
+      const auto keys = std::span(plan_->keys).subspan(parts[i].begin, parts[i].count);
+      context_->counters.refreshed_rows += kept_->rows.Renew(keys, rows, version);
     }
   }
   void Done(std::uint64_t) override { table_->waiting = false; }
@@ -28,14 +31,14 @@ class RefreshPull final : public KeepingSink {
 
  private:
   KeptTable* kept_;
-  Plan plan_;
-  PlanRows rows_;
+  std::shared_ptr<const Plan> plan_;
   RowRefresher::Table* table_;
   ClientContext* context_;
+  std::vector<float> rows_;  // of the last reply
 };
 
 void RowRefresher::NoteOpen(const TableSpec& spec, Clock open) {
-  if (!WorkerCacheOf(context_->job_file, spec.name).refresh_rows || cache_->Of(spec) == nullptr) return;
+  if (cache_->Of(spec) == nullptr || !WorkerCacheOf(context_->job_file, spec.name).refresh_rows) return;
   Table& table = tables_[spec.id];
   table.open = std::max(table.open, open);
 }
@@ -43,7 +46,7 @@ void RowRefresher::NoteOpen(const TableSpec& spec, Clock open) {
 void RowRefresher::Dispatch() {
   if (stopped_) return;
   for (auto& [id, table] : tables_) {
-    if (table.waiting || table.open <= table.asked) continue;
+    if (table.waiting || table.open == table.asked) continue;
     const TableSpec& spec = context_->tables.at(id);
     Start(spec, cache_->Of(spec), &table);
   }
@@ -55,15 +58,16 @@ void RowRefresher::Start(const TableSpec& spec, KeptTable* kept, Table* table) {
     keys_.clear();
     kept->rows.AppendKeys(&keys_);
     const std::uint64_t salt = TableSalt(context_->job_file.job.seed, spec.name);
-    Planner(context_->view.routes.partition_bits)
-        .Make(spec.id, spec.dim, Positioner(spec, salt), keys_, &table->plan);
+    auto plan = std::make_shared<Plan>();
+    Planner(context_->view.routes.partition_bits).Make(spec.id, spec.dim, Positioner(spec, salt), keys_, plan.get());
+    table->plan = std::move(plan);
   }
-  if (table->plan.keys.empty()) return;
+  if (table->plan->keys.empty()) return;
   table->asked = table->open;
   table->waiting = true;
-  // The first clock whose pulls wait for more than the known one.
-  const Clock use(table->open.value + StalenessBound(spec.consistency) + 1);
-  ask_(spec, table->plan, use, std::make_unique<RefreshPull>(kept, table->plan, table, context_));
+  // The first clock whose pulls wait for more than the known one; the table has no staleness range.
+  const Clock use(table->open.value + spec.consistency.staleness + 1);
+  ask_(spec, *table->plan, use, std::make_unique<RefreshPull>(kept, table->plan, table, context_));
 }
 
 }  // namespace tarn::worker

@@ -3,13 +3,14 @@
 // server consistency models", AAAI 2015), in which servers push the rows that a worker has registered.
 //
 // Each table has at most one standing pull of all its cached rows, which servers hold back until the clock after the
-// latest known one opens. So they answer as soon as it does, and a worker that cannot keep up is not sent more. Internal
-// to worker/; one thread.
+// latest known one opens. So they answer as soon as it does, and a worker that cannot keep up is not sent more.
+// Internal to worker/; one thread.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,8 @@ namespace tarn::worker {
 class RowRefresher {
  public:
   // Starts a standing pull; `sink` is its sink.
-  using Ask = std::function<void(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink)>;
+  using Ask =
+      std::function<void(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink)>;
   RowRefresher(ClientContext* context, ClientCache* cache, Ask ask)
       : context_(context), cache_(cache), ask_(std::move(ask)) {}
 
@@ -36,11 +38,11 @@ class RowRefresher {
  private:
   friend class RefreshPull;
   struct Table {
-    Clock open;           // the latest known
-    Clock asked;          // the known one at the last standing pull
-    bool waiting = false;  // for the answer to a standing pull
-    Plan plan;            // of the cached rows
-    std::uint64_t version = 0;  // of the cache's keys, for which `plan` was made
+    Clock open;                        // the latest known
+    std::optional<Clock> asked;        // the known one at the last standing pull
+    bool waiting = false;              // for the answer to a standing pull
+    std::shared_ptr<const Plan> plan;  // of the cached rows
+    std::uint64_t version = 0;         // of the cache's keys, for which `plan` was made
   };
 
   void Start(const TableSpec& spec, KeptTable* kept, Table* table);

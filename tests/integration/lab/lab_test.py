@@ -139,7 +139,7 @@ set = { "local.learning_rate" = 1e6, "local.l2" = 100.0, "local.steps" = 16 }
 
     def test_every_algorithm_runs(self):
         names = [algorithm.name for algorithm in algorithms.ALGORITHMS
-                 if study.fits("linear", algorithm.settings.get("tables.*.push_codec"))]
+                 if study.fits("linear", "push_codec", algorithm.settings.get("tables.*.push_codec"))]
         found = self.lab(f'[lab]\njob = "job.toml"\nseeds = [1]\nalgorithms = {json.dumps(names)}\n[set]\n"delays.batch" = "exponential(0.01)"\n')
         self.assertEqual({trial["status"] for trial in found["trials"]}, {"done"})
         hashes = [trial["parameters_hash"] for trial in found["trials"]]

@@ -242,7 +242,8 @@ TEST(Validate, Life) {
 
 TEST(Validate, RowCodec) {
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kBf16; }), "accepted");
-  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(10); }), "table 'factors': kind or codec is not a known one");
+  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(10); }),
+            "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
             "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
@@ -259,7 +260,8 @@ TEST(Validate, TopK) {
   };
   EXPECT_EQ(top_k([](CompressionSpec&) {}), "accepted");
   EXPECT_EQ(top_k([](CompressionSpec& t) { t.share = 1; }), "accepted");
-  EXPECT_EQ(top_k([](CompressionSpec& t) { t.share = 0; }), "table 'factors': push_topk = 0: expected a number > 0 and <= 1");
+  EXPECT_EQ(top_k([](CompressionSpec& t) { t.share = 0; }),
+            "table 'factors': push_topk = 0: expected a number > 0 and <= 1");
   EXPECT_EQ(top_k([](CompressionSpec& t) { t.residual_bytes = limits::kResidualBytesMin; }), "accepted");
   EXPECT_EQ(top_k([](CompressionSpec& t) { t.residual_bytes = limits::kResidualBytesMin - 1; }),
             "table 'factors': residual_memory = 1023: expected 1KiB to 64GiB");

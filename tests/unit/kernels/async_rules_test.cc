@@ -32,15 +32,16 @@ class Row {
   void Take(const Step& step) {
     float* values = values_.data();
     float* slots = slots_.data();
-    optimizer_.Apply({.clock = Clock(0), .rate = LearningRate(spec_, Clock(0)), .delay = step.delay, .worker = step.worker},
-                     {.dim = dim(),
-                      .n = 1,
-                      .values = &values,
-                      .slots = &slots,
-                      .gradients = step.gradient.data(),
-                      .pulled = optimizer_.rule().needs_pulled ? step.pulled.data() : nullptr,
-                      .partition_state = state_,
-                      .begins_section = true});
+    optimizer_.Apply(
+        {.clock = Clock(0), .rate = LearningRate(spec_, Clock(0)), .delay = step.delay, .worker = step.worker},
+        {.dim = dim(),
+         .n = 1,
+         .values = &values,
+         .slots = &slots,
+         .gradients = step.gradient.data(),
+         .pulled = optimizer_.rule().needs_pulled ? step.pulled.data() : nullptr,
+         .partition_state = state_,
+         .begins_section = true});
   }
   std::uint32_t dim() const { return static_cast<std::uint32_t>(values_.size()); }
   const std::vector<float>& values() const { return values_; }
@@ -357,8 +358,8 @@ TEST(AsyncRulesTest, DegenerateSettingsAreSgd) {
 
 TEST(AsyncRulesTest, AreTheSameOnEveryInstructionSet) {
   for (const char* kind : {"signum", "staleness_aware_sgd", "delay_adaptive_sgd", "dc_asgd", "dc_asgd_adaptive",
-                           "gap_aware", "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd", "k_async_sgd",
-                           "delayed_nesterov", "fed_adagrad", "fed_adam", "fed_yogi"})
+                           "gap_aware", "exponential_staleness_sgd", "delay_threshold_sgd", "buffered_sgd",
+                           "k_async_sgd", "delayed_nesterov", "fed_adagrad", "fed_adam", "fed_yogi"})
     for (const std::size_t dim : {1, 7, 16, 37, 100}) {
       SCOPED_TRACE(std::string(kind) + ", dim " + std::to_string(dim));
       ExpectSameBitsOnEveryTarget([&] {

@@ -113,7 +113,7 @@ TEST(LowRankTest, BytesAreDecodedOrRefused) {
   std::memcpy(left, f.left.data(), f.left.size() * sizeof(float));
   std::vector<float> out(24);
   const auto decode = [&](std::size_t size) {
-    const Status status = DecodeLowRank(6, 4, std::span(bytes).first(size), out.data());
+    const Status status = DecodeLowRank(6, 4, 64, std::span(bytes).first(size), out.data());
     return status ? "" : status.error().message;
   };
   EXPECT_EQ(decode(bytes.size() - 1), "");

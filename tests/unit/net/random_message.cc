@@ -12,6 +12,7 @@
 
 #include "core/key_delta.h"
 #include "core/limits.h"
+#include "kernels/low_rank.h"
 #include "kernels/sparse_values.h"
 #include "tests/unit/net/fields.h"
 
@@ -26,7 +27,7 @@ constexpr Role kLast<Role> = Role::kWorker;
 template <>
 constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kHeld;
 template <>
-constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kOneBit;
+constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kLowRank;
 template <>
 constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kDiverged;
 template <>
@@ -182,10 +183,13 @@ void FillPayload(Filler* filler, Message* message) {
   };
   const auto values = [&](std::size_t count, ValueCodec codec, std::optional<ValueCodec> pulled = {}) {
     const std::uint32_t dim = filler->Dim();
-    message->values =
-        filler->Bytes(codec == ValueCodec::kTopK && count != 0
-                          ? kernels::kSparseBytesMin + count * dim
-                          : count * (CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0)));
+    const std::size_t bytes = count * (CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0));
+    if (codec == ValueCodec::kTopK && count != 0)
+      message->values = filler->Bytes(kernels::kSparseBytesMin + count * dim);
+    else if (codec == ValueCodec::kLowRank && count != 0)
+      message->values = filler->Bytes(kernels::LowRankBytes(count, dim, 1 + filler->Below(limits::kPushRankMax)));
+    else
+      message->values = filler->Bytes(bytes);
   };
   const auto push = [&](Push& m) {
     keys(m.keys);

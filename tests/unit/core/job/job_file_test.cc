@@ -326,21 +326,36 @@ TEST(JobFile, ADynamicBoundAndRefreshedRows) {
 mode = "ssp"
 staleness = 3
 staleness_range = 12
-worker_cache = "1MiB"
-refresh_rows = true
 [tables.linear]
 staleness_range = 2
 [tables.embedding]
 mode = "bsp"
 [tables.dense_0]
-worker_cache = 0
+staleness_range = 0
+worker_cache = "1MiB"
+refresh_rows = true
 )");
   EXPECT_EQ(StalenessBound(job.consistency), 15u);
   EXPECT_EQ(StalenessBound(job.tables.at("linear").consistency), 5u);
   EXPECT_EQ(StalenessBound(job.tables.at("embedding").consistency), 0u);
   EXPECT_FALSE(job.tables.at("embedding").worker_cache.refresh_rows);
-  EXPECT_FALSE(job.tables.at("dense_0").worker_cache.refresh_rows);
+  EXPECT_TRUE(job.tables.at("dense_0").worker_cache.refresh_rows);
   EXPECT_EQ(Parsed(ToToml(job)), job);
+  const Job cached = Parsed(R"(
+[consistency]
+mode = "ssp"
+staleness = 3
+worker_cache = "1MiB"
+refresh_rows = true
+[tables.linear]
+worker_cache = 0
+[tables.embedding]
+mode = "bsp"
+)");
+  EXPECT_TRUE(cached.worker_cache.refresh_rows);
+  EXPECT_FALSE(cached.tables.at("linear").worker_cache.refresh_rows);
+  EXPECT_FALSE(cached.tables.at("embedding").worker_cache.refresh_rows);
+  EXPECT_EQ(Parsed(ToToml(cached)), cached);
   EXPECT_EQ(ToToml(Parsed("")).find("staleness_range"), std::string::npos) << "fingerprints of older jobs stay";
   EXPECT_EQ(ToToml(Parsed("")).find("refresh_rows"), std::string::npos);
   const auto refuses = [](std::string_view lines, std::string_view why) {
@@ -350,6 +365,8 @@ worker_cache = 0
   EXPECT_TRUE(refuses("staleness_range = 2", "only \"ssp\" has a bound"));
   EXPECT_TRUE(refuses("mode = \"ssp\"\nstaleness_range = 1025", "1024"));
   EXPECT_TRUE(refuses("mode = \"ssp\"\nrefresh_rows = true", "expected mode = \"ssp\" and worker_cache > 0"));
+  EXPECT_TRUE(refuses("mode = \"ssp\"\nworker_cache = \"1MiB\"\nrefresh_rows = true\nstaleness_range = 2",
+                      "expected staleness_range = 0"));
   EXPECT_TRUE(refuses("worker_cache = \"1MiB\"\nrefresh_rows = true", "expected mode = \"ssp\" and worker_cache > 0"));
 }
 
@@ -429,8 +446,8 @@ TEST(JobFile, PushesOfAFewBits) {
             "job.toml:3: tables.a.push_topk: has no effect without push_codec = \"topk\"; remove it");
   EXPECT_EQ(
       refusal("push_codec = \"qsgd\"\nresidual_memory = \"8MiB\"\n"),
-      "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\", \"one_bit\" "
-      "or \"low_rank\"; remove it");
+      "job.toml:3: tables.a.residual_memory: has no effect without push_codec = \"topk\", \"sign\" or \"one_bit\"; "
+      "remove it");
   EXPECT_EQ(refusal("pull_codec = \"qsgd\"\n"),
             "job.toml:2: tables.a.pull_codec: \"qsgd\": expected fp32, bf16, fp16 or int8 (the others are for "
             "push_codec)");

@@ -46,7 +46,8 @@ TEST(ConsistencyPolicyTest, APullSeesTheClocksThatItsModePromises) {
   EXPECT_TRUE(MayAnswer(SpecOf(ConsistencyMode::kAsp, ApplyMode::kImmediate), 1'000, 0));
 }
 
-// Worker 11 is at clock 2 since 1,000 and takes 100 us for a clock, worker 10 at clock `own` since `at` and takes `own_us`.
+// Worker 11 is at clock 2 since 1,000 and takes 100 us for a clock, worker 10 at clock `own` since `at` and takes
+// `own_us`.
 Cohort Paces(std::uint64_t own, TimeUs own_us, TimeUs at = 1'000) {
   Cohort cohort;
   cohort.Adopt({LiveWorker(0, 10), LiveWorker(1, 11)});

@@ -1,5 +1,6 @@
-// Pushes of the largest values alone (rule W5): what is applied, gathered and repeated is what was decoded, and what
-// cannot be decoded is refused by name and changes nothing.
+// Pushes whose rows are encoded together (rule W5: topk, low_rank): what is applied, gathered and repeated is what was
+// decoded, and what cannot be decoded is refused by name and changes nothing.
+#include "kernels/low_rank.h"
 #include "kernels/sparse_values.h"
 #include "tests/unit/server/shard/shard_fixture.h"
 
@@ -46,6 +47,39 @@ TEST_F(ShardTopKTest, W5WhatArrivesIsApplied) {
   Deliver(PushAll(1, 0, some_));  // repeated
   for (Key key = 0; key < 8; ++key)
     for (int i = 0; i < 2; ++i) EXPECT_EQ(ValueAt(key, i), -some_[2 * key + i]) << key;
+}
+
+TEST_F(ShardTopKTest, W5FactorsAreMultipliedOnArrival) {
+  TableSpec spec = Layer(ApplyMode::kImmediate);
+  spec.push_codec = ValueCodec::kLowRank;
+  spec.compression.rank = 1;
+  Join({LiveWorker(0, 10)}, spec);
+  const auto push = [&](std::uint32_t rank) {
+    Message message = PushAll(1, 0, some_);
+    std::get<Push>(message.body).codec = ValueCodec::kLowRank;
+    const std::vector<float> right(2 * rank, 2.0f), left(8 * rank, 0.5f);
+    message.values = Buffer::Allocate(kernels::LowRankBytes(8, 2, rank));
+    std::memcpy(kernels::EncodeRight(2, rank, right.data(), message.values.data()), left.data(), 8 * rank * 4);
+    return message;
+  };
+  Deliver(push(2));
+  auto errors = Take<ErrorReply>();
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].message, "table 't': 8 rows of 2: factors: rank 2, expected 1 to 1");
+  Deliver(push(1));
+  for (Key key = 0; key < 8; ++key)
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(ValueAt(key, i), -1.0f) << key;
+}
+
+TEST_F(ShardTopKTest, W5FactorsAreRefusedWhereTheTableHasAnotherCodec) {
+  Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
+  Message message = PushAll(1, 0, some_);
+  std::get<Push>(message.body).codec = ValueCodec::kLowRank;
+  message.values = Buffer::Allocate(kernels::LowRankBytes(8, 2, 1));
+  Deliver(std::move(message));
+  const auto errors = Take<ErrorReply>();
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].message, "table 't': 8 rows of 2: low_rank, expected topk");
 }
 
 TEST_F(ShardTopKTest, W5WhatIsGatheredIsSummed) {

@@ -319,7 +319,8 @@ TableSpec LowRank(std::uint32_t dim, std::uint64_t rows, std::uint32_t rank) {
 
 // What a push sends, decoded, in the order of the plan.
 std::vector<float> Decoded(const Residuals::Sent& sent, const TableSpec& spec) {
-  const Piece all{.shard = {}, .parts = {{{}, 0, std::uint32_t(sent.plan->keys.size())}},
+  const Piece all{.shard = {},
+                  .parts = {{{}, 0, std::uint32_t(sent.plan->keys.size())}},
                   .rows = std::uint32_t(sent.plan->keys.size())};
   const PushValues rows = RowByRow(EncodePush(sent.rows, spec, all), spec.dim, all.rows);
   const auto values = rows.values.as<float>();
