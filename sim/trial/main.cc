@@ -2,18 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <malloc.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -120,20 +115,6 @@ Status Run(const Command& command, const Job& job) {
   return Simulate(command, job, &files, *checkpoint);
 }
 
-// The state of hundreds of workers is many small blocks that a fleet of processes would have in as many caches. One
-// heap that never shrinks, in huge pages, saves a seventh of the time of 64 workers (bench/lab_speed).
-void KeepHeap() {
-  constexpr int kHeapBytes = 1 << 30;  // of addresses; memory is used when it is touched
-  constexpr std::uintptr_t kHugePage = 2 << 20;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-  mallopt(M_TOP_PAD, kHeapBytes);
-  void* const first = std::malloc(1);
-  const auto begin = (reinterpret_cast<std::uintptr_t>(first) / kHugePage + 1) * kHugePage;
-  madvise(reinterpret_cast<void*>(begin), kHeapBytes - kHugePage, MADV_HUGEPAGE);
-  std::free(first);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -164,7 +145,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  KeepHeap();
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
   if (command.job_path.empty() && command.replayed.empty())
