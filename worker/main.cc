@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   std::optional<net::SlowTransport> slow;
   if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))
     slow.emplace(&sockets, net::SlowNetwork(*job, Role::kWorker, options.rank));
+  options.shm = shm && !slow;  // delayed messages count as those of a network
   worker::Trainer trainer(options, slow ? static_cast<net::Transport*>(&*slow) : &sockets);
   (*process)->OnSignal([&trainer](int) { trainer.RequestAbort(); });
   worker::TrainerEnd end{};

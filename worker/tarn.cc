@@ -154,13 +154,15 @@ Lease LeaseOf(const LeaseGrant& grant) {
 }
 
 worker::SessionOptions SessionOptionsOf(const ConnectOptions& options) {
-  return {
-      .client = {.rank = options.rank.value_or(kAnyRank), .nonce = RandomNonce(), .credit_bytes = options.credit_bytes},
-      .scheduler = options.scheduler,
-      .timeout_seconds = options.timeout_seconds,
-      .wait_note_seconds = options.wait_note_seconds,
-      .queued_bytes_max = options.queued_bytes_max,
-      .asked_bytes_max = options.asked_bytes_max};
+  return {.client = {.rank = options.rank.value_or(kAnyRank),
+                     .nonce = RandomNonce(),
+                     .credit_bytes = options.credit_bytes,
+                     .shm = options.shm},
+          .scheduler = options.scheduler,
+          .timeout_seconds = options.timeout_seconds,
+          .wait_note_seconds = options.wait_note_seconds,
+          .queued_bytes_max = options.queued_bytes_max,
+          .asked_bytes_max = options.asked_bytes_max};
 }
 
 }  // namespace

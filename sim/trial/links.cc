@@ -26,12 +26,14 @@ void Links::Send(std::size_t from, std::size_t to, std::size_t bytes, std::funct
   bytes_ += bytes;
   const double us = double(bytes) * us_per_byte_;
   const double sent = Pass(&out_free_at_[from], double(events_->now()), us);
-  // The first byte arrives before the last one is sent.
   const double first = sent - us + kernels::Draw(latency_, &rng_) * 1e6;
-  const double last = us > 0 ? Pass(&in_free_at_[to], first, us) : first;
   TimeUs& at = last_arrival_[{from, to}];
-  at = std::max(at, TimeUs(std::llround(last)));
-  events_->At(at, std::move(arrive));
+  at = std::max(at, TimeUs(std::llround(first)));
+  if (us <= 0) return events_->At(at, std::move(arrive));
+  events_->At(at, [this, to, us, arrive = std::move(arrive)]() mutable {
+    const double last = Pass(&in_free_at_[to], double(events_->now()), us);
+    events_->At(TimeUs(std::llround(last)), std::move(arrive));
+  });
 }
 
 }  // namespace tarn::sim

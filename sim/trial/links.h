@@ -32,7 +32,7 @@ class Links {
 
   const Distribution latency_;
   const double us_per_byte_;
-  EventQueue* events_;
+  EventQueue* const events_;
   SplitMix rng_;
   std::vector<double> out_free_at_, in_free_at_;  // by node: when its link is free again
   std::map<std::pair<std::size_t, std::size_t>, TimeUs> last_arrival_;

@@ -42,6 +42,7 @@ struct ClientOptions {
   // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
   std::size_t held_keys_bytes = limits::kHeldKeysBytesMax;
+  bool shm = false;  // shares memory with shards at ipc: endpoints, for which lists then get no numbers (rule W3)
 };
 
 enum class ClientState : std::uint8_t {

@@ -27,7 +27,7 @@ ClientData::ClientData(ClientContext* context)
 
 void ClientData::Begin(Clock start) {
   const std::size_t partitions = context_->view.routes.owners.size();
-  if (!context_->job_file.train.key_caching) lists_.SwitchOff();
+  ChooseLists();
   cache_.Begin(partitions);
   pushes_.Begin(partitions);
   combiner_.Begin();
@@ -36,8 +36,18 @@ void ClientData::Begin(Clock start) {
   residuals_.Begin(context_->job_file.job.seed);
 }
 
+// In shared memory, sending keys costs less than finding their list again: workers were up to a quarter faster without
+// lists (bench/results/2026-11-28-training.md).
+void ClientData::ChooseLists() {
+  if (!context_->job_file.train.key_caching) lists_.SwitchOff();
+  const std::vector<std::string>& endpoints = context_->view.routes.endpoints;
+  for (std::uint32_t i = 0; i < endpoints.size(); ++i)
+    if (context_->options.shm && endpoints[i].starts_with("ipc:")) lists_.SwitchOff(ShardId(i));
+}
+
 void ClientData::Reroute() {
   lists_.Clear();
+  ChooseLists();
   pushes_.Reroute();
   pulls_.Reroute();
   ticks_.Reroute();

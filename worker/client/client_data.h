@@ -72,6 +72,7 @@ class ClientData {
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   bool GoesApart(const TableSpec& spec);
+  void ChooseLists();
   void OnOpen(const TableSpec& spec, Clock use, Clock open);
   void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink);
   void OnNamelessError(ShardId shard, const ErrorReply& error);

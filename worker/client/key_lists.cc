@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "core/hash.h"
@@ -36,6 +37,8 @@ KeyLists::OfShard& KeyLists::At(ShardId shard) {
   if (shards_.size() <= shard.value) shards_.resize(shard.value + 1);
   return shards_[shard.value];
 }
+
+void KeyLists::SwitchOff(ShardId shard) { At(shard).left_alone_until = std::numeric_limits<TimeUs>::max(); }
 
 std::uint64_t KeyLists::NumberOf(ShardId shard, const Buffer& keys, TimeUs now) {
   if (keys.size() < keys_min_ * sizeof(Key) || keys.empty() || keys.size() > bytes_max_) return 0;

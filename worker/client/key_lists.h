@@ -25,6 +25,8 @@ class KeyLists {
 
   // For jobs without key lists: no further list gets a number.
   void SwitchOff() { bytes_max_ = 0; }
+  // The same for one shard, until Clear.
+  void SwitchOff(ShardId shard);
 
   // The number of these keys (64 bits each) for a message to `shard`: an existing one or a new one. 0: none, because
   // there are too few or too many keys, or the shard has no room at present.

@@ -22,7 +22,7 @@ constexpr TimeUs kReportPeriodUs = 1'000'000;
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
     : options_(std::move(options)),
-      runtime_({.rank = options_.rank, .nonce = options_.nonce, .http = options_.http}, transport),
+      runtime_({.rank = options_.rank, .nonce = options_.nonce, .http = options_.http, .shm = options_.shm}, transport),
       loop_({.client = &runtime_.client(), .outbox = runtime_.outbox(), .trace = &trace_, .record = &record_},
             options_.pipeline,
             {.wake = [this] { runtime_.Wake(); },

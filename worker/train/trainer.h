@@ -30,6 +30,7 @@ struct TrainerOptions {
   double join_seconds_max = 60;      // timeout of the Welcome
   std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
   std::string http;                  // address of that server; empty: none
+  bool shm = false;                  // shares memory with shards of this host
   PipelineOptions pipeline;
 };
 

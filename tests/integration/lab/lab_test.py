@@ -137,6 +137,21 @@ set = { "local.learning_rate" = 1e6, "local.l2" = 100.0, "local.steps" = 16 }
         self.assertEqual([row["diverged"] for row in found["comparison"]], [0, 0, 1])
         self.assertIn("diverged or failed", (self.out / "comparison.html").read_text())
 
+    def test_scores_are_those_of_the_best_epoch(self):
+        found = self.lab('[lab]\njob = "job.toml"\nseeds = [1]\nalgorithms = ["bsp"]\n[set]\n"train.epochs" = 3\n')
+        summary = json.loads((self.out / found["trials"][0]["folder"] / "summary.json").read_text())
+        self.assertGreater(summary["best_epoch"], 1)
+        self.assertEqual(found["trials"][0]["quality"], summary["eval_auc"])
+
+    def test_a_stopped_trial_is_run_again(self):
+        path = self.write('[lab]\njob = "job.toml"\nseeds = [1]\nalgorithms = ["bsp"]\n')
+        self.assertEqual(subprocess.run(self.command(path), capture_output=True).returncode, 0)
+        folder = self.out / json.loads((self.out / "results.json").read_text())["trials"][0]["folder"]
+        whole = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps({**whole, "status": "stopped", "samples": 1}))
+        self.assertEqual(subprocess.run(self.command(path), capture_output=True).returncode, 0)
+        self.assertEqual(json.loads((folder / "summary.json").read_text())["samples"], whole["samples"])
+
     def test_every_algorithm_runs(self):
         names = [algorithm.name for algorithm in algorithms.ALGORITHMS
                  if study.fits("linear", "push_codec", algorithm.settings.get("tables.*.push_codec"))]
@@ -198,15 +213,22 @@ name = "buffer of one"
 use = "k_batch_async"
 set = { "optimizer.buffer" = 1.0 }
 [[algorithm]]
+name = "one worker of k"
+use = "k_async"
+set = { "optimizer.workers_min" = 1.0 }
+[[algorithm]]
 name = "easgd 0"
 use = "easgd"
 set = { "local.moving_rate" = 0.0 }
 """)
-        values = {trial["algorithm"]: trial["test_logloss"] for trial in found["trials"]}
+        hashes = {trial["algorithm"]: trial["parameters_hash"] for trial in found["trials"]}
         for same in ("ssp 0", "one accumulated step", "top-k of all"):
-            self.assertEqual(values[same], values["bsp"], same)
-        self.assertEqual(values["steps of four from an epoch that never comes"], values["steps of one in splits of 64 rows"])
-        for same in ("dc_asgd 0", "ringmaster without a bound", "exponential 0", "buffer of one"):
+            self.assertEqual(hashes[same], hashes["bsp"], same)
+        self.assertEqual(hashes["steps of four from an epoch that never comes"], hashes["steps of one in splits of 64 rows"])
+        for same in ("dc_asgd 0", "ringmaster without a bound", "exponential 0"):
+            self.assertEqual(hashes[same], hashes["asp"], same)
+        values = {trial["algorithm"]: trial["test_logloss"] for trial in found["trials"]}
+        for same in ("buffer of one", "one worker of k"):  # their rows also keep a buffer
             self.assertEqual(values[same], values["asp"], same)
         self.assertNotEqual(values["asp"], values["bsp"])
         self.assertAlmostEqual(values["easgd 0"], 0.693147, 5, "the servers' rows never move")
@@ -224,6 +246,13 @@ set = { "local.moving_rate" = 0.0 }
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[grid]\nrate = 0.1', "expected a list of values"),
             ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "two"\nuse = ["bsp", "asp"]', "both are consistency algorithms"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["int8"]', "rows of one value have no scale"),
+            ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "two"\nuse = ["dgc", "fp16"]', "both are codec algorithms"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[set]\n"consistency.staleness" = 9', "set.consistency.staleness: 9, but algorithm 'ssp' is 4"),
+            ('[lab]\njob = "job.toml"\nalgorithms = "bsp"', "lab.algorithms: expected a list of names"),
+            ('lab = 3', "lab: expected a table"),
+            ('[lab]\njob = "job.toml"\n[algorithm]\nname = "bsp"', "algorithm: expected a list of tables, [[algorithm]]"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[grid]\nrate = [0.1, 0.1]', "grid.rate: expected each value once"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[set]\n"data.valid" = ""\n[grid]\nrate = [0.1, 0.2]', "no validation set"),
         ):
             self.lab(text, code=2)
             self.assertIn(expected, self.error)
@@ -242,6 +271,10 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(results.sign_flip_p([1, -1]), 1)
         self.assertEqual(results.sign_flip_p([0.0, 0.0]), 1)
         self.assertIsNone(results.sign_flip_p([]))
+        self.assertLess(results.sign_flip_p([1 + i / 100 for i in range(20)]), 0.001)
+        mixed = [(-1) ** i * (1 + i / 100) for i in range(20)]
+        self.assertGreater(results.sign_flip_p(mixed), 0.5)
+        self.assertEqual(results.sign_flip_p(mixed), results.sign_flip_p(mixed))
 
     def test_the_target_is_reached_by_the_mean_of_five_points(self):
         curve = [(float(i), 10.0 * i, 100.0 * i, loss) for i, loss in enumerate([0.9, 0.1, 0.9, 0.9, 0.8, 0.4, 0.3, 0.2, 0.2, 0.1])]

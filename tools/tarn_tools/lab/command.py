@@ -2,12 +2,14 @@
 
 import argparse
 import csv
+import fcntl
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from tarn_tools import called, launch_options
 from tarn_tools.errors import message
@@ -112,6 +114,8 @@ def summary(found):
         lines.append(f"{condition or found['name']}: {page.METRIC_NAMES[found['metric']]}, median of {len(found['seeds'])} seeds")
         for row in (row for row in found["comparison"] if row["condition"] == condition):
             quality = "-" if row["quality"] is None else f"{row['quality']['median']:.4f}"
+            if row["quality"] is not None and row["quality"]["n"] < row["seeds"]:
+                quality += f" ({row['quality']['n']} of {row['seeds']} seeds)"
             when = "" if row["seconds"] is None else f"  {row['seconds']['median']:8.3g} simulated s"
             size = "" if row["bytes"] is None else f"  {page.size(row['bytes']['median']):>8}"
             bad = f"  {row['diverged']} diverged" if row["diverged"] else ""
@@ -121,19 +125,39 @@ def summary(found):
     return "\n".join(lines)
 
 
+def check_data(study):
+    """Refuses data that was generated otherwise than the study says."""
+    try:
+        made = json.loads((study.data_dir / "generate.json").read_text(encoding="utf-8"))["parameters"]
+    except (OSError, ValueError, KeyError) as error:
+        raise StudyError(f"{study.path}: lab.generate: {study.data_dir} was not made by tarn-generate ({message(error)}); "
+                         "remove it, or lab.generate") from error
+    for key, value in study.generate.items():
+        found = made.get("seed" if key == "seed" else f"{'train' if key == 'rows' else key}_rows")
+        if found != value:
+            raise StudyError(f"{study.path}: lab.generate.{key}: {value}, but {study.data_dir} has {found}; remove that folder, or name "
+                             "another one as data.dir of the job")
+
+
 def make_data(study, folder):
     """Generates the job's data if it is missing. A temporary path is renamed, so that an incomplete set is never used."""
-    if study.generate is None or study.data_dir.is_dir():
+    if study.generate is None:
         return
-    part = study.data_dir.with_name(f"{study.data_dir.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
+    if study.data_dir.is_dir():
+        check_data(study)
+        return
+    study.data_dir.parent.mkdir(parents=True, exist_ok=True)
+    part = pathlib.Path(tempfile.mkdtemp(prefix=f"{study.data_dir.name}.", dir=study.data_dir.parent))
     print(f"data: generating {study.data_dir}", flush=True)
     arguments = [text for key, value in study.generate.items() for text in (f"--{key}", str(value))]
     done = subprocess.run([folder / "tarn-generate", *arguments, "--profile", "criteo", "--out", part], capture_output=True, text=True)
     if done.returncode:
         raise StudyError(f"{study.path}: lab.generate: {done.stderr.strip()}")
-    part.rename(study.data_dir)
+    try:
+        part.rename(study.data_dir)
+    except OSError:  # another study has made it meanwhile
+        shutil.rmtree(part)
+        check_data(study)
 
 
 def bin_dir(options, engine):
@@ -165,6 +189,11 @@ def run(options):
     folder = bin_dir(options, study.engine)
     make_data(study, folder)
     (out / "trials").mkdir(parents=True, exist_ok=True)
+    lock = open(out / "lock", "w", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StudyError(f"{out}: another study writes there; wait for it, or choose another folder with --out") from error
     jobs = options.jobs or (len(os.sched_getaffinity(0)) if study.engine == "simulated" else 1)
     print(f"{study.name}: {count(study)} trials, {jobs} at a time, in {out}", flush=True)
 

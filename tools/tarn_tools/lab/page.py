@@ -66,7 +66,7 @@ def difference(row):
 def target_cell(row, key, form):
     if row[key] is None:
         return "not reached"
-    seeds = row["quality"]["n"] if row["quality"] else 0
+    seeds = row["seeds"]
     reached = "" if row["reached_target"] >= seeds else f" <small>{row['reached_target']} of {seeds}</small>"
     return spread(row[key], form) + reached
 
@@ -92,7 +92,8 @@ def table(results, rows):
     lines = ["<tr>" + "".join(f"<th>{html.escape(head)}</th>" for head in heads) + "</tr>"]
     for row in rows:
         edge = " <small>edge of the grid</small>" if at_edge(results, row) else ""
-        cells = [html.escape(row["algorithm"]), html.escape(point_text(row["point"])) + edge, spread(row["quality"], score), difference(row),
+        some = "" if row["quality"] is None or row["quality"]["n"] == row["seeds"] else f" <small>{row['quality']['n']} of {row['seeds']} seeds</small>"
+        cells = [html.escape(row["algorithm"]), html.escape(point_text(row["point"])) + edge, spread(row["quality"], score) + some, difference(row),
                  spread(row["train_logloss"], score)]
         if simulated:
             cells += [spread(row["seconds"], seconds), spread(row["bytes"], size)]
@@ -142,7 +143,7 @@ def grid_chart(results, condition):
         by_value = {}
         for trial in results["trials"]:
             value = next(iter(trial["point"].values()), None)
-            score_here = trial["choice"] if trial["choice"] is not None else trial["quality"]
+            score_here = trial["choice"]
             if (trial["condition"], trial["algorithm"]) == (condition, algorithm["name"]) and isinstance(value, (int, float)) \
                     and value > 0 and score_here is not None:
                 by_value.setdefault(value, []).append(score_here)
@@ -244,8 +245,8 @@ def escape_tex(text):
 def latex(results):
     """A table environment for booktabs, one group of rows for each condition."""
     metric = METRIC_NAMES[results["metric"]]
-    lines = [f"% {results['name']}: sha256 of the study and its job {results['sha256']}", r"\begin{tabular}{llrrrr}", r"\toprule",
-             rf"& algorithm & {metric} & range & simulated s & delay \\"]
+    lines = [f"% {results['name']}: sha256 of the study and its job {results['sha256']}", r"\begin{tabular}{llrrrrrr}", r"\toprule",
+             rf"& algorithm & {metric} & range & $p$ & simulated s & delay & diverged \\"]
     for condition in results["conditions"]:
         lines.append(r"\midrule")
         for index, row in enumerate(row for row in results["comparison"] if row["condition"] == condition):
@@ -254,5 +255,7 @@ def latex(results):
             value, spread_text = ("--", "--") if quality is None else (f"{quality['median']:.4f}", f"{quality['low']:.4f}--{quality['high']:.4f}")
             when = "--" if row["seconds"] is None else f"{row['seconds']['median']:.3g}"
             delay = "--" if row["gradient_delay_mean"] is None else f"{row['gradient_delay_mean']:.1f}"
-            lines.append(rf"{first} & {escape_tex(row['algorithm'])} & {value} & {spread_text} & {when} & {delay} \\")
+            p = "--" if row["p"] is None else f"{row['p']:.2g}"
+            diverged = f"{row['diverged']} of {row['trials']}" if row["diverged"] else "0"
+            lines.append(rf"{first} & {escape_tex(row['algorithm'])} & {value} & {spread_text} & {p} & {when} & {delay} & {diverged} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

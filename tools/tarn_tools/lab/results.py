@@ -8,11 +8,15 @@ import csv
 import itertools
 import json
 import math
+import random
 import statistics
 
 CURVE_POINTS = 100
 SCORES = ("auc", "logloss", "accuracy")
 SMOOTH = 5  # points of the curve whose mean must reach the target
+LOST = 10  # training log-loss above which a run has diverged, though its numbers are finite
+PAIRS_MAX = 14  # of which all sign flips are tried
+FLIPS = 20_000  # of more pairs
 
 
 def _number(value):
@@ -75,9 +79,9 @@ def to_target(curve, target):
 
 
 def _scores(summary):
-    """{"valid_auc": ..., "test_auc": ...} of the best epoch."""
+    """{"valid_auc": ..., "test_auc": ...} of the best epoch: the last of those that were the best so far."""
     epochs = summary.get("epochs") or []
-    best = next((epoch for epoch in epochs if epoch.get("best")), epochs[-1] if epochs else {})
+    best = next((epoch for epoch in reversed(epochs) if epoch.get("best")), epochs[-1] if epochs else {})
     return {f"{data_set}_{score}": _number((best.get(data_set) or {}).get(score))
             for data_set in ("valid", "test") for score in SCORES}
 
@@ -85,10 +89,15 @@ def _scores(summary):
 def of_trial(study, outcome):
     """The figures of one trial that the study determines."""
     trial, found = outcome.trial, {}
+    status, reason = outcome.status, outcome.reason
     try:
         found = json.loads((outcome.folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        pass
+    except (OSError, ValueError) as error:
+        if status == "done":
+            status, reason = "failed", f"no summary: {error}"
+    loss = _number(found.get("train_logloss"))
+    if status == "done" and loss is not None and loss > LOST:
+        status, reason = "diverged", f"the training log-loss is {loss:.3g}"
     simulated = study.engine == "simulated"
     curve = _curve(outcome.folder) if simulated else _real_curve(outcome.folder)
     scores = _scores(found)
@@ -98,14 +107,14 @@ def of_trial(study, outcome):
         "algorithm": trial.algorithm,
         "point": dict(trial.point),
         "seed": trial.seed,
-        "status": outcome.status,
-        "reason": outcome.reason,
+        "status": status,
+        "reason": reason,
         "folder": f"trials/{trial.folder}",
         "overrides": list(trial.overrides),
         **scores,
-        "quality": scores[f"{of}_{study.metric}"] if outcome.status == "done" else None,
-        "choice": scores[f"valid_{study.metric}"] if outcome.status == "done" else None,
-        "train_logloss": _number(found.get("train_logloss")),
+        "quality": scores[f"{of}_{study.metric}"] if status == "done" else None,
+        "choice": scores[f"valid_{study.metric}"] if status == "done" else None,
+        "train_logloss": loss,
         "samples": found.get("samples"),
         "seconds": (found.get("simulated") or {}).get("seconds") if simulated else None,
         "bytes": (found.get("simulated") or {}).get("bytes") if simulated else None,
@@ -115,7 +124,7 @@ def of_trial(study, outcome):
     for name in ("staleness", "gradient_delay"):
         for part in ("mean", "max", "histogram"):
             record[f"{name}_{part}"] = found.get(f"{name}_{part}")
-    record["to_target"] = to_target(curve, study.target_loss) if outcome.status == "done" else None
+    record["to_target"] = to_target(curve, study.target_loss) if status == "done" else None
     step = max(1, math.ceil(len(curve) / CURVE_POINTS))
     record["curve"] = [list(row) for row in smoothed(curve)[step - 1 :: step]] if simulated else []
     return record
@@ -127,14 +136,16 @@ def _mean(values):
 
 
 def sign_flip_p(differences):
-    """The exact two-sided p-value of a paired permutation test: the share of sign flips whose mean is at least as far from
-    0. None without pairs."""
+    """The two-sided p-value of a paired permutation test: the share of sign flips whose mean is at least as far from 0; of all
+    flips, or with many pairs of FLIPS random ones, the same each time. None without pairs."""
     if not differences:
         return None
-    if len(differences) > 14:
-        return None
     seen = abs(sum(differences)) - 1e-15
-    flips = list(itertools.product((1, -1), repeat=len(differences)))
+    if len(differences) <= PAIRS_MAX:
+        flips = list(itertools.product((1, -1), repeat=len(differences)))
+    else:
+        random_flips = random.Random(len(differences))
+        flips = [random_flips.choices((1, -1), k=len(differences)) for _ in range(FLIPS)]
     return sum(abs(sum(sign * d for sign, d in zip(signs, differences))) >= seen for signs in flips) / len(flips)
 
 
@@ -147,7 +158,7 @@ def choose(study, records):
 
     def rank(item):
         of_point = item[1]
-        score = _mean([record["choice"] if record["choice"] is not None else record["quality"] for record in of_point])
+        score = _mean([record["choice"] for record in of_point])
         bad = sum(record["status"] != "done" for record in of_point)
         if score is None:
             return (bad, math.inf)
@@ -174,6 +185,7 @@ def compare(study, records):
         base = {record["seed"]: record["quality"] for record in chosen[condition, study.baseline]}
         pairs = [(record["quality"], base.get(record["seed"])) for record in best]
         differences = [mine - other for mine, other in pairs if mine is not None and other is not None]
+        ended = [record for record in best if record["status"] == "done"]
         tried = [record for record in records if record["condition"] == condition and record["algorithm"] == algorithm]
         rows.append({
             "condition": condition,
@@ -185,15 +197,16 @@ def compare(study, records):
             "diverged": sum(record["status"] == "diverged" for record in tried),
             "failed": sum(record["status"] == "failed" for record in tried),
             "trials": len(tried),
-            "train_logloss": _spread([record["train_logloss"] for record in best]),
-            "seconds": _spread([record["seconds"] for record in best]),
-            "bytes": _spread([record["bytes"] for record in best]),
+            "seeds": len(best),
+            "train_logloss": _spread([record["train_logloss"] for record in ended]),
+            "seconds": _spread([record["seconds"] for record in ended]),
+            "bytes": _spread([record["bytes"] for record in ended]),
             "seconds_to_target": _spread([(record["to_target"] or {}).get("seconds") for record in best]),
             "bytes_to_target": _spread([(record["to_target"] or {}).get("bytes") for record in best]),
             "reached_target": sum(record["to_target"] is not None for record in best),
-            "staleness_mean": _mean([record["staleness_mean"] for record in best]),
-            "gradient_delay_mean": _mean([record["gradient_delay_mean"] for record in best]),
-            "gradient_delay_max": max((record["gradient_delay_max"] or 0 for record in best), default=0),
+            "staleness_mean": _mean([record["staleness_mean"] for record in ended]),
+            "gradient_delay_mean": _mean([record["gradient_delay_mean"] for record in ended]),
+            "gradient_delay_max": max((record["gradient_delay_max"] or 0 for record in ended), default=0),
         })
     return rows
 

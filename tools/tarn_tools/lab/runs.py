@@ -14,6 +14,7 @@ import threading
 import time
 
 from tarn_tools import launch_options
+from tarn_tools.errors import message
 
 DIVERGED = 4  # exit status
 SPEC = "trial.json"  # in the folder: the trial's key, and how it ended
@@ -26,20 +27,26 @@ class Outcome:
     folder: pathlib.Path
     status: str  # "done", "diverged" or "failed"
     reason: str = ""
-    again: bool = False  # it was run now
 
 
-def _read(folder):
+def _read(folder, name=SPEC):
     try:
-        return json.loads((folder / SPEC).read_text(encoding="utf-8"))
+        return json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+
+
+def _is_done(folder):
+    """Whether a run that ended without an error was not stopped before its end."""
+    return _read(folder, "summary.json").get("status") == "done"
 
 
 def finished(trial, folder):
     """The outcome of an earlier run of the same trial; None if there is none."""
     spec = _read(folder)
-    if spec.get("key") != trial.key or spec.get("status") not in ENDED or not (folder / "summary.json").exists():
+    if spec.get("key") != trial.key or spec.get("status") not in ENDED:
+        return None
+    if spec["status"] == "done" and not _is_done(folder):
         return None
     return Outcome(trial, folder, spec["status"], spec.get("reason", ""))
 
@@ -69,10 +76,9 @@ class Queue:
                     self._done += 1
                     self._failed += outcome.status == "failed"
                     progress(self._line(len(todo), len(trials), begun), outcome)
-            except KeyboardInterrupt:
+            except BaseException:
                 self._stop()
-                for future in futures:
-                    future.cancel()
+                pool.shutdown(cancel_futures=True)
                 raise
         return [known[trial] for trial in trials]
 
@@ -98,6 +104,12 @@ class Queue:
 
     def _run_one(self, trial):
         folder = self.out / "trials" / trial.folder
+        try:
+            return self._run_in(folder, trial)
+        except OSError as error:
+            return Outcome(trial, folder, "failed", message(error))
+
+    def _run_in(self, folder, trial):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         begun = time.monotonic()
@@ -117,10 +129,12 @@ class Queue:
             status = "failed"
         lines = [line for line in text.splitlines() if line.strip()]
         reason = "" if status == "done" else (lines[-1] if lines else f"exit status {process.returncode}")
+        if status == "done" and not _is_done(folder):
+            status, reason = "failed", "it was stopped before its end"
         spec = {"key": trial.key, "status": status, "reason": reason, "wall_seconds": time.monotonic() - begun,
                 "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024}
         (folder / SPEC).write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
-        return Outcome(trial, folder, status, reason, True)
+        return Outcome(trial, folder, status, reason)
 
 
 def measured(outcome):

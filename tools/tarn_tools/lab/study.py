@@ -110,7 +110,7 @@ class Study:
 
     def _trial(self, condition, entry, point, seed, settings):
         overrides = tuple(f"{key}={toml(value)}" for key, value in expand({**settings, "job.seed": seed}, self.job_table).items())
-        text = json.dumps([self.engine, self.job.read_text(encoding="utf-8"), overrides])
+        text = json.dumps([self.engine, self.job.read_text(encoding="utf-8"), overrides, self.generate])
         return Trial(condition, entry.name, tuple(point.items()), seed, overrides, hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -122,7 +122,7 @@ def toml(value):
     """A value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item) for item in value) + "]"
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
@@ -225,7 +225,9 @@ class _Reader:
         for name, values in self.settings(key, table).items():
             if not isinstance(values, list) or not values:
                 self.fail(f"{key}.{name}", f"expected a list of values, found {values!r}")
-            found.append((name, tuple(values)))
+            if len({json.dumps(value) for value in values}) != len(values):
+                self.fail(f"{key}.{name}", f"expected each value once, found {values!r}")
+            found.append((name, tuple(tuple(value) if isinstance(value, list) else value for value in values)))
         return tuple(found)
 
     def search(self, table):
@@ -260,7 +262,8 @@ def nearest(word, words):
     return f"; the nearest is {match[0]!r}" if match else ""
 
 
-def _entry(reader, raw, grid):
+def _entry(reader, raw, grid, of_all):
+    """`of_all`: the settings of [set]."""
     if isinstance(raw, str):
         raw = {"name": raw}
     if not isinstance(raw, dict):
@@ -271,21 +274,27 @@ def _entry(reader, raw, grid):
     name = reader.name("algorithm.name", raw["name"])
     use = raw.get("use", [name])
     use = [use] if isinstance(use, str) else use
+    if not isinstance(use, list) or not use or not all(isinstance(each, str) for each in use):
+        reader.fail(f"algorithm {name!r}.use", f"expected a list of names, found {use!r}")
     settings, hooks, rate = {}, {}, SERVER_RATE
     for each in use:
         if each not in BY_NAME:
             reader.fail(f"algorithm {name!r}", f"unknown algorithm {each!r}{nearest(each, BY_NAME)}; tools/lab --list shows all")
     for each in sorted(use, key=lambda each: HOOKS.index(BY_NAME[each].hook)):
         algorithm = BY_NAME[each]
-        if algorithm.hook in hooks and algorithm.hook != "codec":
+        if algorithm.hook in hooks:
             reader.fail(f"algorithm {name!r}", f"{hooks[algorithm.hook]!r} and {each!r} both are {algorithm.hook} algorithms: expected one of a kind")
         hooks[algorithm.hook] = each
         rate = algorithm.rate if algorithm.hook in ("server", "worker") else rate
         # What an algorithm needs of another hook yields to an algorithm of that hook.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
-    settings.update(reader.settings(f"algorithm {name!r}.set", raw.get("set", {})))
-    own = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
-    return Entry(name, tuple(use), tuple(settings.items()), own, rate)
+    own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
+    for key, value in settings.items():
+        if key in of_all and key not in own and of_all[key] != value:
+            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; expected it in the set of that algorithm")
+    settings.update(own)
+    points = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
+    return Entry(name, tuple(use), tuple(settings.items()), points, rate)
 
 
 def read(path):
@@ -297,8 +306,13 @@ def read(path):
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: expected TOML: {error}") from error
     reader.known("", raw, ("lab", "set", "conditions", "grid", "search", "algorithm"))
+    for key, kind in (("lab", dict), ("set", dict), ("conditions", dict), ("grid", dict), ("algorithm", list)):
+        if not isinstance(raw.get(key, kind()), kind):
+            reader.fail(key, f"expected a {'table' if kind is dict else 'list of tables, [[algorithm]]'}, found {raw[key]!r}")
     lab = raw.get("lab", {})
     reader.known("lab.", lab, LAB_KEYS)
+    if not isinstance(lab.get("algorithms", []), list):
+        reader.fail("lab.algorithms", f"expected a list of names, found {lab['algorithms']!r}")
     if not isinstance(lab.get("job"), str):
         reader.fail("lab.job", "expected the path of a job file, relative to this file")
     job = (path.parent / lab["job"]).resolve()
@@ -314,16 +328,19 @@ def read(path):
     if len(set(seeds)) != len(seeds):
         reader.fail("lab.seeds", f"expected each seed once, found {seeds!r}")
     grid = reader.grid("grid", raw.get("grid", {}))
-    entries = [_entry(reader, each, grid) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
+    of_all = reader.settings("set", raw.get("set", {}))
+    entries = [_entry(reader, each, grid, of_all) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
     if not entries:
         reader.fail("lab.algorithms", "expected at least one algorithm; tools/lab --list shows all")
     names = [entry.name for entry in entries]
-    if len(set(names)) != len(names):
-        reader.fail("algorithm.name", f"expected each name once, found {names}")
+    if len({slug(name) for name in names}) != len(names):
+        reader.fail("algorithm.name", f"expected each name once, also with _ for a space, found {names}")
     search = reader.search(raw.get("search"))
     if search and any(entry.grid for entry in entries):
         reader.fail("search", "expected a [search] or a grid, found both")
-    if (search or any(len(entry.points()) > 1 for entry in entries)) and "valid" not in job_table.get("data", {}):
+    changes = [of_all, *(dict(entry.settings) for entry in entries), *(raw.get("conditions") or {}).values()]
+    has_valid = bool(job_table.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)
+    if (search or any(len(entry.points()) > 1 for entry in entries)) and not has_valid:
         reader.fail("search" if search else "grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
     conditions = {
         reader.name("conditions", name): reader.settings(f"conditions.{name}", table)

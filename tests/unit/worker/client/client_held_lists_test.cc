@@ -36,6 +36,23 @@ TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
   for (const auto& [key, sum] : sums) EXPECT_EQ(sum, float(key.second % 1000));
 }
 
+TEST(ClientHeldLists, W3KeysTravelInSharedMemory) {
+  FleetOptions options = TwoTables();
+  options.client.shm = true;
+  FakeFleet fleet(std::move(options));
+  fleet.view.routes.endpoints[1] = "ipc:///run/shard-1";
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(1000));
+  PullThenPush(&fleet, plan);
+  std::size_t pushes = 0;
+  for (const Outgoing& o : fleet.out)
+    if (const auto* push = std::get_if<Push>(&o.message.body)) {
+      ++pushes;
+      EXPECT_EQ(push->keys.codec == KeyCodec::kHeld, o.to == ShardPeer(ShardId(0)));
+    }
+  EXPECT_GE(pushes, 2u);
+}
+
 TEST(ClientHeldLists, W3KeysTravelWhereTheJobWantsIt) {
   FleetOptions options = TwoTables();
   FakeFleet fleet(options);
