@@ -36,8 +36,8 @@ void ClientData::Begin(Clock start) {
   residuals_.Begin(context_->job_file.job.seed);
 }
 
-// In shared memory, sending keys costs less than finding their list again: workers were up to a quarter faster without
-// lists (bench/results/2026-11-28-training.md).
+// In shared memory, sending keys costs less than finding their list again: jobs were up to a tenth faster without lists
+// (bench/results/2026-11-28-training.md).
 void ClientData::ChooseLists() {
   if (!context_->job_file.train.key_caching) lists_.SwitchOff();
   const std::vector<std::string>& endpoints = context_->view.routes.endpoints;
