@@ -24,7 +24,7 @@ Trials run several at a time; an interrupted study continues where it was.
 
   tools/lab examples/lab/stragglers.toml
   tools/lab --list                          the algorithms: name, hook, paper, keys"""
-ENDING = """Writes into DIR: comparison.html (open it in a browser), results.json, measured.json (wall-clock and processor time),
+ENDING = """Writes into DIR: comparison.html (open it in a browser), results.json, measured.html and measured.json (processor time),
 comparison.csv, trials.csv, trials.parquet where pyarrow is installed, table.tex, and a run folder for each trial in trials/.
 
 exit status: 0 all trials ended, diverged ones included; 1 some failed; 2 bad usage or bad LAB.toml; 130 interrupted"""
@@ -96,13 +96,15 @@ def write_parquet(path, rows):
 
 def write_all(out, found, outcomes, command):
     (out / "results.json").write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    times = [{"folder": f"trials/{outcome.trial.folder}", **runs.measured(outcome)} for outcome in outcomes]
+    times = [{**{key: trial[key] for key in ("condition", "algorithm", "seed", "quality")}, "folder": f"trials/{outcome.trial.folder}",
+              **runs.measured(outcome)} for trial, outcome in zip(found["trials"], outcomes)]
     (out / "measured.json").write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
+    (out / "measured.html").write_text(page.measured_page(found, times), encoding="utf-8")
     trials = [flat(record) for record in found["trials"]]
     write_csv(out / "trials.csv", trials)
     write_csv(out / "comparison.csv", [flat(row) for row in found["comparison"]])
     write_parquet(out / "trials.parquet", trials)
-    (out / "table.tex").write_text(page.latex(found), encoding="utf-8")
+    (out / "table.tex").write_text(page.latex(found, command), encoding="utf-8")
     (out / "comparison.html").write_text(page.page(found, command), encoding="utf-8")
 
 
@@ -116,7 +118,7 @@ def summary(found):
             quality = "-" if row["quality"] is None else f"{row['quality']['median']:.4f}"
             if row["quality"] is not None and row["quality"]["n"] < row["seeds"]:
                 quality += f" ({row['quality']['n']} of {row['seeds']} seeds)"
-            when = "" if row["seconds"] is None else f"  {row['seconds']['median']:8.3g} simulated s"
+            when = "" if row["seconds"] is None else f"  {row['seconds']['median']:8.3g}{' simulated' if found['engine'] == 'simulated' else ''} s"
             size = "" if row["bytes"] is None else f"  {page.size(row['bytes']['median']):>8}"
             bad = f"  {row['diverged']} diverged" if row["diverged"] else ""
             bad += f"  {row['failed']} failed" if row["failed"] else ""

@@ -4,8 +4,10 @@ import html
 import json
 import math
 import pathlib
+import statistics
 
 from tarn_tools import charts
+from tarn_tools.lab.results import PAIRS_MAX
 
 CSS = pathlib.Path(__file__).parents[1].joinpath("report.css").read_text(encoding="utf-8")
 LINES_MAX = 12  # series of a chart
@@ -82,10 +84,9 @@ def is_best(row, rows, more_is_better):
 def table(results, rows):
     simulated, target = results["engine"] == "simulated", results["target_loss"]
     heads = ["algorithm", "at", f"{METRIC_NAMES[results['metric']]}", f"against {results['baseline']}", "train log-loss"]
-    if simulated:
-        heads += ["simulated s", "traffic"]
-        if target is not None:
-            heads += [f"s to loss {target:g}", "traffic to it"]
+    heads += ["simulated s" if simulated else "s", "traffic"]
+    if target is not None:
+        heads += [f"s to loss {target:g}", "traffic to it"]
     heads += ["staleness", "gradient delay", "diverged"]
     if any(row["failed"] for row in rows):
         heads.append("failed")
@@ -95,10 +96,9 @@ def table(results, rows):
         some = "" if row["quality"] is None or row["quality"]["n"] == row["seeds"] else f" <small>{row['quality']['n']} of {row['seeds']} seeds</small>"
         cells = [html.escape(row["algorithm"]), html.escape(point_text(row["point"])) + edge, spread(row["quality"], score) + some, difference(row),
                  spread(row["train_logloss"], score)]
-        if simulated:
-            cells += [spread(row["seconds"], seconds), spread(row["bytes"], size)]
-            if target is not None:
-                cells += [target_cell(row, "seconds_to_target", seconds), target_cell(row, "bytes_to_target", size)]
+        cells += [spread(row["seconds"], seconds), spread(row["bytes"], size)]
+        if target is not None:
+            cells += [target_cell(row, "seconds_to_target", seconds), target_cell(row, "bytes_to_target", size)]
         mean = row["gradient_delay_mean"]
         cells += ["–" if row["staleness_mean"] is None else f"{row['staleness_mean']:.2f}",
                   "–" if mean is None else f"{mean:.1f} <small>max {row['gradient_delay_max']}</small>",
@@ -183,7 +183,7 @@ def section(results, condition):
         head += f"<p class=under>{html.escape(settings)}</p>"
     drawings = [
         curve_chart(results, rows, "training loss by samples", 1, "samples", charts.short),
-        curve_chart(results, rows, "training loss by simulated seconds", 0, "seconds", charts.short),
+        curve_chart(results, rows, f"training loss by {'simulated ' if results['engine'] == 'simulated' else ''}seconds", 0, "seconds", charts.short),
         curve_chart(results, rows, "training loss by traffic", 2, "bytes", lambda x: charts.short(x, " ") + "B"),
         grid_chart(results, condition),
         delay_chart(results, rows, "staleness", "staleness of pulls", "clocks"),
@@ -212,9 +212,45 @@ def method(results):
     target = results["target_loss"]
     target_text = "" if target is None else f"The target is a training loss of {target:g}, as a mean of five points of the curve. "
     return (f"<h2>Method</h2><p>Median and range over {seeds} seeds. {chosen_text}{target_text}Differences from "
-            f"{html.escape(results['baseline'])} are means of pairs with equal seeds; p is that of an exact sign-flip test, which "
+            f"{html.escape(results['baseline'])} are means of pairs with equal seeds; p is that of {'an exact' if seeds <= PAIRS_MAX else 'a'} sign-flip test, which "
             f"with {seeds} pairs cannot be below {2 ** (1 - seeds):.2g}. Staleness is in clocks; the gradient delay is the number "
             "of sections that were applied to a partition between a pull and its push.</p>")
+
+
+def document(title, body):
+    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title} · tarn</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}main {{ max-width: 1480px; }} th, td {{ padding: 7px 9px; }} td small {{ color: var(--soft); '
+            "font-size: 12px; display: block; }</style></head>"
+            f"<body><main>{''.join(body)}</main></body></html>\n")
+
+
+def measured_page(results, measured):
+    """Quality and training loss against processor seconds. Unlike the comparison it differs from repetition to repetition.
+    `measured`: of each trial of the results."""
+    name = html.escape(results["name"])
+    body = [f"<h1>{name}: processor time</h1>", "<p class=under>medians over the seeds, of the processes of a trial; the time at which a "
+            "loss was reached is taken to grow with the samples</p>"]
+    of_folder = {each["folder"]: each for each in measured}
+    for condition in results["conditions"]:
+        rows = [row for row in results["comparison"] if row["condition"] == condition]
+        lines, scaled = [], []
+        for row in rows:
+            trials = chosen(results, row)
+            cells = [html.escape(row["algorithm"]), spread(row["quality"], score)]
+            for key, form in (("cpu_seconds", seconds), ("wall_seconds", seconds), ("peak_mib", lambda value: f"{value:.0f} MiB")):
+                values = [of_folder[trial["folder"]][key] for trial in trials if of_folder[trial["folder"]].get(key) is not None]
+                cells.append(form(statistics.median(values)) if values else "–")
+            lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+            for trial in trials:
+                cpu, samples = of_folder[trial["folder"]].get("cpu_seconds"), trial["samples"]
+                if cpu and samples:
+                    curve = [[point[1] / samples * cpu, *point[1:]] for point in trial["curve"]]
+                    scaled.append({**trial, "curve": curve})
+        head = "".join(f"<th>{text}</th>" for text in ("algorithm", METRIC_NAMES[results["metric"]], "CPU s", "wall s", "memory"))
+        drawing = curve_chart({**results, "trials": scaled}, rows, "training loss by processor seconds", 0, "CPU seconds", charts.short)
+        figure = f'<div style="margin-top:14px; max-width: 720px">{drawing.figure()}</div>' if drawing.parts else ""
+        body.append(f"<h2>{html.escape(condition or 'Comparison')}</h2><div class=card><table><tr>{head}</tr>{''.join(lines)}</table></div>{figure}")
+    return document(f"{name}: processor time", body)
 
 
 def page(results, command):
@@ -232,20 +268,17 @@ def page(results, command):
         "<div class=card><details><summary>comparison as JSON</summary><pre>"
         + html.escape(json.dumps(results["comparison"], indent=1)) + "</pre></details></div>",
     ]
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} · tarn</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}main {{ max-width: 1480px; }} th, td {{ padding: 7px 9px; }} td small {{ color: var(--soft); '
-            "font-size: 12px; display: block; }</style></head>"
-            f"<body><main>{''.join(body)}</main></body></html>\n")
+    return document(name, body)
 
 
 def escape_tex(text):
     return "".join({"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$"}.get(character, character) for character in text)
 
 
-def latex(results):
+def latex(results, command):
     """A table environment for booktabs, one group of rows for each condition."""
     metric = METRIC_NAMES[results["metric"]]
-    lines = [f"% {results['name']}: sha256 of the study and its job {results['sha256']}", r"\begin{tabular}{llrrrrrr}", r"\toprule",
+    lines = [f"% {command}", f"% sha256 of the study and its job: {results['sha256']}", r"\begin{tabular}{llrrrrrr}", r"\toprule",
              rf"& algorithm & {metric} & range & $p$ & simulated s & delay & diverged \\"]
     for condition in results["conditions"]:
         lines.append(r"\midrule")

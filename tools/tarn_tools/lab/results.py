@@ -86,6 +86,15 @@ def _scores(summary):
             for data_set in ("valid", "test") for score in SCORES}
 
 
+def _cost(summary, simulated):
+    """Seconds and bytes of a run: simulated ones of whole messages, or real ones of keys and values."""
+    if simulated:
+        of = summary.get("simulated") or {}
+        return {key: of.get(key) for key in ("seconds", "bytes", "messages")}
+    sizes = [_number(summary.get(key)) for key in ("pull_bytes", "push_bytes")]
+    return {"seconds": _number(summary.get("train_seconds")), "bytes": None if None in sizes else sum(sizes), "messages": None}
+
+
 def of_trial(study, outcome):
     """The figures of one trial that the study determines."""
     trial, found = outcome.trial, {}
@@ -116,9 +125,7 @@ def of_trial(study, outcome):
         "choice": scores[f"valid_{study.metric}"] if status == "done" else None,
         "train_logloss": loss,
         "samples": found.get("samples"),
-        "seconds": (found.get("simulated") or {}).get("seconds") if simulated else None,
-        "bytes": (found.get("simulated") or {}).get("bytes") if simulated else None,
-        "messages": (found.get("simulated") or {}).get("messages") if simulated else None,
+        **_cost(found, simulated),
         "parameters_hash": found.get("parameters_hash"),
     }
     for name in ("staleness", "gradient_delay"):
@@ -126,7 +133,7 @@ def of_trial(study, outcome):
             record[f"{name}_{part}"] = found.get(f"{name}_{part}")
     record["to_target"] = to_target(curve, study.target_loss) if status == "done" else None
     step = max(1, math.ceil(len(curve) / CURVE_POINTS))
-    record["curve"] = [list(row) for row in smoothed(curve)[step - 1 :: step]] if simulated else []
+    record["curve"] = [list(row) for row in smoothed(curve)[step - 1 :: step]]
     return record
 
 
