@@ -312,7 +312,7 @@ MUTANTS = [
      "    if (table_->MissesOwnPushes(sections[i])) continue;\n", ""),
     ("row-refreshed-before-a-push-kept", "worker/client/row_refresher.cc",
      "      if (kept_->MissesOwnPushes(sections[i])) continue;\n", ""),
-    ("refreshed-row-one-clock-too-new", "worker/client/row_refresher.cc", "plan_.dim, version);", "plan_.dim, version + 1);"),
+    ("refreshed-row-one-clock-too-new", "worker/client/row_refresher.cc", "Renew(keys, rows, version);", "Renew(keys, rows, version + 1);"),
     ("staleness-range-one-too-wide", "server/clock/ssp.cc", "+ consistency().staleness_range;",
      "+ consistency().staleness_range + 1;"),
     ("row-in-the-place-of-another", "worker/client/row_cache.cc", "  set.keys[way] = key;\n", "  if (here) set.keys[way] = key;\n"),
