@@ -57,6 +57,7 @@ struct Cached {
       return false;
     };
     fleet.Exchange();
+    fleet.lose = {};
     int answers = 0;
     for (PullDone& done : fleet.EventsOf<PullDone>()) {
       if (done.request != id) continue;
