@@ -157,18 +157,19 @@ void WriteRole(SectionWriter& out, const Job& job, const std::string& role, cons
   out.All();
 }
 
-// Keys of newer versions are left out where they have their default, so that the fingerprint is that of older versions.
-void WriteConsistencyKeys(SectionWriter& out, const ConsistencySpec& spec, bool with_apply = true) {
+void WriteConsistencyKeys(SectionWriter& out, const ConsistencySpec& spec, Keys keys, bool with_apply = true) {
   out.Only([&](std::string_view key) {
-    return (with_apply || key != "apply") && (spec.backup_workers != 0 || key != "backup_workers") &&
-           (spec.staleness_range != 0 || key != "staleness_range");
+    if (key == "apply") return with_apply;
+    if (keys == Keys::kAll) return true;
+    if (key == "backup_workers") return spec.backup_workers != 0;
+    return key != "staleness_range" || spec.staleness_range != 0;
   });
   VisitConsistency(out, spec);
   out.All();
 }
 
-void WriteWorkerCacheKeys(SectionWriter& out, const WorkerCacheSpec& spec) {
-  out.Only([&](std::string_view key) { return spec.refresh_rows || key != "refresh_rows"; });
+void WriteWorkerCacheKeys(SectionWriter& out, const WorkerCacheSpec& spec, Keys keys) {
+  out.Only([&](std::string_view key) { return keys == Keys::kAll || spec.refresh_rows || key != "refresh_rows"; });
   VisitWorkerCache(out, spec);
   out.All();
 }
@@ -187,11 +188,11 @@ void WriteCompressionKeys(SectionWriter& out, const TableOverride& table) {
 }
 
 // Writes the section, with `apply` derived from the mode if the job does not set it.
-void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
+void WriteConsistency(SectionWriter& out, const Job& job, Keys keys, bool derived_in_comment) {
   const ConsistencySpec& spec = job.consistency;
   const bool with_apply =
       !derived_in_comment || job.explicit_keys.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode);
-  WriteConsistencyKeys(out, spec, with_apply);
+  WriteConsistencyKeys(out, spec, keys, with_apply);
   if (with_apply) return;
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
 }
@@ -238,11 +239,12 @@ void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSp
   out.All();
 }
 
-void WriteTable(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table, bool own) {
+void WriteTable(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table, Keys keys,
+                bool own) {
   out.Begin("tables." + TomlString(name));
   if (own) WriteInheritedKeys(out, job, name, table);
-  if (!own && table.has_consistency) WriteConsistencyKeys(out, table.consistency);
-  if (!own && table.has_worker_cache) WriteWorkerCacheKeys(out, table.worker_cache);
+  if (!own && table.has_consistency) WriteConsistencyKeys(out, table.consistency, keys);
+  if (!own && table.has_worker_cache) WriteWorkerCacheKeys(out, table.worker_cache, keys);
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
   if (table.has_row_codec) out.Name("row_codec", table.row_codec);
@@ -293,8 +295,8 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   VisitFleet(out, job.fleet);
   if (keys == Keys::kAll) VisitLanes(out, job.fleet);
   out.Begin("consistency");
-  WriteConsistency(out, job, own);
-  if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) WriteWorkerCacheKeys(out, job.worker_cache);
+  WriteConsistency(out, job, keys, own);
+  if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) WriteWorkerCacheKeys(out, job.worker_cache, keys);
   out.Begin("storage");
   VisitStorage(out, job.storage);
   out.Begin("data");
@@ -324,7 +326,7 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
        {std::pair("linear", &job.optimizer.linear), std::pair("embedding", &job.optimizer.embedding),
         std::pair("dense", &job.optimizer.dense)})
     own ? WriteRole(out, job, role, *spec) : WriteOptimizer(out, role, *spec, keys);
-  for (const auto& [name, table] : job.tables) WriteTable(out, job, name, table, own);
+  for (const auto& [name, table] : job.tables) WriteTable(out, job, name, table, keys, own);
   return text;
 }
 

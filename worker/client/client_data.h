@@ -55,7 +55,7 @@ class ClientData {
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
   void FailAll(const Error& error);
   // Before the worker leaves: drops standing pulls, and fails the pulls for clocks that it will not reach, and that
-  // shards may therefore hold back for ever.
+  // shards may therefore hold back indefinitely.
   void FailPullsOfLaterClocks();
   std::uint64_t Hash() const;
 

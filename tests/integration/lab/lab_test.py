@@ -182,6 +182,14 @@ name = "one accumulated step"
 use = ["bsp", "sgd"]
 set = { "local.method" = "accumulate" }
 [[algorithm]]
+name = "local SGD of one step"
+use = ["bsp", "local_sgd"]
+set = { "local.steps" = 1, "local.learning_rate" = 0.1 }
+[[algorithm]]
+name = "bsp at that rate"
+use = ["bsp", "sgd"]
+set = { "optimizer.learning_rate" = 0.1 }
+[[algorithm]]
 name = "steps of one in splits of 64 rows"
 use = ["bsp", "sgd"]
 set = { "local.method" = "accumulate", "data.split_rows" = 64 }
@@ -228,6 +236,7 @@ set = { "local.moving_rate" = 0.0 }
         for same in ("dc_asgd 0", "ringmaster without a bound", "exponential 0"):
             self.assertEqual(hashes[same], hashes["asp"], same)
         values = {trial["algorithm"]: trial["test_logloss"] for trial in found["trials"]}
+        self.assertAlmostEqual(values["local SGD of one step"], values["bsp at that rate"], 5, "w - (w - r g) is r g up to rounding")
         for same in ("buffer of one", "one worker of k"):  # their rows also keep a buffer
             self.assertEqual(values[same], values["asp"], same)
         self.assertNotEqual(values["asp"], values["bsp"])
@@ -263,6 +272,26 @@ set = { "local.moving_rate" = 0.0 }
         self.assertEqual(done.returncode, 0)
         self.assertIn("comparison.html", done.stdout)
         self.assertFalse((self.folder / "runs").exists())
+
+
+class StudiesTest(unittest.TestCase):
+    def test_the_studies_of_all_algorithms_have_all_of_them(self):
+        for name in ("all_a9a", "all_flights"):
+            path = ROOT / f"examples/lab/{name}.toml"
+            found = study.read(path)
+            fitting = []
+            for algorithm in algorithms.ALGORITHMS:
+                try:
+                    study.expand({"fleet.workers": 8, **algorithm.settings}, found.job_table)
+                    fitting.append(algorithm.name)
+                except study.StudyError:
+                    pass
+            self.assertEqual([entry.name for entry in found.entries], fitting, name)
+
+    def test_every_study_can_be_read(self):
+        for path in (ROOT / "examples/lab").glob("*.toml"):
+            if "[lab]" in path.read_text():
+                self.assertTrue(study.read(path).trials(), path)
 
 
 class ResultsTest(unittest.TestCase):

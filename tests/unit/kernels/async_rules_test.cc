@@ -253,6 +253,26 @@ TEST(AsyncRulesTest, BufferedSgd) {
   });
 }
 
+// FedBuff with a buffer of all workers is synchronous averaging: the step of their mean.
+TEST(AsyncRulesTest, ABufferOfAllWorkersStepsByTheirMean) {
+  SplitMix random(5);
+  const std::vector<float> start = RandomFloats(16, random);
+  OptimizerSpec spec = SpecOf("buffered_sgd");
+  spec.options["buffer"] = 4;
+  Row buffered(spec, start), plain(SpecOf("sgd"), start);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<float> mean(16);
+    for (int worker = 0; worker < 4; ++worker) {
+      const std::vector<float> delta = RandomFloats(16, random);
+      for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += delta[j];
+      buffered.Take({delta, {}, 0});
+    }
+    for (float& value : mean) value *= 0.25f;
+    plain.Take({mean, {}, 0});
+    EXPECT_TRUE(SameBits(buffered.values(), plain.values())) << round;
+  }
+}
+
 TEST(AsyncRulesTest, BufferedSgdWeighsDelayedPushes) {
   OptimizerSpec spec = SpecOf("buffered_sgd");
   spec.options = {{"buffer", 2.0f}, {"delay_power", 0.5f}};

@@ -14,18 +14,27 @@ void PullThenPush(FakeFleet* fleet, const Plan& plan) {
   fleet->Push(plan, fleet->Gradients(plan), Clock(0));
 }
 
+// Calls visit(message, push) for each push that waits to be sent; returns their number.
+template <typename Visit>
+std::size_t ForEachPush(const FakeFleet& fleet, Visit visit) {
+  std::size_t pushes = 0;
+  for (const Outgoing& o : fleet.out)
+    if (const auto* push = std::get_if<Push>(&o.message.body)) {
+      ++pushes;
+      visit(o, *push);
+    }
+  return pushes;
+}
+
 TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
   FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(1000));
   PullThenPush(&fleet, plan);
-  std::size_t pushes = 0;
-  for (const Outgoing& o : fleet.out)
-    if (const auto* push = std::get_if<Push>(&o.message.body)) {
-      ++pushes;
-      EXPECT_EQ(push->keys.codec, KeyCodec::kHeld);
-      EXPECT_TRUE(o.message.keys.empty());
-    }
+  const std::size_t pushes = ForEachPush(fleet, [](const Outgoing& o, const Push& push) {
+    EXPECT_EQ(push.keys.codec, KeyCodec::kHeld);
+    EXPECT_TRUE(o.message.keys.empty());
+  });
   EXPECT_GT(pushes, 0u);
   EXPECT_EQ(fleet.client.counters().push_bytes, 1000u * 16);
   EXPECT_EQ(fleet.client.counters().pull_bytes, 1000u * (16 + 8));
@@ -44,12 +53,9 @@ TEST(ClientHeldLists, W3KeysTravelInSharedMemory) {
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(1000));
   PullThenPush(&fleet, plan);
-  std::size_t pushes = 0;
-  for (const Outgoing& o : fleet.out)
-    if (const auto* push = std::get_if<Push>(&o.message.body)) {
-      ++pushes;
-      EXPECT_EQ(push->keys.codec == KeyCodec::kHeld, o.to == ShardPeer(ShardId(0)));
-    }
+  const std::size_t pushes = ForEachPush(fleet, [](const Outgoing& o, const Push& push) {
+    EXPECT_EQ(push.keys.codec == KeyCodec::kHeld, o.to == ShardPeer(ShardId(0)));
+  });
   EXPECT_GE(pushes, 2u);
 }
 
