@@ -43,7 +43,7 @@ tarn::Status Step(tarn::Client* ps, const std::vector<tarn::Table>& tables, std:
   for (std::size_t t = 0; t < tables.size(); ++t) {
     const auto values = rows.Wait(t);
     if (!values) return std::unexpected(values.error());
-    // Gradients of its own, as those of a model are.
+    // The rows are their own gradients. Like a push from Python, this one copies them.
     pushes.push_back({pulls[t].plan, tarn::Buffer::CopyOf(*values)});
   }
   ps->PushPlans(pushes);

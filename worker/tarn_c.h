@@ -1,4 +1,4 @@
-/* The C interface of worker/tarn.h, in libtarn.so, for other languages. python/tarn/client.py uses it.
+/* The C interface of worker/tarn.h, in libtarn.so, for other languages. python/tarn/library.py uses it.
 
      tarn_client* ps;
      tarn_table* users;

@@ -15,23 +15,22 @@ interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
 import ctypes
-import functools
-import math
+import itertools
 import operator
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tarn.futures import Future, Rows, address_of
 from tarn.library import (
-    FLOATS, KEYS, PATIENCE_SECONDS, POINTER, TEXT, CConnectOptions, CLease, CLeaseAnswer, CLeaseReport, CPlanPull, CPlanPush,
-    CPlanRequest, CPullOptions, CTablePull, CTablePush, Error, Gone, Handle, InvalidArgument, Note, Timeout, as_bytes,
-    interruptible, library)
-from tarn.state import SAVE, Saver
+    POINTER, TEXT, CConnectOptions, CLease, CLeaseAnswer, CLeaseReport, CPullOptions, CTablePull, CTablePush, Error, Gone,
+    Handle, InvalidArgument, Timeout, as_bytes, interruptible, library)
+from tarn.state import Saver
+from tarn.tables import Plan, Table, as_gradients, as_keys
 
 # An initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
 Settings = str | Mapping[str, Any]
@@ -64,233 +63,14 @@ def _section(name: str, settings: Settings) -> list[str]:
     return [f"[{name}]"] + [f"{_toml(str(key))} = {_toml(value)}" for key, value in settings.items()]
 
 
-def _as_whole_numbers(keys: ArrayLike, array: NDArray[Any]) -> NDArray[Any]:
-    """Converts keys exactly: NumPy would convert a list of integers below and above 2^63 to floats."""
-    objects = np.asarray(keys, dtype=object)
-    whole = all(isinstance(key, (int, np.integer)) and 0 <= key < 2**64 for key in objects.flat)
-    return objects.astype(np.uint64) if whole else array
+def _words(count: int, rows: Iterable[Iterable[int]]) -> Any:
+    """An array of C structs, all of whose fields have 64 bits."""
+    return (ctypes.c_uint64 * count)(*itertools.chain.from_iterable(rows))
 
 
-def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
-    if type(keys) is np.ndarray and keys.dtype == np.uint64 and keys.ndim == 1 and keys.flags.c_contiguous:
-        return keys
-    array = np.asarray(keys)
-    if array.dtype == np.float64 and array.size and not isinstance(keys, np.ndarray):
-        array = _as_whole_numbers(keys, array)
-    if array.size == 0:
-        array = array.astype(np.uint64)
-    if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
-        raise InvalidArgument(1, f"keys: expected integers from 0, found {array.dtype} {'below 0' if array.dtype.kind == 'i' else ''}".rstrip())
-    return np.ascontiguousarray(array.reshape(-1), dtype=np.uint64)
-
-
-class Future:
-    """An operation in progress. Dropping the future does not cancel the operation."""
-
-    _what = "the acknowledgement of a push or a tick: a server does not answer"  # a message of a long wait
-
-    def __init__(self, pointer: Any, kept: object = None) -> None:
-        self._handle = Handle(pointer, library().future_free, kept)
-
-    def ready(self) -> bool:
-        """Whether wait() would return at once."""
-        return bool(library().ready(self._handle.pointer))
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Waits until it is done, at most `timeout` seconds. After a Timeout it may be called again. Without a timeout a
-        line in the logger `tarn` says every ten seconds what it waits for."""
-        self._wait(lambda seconds: library().wait(self._handle.pointer, seconds), timeout)
-
-    def _wait(self, call: Callable[[float], Any], timeout: float | None) -> Any:
-        note = Note(self._what)
-        left = math.inf if timeout is None else timeout
-        while True:
-            seconds = min(left, PATIENCE_SECONDS)
-            try:
-                return call(seconds)
-            except Timeout:
-                left -= seconds
-                if left <= 0:
-                    raise
-                if timeout is None:
-                    note.log()
-
-
-def _view(pointer: Any, dtype: Any, shape: tuple[int, ...], owner: object) -> NDArray[Any]:
-    """The memory at `pointer` as a read-only array, which keeps `owner` alive."""
-    count = math.prod(shape)
-    if count == 0:
-        return np.empty(shape, dtype)
-    memory = (pointer._type_ * count).from_address(ctypes.addressof(pointer.contents))
-    memory.owner = owner
-    array = np.frombuffer(memory, dtype).reshape(shape)
-    array.flags.writeable = False
-    return array
-
-
-def _address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int | None:
-    """The address of a writable array for rows of this shape."""
-    if out is None:
-        return None
-    if not (isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape and out.flags.c_contiguous
-            and out.flags.writeable):
-        found = f"{out.dtype} {list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise InvalidArgument(1, f"out: expected a writable, contiguous array of float32 {list(shape)}, found {found}")
-    return out.ctypes.data if out.size else None
-
-
-class Rows(Future):
-    """The rows of a pull. After it is dropped, `out` is not written to."""
-
-    _what = "rows: other workers have not finished an earlier clock, or a server does not answer"
-
-    def __init__(self, handle: Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
-        self._handle, self._shape, self._out, self._which = handle, shape, out, which
-
-    def wait(self, timeout: float | None = None) -> NDArray[np.float32]:
-        """Returns float32 [..., dim], in the order and the shape of the keys: a read-only array.
-
-        With `out`, returns that array.
-        """
-        return self._values(timeout)[0]
-
-    def staleness(self) -> int:
-        """By how many clocks the rows may be stale, relative to the clock of the pull. Waits for the rows."""
-        return self._values(None)[1]
-
-    def _values(self, timeout: float | None) -> tuple[NDArray[np.float32], int]:
-        rows, staleness = FLOATS(), ctypes.c_uint64()
-        self._wait(lambda seconds: library().rows_of(self._handle.pointer, self._which, seconds, rows, staleness), timeout)
-        values = _view(rows, np.float32, self._shape, self._handle) if self._out is None else self._out
-        return values, staleness.value
-
-
-def _rows(pointer: Any, shape: tuple[int, ...], out: NDArray[np.float32] | None) -> Rows:
-    return Rows(Handle(pointer, library().future_free, out), shape, out)
-
-
-def _as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike, what: str = "gradients"
-                  ) -> NDArray[np.float32]:
-    values = np.ascontiguousarray(gradients, dtype=np.float32)
-    if values.shape != shape + (table.dim,) and (values.size or math.prod(shape)):
-        raise InvalidArgument(1, f"table {table.name!r}: {what} are {list(values.shape)}, expected {list(shape) + [table.dim]}")
-    return values
-
-
-class Plan:
-    """Keys of one table that are used several times, without duplicates."""
-
-    def __init__(self, table: "Table", shape: tuple[int, ...], pointer: Any, size: int | None = None) -> None:
-        self.table, self._shape = table, shape
-        self._handle = Handle(pointer, library().plan_free)
-        self.size: int = library().plan_size(pointer) if size is None else size  # the number of distinct keys
-
-    @functools.cached_property
-    def keys(self) -> NDArray[np.uint64]:
-        """Each key once, in the order of the rows."""
-        return _view(library().plan_keys(self.pointer), np.uint64, (self.size,), self._handle)
-
-    @functools.cached_property
-    def index(self) -> NDArray[np.uint32]:
-        """For each given key its index in `keys`, in the shape of the given keys."""
-        return _view(library().plan_index(self.pointer), np.uint32, self._shape, self._handle)
-
-    @property
-    def pointer(self) -> Any:
-        return self._handle.pointer
-
-    def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
-        """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
-        shape, pointer = (self.size, self.table.dim), POINTER()
-        options = self.table.client._pull_options(_address_of(out, shape), priority, clock)
-        library().pull_plan(self.table.client.pointer, self._handle.pointer, options, pointer)
-        return _rows(pointer, shape, out)
-
-    def push(self, gradients: ArrayLike) -> Future:
-        """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
-        pointer = POINTER()
-        values = _as_gradients(self.table, (self.size,), gradients)
-        library().push_plan(self.table.client.pointer, self._handle.pointer, values.ctypes.data_as(FLOATS), None, None, 0,
-                         pointer)
-        return Future(pointer)
-
-
-class Table:
-    """A table of the fleet. Valid for the whole run."""
-
-    def __init__(self, client: "Client", name: str, pointer: Any) -> None:
-        self.client, self.name = client, name
-        self._handle = Handle(pointer, library().table_free)
-        self.dim: int = library().table_dim(pointer)
-        self.rows: int | None = library().table_rows(pointer) or None  # of a dense table
-
-    def __repr__(self) -> str:
-        return f"<tarn.Table {self.name!r}, {'sparse' if self.rows is None else f'{self.rows} rows'}, dim {self.dim}>"
-
-    @property
-    def pointer(self) -> Any:
-        return self._handle.pointer
-
-    def pull(
-        self, keys: ArrayLike, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None
-    ) -> Rows:
-        """The rows of `keys`, an array of any shape: a Rows future.
-
-        clock: at which the rows will be used; default: the current clock. out: a float32 array for the rows, with the
-        shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
-        """
-        array, pointer, shape = _as_keys(keys), POINTER(), np.shape(keys) + (self.dim,)
-        options = self.client._pull_options(_address_of(out, shape), priority, clock)
-        library().pull(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size, options, pointer)
-        return _rows(pointer, shape, out)
-
-    def plan(self, keys: ArrayLike) -> Plan:
-        """Makes a plan for pulls and pushes of the same keys."""
-        array, pointer = _as_keys(keys), POINTER()
-        library().plan_make(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size, pointer)
-        return Plan(self, np.shape(keys), pointer)
-
-    def prefetch(self, keys: ArrayLike) -> None:
-        """Announces that these rows will be pulled soon, so that servers read those on disk into memory."""
-        array = _as_keys(keys)
-        library().prefetch(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size)
-
-    def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
-        """Pushes a gradient for each key, [..., dim]; gradients of the same key are summed. Returns a Future; waiting
-        for it is optional.
-
-        Raises InvalidArgument, with table and key, if a gradient is infinite or NaN; nothing of the push is sent then.
-        Blocks only while too many bytes are in flight.
-        """
-        array, pointer = _as_keys(keys), POINTER()
-        values = _as_gradients(self, np.shape(keys), gradients)
-        library().push(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size,
-                    values.ctypes.data_as(FLOATS), pointer)
-        return Future(pointer)
-
-    def assign(self, keys: ArrayLike, values: ArrayLike) -> Future:
-        """Sets rows to values, [..., dim], such as those of a model trained elsewhere. Of a repeated key the last row
-        counts.
-
-        The optimizer's state of an existing row remains. A new row is created even if admission would refuse it. In
-        an aggregated table the values are set when the clock closes, after the sum of its gradients; if several workers
-        set a row in one clock, the one of the highest rank counts. Else like push.
-        """
-        array, pointer = _as_keys(keys), POINTER()
-        rows = _as_gradients(self, np.shape(keys), values, "values")
-        library().assign(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size,
-                      rows.ctypes.data_as(FLOATS), pointer)
-        return Future(pointer)
-
-    def delete(self, keys: ArrayLike) -> Future:
-        """Deletes the rows of a sparse table, with the optimizer's state: the keys have their initial values again, as
-        if they had never been pushed. Keys may have no row. Else like assign.
-
-        Raises InvalidArgument if the table is dense.
-        """
-        array, pointer = _as_keys(keys), POINTER()
-        library().delete(self.client.pointer, self._handle.pointer, array.ctypes.data_as(KEYS), array.size, pointer)
-        return Future(pointer)
+def _free_plans(addresses: list[int]) -> None:
+    for address in addresses:
+        library().plan_free(address)
 
 
 _PURPOSES = ("train", "validate", "test")
@@ -358,7 +138,7 @@ class Client:
     def __del__(self) -> None:
         self.close()
 
-    def _pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
+    def pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
         """For the pulls of tables and plans."""
         return CPullOptions(size=ctypes.sizeof(CPullOptions), out=out, priority=operator.index(priority),
                             use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
@@ -426,13 +206,13 @@ class Client:
         arrays, shapes, outs = [], [], []
         items = (CTablePull * len(pulls))()
         for item, (table, keys, *more) in zip(items, pulls):
-            array, shape, out = _as_keys(keys), np.shape(keys) + (table.dim,), more[0] if more else None
-            item.table, item.keys, item.n, item.out = table.pointer, array.ctypes.data, array.size, _address_of(out, shape)
+            array, shape, out = as_keys(keys), np.shape(keys) + (table.dim,), more[0] if more else None
+            item.table, item.keys, item.n, item.out = table.address, array.ctypes.data, array.size, address_of(out, shape)
             arrays.append(array)
             shapes.append(shape)
             outs.append(out)
         pointer = POINTER()
-        library().pull_many(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
+        library().pull_many(self.pointer, items, len(pulls), self.pull_options(None, priority, clock), pointer)
         handle = Handle(pointer, library().future_free, outs)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
@@ -445,8 +225,8 @@ class Client:
         arrays = []
         items = (CTablePush * len(pushes))()
         for item, (table, keys, gradients) in zip(items, pushes):
-            array, values = _as_keys(keys), _as_gradients(table, np.shape(keys), gradients)
-            item.table, item.keys, item.n, item.gradients = table.pointer, array.ctypes.data, array.size, values.ctypes.data
+            array, values = as_keys(keys), as_gradients(table, np.shape(keys), gradients)
+            item.table, item.keys, item.n, item.gradients = table.address, array.ctypes.data, array.size, values.ctypes.data
             arrays.append((array, values))
         pointer = POINTER()
         library().push_many(self.pointer, items, len(pushes), pointer)
@@ -461,15 +241,25 @@ class Client:
         limits: for each request a number that all its keys must be below; 0: any keys. Raises InvalidArgument otherwise,
         and makes no plan.
         """
-        count, arrays = len(requests), [_as_keys(keys) for _, keys in requests]
-        items, pointers, sizes = (CPlanRequest * count)(), (ctypes.c_void_p * count)(), (ctypes.c_size_t * count)()
-        for item, (table, _), array, limit in zip(items, requests, arrays, limits or [0] * count):
-            item.table, item.keys, item.n, item.limit = table.pointer, array.ctypes.data, array.size, limit
+        arrays = [as_keys(keys) for _, keys in requests]
         index = np.empty(sum(array.size for array in arrays), np.int64)
-        library().plan_make_many(self.pointer, items, count, pointers, sizes, index.ctypes.data)
-        plans = [Plan(table, np.shape(keys), ctypes.c_void_p(pointer), size)
-                 for (table, keys), pointer, size in zip(requests, pointers, sizes)]
+        plans = self.plans_at([table for table, _ in requests], [array.ctypes.data for array in arrays],
+                              [array.size for array in arrays], limits or [0] * len(arrays), index.ctypes.data)
+        for plan, (_, keys) in zip(plans, requests):
+            plan.shape = np.shape(keys)
         return plans, index
+
+    def plans_at(
+        self, tables: Sequence[Table], keys: Iterable[int], counts: Sequence[int], limits: Iterable[int], index: int
+    ) -> list[Plan]:
+        """The same from addresses: tables[i] has counts[i] keys at keys[i]; sum(counts) indices are written to `index`."""
+        count = len(tables)
+        requests = _words(4 * count, zip((table.address for table in tables), keys, counts, limits))
+        made, sizes = (ctypes.c_uint64 * count)(), (ctypes.c_size_t * count)()
+        library().plan_make_many(self.pointer, requests, count, made, sizes, index)
+        addresses = list(made)
+        owner = Handle(addresses, _free_plans)
+        return list(map(Plan, tables, ((n,) for n in counts), addresses, sizes, itertools.repeat(owner)))
 
     def pull_plans(
         self,
@@ -482,14 +272,19 @@ class Client:
 
         All are ready at the same time. Arguments as in Table.pull; `out` may be None.
         """
-        items = (CPlanPull * len(pulls))()
-        shapes = [(plan.size, plan.table.dim) for plan, _ in pulls]
-        for item, (plan, out), shape in zip(items, pulls, shapes):
-            item.plan, item.out = plan.pointer, _address_of(out, shape)
-        pointer = POINTER()
-        library().pull_plans(self.pointer, items, len(pulls), self._pull_options(None, priority, clock), pointer)
-        handle = Handle(pointer, library().future_free, [out for _, out in pulls])
-        return [Rows(handle, shape, out, which) for which, (shape, (_, out)) in enumerate(zip(shapes, pulls))]
+        shapes, outs = [(plan.size, plan.table.dim) for plan, _ in pulls], [out for _, out in pulls]
+        pointer = self._pull_to([plan for plan, _ in pulls], map(address_of, outs, shapes), priority, clock)
+        handle = Handle(pointer, library().future_free, outs)
+        return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
+
+    def pull_to(self, plans: Sequence[Plan], addresses: Sequence[int], kept: object, clock: int) -> Future:
+        """Pulls the rows of plans[i] to the memory at addresses[i], which `kept` must keep. Ready with the rows."""
+        return Future(self._pull_to(plans, addresses, 0, clock), kept)
+
+    def _pull_to(self, plans: Sequence[Plan], addresses: Iterable[int | None], priority: int, clock: int | None) -> Any:
+        pointer, items = POINTER(), _words(2 * len(plans), ((plan.address, out or 0) for plan, out in zip(plans, addresses)))
+        library().pull_plans(self.pointer, items, len(plans), self.pull_options(None, priority, clock), pointer)
+        return pointer
 
     def push_plans(self, pushes: Sequence[tuple[Plan, ArrayLike]]) -> Future:
         """Pushes gradients for several plans in one call: [(plan, gradients), ...], [n, dim] each, one row for each of
@@ -497,13 +292,13 @@ class Client:
 
         Nothing is sent if one of them is invalid.
         """
-        items, kept = (CPlanPush * len(pushes))(), []
-        for item, (plan, gradients) in zip(items, pushes):
-            values = _as_gradients(plan.table, (plan.size,), gradients)
-            item.plan, item.gradients = plan.pointer, values.ctypes.data
-            kept.append(values)
-        pointer = POINTER()
-        library().push_plans(self.pointer, items, len(pushes), 0, pointer)
+        arrays = [as_gradients(plan.table, (plan.size,), gradients) for plan, gradients in pushes]
+        return self.push_from([plan for plan, _ in pushes], [array.ctypes.data for array in arrays])
+
+    def push_from(self, plans: Sequence[Plan], addresses: Iterable[int]) -> Future:
+        """Pushes the gradients of plans[i] at addresses[i], float32 [plan.size, dim]. They are copied."""
+        pointer, items = POINTER(), _words(2 * len(plans), zip((plan.address for plan in plans), addresses))
+        library().push_plans(self.pointer, items, len(plans), 0, pointer)
         return Future(pointer)
 
     def tick(self, lease: int | None = None, rows: int = 0) -> Future:

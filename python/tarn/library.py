@@ -64,18 +64,6 @@ class CTablePush(ctypes.Structure):
                 ("gradients", ctypes.c_void_p)]
 
 
-class CPlanPull(ctypes.Structure):
-    _fields_ = [("plan", ctypes.c_void_p), ("out", ctypes.c_void_p)]
-
-
-class CPlanPush(ctypes.Structure):
-    _fields_ = [("plan", ctypes.c_void_p), ("gradients", ctypes.c_void_p)]
-
-
-class CPlanRequest(ctypes.Structure):
-    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t), ("limit", ctypes.c_uint64)]
-
-
 class CLease(ctypes.Structure):
     _fields_ = [("id", ctypes.c_uint64), ("purpose", ctypes.c_int), ("epoch", ctypes.c_uint32),
                 ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64)]
@@ -114,7 +102,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "delete": (ctypes.c_int, (POINTER, POINTER, KEYS, ctypes.c_size_t, _OUT)),
     "push_many": (ctypes.c_int, (POINTER, ctypes.POINTER(CTablePush), ctypes.c_size_t, _OUT)),
     "plan_make": (ctypes.c_int, (POINTER, POINTER, KEYS, ctypes.c_size_t, _OUT)),
-    "plan_make_many": (ctypes.c_int, (POINTER, ctypes.POINTER(CPlanRequest), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p),
+    "plan_make_many": (ctypes.c_int, (POINTER, POINTER, ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64),
                                       ctypes.POINTER(ctypes.c_size_t), ctypes.c_void_p)),
     "plan_size": (ctypes.c_size_t, (POINTER,)),
     "plan_keys": (KEYS, (POINTER,)),
@@ -122,8 +110,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "plan_free": (None, (POINTER,)),
     "pull_plan": (ctypes.c_int, (POINTER, POINTER, ctypes.POINTER(CPullOptions), _OUT)),
     "push_plan": (ctypes.c_int, (POINTER, POINTER, FLOATS, POINTER, POINTER, ctypes.c_uint64, _OUT)),
-    "pull_plans": (ctypes.c_int, (POINTER, ctypes.POINTER(CPlanPull), ctypes.c_size_t, ctypes.POINTER(CPullOptions), _OUT)),
-    "push_plans": (ctypes.c_int, (POINTER, ctypes.POINTER(CPlanPush), ctypes.c_size_t, ctypes.c_uint64, _OUT)),
+    "pull_plans": (ctypes.c_int, (POINTER, POINTER, ctypes.c_size_t, ctypes.POINTER(CPullOptions), _OUT)),
+    "push_plans": (ctypes.c_int, (POINTER, POINTER, ctypes.c_size_t, ctypes.c_uint64, _OUT)),
     "tick": (ctypes.c_int, (POINTER, _OUT)),
     "tick_at": (ctypes.c_int, (POINTER, ctypes.c_uint64, ctypes.c_uint64, _OUT)),
     "tick_to": (ctypes.c_int, (POINTER, ctypes.c_uint64, _OUT)),
@@ -189,6 +177,8 @@ _library_lock = threading.Lock()
 
 def library() -> Library:
     global _library
+    if _library is not None:
+        return _library
     with _library_lock:
         if _library is None:
             _library = Library()

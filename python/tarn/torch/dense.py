@@ -22,7 +22,7 @@ from tarn.torch import session as sessions
 from tarn.torch.recipe import not_compiled
 
 if TYPE_CHECKING:
-    from tarn.torch.session import Gradients, Session
+    from tarn.torch.session import Session
 
 ROW_VALUES_MAX = 4096  # of a table
 CHUNK_VALUES = 1024  # of a row, for parameters whose own rows are longer
@@ -50,11 +50,11 @@ class _Dense:
         flat = self.parameter.grad.detach().reshape(-1)
         return sessions.on_host(flat if scale == 1.0 else flat / scale)
 
-    def planned(self, flat: Gradients) -> tuple[Any, Gradients]:
+    def planned(self, flat: torch.Tensor) -> tuple[Any, torch.Tensor]:
         """A push of these gradients: the plan, and the rows in its order."""
-        rows = np.zeros(self.changes.shape, np.float32)
-        rows.reshape(-1)[:flat.size] = flat
-        return self.plan, rows[self.plan.keys.astype(np.int64)]
+        rows = torch.zeros(self.changes.shape)
+        rows.view(-1)[:flat.numel()] = flat
+        return self.plan, rows[torch.from_numpy(self.plan.keys.astype(np.int64))]
 
 
 class DenseTables:

@@ -35,7 +35,7 @@ class Remote(nn.Module):
         self.name, self.table, self.session = name, table, session
         self.num_embeddings, self.embedding_dim, self.padding_idx = of.num_embeddings, of.embedding_dim, of.padding_idx
         self.scale_grad_by_freq = of.scale_grad_by_freq
-        self._to_gpu = False  # whether the last call had ids on a GPU
+        self.to_gpu = False  # whether the last call had ids on a GPU
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
         """The copy has the same table and session. Needed by copy.deepcopy(model), as for averaged weights."""
@@ -63,25 +63,22 @@ class Remote(nn.Module):
         flat = _flat(ids)
         return flat if self.padding_idx is None else flat[flat != self.padding_idx]
 
-    def place(self, ids: torch.Tensor, plan: Any, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """For the plan of keys(ids), and the index of each key in it: the index of each id, and memory for the rows."""
-        padding = self.padding_idx
-        rows = torch.empty(plan.size + (padding is not None), self.embedding_dim, pin_memory=self._to_gpu or ids.is_cuda)
-        if padding is not None:  # ids of the padding have the row behind the plan's
-            flat = _flat(ids)
-            index = torch.full_like(flat, plan.size).masked_scatter_(torch.ne(flat, padding), index)
-            rows[plan.size:] = 0
-        return index.view(ids.shape), rows
+    def with_padding(self, ids: torch.Tensor, rows: int, index: torch.Tensor) -> torch.Tensor:
+        """From the index of each of keys(ids) that of each id, int64 [n]: ids of the padding have the row behind `rows`."""
+        if self.padding_idx is None:
+            return index
+        flat = _flat(ids)
+        return torch.full_like(flat, rows).masked_scatter_(torch.ne(flat, self.padding_idx), index)
 
     def rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int | None]:
         """For ids of any shape: the index of each id's row, the rows, and the index of the padding."""
         self._check_process()
         self._check_ids(ids)
-        self._to_gpu = ids.is_cuda
+        self.to_gpu = ids.is_cuda
         pulled = self.session.take(self, ids)
         leaf = self.session.leaf(pulled, ids.device)
         padding = None if self.padding_idx is None else pulled.plan.size
-        return pulled.index.to(ids.device, non_blocking=True), leaf, padding
+        return pulled.index(ids.device), leaf, padding
 
     def _check_process(self) -> None:
         if os.getpid() != self.session.process:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import collections
 import dataclasses
+import functools
 import itertools
 import logging
 import os
@@ -30,59 +31,78 @@ NOTE_SECONDS = 10.0  # between two messages of a wait
 # Of gradients that are not acknowledged, when the next push waits. Half of the library's limit, beyond which a push would
 # block without a message and without regard to Ctrl-C.
 UNACKNOWLEDGED_BYTES_MAX = 128 << 20
-Gradients = np.ndarray[Any, np.dtype[np.float32]]
 _log = logging.getLogger("tarn")
 
 
-class _Arrival:
-    """Of the rows of one request, which arrive together."""
+class _Slab:
+    """The rows of the calls of one request, one after the other, and likewise the index of each id. They arrive together."""
 
-    def __init__(self, futures: list[Any]) -> None:
-        self._futures = futures  # of tarn.client; they write to the rows
+    def __init__(self, rows: torch.Tensor, index: torch.Tensor) -> None:
+        self._host = rows, index
+        self._copies: dict[torch.cuda.Stream, tuple[torch.Tensor, torch.Tensor]] = {}  # by the stream that made them
+        self.future: Any = None  # of the request
+
+    def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """float32 and int64 [n] on this device. A GPU gets them with one copy each, on its current stream."""
+        if device.type != "cuda":
+            return self._host
+        stream = torch.cuda.current_stream(device)
+        if stream not in self._copies:
+            rows, index = self._host
+            self._copies[stream] = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
+        return self._copies[stream]
 
     def wait(self, what: Callable[[], str]) -> None:
-        if self._futures:
-            _wait(self._futures[0], what())
-            self._futures = []
+        if self.future is not None:
+            _wait(self.future, what())
+            self.future = None
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Pulled:
     """The rows of one call of a module: distinct keys, and for each id of the input its row."""
 
     module: Remote
     ids: torch.Tensor  # int64 or int32, the input of the call
     plan: Any  # tarn.client.Plan of the distinct keys, without the padding
-    index: torch.Tensor  # int64, in the shape of `ids`: the row of each id
-    rows: torch.Tensor | None  # float32 [plan.size, dim], with a padding one more row, which is 0
     clock: int  # at which the rows are used
-    arrival: _Arrival | None = None
+    slab: _Slab
+    first_row: int  # values of the slab before the rows: float32 [plan.size, dim], with a padding one more row, which is 0
+    first_id: int  # indices of the slab before those of the call: int64, in the shape of `ids`
+    leaf: torch.Tensor | None = None  # the rows on the CPU, made before they arrive
 
-    def take(self) -> torch.Tensor:
-        """Waits for the rows and releases them: a hook of the rows refers to this object, not it to them."""
-        assert self.arrival is not None
-        self.arrival.wait(lambda: f"rows of table {self.module.table.name!r} at clock {self.clock}: other workers have not "
-                                  "finished an earlier clock, or a server does not answer")
-        rows, self.rows, self.arrival = self.rows, None, None
-        assert rows is not None, "taken once"
-        return rows
+    def index(self, device: torch.device) -> torch.Tensor:
+        """The row of each id."""
+        found = self.slab.on(device)[1][self.first_id:self.first_id + self.ids.numel()]
+        return found if found.shape == self.ids.shape else found.view(self.ids.shape)
 
-    def row_gradients(self, leaf: torch.Tensor, scale: float) -> torch.Tensor:
-        """Those of `leaf` divided by `scale`: [plan.size, dim], as of on_host."""
-        assert leaf.grad is not None
-        gradients = leaf.grad.detach()
-        if len(gradients) != self.plan.size:
-            gradients = gradients[:self.plan.size]
-        return on_host(gradients if scale == 1.0 else gradients / scale)
+    def rows(self, device: torch.device) -> torch.Tensor:
+        dim = self.module.embedding_dim
+        size = self.plan.size + (self.module.padding_idx is not None)
+        return self.slab.on(device)[0].as_strided((size, dim), (dim, 1), self.first_row)
+
+    def wait(self) -> None:
+        self.slab.wait(lambda: f"rows of table {self.module.table.name!r} at clock {self.clock}: other workers have not "
+                               "finished an earlier clock, or a server does not answer")
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(eq=False, slots=True)
 class Leaf:
     """Rows on the device of the model, with a gradient that is not pushed yet."""
 
     rows: torch.Tensor
-    pulled: Pulled
+    plan: Any  # of their keys
     beside_dense: bool  # whether parameters of the optimizer had gradients when this one got its own
+
+    def gradients(self, scale: float) -> torch.Tensor:
+        """Those of the rows divided by `scale`, without the padding's: [plan.size, dim], as of on_host."""
+        found = self.rows.grad
+        assert found is not None
+        if found.requires_grad:  # of a backward pass with create_graph
+            found = found.detach()
+        if len(found) != self.plan.size:
+            found = found[:self.plan.size]
+        return on_host(found if scale == 1.0 else found / scale)
 
 
 class Session:
@@ -121,26 +141,46 @@ class Session:
 
     def pull(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
         """Pulls the rows of several calls with one request, for use at `clock`."""
-        pulled = self._planned(calls, clock)
-        pairs = [(each.plan, each.rows.numpy()[:each.plan.size]) for each in pulled if each.rows is not None]
-        arrival = _Arrival(self.client.pull_plans(pairs, clock=clock))
-        for each in pulled:
-            each.arrival = arrival
+        pulled, slab, rows = self._planned(calls, clock)
+        start = rows.data_ptr()
+        slab.future = self.client.pull_to([each.plan for each in pulled], [start + 4 * each.first_row for each in pulled],
+                                          rows, clock)
+        if torch.is_grad_enabled():
+            for each in pulled:
+                if not each.ids.is_cuda:
+                    each.leaf = self._leaf(each, torch.device("cpu"))
         return pulled
 
-    def _planned(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
-        """The distinct keys of each call and memory for their rows, not pulled yet."""
+    def _planned(
+        self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int
+    ) -> tuple[list[Pulled], _Slab, torch.Tensor]:
+        """The distinct keys of each call, and memory for their rows, which are not pulled yet."""
         keys = [module.keys(ids) for module, ids in calls]
-        requests = [(module.table, each.numpy().view(np.uint64)) for (module, _), each in zip(calls, keys)]
+        counts, pinned = [each.numel() for each in keys], any(module.to_gpu or ids.is_cuda for module, ids in calls)
+        index = torch.empty(sum(counts), dtype=torch.int64, pin_memory=pinned)
         try:
-            plans, index = self.client.plans(requests, [module.num_embeddings for module, _ in calls])
+            plans = self.client.plans_at([module.table for module, _ in calls], [each.data_ptr() for each in keys], counts,
+                                         [module.num_embeddings for module, _ in calls], index.data_ptr())
         except tarn_client.InvalidArgument:
             for (module, _), each in zip(calls, keys):
                 module.check_range(each)
             raise
-        indices, ends = torch.from_numpy(index), itertools.accumulate(each.numel() for each in keys)
-        return [Pulled(module, ids, plan, *module.place(ids, plan, indices[end - each.numel():end]), clock)
-                for (module, ids), plan, each, end in zip(calls, plans, keys, ends)]
+        if any(module.padding_idx is not None for module, _ in calls):
+            parts = [module.with_padding(ids, plan.size, part)
+                     for (module, ids), plan, part in zip(calls, plans, torch.split(index, counts))]
+            index = torch.cat(parts)
+        starts = list(itertools.accumulate(
+            ((plan.size + (module.padding_idx is not None)) * module.embedding_dim for (module, _), plan in zip(calls, plans)),
+            initial=0))
+        rows = torch.empty(starts[-1], pin_memory=pinned)
+        for (module, _), end in zip(calls, starts[1:]):
+            if module.padding_idx is not None:
+                rows[end - module.embedding_dim:end] = 0
+        slab, first_id, pulled = _Slab(rows, index), 0, []
+        for (module, ids), plan, start in zip(calls, plans, starts):
+            pulled.append(Pulled(module, ids, plan, clock, slab, start, first_id))
+            first_id += ids.numel()
+        return pulled, slab, rows
 
     def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
         """The same before the modules are called. `take` finds the rows if the calls are those."""
@@ -170,13 +210,20 @@ class Session:
     # --- gradients -------------------------------------------------------------------------------------------------
 
     def leaf(self, pulled: Pulled, device: torch.device) -> torch.Tensor:
-        """The pulled rows on the device of the ids; in training a leaf whose gradient is pushed by the next step."""
-        rows = pulled.take().to(device, non_blocking=True)
-        if torch.is_grad_enabled():
-            self._before_training()
-            rows.requires_grad_()
-            rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-                lambda leaf: self._on_gradient(leaf, pulled))
+        """Waits for the rows and returns them on the device; in training a leaf whose gradient is pushed by the next step.
+        Call it once."""
+        pulled.wait()
+        leaf, pulled.leaf = pulled.leaf, None
+        if not torch.is_grad_enabled():
+            return pulled.rows(device)
+        self._before_training()
+        return self._leaf(pulled, device) if leaf is None or leaf.device != device else leaf
+
+    def _leaf(self, pulled: Pulled, device: torch.device) -> torch.Tensor:
+        rows = pulled.rows(device).requires_grad_()
+        # The hook must not refer to the rows, nor to what does.
+        rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            functools.partial(self._on_gradient, pulled.plan))
         return rows
 
     def leaves(self) -> list[Leaf]:
@@ -206,12 +253,12 @@ class Session:
             leaves, self._leaves = self._leaves.values(), {}
         return [leaf for leaf in leaves if leaf.rows.grad is not None]
 
-    def _on_gradient(self, rows: torch.Tensor, pulled: Pulled) -> None:
+    def _on_gradient(self, plan: Any, rows: torch.Tensor) -> None:
         """Autograd has added to the gradient of these rows."""
         with self._lock:
             if id(rows) in self._leaves:
                 return
-            self._leaves[id(rows)] = Leaf(rows, pulled, any(each.grad is not None for each in self._dense()))
+            self._leaves[id(rows)] = Leaf(rows, plan, any(each.grad is not None for each in self._dense()))
             self._params().append(rows)  # zero_grad and GradScaler find it there
 
     def _dense(self) -> Iterator[torch.Tensor]:
@@ -240,18 +287,16 @@ class Session:
     def push(self, leaves: Iterable[Leaf], scale: float = 1.0) -> None:
         """Pushes the gradients divided by `scale` and ticks."""
         leaves = list(leaves)
-        of_rows = [(leaf.pulled.plan, leaf.pulled.row_gradients(leaf.rows, scale)) for leaf in leaves]
+        of_rows = [(leaf.plan, leaf.gradients(scale)) for leaf in leaves]
         of_dense = [(each, each.flat_gradients(scale)) for tables in self.dense for each in tables.with_gradients()]
-        wait_for_copies({leaf.rows.device for leaf in leaves} | {each.parameter.device for each, _ in of_dense})
-        by_table: dict[str, list[tuple[Any, Gradients]]] = {}
-        for plan, gradients in of_rows:
-            by_table.setdefault(plan.table.name, []).append((plan, gradients.numpy()))
-        pushes = [_summed(each) for each in by_table.values()]
-        pushes += [each.planned(flat.numpy()) for each, flat in of_dense]
+        wait_for_copies({leaf.rows.device for leaf in leaves if leaf.rows.is_cuda}
+                        | {each.parameter.device for each, _ in of_dense})
+        pushes = _summed(of_rows) + [each.planned(flat) for each, flat in of_dense]
         size = sum(gradients.nbytes for _, gradients in pushes)
         self._wait_for_sent(UNACKNOWLEDGED_BYTES_MAX - size)
         if pushes:
-            self._sent.append((self.client.push_plans(pushes), size))
+            self._sent.append((self.client.push_from([plan for plan, _ in pushes],
+                                                     [gradients.data_ptr() for _, gradients in pushes]), size))
             self._sent_bytes += size
         self.tick()
 
@@ -303,7 +348,7 @@ class Session:
 def on_host(values: torch.Tensor) -> torch.Tensor:
     """float32 and contiguous on the CPU. The copy of a GPU's tensor is in pinned memory and only begun: see wait_for_copies."""
     if not values.is_cuda:
-        return values.to(torch.float32).contiguous()
+        return values if values.dtype is torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
     copy = torch.empty(values.shape, dtype=torch.float32, pin_memory=True)
     return copy.copy_(values, non_blocking=True)
 
@@ -319,15 +364,18 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.shape == other.shape and torch.equal(one.to(other.device), other)
 
 
-def _summed(parts: list[tuple[Any, Gradients]]) -> tuple[Any, Gradients]:
-    """One plan and its gradients of several of one table, summed in their order."""
-    if len(parts) == 1:
-        return parts[0]
+def _summed(parts: list[tuple[Any, torch.Tensor]]) -> list[tuple[Any, torch.Tensor]]:
+    """One plan and its gradients for each table: those of several plans of one table are summed in their order."""
+    tables: dict[str, list[tuple[Any, torch.Tensor]]] = {}
+    for part in parts:
+        tables.setdefault(part[0].table.name, []).append(part)
+    return parts if len(tables) == len(parts) else [_sum(each) if len(each) > 1 else each[0] for each in tables.values()]
+
+
+def _sum(parts: list[tuple[Any, torch.Tensor]]) -> tuple[Any, torch.Tensor]:
     plan = parts[0][0].table.plan(np.concatenate([plan.keys for plan, _ in parts]))
-    index = torch.from_numpy(plan.index.astype(np.int64))
-    values = torch.from_numpy(np.concatenate([gradients for _, gradients in parts]))
-    sums = torch.zeros(len(plan.keys), values.shape[1]).index_add_(0, index, values)
-    return plan, sums.numpy()
+    index, values = torch.from_numpy(plan.index.astype(np.int64)), torch.cat([gradients for _, gradients in parts])
+    return plan, torch.zeros(plan.size, values.shape[1]).index_add_(0, index, values)
 
 
 def _wait(future: Any, what: str) -> Any:

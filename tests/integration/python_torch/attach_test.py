@@ -215,8 +215,8 @@ class AttachTest(unittest.TestCase):
                 self.waited = True
 
         class Slow(FakeClient):
-            def push_plans(self, pushes):
-                super().push_plans(pushes)
+            def push_from(self, plans, addresses):
+                super().push_from(plans, addresses)
                 order.append(f"pushed {len(self.pushes)}")
                 return Pushed(len(self.pushes))
 

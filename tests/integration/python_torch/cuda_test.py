@@ -81,8 +81,11 @@ class RecipeTest(unittest.TestCase):
     def test_rows_and_gradients_are_in_pinned_memory(self):
         model = tarn.torch.remote(nn.Embedding(10, 4, device="meta"), self.ps, optimizer=SGD)
         ids = torch.tensor([1, 2, 2], device=GPU)
-        pulled = model.plan(ids, 0)
-        self.assertTrue(pulled.rows.is_pinned())
+        pulled, = model.session.pull([(model, ids)], 0)
+        rows = pulled.rows(torch.device("cpu"))
+        self.assertTrue(rows.is_pinned())
+        pulled.wait()
+        self.assertEqual(pulled.rows(GPU).tolist(), rows.tolist())
         values = torch.arange(8.0, device=GPU)
         copy = tarn.torch.session.on_host(values)
         tarn.torch.session.wait_for_copies({GPU})
@@ -192,17 +195,17 @@ class RecipeTest(unittest.TestCase):
 @contextlib.contextmanager
 def counted(client):
     """The requests for rows of this client, meanwhile."""
-    requests, pull = [], client.pull_plans
+    requests, pull = [], client.pull_to
 
-    def counting(pulls, clock):
+    def counting(plans, addresses, kept, clock):
         requests.append(clock)
-        return pull(pulls, clock=clock)
+        return pull(plans, addresses, kept, clock)
 
-    client.pull_plans = counting
+    client.pull_to = counting
     try:
         yield requests
     finally:
-        del client.pull_plans
+        del client.pull_to
 
 
 class OneTable(nn.Module):

@@ -1,8 +1,17 @@
 """A client without a fleet: tables in memory, with SGD. It keeps what was pulled and pushed."""
 
+import ctypes
+import math
+
 import numpy as np
 
 from tarn import client as tarn_client
+
+
+def array_at(address, kind, shape):
+    if not math.prod(shape):
+        return np.empty(shape, kind)
+    return np.frombuffer((kind * math.prod(shape)).from_address(address), kind).reshape(shape)
 
 
 class FakeFuture:
@@ -19,8 +28,8 @@ class FakeFuture:
 class HeldRows:
     """Rows that arrive when their clock begins."""
 
-    def __init__(self, client, clock, write):
-        self._client, self._clock, self._write = client, clock, write
+    def __init__(self, client, clock, kept, write):
+        self._client, self._clock, self._kept, self._write = client, clock, kept, write
 
     def wait(self, timeout=None):
         if self._clock > self._client.clock:
@@ -68,30 +77,36 @@ class FakeClient:
         made.values = found.values
         return made
 
-    def plans(self, requests, limits):
-        for (table, keys), limit in zip(requests, limits):
-            if len(keys) and keys.max() >= limit:
-                raise tarn_client.InvalidArgument(1, f"table {table.name!r}: key {keys.max()}, expected below {limit}")
-        plans = [table.plan(keys) for table, keys in requests]
-        return plans, np.concatenate([plan.index for plan in plans]).astype(np.int64)
+    def plans_at(self, tables, keys, counts, limits, index):
+        plans = []
+        for table, address, count, limit in zip(tables, keys, counts, limits):
+            given = array_at(address, ctypes.c_uint64, (count,))
+            if count and given.max() >= limit:
+                raise tarn_client.InvalidArgument(1, f"table {table.name!r}: key {given.max()}, expected below {limit}")
+            plans.append(table.plan(given))
+            array_at(index, ctypes.c_int64, (count,))[:] = plans[-1].index
+            index += 8 * count
+        return plans
 
-    def pull_plans(self, pulls, clock):
-        self.pulls.append((clock, [plan.table.name for plan, _ in pulls]))
+    def pull_to(self, plans, addresses, kept, clock):
+        self.pulls.append((clock, [plan.table.name for plan in plans]))
 
         def write():  # the rows of a request arrive together
-            for plan, out in pulls:
+            for plan, address in zip(plans, addresses):
+                out = array_at(address, ctypes.c_float, (plan.size, plan.table.dim))
                 for i, key in enumerate(plan.keys):
                     out[i] = plan.table.row(key)
 
-        return [HeldRows(self, clock, write) for _ in pulls]
+        return HeldRows(self, clock, kept, write)
 
-    def push_plans(self, pushes):
+    def push_from(self, plans, addresses):
         pushed = {}
-        for plan, gradients in pushes:
+        for plan, address in zip(plans, addresses):
+            gradients = array_at(address, ctypes.c_float, (plan.size, plan.table.dim)).copy()
             assert plan.table.name not in pushed, "one push for each table"
             if not np.isfinite(gradients).all():
                 raise tarn_client.InvalidArgument(1, f"table {plan.table.name!r}: not finite")
-            pushed[plan.table.name] = dict(zip(map(int, plan.keys), gradients.copy()))
+            pushed[plan.table.name] = dict(zip(map(int, plan.keys), gradients))
             for key, gradient in zip(plan.keys, gradients):
                 plan.table.row(key)[...] -= np.float32(plan.table.rate) * gradient
         self.pushes.append(pushed)
