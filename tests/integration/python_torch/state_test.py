@@ -58,16 +58,20 @@ from torch.utils.data import TensorDataset
 
 rows, starts = 1024, os.environ["TARN_STARTS_AGAIN"]
 dies = "dies" in sys.argv and starts == "0"
-sharded = "sharded" in sys.argv
+sharded, tensor = "sharded" in sys.argv, "tensor" in sys.argv
 if sharded:
     from torch.distributed.fsdp import fully_shard
+if tensor:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 workers, rank = int(os.environ["TARN_WORKERS"]), int(os.environ["TARN_RANK"])
 
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.items = nn.EmbeddingBag(50, 4, mode="sum", device="meta")
-        self.top = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
+        self.top = nn.Sequential(nn.Linear(4, 8), nn.ReLU() if tensor else nn.BatchNorm1d(8), nn.Dropout(0.3),
+                                 nn.Linear(8, 1))
 
     def forward(self, ids):
         return self.top(self.items(ids)).squeeze(1)
@@ -77,7 +81,10 @@ model = tarn.torch.remote(Model())
 if workers > 1:
     torch.distributed.init_process_group("gloo", init_method=f"file://{os.environ['TARN_RUN_DIR']}/torch-{starts}", rank=rank,
                                          world_size=workers)
-    model = fully_shard(model) if sharded else nn.parallel.DistributedDataParallel(model)
+    if tensor:
+        parallelize_module(model.top, init_device_mesh("cpu", (workers,)), {"0": ColwiseParallel(), "3": RowwiseParallel()})
+    else:
+        model = fully_shard(model) if sharded else nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
 tarn.torch.attach(model, optimizer, state={"scheduler": scheduler})
@@ -86,7 +93,11 @@ data = tarn.torch.LeasedDataset(TensorDataset(ids, (ids.sum(1) % 2).float()), sh
 ps = tarn.torch.session.of().client
 print("begins at", ps.clock, flush=True)
 written, after, steps = None, 0, 0
-for epoch in range(2):
+if tensor:  # all ranks read the same batches
+    labels = (ids.sum(1) % 2).float()
+    data = [(ids[i:i + 16], labels[i:i + 16]) for i in range(0, rows, 16)] * 2
+    data = data[ps.clock:]
+for epoch in range(1 if tensor else 2):
     for batch, labels in tarn.torch.prefetch(data, model):
         optimizer.zero_grad()
         loss = F.binary_cross_entropy_with_logits(model(batch), labels)
@@ -143,6 +154,9 @@ class ResumeTest(unittest.TestCase):
 
     def test_shards_of_fsdp(self):
         self.goes_on(2, dense="sharded")
+
+    def test_parts_of_tensor_parallel_layers(self):
+        self.goes_on(2, dense="tensor")
 
     def test_replicas_start_again_together(self):
         with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
