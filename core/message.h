@@ -17,11 +17,11 @@
 
 namespace tarn {
 
-// Who sent a message. rank: 0 for the scheduler, ShardId for a shard, WorkerRank for a worker.
+// Who sent a message. rank: 0 for the scheduler, ShardId for a shard, WorkerRank for a worker. Tools send as the scheduler.
 struct Sender {
   Role role = Role::kWorker;
   std::uint32_t rank = 0;
-  Incarnation incarnation;  // 0 before Welcome
+  Incarnation incarnation;  // 0 before Welcome, and always for the scheduler
 };
 inline constexpr std::uint32_t kAnyRank = 0xffffffff;  // of a joining worker that accepts any rank
 

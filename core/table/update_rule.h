@@ -42,7 +42,8 @@ inline constexpr Range kPositive{0, 1e6, true};
 inline constexpr Range kDecay{0, 1, false, true};
 
 // A numeric option: a key of the job file's [optimizer] sections, stored as a float. Rules may share an option, such as
-// "epsilon": sections inherit its value even if their rules differ.
+// "epsilon": a role inherits its value from [optimizer] even if their rules differ. The default must then be the same
+// in all of them; an option with another default needs another name.
 struct RuleOption {
   std::string_view name;  // at most limits::kRuleNameBytesMax bytes, like that of a rule
   float by_default = 0;

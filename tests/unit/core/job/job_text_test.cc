@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "core/job/job.h"
 #include "core/job/job_fields.h"
+#include "core/table/update_rule.h"
 
 namespace tarn {
 namespace {
@@ -227,6 +228,16 @@ TEST(JobText, RulesAndTheirOptionsAreDocumented) {
   const std::string expected = DocumentedRules();
   EXPECT_NE(doc.find("\n" + expected), std::string::npos) << "docs/job-file.md, [optimizer], should have:\n"
                                                           << expected;
+}
+
+// A role inherits options of [optimizer], also those that are not set there.
+TEST(JobText, RulesThatShareAnOptionShareItsDefault) {
+  std::map<std::string_view, float> defaults;
+  for (const UpdateRule* rule : UpdateRules())
+    for (const RuleOption& option : rule->options) {
+      const float first = defaults.try_emplace(option.name, option.by_default).first->second;
+      EXPECT_EQ(option.by_default, first) << rule->name << ": " << option.name;
+    }
 }
 
 TEST(Fingerprint, AgreesWhereNodesMustAgree) {
