@@ -1,8 +1,8 @@
 // Measures each kernel on one thread and compares it with a limit: the rate of a memory copy for kernels that move
-// data, the rate of a large matrix product for kernels that multiply, and for that product the rate of multiply-adds in
-// registers. Figures are medians of several repetitions. The arrays of streams and random rows are larger than the
-// caches (--mib). Layers have the size of a batch of 2,048 samples, which may fit into the caches, as in training;
-// their share of a memory copy can therefore exceed 100%.
+// data, the rate of the largest matrix product for kernels that multiply, and for that product the rate of
+// multiply-adds in registers. Figures are medians of several repetitions. The arrays of streams and random rows are
+// larger than the caches (--mib). Layers have the size of a batch of 2,048 samples, which may fit into the caches, as
+// in training; their share of a memory copy can therefore exceed 100%.
 //
 //   kernels_bench            a Markdown table
 //   kernels_bench --json     one JSON object per line
@@ -417,7 +417,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Measures each kernel on one thread and compares it with a memory copy or a large matrix product."};
+  CLI::App app{"Measures each kernel on one thread and compares it with a memory copy or the largest matrix product."};
   app.add_option("--repetitions", options.repetitions, "timed calls; the result is the median")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));
