@@ -1,7 +1,8 @@
-// Measures each kernel on one thread and compares it with its limit: memory copy for kernels that move bytes, the
-// largest measured matrix product for kernels that multiply, and for that product multiply-adds in registers. Figures
-// are medians of several passes. Streams and random rows are larger than caches (--mib). Layers have the size of a
-// batch of 2,048 samples, which may fit into caches, as in training, so their share of a memory copy can exceed 100%.
+// Measures each kernel on one thread and compares it with a limit: the rate of a memory copy for kernels that move
+// data, the rate of the largest matrix product for kernels that multiply, and for that product the rate of
+// multiply-adds in registers. Figures are medians of several repetitions. The arrays of streams and random rows are
+// larger than the caches (--mib). Layers have the size of a batch of 2,048 samples, which may fit into the caches, as
+// in training; their share of a memory copy can therefore exceed 100%.
 //
 //   kernels_bench            a Markdown table
 //   kernels_bench --json     one JSON object per line
@@ -53,7 +54,7 @@ using namespace tarn::kernels;
 
 struct Options {
   std::uint32_t repetitions = 7;
-  std::size_t mib = 256;  // size of a stream
+  std::size_t mib = 256;  // size of the arrays of streams and random rows
   bool json = false;
   std::string blas;  // a library with the C interface of BLAS; empty: none
 };
@@ -159,7 +160,7 @@ class Bench {
     double done = 0;
     const double seconds = Seconds([&] { done = bench::MultiplyAdds(4e9); });
     const double multiply_adds = done / seconds / 1e9;
-    Print({"multiply-adds on registers", multiply_adds, "GFLOP/s", 0});
+    Print({"multiply-adds in registers", multiply_adds, "GFLOP/s", 0});
     const std::size_t m = 1536;
     const std::vector<float> x = Floats(m * m), w = Floats(m * m);
     std::vector<float> y(m * m);
@@ -194,29 +195,29 @@ class Bench {
     std::vector<float> gradients(n_ / 4);
     Moves("logistic loss", 3 * n, [&] { LogisticLoss(n_ / 4, a_.data(), labels.data(), 1, gradients.data()); });
     const std::uint32_t classes = 10;
-    const std::vector<float> classes_of(n_ / classes, 3.0f);
-    std::vector<double> losses(classes_of.size());
-    std::vector<std::uint32_t> correct(classes_of.size());
+    const std::vector<float> class_labels(n_ / classes, 3.0f);
+    std::vector<double> losses(class_labels.size());
+    std::vector<std::uint32_t> correct(class_labels.size());
     Moves("softmax cross-entropy, 10 classes", 8 * n, [&] {
-      SoftmaxCrossEntropyByRow(classes_of.size(), classes, a_.data(), classes_of.data(), 1, b_.data(), losses.data(),
-                               correct.data());
+      SoftmaxCrossEntropyByRow(class_labels.size(), classes, a_.data(), class_labels.data(), 1, b_.data(),
+                               losses.data(), correct.data());
     });
     std::vector<std::byte> sparse(SparseBytesMax(n_ / 8));
-    std::vector<float> tenth(n_ / 8);
-    for (std::size_t i = 0; i < tenth.size(); i += 10) tenth[i] = a_[i];
+    std::vector<float> mostly_zero(n_ / 8);
+    for (std::size_t i = 0; i < mostly_zero.size(); i += 10) mostly_zero[i] = a_[i];
     const std::size_t sparse_bytes =
-        std::size_t(EncodeSparse(tenth.size(), tenth.data(), sparse.data()) - sparse.data());
-    const double sparse_moved = 4.0 * double(tenth.size()) + double(sparse_bytes);
-    Moves("sparse values, a tenth of them, encode", sparse_moved,
-          [&] { EncodeSparse(tenth.size(), tenth.data(), sparse.data()); });
-    Moves("sparse values, a tenth of them, decode", sparse_moved,
-          [&] { sink_ = DecodeSparse(tenth.size(), std::span(sparse).first(sparse_bytes), b_.data()) ? 1 : 0; });
+        std::size_t(EncodeSparse(mostly_zero.size(), mostly_zero.data(), sparse.data()) - sparse.data());
+    const double sparse_moved = 4.0 * double(mostly_zero.size()) + double(sparse_bytes);
+    Moves("sparse values, 10% nonzero, encode", sparse_moved,
+          [&] { EncodeSparse(mostly_zero.size(), mostly_zero.data(), sparse.data()); });
+    Moves("sparse values, 10% nonzero, decode", sparse_moved,
+          [&] { sink_ = DecodeSparse(mostly_zero.size(), std::span(sparse).first(sparse_bytes), b_.data()) ? 1 : 0; });
     const InitializerSpec normal{InitializerKind::kNormal, 0.0f, 0.01f};
-    std::vector<Key> born(n_ / 16 / 8);
-    std::iota(born.begin(), born.end(), Key{0});
-    Moves("initial values, normal, rows of 16", 4 * n / 8, [&] { InitializeRows(normal, 1, born, 16, b_.data()); });
+    std::vector<Key> new_keys(n_ / 16 / 8);
+    std::iota(new_keys.begin(), new_keys.end(), Key{0});
+    Moves("initial values, normal, rows of 16", 4 * n / 8, [&] { InitializeRows(normal, 1, new_keys, 16, b_.data()); });
     Moves("initial values, normal, rows of 16, one by one", 4 * n / 8, [&] {
-      for (const Key key : born) InitializeRow(normal, 1, key, {b_.data() + key * 16, 16});
+      for (const Key key : new_keys) InitializeRow(normal, 1, key, {b_.data() + key * 16, 16});
     });
   }
 
@@ -420,7 +421,9 @@ int main(int argc, char** argv) {
   app.add_option("--repetitions", options.repetitions, "timed calls; the result is the median")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));
-  app.add_option("--mib", options.mib, "size of a stream, in MiB")->capture_default_str()->check(CLI::Range(16, 8192));
+  app.add_option("--mib", options.mib, "size of the arrays of streams and random rows, in MiB; must exceed the caches")
+      ->capture_default_str()
+      ->check(CLI::Range(16, 8192));
   app.add_flag("--json", options.json, "print one JSON object per line instead of a table");
   app.add_option("--blas", options.blas, "also measure the products of this library, such as libopenblas.so.0");
   CLI11_PARSE(app, argc, argv);

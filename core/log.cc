@@ -73,7 +73,7 @@ void Log(LogLevel level, std::string_view message) {
   }
 }
 
-void Tell(LogLevel level, std::string_view program, std::string_view message) {
+void LogAndPrint(LogLevel level, std::string_view program, std::string_view message) {
   const auto* logger = Current();
   const auto is_stderr = [](const spdlog::sink_ptr& sink) {
     return dynamic_cast<const spdlog::sinks::stderr_sink_mt*>(sink.get()) != nullptr;

@@ -43,7 +43,7 @@ inline constexpr TimeUs kWaitNotePeriodUs = 10'000'000;
 
 bool LogEnabled(LogLevel level);
 // Logs the message, and also writes "PROGRAM: MESSAGE" to stderr for the user, unless the log goes there.
-void Tell(LogLevel level, std::string_view program, std::string_view message);
+void LogAndPrint(LogLevel level, std::string_view program, std::string_view message);
 void Log(LogLevel level, std::string_view message);
 
 template <typename... Args>

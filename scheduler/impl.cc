@@ -206,7 +206,7 @@ void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
   if (!state_.active()) return;
   if (stop_.begun()) state_.RunEnds();
   // Also in the step that stops: replaced checkpoints are removed when the state names the new one.
-  state_.Hold(record_.StateRevision(cuts_), sent, out);
+  state_.HoldBack(record_.StateRevision(cuts_), sent, out);
   if (state_.MayWrite(now)) {
     cuts_.removal().OnStateBegun();
     SchedulerState state = record_.MakeState(turn_.now);
@@ -214,7 +214,7 @@ void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
     state_.Write(state, now);
   }
   state_.WarnIfSlow(now);
-  if (!stop_.begun() || !state_.written() || stop_.reason().code != ErrorCode::kOk) return;
+  if (!stop_.begun() || !state_.durable() || stop_.reason().code != ErrorCode::kOk) return;
   if (stop_.phase() == "done" || stop_wish_.kept()) state_.Remove();
 }
 

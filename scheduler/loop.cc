@@ -94,9 +94,9 @@ Status Loop::Begin() {
     LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
             options_.resume->resume_clock.value, EpochNumber(options_.resume->data.epoch), options_.resume_directory);
   if (options_.resume && options_.resume->epochs.size() >= options_.job.train.epochs)
-    Tell(LogLevel::kWarning, "tarn-scheduler",
-         fmt::format("nothing to train: all {} epochs are done; increase train.epochs to continue",
-                     options_.job.train.epochs));
+    LogAndPrint(LogLevel::kWarning, "tarn-scheduler",
+                fmt::format("nothing to train: all {} epochs are done; increase train.epochs to continue",
+                            options_.job.train.epochs));
   TARN_RETURN_IF_ERROR(WriteFileAtomic(AddressFile(options_.run_dir), *advertised + "\n"));
   scheduler_->Start(Now());
   scheduler_->OnTimer(Now(), &outbox_);
@@ -142,7 +142,7 @@ void Loop::Flush() {
       LogInfo("{}", note.text);
       continue;
     }
-    Tell(LogLevel::kWarning, "tarn-scheduler", note.text);
+    LogAndPrint(LogLevel::kWarning, "tarn-scheduler", note.text);
   }
   if (!notes.empty()) FlushLog();
   transport_->Send(outbox_);

@@ -26,7 +26,8 @@ constexpr int kExitDiverged = 4;
 
 constexpr const char* kAbout =
     "A server of a tarn fleet. It owns a share of the rows of all tables, in one shard or more: each is a thread with\n"
-    "its own socket, to which workers connect. It joins the scheduler, gets the job from it, and ends when told to.\n"
+    "its own socket, to which workers connect. It joins the scheduler, receives the job from it, and exits when the\n"
+    "scheduler stops the run.\n"
     "tools/launch starts servers; by hand, for a job with servers = 2, shards = 2 under [fleet]:\n\n"
     "  tarn-server --scheduler runs/mine --rank 0 --shards 2 --run-dir runs/mine\n"
     "  tarn-server --scheduler runs/mine --rank 1 --shards 2 --run-dir runs/mine\n\n"
@@ -34,12 +35,12 @@ constexpr const char* kAbout =
     "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
 int Fail(const std::string& message, int code = kExitFailure) {
-  tarn::Tell(tarn::LogLevel::kError, tarn::server::kProgram, message);
+  tarn::LogAndPrint(tarn::LogLevel::kError, tarn::server::kProgram, message);
   tarn::FlushLog();
   return code;
 }
 
-// Takes options that were not given from the run directory.
+// Reads options that were not given from the run directory.
 tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   const auto fleet = tarn::FleetOfRun(options->run_dir);
   if (!fleet && options->shards == 0) return std::unexpected(fleet.error());
@@ -48,8 +49,8 @@ tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   return {};
 }
 
-// Address space of a server without its rows: libraries and heap, the threads of every job, those of a shard, and those
-// of a shard's tier.
+// To estimate the address space: bytes of libraries and heap; numbers of threads per process, per shard, and per shard
+// with a tier in addition.
 constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kServerThreads = 10, kShardThreads = 5, kTierThreads = 5;
 
@@ -84,14 +85,15 @@ int main(int argc, char** argv) {
   app.add_option("--shards", options.shards, "shards of this and every server; 0: as RUN_DIR/job.toml says, else 1")
       ->check(CLI::Range(0u, limits::kShardsMax));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs/server-RANK.log and metrics.jsonl");
-  app.add_option("--bind", options.bind,
-                 "where workers reach it, tcp://HOST:PORT; port *: any, a number: shard i gets port + i; default: "
-                 "sockets in RUN_DIR/sockets that only this user can reach; with --keys or --insecure "
-                 "tcp://127.0.0.1:*");
   app.add_option(
-      "--advertise", options.advertise,
-      "the host under which workers reach it; else where it is bound, and if that is a wildcard (0.0.0.0, *) "
-      "the interface that leads to the scheduler");
+      "--bind", options.bind,
+      "address on which the shards listen, tcp://HOST:PORT; PORT *: each shard gets a free port; a number: "
+      "shard i gets PORT + i; default: Unix sockets in RUN_DIR/sockets that only this user can open, or with "
+      "--keys or --insecure tcp://127.0.0.1:*");
+  app.add_option("--advertise", options.advertise,
+                 "host name or address that workers connect to; default: the host of --bind, or if that is a wildcard "
+                 "(0.0.0.0, *), "
+                 "the address of the interface that leads to the scheduler");
   app.add_option(
       "--record", options.record,
       "folder for a record of the order in which this server applies pushes and answers pulls (tools/replay)");

@@ -24,7 +24,7 @@ Status SchedulerWatch::CheckJoined(double silent_seconds, TimeUs lease_us) const
 Status SchedulerWatch::CheckJoining(TimeUs silence) {
   const double silent = static_cast<double>(silence) * 1e-6;
   if (index_ == 0 && notes_.IsDue(silence))
-    Tell(
+    LogAndPrint(
         LogLevel::kWarning, kProgram,
         fmt::format(
             "server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once it runs and "

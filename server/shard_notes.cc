@@ -34,7 +34,7 @@ void ShardNotes::WatchLog(TimeUs now, bool durable, LogSequence synced) {
       kWaitingMax,
       [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
                           shard_.value, static_cast<double>(*silent) * 1e-6)] {
-        Tell(LogLevel::kWarning, kProgram, text);
+        LogAndPrint(LogLevel::kWarning, kProgram, text);
       });
 }
 

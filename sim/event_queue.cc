@@ -5,7 +5,7 @@
 
 namespace tarn::sim {
 
-void EventQueue::At(TimeUs time, std::function<void()> run) {
+void EventQueue::At(Time time, std::function<void()> run) {
   events_.push({std::max(time, now_), next_order_++, std::move(run)});
 }
 

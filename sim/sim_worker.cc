@@ -233,7 +233,7 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   const bool train = batch->train();
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
-  if (evaluation_.Before(train, batch->clock)) client_.DropKeptRows();
+  if (evaluation_.Before(train, batch->clock)) client_.DropCachedRows();
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->rows.first % 2 == 0) client_.Prefetch(batch->sparse, now, out);
   StartPull(batch, Which::kSparse, &batch->sparse_pull, now, out);

@@ -29,7 +29,7 @@ constexpr int kExitDiverged = 4;
 constexpr double kSchedulerSeconds = 600;  // for a scheduler that has not started; equal to the timeout of its Welcome
 
 int Complain(const tarn::Error& error) {
-  tarn::Tell(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
+  tarn::LogAndPrint(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
   tarn::FlushLog();
   return kExitFailure;
 }
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   (*process)->OnSignal([](int) {});
   if (!limits) return Complain(limits.error());
   if (end == worker::TrainerEnd::kDone) return 0;
-  Tell(LogLevel::kError, worker::kProgram, trainer.error().message);
+  LogAndPrint(LogLevel::kError, worker::kProgram, trainer.error().message);
   FlushLog();
   if (end == worker::TrainerEnd::kFenced) return kExitFenced;
   return trainer.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure;

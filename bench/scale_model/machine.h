@@ -11,7 +11,7 @@
 
 namespace tarn::scale {
 
-using Ns = TimeUs;  // the unit of an EventQueue is chosen by its caller
+using Ns = sim::EventQueue::Time;
 
 class Host;
 

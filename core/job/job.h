@@ -97,7 +97,7 @@ struct DataSection {
   std::uint32_t malformed_max = 0;  // malformed lines up to here are counted and skipped, beyond: an error
   std::uint64_t split_rows = 0;     // rows of a leased split; 0: chosen from the size of the set
   bool shuffle = false;             // train in a random order of rows, by seed and epoch; else in the file's
-  std::uint32_t classes = 2;        // idx: number of classes
+  std::uint32_t classes = 2;        // idx, libsvm: number of classes
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
 

@@ -76,7 +76,7 @@ void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const
     });
     return;
   }
-  // Narrow rows are packed first: a conversion per row would cost more than the row.
+  // Narrow rows are first gathered into a tile, because an EncodeRows call per row costs more than the row itself.
   constexpr std::size_t kTileFloats = 1024;
   float tile[kTileFloats];
   const std::size_t tile_rows = dim == 0 ? n : kTileFloats / dim;
@@ -122,7 +122,7 @@ void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std:
 
 void CopyColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
                  std::size_t out_stride) {
-  if (columns == 0) return;  // then there may be no arrays
+  if (columns == 0) return;  // the pointers may be null
   WithWidth(columns, [=](auto width) {
     for (std::size_t r = 0; r < rows; ++r) std::memcpy(out + r * out_stride, in + r * in_stride, width * sizeof(float));
   });

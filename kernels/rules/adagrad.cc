@@ -35,7 +35,7 @@ HWY_EXPORT(ApplyAdagrad);
 
 constexpr RuleOption kOptions[] = {
     {"epsilon", 1e-8f, kPositive, "keeps the divisor above 0"},
-    {"initial_accumulator", 0.0f, kNotNegative, "what a begins as"},
+    {"initial_accumulator", 0.0f, kNotNegative, "initial value of a"},
 };
 constexpr RuleSlot kSlots[] = {{.name = "a", .starts_as = "initial_accumulator"}};
 

@@ -33,8 +33,8 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyAdamW);
 
 constexpr RuleOption kOptions[] = {
-    {"beta1", 0.9f, kDecay, "share of the mean of g that stays at each step"},
-    {"beta2", 0.999f, kDecay, "share of the mean of g^2 that stays at each step"},
+    {"beta1", 0.9f, kDecay, "decay factor of the mean of g"},
+    {"beta2", 0.999f, kDecay, "decay factor of the mean of g^2"},
     {"epsilon", 1e-8f, kPositive, "keeps the divisor above 0"},
     {"weight_decay", 0.0f, kNotNegative, "decoupled from the gradient"},
 };

@@ -2,7 +2,7 @@
 // of a row w -= lr s / buffer, s = 0. With delay_power 0 it is K-batch-async SGD (Dutta et al., "Slow and stale
 // gradients can win the race", AISTATS 2018), with 0.5 and pushed deltas FedBuff (Nguyen et al., AISTATS 2022). Each
 // row counts its own pushes: exact for dense tables, whose rows are all in every push; a sparse row waits for its own
-// buffer-th push. Slots s, and n: one float per row, the pushes in s.
+// buffer-th push. d: gradient delay. Slots: s (dim floats) and n (one float per row), the number of pushes in s.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/buffered_sgd.cc"
 #include "hwy/foreach_target.h"
@@ -47,7 +47,7 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyBufferedSgd);
 
 constexpr RuleOption kOptions[] = {
-    {"buffer", 4.0f, Range{1, 1e6}, "pushes of a row that make a step"},
+    {"buffer", 4.0f, Range{1, 1e6}, "number of pushes of a row after which one step is taken"},
     {"delay_power", 0.0f, Range{0, 10}, "a push with the delay d has the weight (1 + d)^-delay_power"},
 };
 constexpr RuleSlot kSlots[] = {{"s"}, {.name = "n", .size = SlotSize::kRow}};

@@ -39,7 +39,7 @@ HWY_EXPORT(ApplyDcAsgdAdaptive);
 
 constexpr RuleOption kOptions[] = {
     {"dc_lambda0", 2.0f, kNotNegative, "weight of the compensation before it is divided; 0: none, as sgd"},
-    {"rho", 0.9f, kDecay, "share of the mean of g^2 that stays at each step"},
+    {"rho", 0.9f, kDecay, "decay factor of the mean of g^2"},
     {"epsilon", 1e-8f, kPositive, "keeps the divisor above 0"},
 };
 constexpr RuleSlot kSlots[] = {{"v"}};

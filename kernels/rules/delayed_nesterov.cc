@@ -46,8 +46,8 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyDelayedNesterov);
 
 constexpr RuleOption kOptions[] = {
-    {"momentum", 0.9f, kDecay, "share of the sum of gradients that stays at each step"},
-    {"buffer", 4.0f, Range{1, 1e6}, "pushes of a row that make a step"},
+    {"momentum", 0.9f, kDecay, "decay factor of the momentum"},
+    {"buffer", 4.0f, Range{1, 1e6}, "number of pushes of a row after which one step is taken"},
 };
 constexpr RuleSlot kSlots[] = {{"m"}, {"s"}, {.name = "n", .size = SlotSize::kRow}};
 

@@ -38,9 +38,9 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyFedAdam);
 
 constexpr RuleOption kOptions[] = {
-    {"beta1", 0.9f, kDecay, "share of the mean of g that stays at each step"},
-    {"beta2", 0.999f, kDecay, "share of the mean of g^2 that stays at each step"},
-    {"adaptivity", 1e-3f, kPositive, "added to the root of the divisor: the larger, the more like momentum"},
+    {"beta1", 0.9f, kDecay, "decay factor of the mean of g"},
+    {"beta2", 0.999f, kDecay, "decay factor of the mean of g^2"},
+    {"adaptivity", 1e-3f, kPositive, "added to sqrt(v); large values make the rule behave like momentum"},
 };
 constexpr RuleSlot kSlots[] = {{"m"}, {"v"}};
 

@@ -46,10 +46,10 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyFtrl);
 
 constexpr RuleOption kOptions[] = {
-    {"initial_accumulator", 0.0f, kNotNegative, "what n begins as"},
-    {"ftrl_beta", 1.0f, kPositive, "with sqrt(n) it divides the rate"},
-    {"ftrl_l1", 0.0f, kNotNegative, "weights of a small z are 0"},
-    {"ftrl_l2", 0.0f, kNotNegative, "shrinks weights"},
+    {"initial_accumulator", 0.0f, kNotNegative, "initial value of n"},
+    {"ftrl_beta", 1.0f, kPositive, "added to sqrt(n) in the divisor of the rate"},
+    {"ftrl_l1", 0.0f, kNotNegative, "w is 0 while abs(z) is at most this"},
+    {"ftrl_l2", 0.0f, kNotNegative, "L2 regularization of w"},
 };
 constexpr RuleSlot kSlots[] = {{"z"}, {.name = "n", .starts_as = "initial_accumulator"}};
 

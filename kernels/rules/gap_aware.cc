@@ -53,8 +53,8 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyGapAware);
 
 constexpr RuleOption kOptions[] = {
-    {"momentum", 0.9f, kDecay, "share of the sum of gradients that stays at each step"},
-    {"rho", 0.9f, kDecay, "share of the mean of g^2 that stays at each step"},
+    {"momentum", 0.9f, kDecay, "decay factor of the momentum"},
+    {"rho", 0.9f, kDecay, "decay factor of the mean of g^2"},
     {"epsilon", 1e-8f, kPositive, "keeps the divisor above 0"},
 };
 constexpr RuleSlot kSlots[] = {{"v"}, {"m"}, {.name = "t", .size = SlotSize::kRow}};

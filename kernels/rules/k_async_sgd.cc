@@ -59,7 +59,8 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyKAsyncSgd);
 
 constexpr RuleOption kOptions[] = {
-    {"workers_min", 2.0f, Range{1, 96}, "different workers whose gradients make a step; at most fleet.workers"},
+    {"workers_min", 2.0f, Range{1, 96},
+     "number of different workers whose gradients s must contain for a step; at most fleet.workers"},
 };
 constexpr RuleSlot kSlots[] = {{"s"},
                                {.name = "n", .size = SlotSize::kRow},
@@ -71,7 +72,8 @@ constexpr RuleSlot kSlots[] = {{"s"},
 // NOLINTNEXTLINE(readability-identifier-naming): named like its kind
 extern const UpdateRule k_async_sgd = {
     .name = "k_async_sgd",
-    .meaning = "s += g; once workers_min different workers are in s, w -= lr s / n with its n gradients, s = 0",
+    .meaning =
+        "s += g; once s contains gradients of workers_min different workers, w -= lr s / n with its n gradients, s = 0",
     .options = kOptions,
     .slots = kSlots,
     .by_section = true,

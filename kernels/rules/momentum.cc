@@ -33,7 +33,7 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyMomentum);
 
 constexpr RuleOption kOptions[] = {
-    {"momentum", 0.9f, kDecay, "share of the sum of gradients that stays at each step"},
+    {"momentum", 0.9f, kDecay, "decay factor of the momentum"},
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 

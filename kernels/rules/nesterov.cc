@@ -34,7 +34,7 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyNesterov);
 
 constexpr RuleOption kOptions[] = {
-    {"momentum", 0.9f, kDecay, "share of the sum of gradients that stays at each step"},
+    {"momentum", 0.9f, kDecay, "decay factor of the momentum"},
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 

@@ -35,7 +35,7 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyRmsProp);
 
 constexpr RuleOption kOptions[] = {
-    {"rho", 0.9f, kDecay, "share of the mean of g^2 that stays at each step"},
+    {"rho", 0.9f, kDecay, "decay factor of the mean of g^2"},
     {"epsilon", 1e-8f, kPositive, "keeps the divisor above 0"},
 };
 constexpr RuleSlot kSlots[] = {{"v"}};

@@ -34,7 +34,7 @@ HWY_EXPORT(ApplyRowWiseAdagrad);
 
 constexpr RuleOption kOptions[] = {
     {"epsilon", 1e-8f, kPositive, "keeps the divisor above 0"},
-    {"initial_accumulator", 0.0f, kNotNegative, "what a begins as"},
+    {"initial_accumulator", 0.0f, kNotNegative, "initial value of a"},
 };
 constexpr RuleSlot kSlots[] = {{.name = "a", .size = SlotSize::kRow, .starts_as = "initial_accumulator"}};
 

@@ -36,7 +36,7 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplySignum);
 
 constexpr RuleOption kOptions[] = {
-    {"beta1", 0.9f, kDecay, "share of the mean of g that stays at each step"},
+    {"beta1", 0.9f, kDecay, "decay factor of the mean of g"},
 };
 constexpr RuleSlot kSlots[] = {{"m"}};
 

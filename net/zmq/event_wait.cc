@@ -43,7 +43,7 @@ bool EventWait::Look(TimeUs us, bool* fine) {
       Pause();
     }
     if (*fine = Poll(0); !*fine) return true;
-    if (router_->MayHold() || links_->AnyMayHold() || shm_->NextTime() == 0) return true;
+    if (router_->MayHold() || links_->AnyMayHaveMessages() || shm_->NextTime() == 0) return true;
   }
   return false;
 }

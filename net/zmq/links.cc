@@ -5,7 +5,7 @@
 
 namespace tarn::net {
 
-bool ZmqLinks::Leads(Peer peer, const std::string& endpoint) const {
+bool ZmqLinks::IsConnectedTo(Peer peer, const std::string& endpoint) const {
   const auto found = links_.find(peer);
   return found != links_.end() && found->second.endpoint == endpoint;
 }
@@ -36,7 +36,7 @@ LaneId ZmqLinks::NextForPull(Peer peer, const Backlog& backlog) {
   return id;
 }
 
-bool ZmqLinks::AnyMayHold() const {
+bool ZmqLinks::AnyMayHaveMessages() const {
   return std::ranges::any_of(links_, [](const auto& link) {
     return std::ranges::any_of(link.second.lanes, [](const PolledSocket& lane) { return lane.may_hold; });
   });

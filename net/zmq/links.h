@@ -1,6 +1,6 @@
-// The peers that we connect to, and our sockets to each, its lanes. The first lane carries pushes, which would have to
-// be repeated if they were reordered, and rare messages. The others carry pulls in turns, so that pulls wait neither
-// for pushes nor for a single socket.
+// The outgoing connections: for each peer one or more sockets, called lanes. The first lane carries control messages
+// and pushes, which would have to be repeated if they were reordered. The others carry pulls in turns, so that pulls
+// wait neither for pushes nor for a single socket.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace tarn::net {
 // Owned by one thread.
 class ZmqLinks {
  public:
-  bool Leads(Peer peer, const std::string& endpoint) const;
+  // Whether the peer has lanes, and they are connected to this endpoint.
+  bool IsConnectedTo(Peer peer, const std::string& endpoint) const;
   // Replaces the lanes to this peer. Unsent messages of the old ones are dropped.
   void Put(Peer peer, const std::string& endpoint, std::vector<PolledSocket> lanes);
   // Finds a lane; null if there is none.
@@ -26,7 +27,8 @@ class ZmqLinks {
   LaneId NextForPull(Peer peer, const Backlog& backlog);
   // Whether a peer has or had more than one lane.
   bool has_several() const { return has_several_; }
-  bool AnyMayHold() const;
+  // Whether any lane may have messages to receive: its socket has not been found empty since its last event.
+  bool AnyMayHaveMessages() const;
 
   // Calls visit(id, lane) for each lane, always in the same order.
   template <typename Visit>

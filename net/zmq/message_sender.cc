@@ -5,8 +5,8 @@
 
 namespace tarn::net {
 
-template <typename What>
-void MessageSender::Carry::operator()(const LaneId& to, What what) const {
+template <typename FrameOrFrames>
+void MessageSender::SendTo::operator()(const LaneId& to, FrameOrFrames what) const {
   const std::size_t messages = MessagesIn(what);
   if (sender->Send(to, std::move(what))) return;
   sender->dropped_backlog_ += messages;
@@ -14,8 +14,8 @@ void MessageSender::Carry::operator()(const LaneId& to, What what) const {
              sender->waiting_bytes_max_ >> 20);
 }
 
-template <typename What>
-bool MessageSender::Send(const LaneId& to, What what) {
+template <typename FrameOrFrames>
+bool MessageSender::Send(const LaneId& to, FrameOrFrames what) {
   if (!shm_->Sends(to.peer)) return sockets_->SendOrKeep(to, std::move(what));
   const std::size_t messages = MessagesIn(what);
   const std::size_t bytes = BytesOf(what);
@@ -27,12 +27,12 @@ bool MessageSender::Send(const LaneId& to, What what) {
 
 void MessageSender::Add(Peer to, const Message& message) {
   const Status begun = encoder_.Begin(message);
-  if (begun) return bundles_.Add(LaneFor(to, message), encoder_, Carry{this});
+  if (begun) return bundles_.Add(LaneFor(to, message), encoder_, SendTo{this});
   ++dropped_unencodable_;
   LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(begun.error()));
 }
 
-void MessageSender::Flush() { bundles_.Flush(Carry{this}); }
+void MessageSender::Flush() { bundles_.Flush(SendTo{this}); }
 
 LaneId MessageSender::LaneFor(Peer to, const Message& message) {
   const bool may_choose = links_->has_several() && std::holds_alternative<Pull>(message.body) && !shm_->Sends(to);

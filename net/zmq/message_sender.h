@@ -33,17 +33,17 @@ class MessageSender {
   void AddTo(TransportCounters* counters) const;
 
  private:
-  // The callback for Bundles: frames to share, or one to copy.
-  struct Carry {
+  // Callback of Bundles: sends the Frames of a large message (by reference), or a FrameView of small ones (copied).
+  struct SendTo {
     MessageSender* sender;
-    template <typename What>
-    void operator()(const LaneId& to, What what) const;
+    template <typename FrameOrFrames>
+    void operator()(const LaneId& to, FrameOrFrames what) const;
   };
 
   LaneId LaneFor(Peer to, const Message& message);
   // False: the message was dropped.
-  template <typename What>
-  bool Send(const LaneId& to, What what);
+  template <typename FrameOrFrames>
+  bool Send(const LaneId& to, FrameOrFrames what);
 
   ZmqLinks* links_;
   ShmPeers* shm_;

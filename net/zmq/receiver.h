@@ -28,7 +28,7 @@ class Receiver {
 
   // Whether there may be messages that no file event announces: more than the last Drain received, or in a socket that
   // was not found empty.
-  bool MayHold() const { return shm_may_hold_ || router_->MayHold() || links_->AnyMayHold(); }
+  bool MayHold() const { return shm_may_hold_ || router_->MayHold() || links_->AnyMayHaveMessages(); }
 
  private:
   struct Ready {

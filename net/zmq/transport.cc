@@ -82,7 +82,7 @@ class ZmqTransport::Impl {
     TARN_CHECK(!IsAccepted(peer), "accepted peers connect to us");
     const Expected<std::string> address = ZmqAddress(endpoint, IsOpen(), &context_->folders());
     if (!address) return std::unexpected(address.error());
-    if (links_.Leads(peer, endpoint)) return {};
+    if (links_.IsConnectedTo(peer, endpoint)) return {};
     std::vector<PolledSocket> lanes;
     while (lanes.size() < (peer == kSchedulerPeer ? 1 : options_.lanes)) {
       Expected<PolledSocket> lane = PolledSocket::Open(context_, zmq::socket_type::dealer, SocketOptionsOf(options_));

@@ -9,13 +9,13 @@ namespace tarn::scheduler {
 namespace {
 
 constexpr std::uint64_t kSplitsMax = 1u << 22;  // per data set
-// Default targets.
+// Default number of splits per worker, and maximum size of a default split in batches.
 constexpr std::uint64_t kSplitsPerWorker = 32, kEvaluationSplitsPerWorker = 4;
 constexpr std::uint64_t kSplitBatchesMax = 64;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-// The split size as a multiple of the batch that gives at most kSplitsMax splits.
+// Rounds split_rows up to a multiple of batch_rows, and raises it if there would be more than kSplitsMax splits.
 std::uint64_t Fit(std::uint64_t split_rows, std::uint64_t rows, std::uint64_t batch_rows) {
   const std::uint64_t least = std::max<std::uint64_t>(DivideUp(rows, kSplitsMax), 1);
   return DivideUp(std::max(split_rows, least), batch_rows) * batch_rows;

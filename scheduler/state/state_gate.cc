@@ -35,7 +35,7 @@ bool StateGate::MayLeave(const Body& body) const {
   return ending_ && Is<Shutdown>(body);
 }
 
-void StateGate::Pass(std::uint64_t revision, std::size_t sent, Outbox* out) {
+void StateGate::HoldBack(std::uint64_t revision, std::size_t sent, Outbox* out) {
   if (std::exchange(revision_, revision) != revision || newest_ == 0) ++newest_;
   if (durable()) return;
   std::size_t kept = sent;
@@ -45,7 +45,7 @@ void StateGate::Pass(std::uint64_t revision, std::size_t sent, Outbox* out) {
     if (auto* ack = std::get_if<HeartbeatAck>(&outgoing.message.body))
       ack->view = std::min(ack->view, durable_version_);
     if (!MayLeave(outgoing.message.body))
-      Hold(std::move(outgoing));
+      HoldOne(std::move(outgoing));
     else if (kept++ != i)
       (*out)[kept - 1] = std::move(outgoing);
   }
@@ -53,7 +53,7 @@ void StateGate::Pass(std::uint64_t revision, std::size_t sent, Outbox* out) {
 }
 
 // All messages that must arrive are resent or requested again, so a message without room is treated as lost.
-void StateGate::Hold(Outgoing outgoing) {
+void StateGate::HoldOne(Outgoing outgoing) {
   const Body& body = outgoing.message.body;
   if (ending_ && !Is<CheckpointRequest>(body)) return;
   const Slot slot{outgoing.to, body.index(), SubjectOf(body)};

@@ -2,7 +2,7 @@
 // Heartbeats are still answered. States are written one at a time; changes during a write go into the next state. This
 // class only decides; StateKeeper acts.
 //
-//   gate.Pass(revision, sent, out);                       // at the end of each step
+//   gate.HoldBack(revision, sent, out);                   // at the end of each step
 //   if (gate.MayBegin(now)) store->WriteState(gate.Begin(version, now), Capture());
 //   gate.OnWritten(number, out);                          // releases what waited for it
 #pragma once
@@ -23,9 +23,9 @@ class StateGate {
   static constexpr TimeUs kPauseUs = 10'000'000;
 
   // Call it after a step that appended messages to `out` after the first `sent` and left a state of this revision.
-  // Delays the messages that depend on a state which is not durable. Keeps the newest of each kind per node, at most
-  // limits::kHeldMessagesMax in all.
-  void Pass(std::uint64_t revision, std::size_t sent, Outbox* out);
+  // Holds back the messages that depend on a state which is not durable. Keeps the newest of each kind per node, at
+  // most limits::kHeldMessagesMax in all.
+  void HoldBack(std::uint64_t revision, std::size_t sent, Outbox* out);
   // The run ends: Shutdowns are not delayed, and all other messages except answers to tools are dropped.
   void End();
 
@@ -49,7 +49,7 @@ class StateGate {
   using Held = std::map<Slot, Outgoing>;
 
   bool MayLeave(const Body& body) const;
-  void Hold(Outgoing outgoing);
+  void HoldOne(Outgoing outgoing);
 
   std::uint64_t revision_ = 0;                            // of the newest state
   std::uint64_t newest_ = 0, durable_ = 0, writing_ = 0;  // numbers of states from 1; 0: none

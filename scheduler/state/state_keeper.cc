@@ -6,8 +6,8 @@
 
 namespace tarn::scheduler {
 
-StateKeeper::StateKeeper(bool durable, TimeUs slow_us, SchedulerStore* store, Notes* notes)
-    : durable_(durable), slow_us_(slow_us), store_(store), notes_(notes) {}
+StateKeeper::StateKeeper(bool has_log, TimeUs slow_us, SchedulerStore* store, Notes* notes)
+    : has_log_(has_log), slow_us_(slow_us), store_(store), notes_(notes) {}
 
 void StateKeeper::Write(const SchedulerState& state, TimeUs now) {
   store_->WriteState(gate_.Begin(state.version, now), state);

@@ -2,7 +2,7 @@
 // that depend on it, retries after failures, and removes the state when the run ends. Other runs have no state.
 //
 //   if (keeper.active()) {
-//     keeper.Hold(revision, sent, out);                            // at the end of each step
+//     keeper.HoldBack(revision, sent, out);                        // at the end of each step
 //     if (keeper.MayWrite(now)) keeper.Write(MakeState(), now);
 //   }
 //   keeper.OnWritten(written, out);                                // the store has ended a write
@@ -22,19 +22,19 @@ namespace tarn::scheduler {
 
 class StateKeeper {
  public:
-  // `durable`: the run has a log. `slow_us`: writes that take longer cause a warning. Store and notes outlive this
+  // `has_log`: the run has a log. `slow_us`: writes that take longer cause a warning. Store and notes outlive this
   // object.
-  StateKeeper(bool durable, TimeUs slow_us, SchedulerStore* store, Notes* notes);
+  StateKeeper(bool has_log, TimeUs slow_us, SchedulerStore* store, Notes* notes);
 
   // Whether there is a state: the run has a log and has not ended.
-  bool active() const { return durable_ && !over_; }
-  // See StateGate::Pass.
-  void Hold(std::uint64_t revision, std::size_t sent, Outbox* out) { gate_.Pass(revision, sent, out); }
+  bool active() const { return has_log_ && !over_; }
+  // See StateGate::HoldBack.
+  void HoldBack(std::uint64_t revision, std::size_t sent, Outbox* out) { gate_.HoldBack(revision, sent, out); }
   bool MayWrite(TimeUs now) const { return gate_.MayBegin(now); }
   void Write(const SchedulerState& state, TimeUs now);
   void WarnIfSlow(TimeUs now);
   // Whether the current state is durable.
-  bool written() const { return gate_.durable(); }
+  bool durable() const { return gate_.durable(); }
 
   // The run ends: see StateGate::End.
   void RunEnds() { gate_.End(); }
@@ -50,7 +50,7 @@ class StateKeeper {
   std::optional<Error> JudgeFailure(const Error& error, bool ends);
 
  private:
-  bool durable_, over_ = false;
+  bool has_log_, over_ = false;
   TimeUs slow_us_;
   SchedulerStore* store_;
   Notes* notes_;

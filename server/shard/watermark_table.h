@@ -1,5 +1,5 @@
-// The watermarks of all partitions of a shard in the form of a log: for each worker incarnation that has pushed, one
-// watermark for every partition of the job (rules E1, E2). The partitions own the watermarks.
+// A shard's watermarks (rules E1, E2) in the layout of its log: for each worker incarnation that has pushed, a vector
+// indexed by partition of the job, with 0 for partitions of other shards. The partitions own the watermarks.
 #pragma once
 
 #include <map>
@@ -13,7 +13,6 @@ namespace tarn::server {
 
 using WatermarkTable = std::map<Incarnation, std::vector<Sequence>>;
 
-// 0 for the partitions of other shards.
 WatermarkTable WatermarksOf(const Store& store);
 // kCorrupt: the table has another number of partitions, or pushes to a partition of another shard.
 Status RestoreWatermarks(const WatermarkTable& watermarks, Store* store);

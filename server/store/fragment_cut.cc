@@ -46,20 +46,20 @@ bool FragmentCut::NeedsValues(std::uint64_t number, const RowLife* life) const {
   return !IsExpired(life) && (context_->cut.request.hash_all || IsWanted(number));
 }
 
-bool FragmentCut::LooksAt(std::uint64_t number) const {
+bool FragmentCut::MustVisit(std::uint64_t number) const {
   return number < rows_ && IsPending(number) &&
          (context_->cut.request.hash_all || !verdicts_.empty() || IsWanted(number));
 }
 
 void FragmentCut::LeaveOut(std::uint64_t number) {
-  if (open_ && number < rows_) Touched().settled.Set(number);
+  if (open_ && number < rows_) EnsureState().settled.Set(number);
 }
 
 bool FragmentCut::Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out) {
   if (IsExpired(row.life)) return KeepExpired(number, key, out);
   const bool wanted = IsWanted(number);
   if (!wanted && !context_->cut.request.hash_all) return false;
-  State& state = Touched();
+  State& state = EnsureState();
   if (state.settled.Test(number)) return false;
   state.settled.Set(number);
   if (context_->cut.request.hash_all) {
@@ -73,7 +73,7 @@ bool FragmentCut::Keep(std::uint64_t number, Key key, const RowParts& row, std::
 
 // A row that had expired when the cut began is listed as a removed key.
 bool FragmentCut::KeepExpired(std::uint64_t number, Key key, std::vector<CutRows>* out) {
-  if (context_->cut.request.scope == CutScope::kAll || Touched().settled.Test(number)) return false;
+  if (context_->cut.request.scope == CutScope::kAll || EnsureState().settled.Test(number)) return false;
   state_->settled.Set(number);
   PartitionRows& to = ChunkOf(out == nullptr);
   to.removed.push_back(key);
@@ -81,17 +81,17 @@ bool FragmentCut::KeepExpired(std::uint64_t number, Key key, std::vector<CutRows
   return true;
 }
 
-void FragmentCut::NameRemoved(Key key) { ChunkOf(true).removed.push_back(key); }
+void FragmentCut::RecordRemoved(Key key) { ChunkOf(true).removed.push_back(key); }
 
 std::size_t FragmentCut::ChunkRowsMax(bool early) const {
-  // Many fragments have rows that were copied early, so their chunks are small.
+  // Chunks for rows copied early are small, because many fragments hold one at the same time.
   const std::size_t bytes = early ? context_->cut.early_chunk_bytes : limits::kCutSliceBytes;
   return std::min<std::uint64_t>(rows_, std::max<std::size_t>(1, bytes / table_.row_bytes()));
 }
 
 // The chunk for the next row: that of the walk, or that of rows copied early.
 PartitionRows& FragmentCut::ChunkOf(bool early) {
-  State& state = Touched();
+  State& state = EnsureState();
   const std::size_t capacity = ChunkRowsMax(early);
   const auto full = [capacity](const PartitionRows& chunk) {
     return chunk.keys.size() >= capacity || chunk.removed.size() == kRemovedChunk;
@@ -122,9 +122,9 @@ void FragmentCut::CopyRow(Key key, const RowParts& row, std::vector<CutRows>* ou
 void FragmentCut::CountEarly(std::size_t bytes) {
   CutContext& cut = context_->cut;
   cut.early_held_bytes += bytes;
-  if (context_->tier == nullptr || !context_->tier->cut().MustPutAside(cut.early_held_bytes)) return;
+  if (context_->tier == nullptr || !context_->tier->cut().MustSpill(cut.early_held_bytes)) return;
   // One fragment after the other, so that rows that are read together are stored together.
-  for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->PutEarlyAside();
+  for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->SpillEarlyRows();
 }
 
 void FragmentCut::HandOutState(std::vector<CutRows>* out) {
@@ -149,7 +149,7 @@ std::size_t FragmentCut::HandOutRest(std::size_t bytes, std::vector<CutRows>* ou
       out->push_back({table_.id(), std::move(chunks.back())});
     }
     if (!chunks.empty()) return handed;
-    if (!state_->aside.ids.empty()) return handed + HandOutAside(out);
+    if (!state_->spilled.ids.empty()) return handed + HandOutSpilled(out);
     if (state_->holds_early) std::erase(context_->cut.holding_early, this);
   }
   Drop();
@@ -157,14 +157,14 @@ std::size_t FragmentCut::HandOutRest(std::size_t bytes, std::vector<CutRows>* ou
 }
 
 // Moves the rows only; removed keys stay in memory.
-void FragmentCut::PutEarlyAside() {
+void FragmentCut::SpillEarlyRows() {
   state_->holds_early = false;
   for (PartitionRows& chunk : state_->early) {
     for (std::size_t i = 0; i < chunk.keys.size(); ++i) {
-      const auto id = context_->tier->cut().PutAside(table_.id(), table_.row_words(), chunk.keys[i],
-                                                     chunk.rows.data() + i * table_.row_words());
+      const auto id = context_->tier->cut().Spill(table_.id(), table_.row_words(), chunk.keys[i],
+                                                  chunk.rows.data() + i * table_.row_words());
       if (!id) return context_->Fail(id.error());
-      state_->aside.ids.push_back(*id);
+      state_->spilled.ids.push_back(*id);
     }
     context_->cut.early_held_bytes -= HeldBytes(chunk);
     chunk.keys = std::vector<Key>();  // `= {}` would not free the memory, and it would be counted twice
@@ -175,57 +175,57 @@ void FragmentCut::PutEarlyAside() {
 
 // Adds a slice of the rows that were written to disk to the cut, while the next slice is read. Returns the cost in
 // copied bytes.
-std::size_t FragmentCut::HandOutAside(std::vector<CutRows>* out) {
-  AsideRows& aside = state_->aside;
-  const std::size_t taken = aside.fetching;
+std::size_t FragmentCut::HandOutSpilled(std::vector<CutRows>* out) {
+  SpilledRows& spilled = state_->spilled;
+  const std::size_t taken = spilled.fetching;
   if (taken != 0) {
     if (!context_->tier->cut().HasRecords()) {
       context_->cut.waits = true;
       return 0;
     }
-    TakeAside(out);
+    TakeSpilled(out);
   }
-  if (aside.next < aside.ids.size())
-    FetchAside();
+  if (spilled.next < spilled.ids.size())
+    FetchSpilled();
   else
-    aside = {};
+    spilled = {};
   return (taken + 1) * table_.row_bytes();
 }
 
-void FragmentCut::TakeAside(std::vector<CutRows>* out) {
-  AsideRows& aside = state_->aside;
+void FragmentCut::TakeSpilled(std::vector<CutRows>* out) {
+  SpilledRows& spilled = state_->spilled;
   std::vector<std::uint32_t> records;
   context_->tier->cut().Take(&records);
   PartitionRows rows{.partition = partition_, .keys = {}, .rows = {}, .removed = {}, .seen = {}};
   const std::size_t words = table_.row_words();
-  for (std::size_t i = 0; i < aside.fetching; ++i) {
+  for (std::size_t i = 0; i < spilled.fetching; ++i) {
     const std::uint32_t* record = records.data() + i * (kOwnerWords + words);
     const Key key = Key{record[0]} << 32 | record[1];
     if (table_.PartitionOf(key) != partition_)
-      return context_->Fail(context_->tier->AnotherAside(table_.id(), key, partition_));
+      return context_->Fail(context_->tier->WrongPartitionError(table_.id(), key, partition_));
     rows.keys.push_back(key);
     rows.rows.insert(rows.rows.end(), record + kOwnerWords, record + kOwnerWords + words);
   }
   out->push_back({table_.id(), std::move(rows)});
-  context_->tier->cut().FreeAside(table_.id(), std::span(aside.ids).subspan(aside.next, aside.fetching));
-  aside.next += aside.fetching;
-  aside.fetching = 0;
+  context_->tier->cut().FreeSpilled(table_.id(), std::span(spilled.ids).subspan(spilled.next, spilled.fetching));
+  spilled.next += spilled.fetching;
+  spilled.fetching = 0;
 }
 
-void FragmentCut::FetchAside() {
-  AsideRows& aside = state_->aside;
-  aside.fetching =
-      std::min(aside.ids.size() - aside.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
-  const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
+void FragmentCut::FetchSpilled() {
+  SpilledRows& spilled = state_->spilled;
+  spilled.fetching =
+      std::min(spilled.ids.size() - spilled.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
+  const auto ids = std::span(spilled.ids).subspan(spilled.next, spilled.fetching);
   std::ranges::sort(ids);  // neighbouring rows were written together, but the order of segments is arbitrary
-  context_->tier->cut().FetchAside(table_.id(), {ids.begin(), ids.end()});
-  // All rows may still be in memory, not written yet.
+  context_->tier->cut().FetchSpilled(table_.id(), {ids.begin(), ids.end()});
+  // If all rows are still in the write buffer, no disk read will complete later, so poll now.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }
 
 std::size_t FragmentCut::memory_bytes() const {
   if (!state_) return 0;
-  return state_->settled.memory_bytes() + state_->aside.ids.capacity() * sizeof(ColdId) + HeldBytes(state_->chunk) +
+  return state_->settled.memory_bytes() + state_->spilled.ids.capacity() * sizeof(ColdId) + HeldBytes(state_->chunk) +
          state_->early.capacity() * sizeof(PartitionRows);
 }
 

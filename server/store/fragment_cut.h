@@ -45,8 +45,8 @@ class FragmentCut {
   bool IsPending(std::uint64_t number) const { return !(state_ && state_->settled.Test(number)); }
   // Whether a copy needs the row's values: it is handed out, or hashed.
   bool NeedsValues(std::uint64_t number, const RowLife* life) const;
-  // Whether the walk visits the row at all.
-  bool LooksAt(std::uint64_t number) const;
+  // Whether the walk must visit the row.
+  bool MustVisit(std::uint64_t number) const;
   // Copies a row that is about to change or to be removed, if it is in the cut and pending. cold() reads a row on disk.
   template <typename Cold>
   void KeepFirst(std::uint64_t number, Key key, const RowParts& row, Cold cold) {
@@ -60,37 +60,37 @@ class FragmentCut {
   // Copies a row into the walk's chunk (`out` takes chunks that are full) or, without `out`, as one copied early.
   // True: it was copied now.
   bool Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out);
-  // Notes that the number now belongs to a row inserted since the cut began, which is not in the cut, although an
-  // earlier row with that number may have been.
+  // Excludes a number from the cut, because it now belongs to a row inserted since the cut began. (An earlier row with
+  // that number may have been in the cut.)
   void LeaveOut(std::uint64_t number);
   // Records a key as removed at the beginning of the cut.
-  void NameRemoved(Key key);
+  void RecordRemoved(Key key);
   // Must be called when the rules change, after the rows that expired by earlier rules were listed.
   void ForgetVerdicts() { verdicts_.Clear(); }
 
   // After the walk: appends its last chunk, the state, and about `bytes` of the rows that were copied early. Returns
   // the cost in copied bytes. When nothing is left, the cut is no longer open.
   std::size_t HandOutRest(std::size_t bytes, std::vector<CutRows>* out);
-  // Moves the rows copied early from memory to the tier's disk. The context keeps an error.
-  void PutEarlyAside();
+  // Moves the rows copied early from memory to the tier's disk. An error is stored in the context.
+  void SpillEarlyRows();
 
   std::size_t memory_bytes() const;
 
  private:
   // Rows that were copied early and then written to the tier's disk.
-  struct AsideRows {
+  struct SpilledRows {
     std::vector<ColdId> ids;
-    std::size_t next = 0;      // rows before it have been handed out
-    std::size_t fetching = 0;  // from there on, that are on their way
+    std::size_t next = 0;      // index of the first row not handed out
+    std::size_t fetching = 0;  // number of rows from `next` on that are being read
   };
   struct State {
     BitSet settled;                    // by number: copied, or not in this cut
-    std::vector<PartitionRows> early;  // what changed before the walk came to it, as it was
-    AsideRows aside;                   // with a tier: and so did this
+    std::vector<PartitionRows> early;  // rows copied before the walk reached them, because they were about to change
+    SpilledRows spilled;               // with a tier: more of these
     PartitionRows chunk;               // of the walk, not yet full
     bool holds_early = false;          // it is in CutContext::holding_early
   };
-  State& Touched() {
+  State& EnsureState() {
     if (!state_) state_ = std::make_unique<State>();
     return *state_;
   }
@@ -102,9 +102,9 @@ class FragmentCut {
   std::size_t ChunkRowsMax(bool early) const;
   PartitionRows& ChunkOf(bool early);
   void CountEarly(std::size_t bytes);
-  std::size_t HandOutAside(std::vector<CutRows>* out);
-  void TakeAside(std::vector<CutRows>* out);
-  void FetchAside();
+  std::size_t HandOutSpilled(std::vector<CutRows>* out);
+  void TakeSpilled(std::vector<CutRows>* out);
+  void FetchSpilled();
 
   const Table& table_;
   PartitionId partition_;

@@ -103,7 +103,7 @@ void SparseFragment::KeepSeen() {
 void SparseFragment::NoteReturn(Key key) {
   if (removed_.Take(key) != RemovedKeys::When::kBeforeCut) return;
   if (context_->cut.request.scope != CutScope::kChanged || !cut_.open()) return;
-  if (!removed_.keys().IsBehind(walk_.removed, key)) cut_.NameRemoved(key);
+  if (!removed_.keys().IsBehind(walk_.removed, key)) cut_.RecordRemoved(key);
 }
 
 void SparseFragment::Delete(std::span<const Key> keys) {
@@ -299,7 +299,7 @@ std::size_t SparseFragment::WalkRows(std::size_t rows, std::vector<CutRows>* out
   std::size_t seen = 0;
   rows_.index().Continue(&walk_.rows, rows, [&](Key key, std::uint32_t number) {
     ++seen;
-    if (cut_.LooksAt(number)) found.emplace_back(key, number);
+    if (cut_.MustVisit(number)) found.emplace_back(key, number);
   });
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (i + kAhead < found.size()) __builtin_prefetch(rows_.Row(found[i + kAhead].second));

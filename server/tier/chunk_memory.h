@@ -1,5 +1,6 @@
-// Memory that is returned to the system when it is freed, unlike heap memory. Used for chunks of a budget that move
-// from table to table.
+// Memory that is returned to the system when it is freed, unlike heap memory. Used for the chunks in which the tier
+// stores rows, so that memory that one table frees is available to the others within the memory budget
+// (storage.memory).
 #pragma once
 
 #include <cstddef>

@@ -9,14 +9,14 @@ namespace tarn::server {
 namespace {
 
 // Share of the budget: rows copied early for a cut, which are moved to disk at once (a few milliseconds).
-constexpr std::size_t kAsideShare = 32, kAsideBytesMax = std::size_t{16} << 20;
+constexpr std::size_t kSpillShare = 32, kSpillBytesMax = std::size_t{16} << 20;
 
-// The table of the cold log for rows of `table` that are put aside.
-TableId AsideOf(TableId table) { return TableId(limits::kTablesMax + 1 + table.value); }
+// The table of the cold log for spilled rows of `table`.
+TableId SpillTableOf(TableId table) { return TableId(limits::kTablesMax + 1 + table.value); }
 
 }  // namespace
 
-void ColdCut::SetLimit(std::size_t bytes) { held_bytes_max_ = std::min(bytes / kAsideShare, kAsideBytesMax); }
+void ColdCut::SetLimit(std::size_t bytes) { held_bytes_max_ = std::min(bytes / kSpillShare, kSpillBytesMax); }
 
 void ColdCut::Fetch(TableId table, std::vector<ColdId> ids) {
   ++fetching_;
@@ -42,23 +42,23 @@ bool ColdCut::Take(std::vector<std::uint32_t>* records) {
 void ColdCut::Drop() {
   records_.clear();
   dropped_ = fetching_;
-  for (TableId table : aside_) log_->FreeAll(AsideOf(table));
+  for (TableId table : spilled_) log_->FreeAll(SpillTableOf(table));
 }
 
-Expected<ColdId> ColdCut::PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record) {
-  if (aside_.insert(table).second) log_->AddTable(AsideOf(table), words, false);
+Expected<ColdId> ColdCut::Spill(TableId table, std::size_t words, Key key, const std::uint32_t* record) {
+  if (spilled_.insert(table).second) log_->AddTable(SpillTableOf(table), words, false);
   if (!log_->HasRoom()) TARN_RETURN_IF_ERROR(log_->WaitForRoom());
   const RowOwner owner{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
-  return log_->Append(AsideOf(table), owner, record);
+  return log_->Append(SpillTableOf(table), owner, record);
 }
 
-void ColdCut::FetchAside(TableId table, std::vector<ColdId> ids) { Fetch(AsideOf(table), std::move(ids)); }
+void ColdCut::FetchSpilled(TableId table, std::vector<ColdId> ids) { Fetch(SpillTableOf(table), std::move(ids)); }
 
-void ColdCut::FreeAside(TableId table, std::span<const ColdId> ids) {
-  for (ColdId id : ids) log_->Free(AsideOf(table), id);
+void ColdCut::FreeSpilled(TableId table, std::span<const ColdId> ids) {
+  for (ColdId id : ids) log_->Free(SpillTableOf(table), id);
 }
 
-bool ColdCut::MustPutAside(std::size_t held_bytes) const {
+bool ColdCut::MustSpill(std::size_t held_bytes) const {
   return held_bytes > held_bytes_max_ && (log_->HasRoom() || held_bytes > 2 * held_bytes_max_);
 }
 

@@ -1,8 +1,8 @@
 // The rows on disk that the cut of a checkpoint needs: cold rows, which are read for it and not kept in memory, and
-// rows put aside: copies of rows that were about to change, which do not fit in memory until they are written.
+// spilled rows: copies of rows that were about to change, written to disk when the copies in memory reach a limit.
 //
 //   cut.Fetch(table, ids);                        // cold rows, or
-//   cut.FetchAside(table, ids);                   // rows put aside; later, from the log's Poll:
+//   cut.FetchSpilled(table, ids);                 // spilled rows; later, from the log's Poll:
 //   if (cut.HasRecords()) cut.Take(&records);     // in the order of the fetches
 //
 // The shard's thread owns it.
@@ -23,7 +23,7 @@ namespace tarn::server {
 
 class ColdCut : private FetchReceiver {
  public:
-  // `log` outlives it, and has no other user of the tables in which rows are put aside. `limit_bytes`: memory budget of
+  // `log` outlives it, and has no other user of the tables that contain spilled rows. `limit_bytes`: memory budget of
   // the shard.
   ColdCut(ColdLog* log, std::size_t limit_bytes) : log_(log) { SetLimit(limit_bytes); }
   void SetLimit(std::size_t bytes);
@@ -33,17 +33,18 @@ class ColdCut : private FetchReceiver {
   bool HasRecords() const { return !records_.empty(); }
   // The records of the oldest fetch that was not taken. False if it has not ended.
   bool Take(std::vector<std::uint32_t>* records);
-  // The cut has ended: forgets fetches, also those in progress, and frees the rows put aside.
+  // The cut has ended: forgets fetches, also those in progress, and frees the spilled rows.
   void Drop();
 
-  // `words` of a whole record. Blocks if the disk is too slow. Errors are the store's.
-  Expected<ColdId> PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record);
+  // Writes a copy of a row to the log. `words` of a whole record. Blocks if the disk is too slow. Errors are the
+  // store's.
+  Expected<ColdId> Spill(TableId table, std::size_t words, Key key, const std::uint32_t* record);
   // Like Fetch: records of the key (its upper word first) and then the words.
-  void FetchAside(TableId table, std::vector<ColdId> ids);
-  void FreeAside(TableId table, std::span<const ColdId> ids);
-  // Whether a cut with that many bytes of such rows in memory should put them aside now: it may hold 1/32 of the
-  // budget, and twice that while the disk is too slow.
-  bool MustPutAside(std::size_t held_bytes) const;
+  void FetchSpilled(TableId table, std::vector<ColdId> ids);
+  void FreeSpilled(TableId table, std::span<const ColdId> ids);
+  // Whether a cut with that many bytes of copies in memory must spill them now. It may hold 1/32 of the budget, at most
+  // 16 MiB, and twice that while the disk is too slow.
+  bool MustSpill(std::size_t held_bytes) const;
   // Bytes that it may always hold.
   std::size_t held_bytes_max() const { return held_bytes_max_; }
 
@@ -54,7 +55,7 @@ class ColdCut : private FetchReceiver {
   std::size_t held_bytes_max_ = 0;
   std::size_t fetching_ = 0, dropped_ = 0;          // fetches in progress; the oldest of them are dropped
   std::deque<std::vector<std::uint32_t>> records_;  // by fetch
-  std::unordered_set<TableId> aside_;               // tables that have rows put aside in the log
+  std::unordered_set<TableId> spilled_;             // tables that have spilled rows in the log
 };
 
 }  // namespace tarn::server

@@ -218,14 +218,13 @@ std::string Residency::NumbersOf(TableId table, RowOwner owner) {
 }
 
 Error Residency::AnotherRow(TableId table, RowOwner asked) const {
-  return {ErrorCode::kCorrupt,
-          fmt::format("{}: another row lies where that of {} was put: the tier's files are damaged", store_->where(),
-                      namer_(table, asked))};
+  return {ErrorCode::kCorrupt, fmt::format("{}: read another row instead of that of {}: the tier's files are damaged",
+                                           store_->where(), namer_(table, asked))};
 }
 
-Error Residency::AnotherAside(TableId table, Key key, PartitionId asked) const {
+Error Residency::WrongPartitionError(TableId table, Key key, PartitionId asked) const {
   return {ErrorCode::kCorrupt,
-          fmt::format("{}: table {}: key {} lies where one of partition {} was put: the tier's files are damaged",
+          fmt::format("{}: table {}: read key {} instead of a key of partition {}: the tier's files are damaged",
                       store_->where(), table.value, key, asked.value)};
 }
 

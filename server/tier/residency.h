@@ -60,10 +60,10 @@ class Residency : private ColdLogListener, private FetchReceiver {
   // Names a row in errors: its table, its key, its partition, and the owner found on disk.
   using RowNamer = std::function<std::string(TableId table, RowOwner owner)>;
   void NameRowsBy(RowNamer namer) { namer_ = std::move(namer); }
-  // The disk returned a different row than the requested one, or, of the rows put aside for a cut, one of a key of
-  // another partition.
+  // The disk returned a different row than the requested one, or a spilled row of a cut with a key of another
+  // partition.
   Error AnotherRow(TableId table, RowOwner asked) const;
-  Error AnotherAside(TableId table, Key key, PartitionId asked) const;
+  Error WrongPartitionError(TableId table, Key key, PartitionId asked) const;
 
   // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places);

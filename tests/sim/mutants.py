@@ -311,7 +311,7 @@ MUTANTS = [
     ("row-asked-for-before-a-push-kept", "worker/client/client_cache.cc",
      "    if (table_->MissesOwnPushes(sections[i])) continue;\n", ""),
     ("row-refreshed-before-a-push-kept", "worker/client/row_refresher.cc",
-     "      if (kept_->MissesOwnPushes(sections[i])) continue;\n", ""),
+     "      if (cached_->MissesOwnPushes(sections[i])) continue;\n", ""),
     ("refreshed-row-one-clock-too-new", "worker/client/row_refresher.cc", "Renew(keys, rows, version);", "Renew(keys, rows, version + 1);"),
     ("staleness-range-one-too-wide", "server/clock/ssp.cc", "+ consistency().staleness_range;",
      "+ consistency().staleness_range + 1;"),
@@ -333,7 +333,7 @@ MUTANTS = [
      "        known != nullptr && code == ErrorCode::kOk && !taken_.back())\n"
      "      known->CountSection(kNoVersion);\n"),
     ("cached-row-keeps-no-version", "worker/client/client_data.cc",
-     "  if (record != nullptr && cached->found().rows != 0) NoteKept(plan, when.use, cached->found().oldest);\n", ""),
+     "  if (record != nullptr && cached->found().rows != 0) NoteCached(plan, when.use, cached->found().oldest);\n", ""),
     ("pulled-rows-lost-by-a-resend", "worker/client/client_pushes.cc",
      "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n",
      "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n"
@@ -365,7 +365,7 @@ MUTANTS = [
     ("assigned-before-delayed-pushes", "worker/client/client_data.cc",
      "  if (combiner_.Combines(**spec)) combiner_.FlushAll();\n  const PushOrigin", "  const PushOrigin"),
     ("assigned-row-kept", "worker/client/client_data.cc",
-     "  if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, plan, pushes_);\n", ""),
+     "  if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, plan, pushes_);\n", ""),
     ("gathered-deletion-logged-as-a-step", "server/shard/logged_inputs.cc", "  push.action = c.action;\n", ""),
     ("backup-workers-one-too-many", "server/clock/cohort.cc",
      "    if (up_to > backups) break;", "    if (up_to > backups + 1) break;"),

@@ -92,8 +92,8 @@ class Deployment:
             except (OSError, UnicodeError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise CannotDeploy(
-                    f"{host.name}: its address is unknown here ({why}): give the address of this machine for the hosts, "
-                    "--address HOST[:PORT]"
+                    f"{host.name}: cannot determine this machine's address towards this host ({why}): pass --address "
+                    "HOST[:PORT], an address of this machine that all hosts can reach"
                 ) from error
             if not found.startswith("127."):
                 break
@@ -101,7 +101,7 @@ class Deployment:
 
     def _make_keys(self):
         path = os.path.join(self._remote_run_dir, KEYS_NAME)
-        pathlib.Path(path).unlink(missing_ok=True)  # of a run that continues and whose launcher was killed
+        pathlib.Path(path).unlink(missing_ok=True)  # left by a killed launcher of this run
         try:
             made = subprocess.run([self._bin_dir / launch_options.MAKES_KEYS, path], capture_output=True, text=True)
         except OSError as error:
@@ -182,8 +182,8 @@ class Deployment:
             node.log.write_bytes(output)
 
     def close(self, begun, given_up):
-        """Fetches files that exist only on hosts, and removes them there and the keys here. Returns what could not be
-        fetched."""
+        """Fetches the files that exist only on hosts, then deletes them there. Deletes the generated key file of this
+        machine. Returns the folders that could not be fetched."""
         if self._made_keys:
             pathlib.Path(self._made_keys).unlink(missing_ok=True)
         apart = [name for name, found in self._found.items() if found.made]
@@ -221,8 +221,8 @@ def sizes_as_flags(role, sizes):
 
 
 def address_towards(host):
-    """This machine's address on the way to another; a datagram socket that connects sends nothing. Raises OSError, and
-    UnicodeError for what is no name."""
+    """This machine's address towards another host; a datagram socket that connects sends nothing. Raises OSError if the
+    name cannot be resolved, UnicodeError if it is not a valid host name."""
     found = socket.getaddrinfo(host, DISCARD_PORT, socket.AF_INET, socket.SOCK_DGRAM)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(found[0][4])

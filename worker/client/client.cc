@@ -197,8 +197,8 @@ void Client::CountPull(std::uint64_t staleness) {
   impl_->context.CountStaleness(staleness);
 }
 
-void Client::NoteKept(const Plan& plan, Clock use, Clock oldest) {
-  if (impl_->ready()) impl_->data.NoteKept(plan, use, oldest);
+void Client::NoteCached(const Plan& plan, Clock use, Clock oldest) {
+  if (impl_->ready()) impl_->data.NoteCached(plan, use, oldest);
 }
 
 void Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out) {
@@ -226,7 +226,7 @@ void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {
   impl_->Step(now, out, [&] { impl_->data.Prefetch(plan); });
 }
 
-void Client::DropKeptRows() { impl_->data.DropKeptRows(); }
+void Client::DropCachedRows() { impl_->data.DropCachedRows(); }
 
 void Client::Tick(const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out) {
   TickTo(clock() + 1, position, done, now, out);

@@ -88,7 +88,7 @@ class Client {
   void CountPull(std::uint64_t staleness);
   // For a caller with its own cache, before it pulls the missing rows of a plan: it has found rows that came with a
   // minimum clock of at least `oldest` (PullRecord).
-  void NoteKept(const Plan& plan, Clock use, Clock oldest);
+  void NoteCached(const Plan& plan, Clock use, Clock oldest);
   // Done when every shard has acknowledged it. pulled_clock: PullWhen::use of the pull of these rows. kInvalidArgument:
   // the table's rule needs the rows as they were pulled, and one of them was not pulled for that clock.
   void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
@@ -108,7 +108,7 @@ class Client {
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
   // Drops all cached rows, so that the next pulls read the servers' current rows (rule H5). Call it when no pull is in
   // progress, because replies to earlier pulls are still cached.
-  void DropKeptRows();
+  void DropCachedRows();
   // Finishes this clock; the tick is sent when all earlier pushes are acknowledged. TickTo jumps to a later clock (rule
   // C5). Done when every shard has acknowledged the tick; at once if `clock` is not ahead.
   void Tick(const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);

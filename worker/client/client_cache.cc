@@ -23,14 +23,14 @@ bool SeesOwnPushes(const ConsistencySpec& consistency, OwnPushes own_pushes) {
   return own_pushes == OwnPushes::kSeen && consistency.apply == ApplyMode::kImmediate;
 }
 
-CachedPull::CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller)
+CachedPull::CachedPull(CachedTable* table, const Plan& plan, Clock oldest_version, PullSink* caller)
     : table_(table),
-      least_(least),
+      oldest_version_(oldest_version),
       caller_(caller),
       plan_rows_(plan.keys.size()),
       dim_(plan.dim),
       rows_(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float))),
-      found_(table->rows.Read(plan.keys, least, rows_.as_mutable<float>().data(), &places_)),
+      found_(table->rows.Read(plan.keys, oldest_version, rows_.as_mutable<float>().data(), &places_)),
       missing_(PartOf(plan, places_)),
       fetched_(missing_) {}
 
@@ -38,12 +38,12 @@ std::uint64_t CachedPull::StalenessAt(Clock use) const {
   return found_.rows != 0 && use > found_.oldest ? use.value - found_.oldest.value : 0;
 }
 
-void CachedPull::Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) {
+void CachedPull::Cache(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) {
   const float* rows = fetched_.values().as<float>().data();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (table_->MissesOwnPushes(sections[i])) continue;
-    table_->rows.Keep(std::span(missing_.keys).subspan(parts[i].begin, parts[i].count),
-                      rows + std::size_t{parts[i].begin} * dim_, version, least_);
+    table_->rows.Insert(std::span(missing_.keys).subspan(parts[i].begin, parts[i].count),
+                        rows + std::size_t{parts[i].begin} * dim_, version, oldest_version_);
   }
 }
 
@@ -66,7 +66,7 @@ void ClientCache::Begin(std::size_t partitions) {
         std::ranges::any_of(job.tables, [](const auto& table) { return table.second.worker_cache.bytes != 0; });
 }
 
-KeptTable* ClientCache::Find(const TableSpec& spec) {
+CachedTable* ClientCache::Find(const TableSpec& spec) {
   const auto [it, fresh] = tables_.try_emplace(spec.id);
   if (!fresh) return it->second.get();
   const WorkerCacheSpec& cache = WorkerCacheOf(context_->job_file, spec.name);
@@ -75,7 +75,7 @@ KeptTable* ClientCache::Find(const TableSpec& spec) {
   const bool sees_own = SeesOwnPushes(spec.consistency, cache.own_pushes);
   try {
     it->second.reset(
-        new KeptTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
+        new CachedTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
   } catch (const std::exception&) {  // std::bad_alloc, or more than a vector may ever hold
     context_->Stop(ErrorCode::kTooLarge, fmt::format("worker_cache = {} for {}: this machine has no memory for it",
                                                      ToByteSize(cache.bytes), context_->NameOf(spec.id)));
@@ -83,7 +83,7 @@ KeptTable* ClientCache::Find(const TableSpec& spec) {
   return it->second.get();
 }
 
-std::unique_ptr<CachedPull> ClientCache::Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use,
+std::unique_ptr<CachedPull> ClientCache::Look(CachedTable* table, const TableSpec& spec, const Plan& plan, Clock use,
                                               PullSink* caller) {
   auto pull = std::make_unique<CachedPull>(table, plan, OldestAllowed(spec.consistency, use), caller);
   context_->counters.cache_rows += plan.keys.size();
@@ -91,7 +91,7 @@ std::unique_ptr<CachedPull> ClientCache::Look(KeptTable* table, const TableSpec&
   return pull;
 }
 
-void ClientCache::OnPush(KeptTable* table, const Plan& plan, const ClientPushes& pushes) {
+void ClientCache::OnPush(CachedTable* table, const Plan& plan, const ClientPushes& pushes) {
   if (!table->sees_own_pushes) return;
   table->rows.Drop(plan.keys);
   for (const PlanRun& run : plan.runs) table->pushed[run.partition.value] = pushes.LastSequence(run.partition);

@@ -33,34 +33,34 @@ Clock OldestAllowed(const ConsistencySpec& consistency, Clock use);
 bool SeesOwnPushes(const ConsistencySpec& consistency, OwnPushes own_pushes);
 
 // The cached rows of one table.
-struct KeptTable {
+struct CachedTable {
   RowCache rows;
   bool sees_own_pushes;          // drop rows that the worker pushes or that it requested before the push
   std::vector<Sequence> pushed;  // by partition: sequence of the worker's last push to this table
 
-  // Whether rows that contain the worker's pushes up to this section's sequence may lack a later one that pulls must
-  // include.
+  // Whether the worker pushed to this partition after section.sequence, and pulls must include that push. Rows of such
+  // a reply must not be cached.
   bool MissesOwnPushes(const Section& section) const {
     return sees_own_pushes && section.sequence < pushed[section.partition.value];
   }
 };
 
 // The sink of a pull whose rows are cached.
-class KeepingSink : public PullSink {
+class CachingSink : public PullSink {
  public:
-  virtual ~KeepingSink() = default;
-  // Caches the received rows of `parts`: they have `version` and contain the worker's own pushes that `sections` name.
-  virtual void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) = 0;
+  virtual ~CachingSink() = default;
+  // Caches the received rows of `parts`, which have `version` and contain the worker's own pushes that `sections` name.
+  virtual void Cache(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) = 0;
 };
 
 // A pull for which the cache has some rows. Receives the others from replies, caches them, and passes all rows to the
 // caller's sink at the end.
-class CachedPull final : public KeepingSink {
+class CachedPull final : public CachingSink {
  public:
-  // Reads the rows of the plan from the cache, except those of versions before `least`.
-  CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller);
-  // Notes all rows in `record`, besides passing them on.
-  void NoteIn(std::shared_ptr<PullRecord> record) { record_ = std::move(record); }
+  // Reads the rows of the plan from the cache, except those of versions before `oldest_version`.
+  CachedPull(CachedTable* table, const Plan& plan, Clock oldest_version, PullSink* caller);
+  // Also records all rows in `record` when they are passed to the caller.
+  void RecordIn(std::shared_ptr<PullRecord> record) { record_ = std::move(record); }
 
   const RowCache::Found& found() const { return found_; }
   std::uint64_t StalenessAt(Clock use) const;       // staleness of the rows found
@@ -68,13 +68,13 @@ class CachedPull final : public KeepingSink {
 
   // Rows of missing().
   void Rows(const PulledRows& rows) override { fetched_.Take(rows); }
-  void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override;
+  void Cache(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override;
   void Done(std::uint64_t staleness) override;
   void Failed(const Error& error) override { caller_->Failed(error); }
 
  private:
-  KeptTable* table_;
-  Clock least_;
+  CachedTable* table_;
+  Clock oldest_version_;
   PullSink* caller_;
   std::size_t plan_rows_;
   std::uint32_t dim_;
@@ -94,26 +94,26 @@ class ClientCache {
   void Begin(std::size_t partitions);
 
   // The cache of a table. Null: the table is not cached.
-  KeptTable* Of(const TableSpec& spec) { return on_ ? Find(spec) : nullptr; }
+  CachedTable* Of(const TableSpec& spec) { return on_ ? Find(spec) : nullptr; }
 
   // Looks up the rows of a pull for use at `use`.
-  std::unique_ptr<CachedPull> Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use,
+  std::unique_ptr<CachedPull> Look(CachedTable* table, const TableSpec& spec, const Plan& plan, Clock use,
                                    PullSink* caller);
 
-  // Must be called after a push of the table received its sequences.
-  void OnPush(KeptTable* table, const Plan& plan, const ClientPushes& pushes);
+  // Drops the pushed rows if the table sees own pushes. Call it once a push to this table has its sequences.
+  void OnPush(CachedTable* table, const Plan& plan, const ClientPushes& pushes);
 
   void Clear();
   // Hash of the numbers of cached rows and hits, to compare runs.
   std::uint64_t Hash() const;
 
  private:
-  KeptTable* Find(const TableSpec& spec);
+  CachedTable* Find(const TableSpec& spec);
 
   ClientContext* context_;
   bool on_ = false;  // some table of the job is cached
   std::size_t partitions_ = 0;
-  std::map<TableId, std::unique_ptr<KeptTable>> tables_;  // null: the table is not cached
+  std::map<TableId, std::unique_ptr<CachedTable>> tables_;  // null: the table is not cached
 };
 
 }  // namespace tarn::worker

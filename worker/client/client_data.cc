@@ -18,7 +18,7 @@ ClientData::ClientData(ClientContext* context)
       pulls_(context, &lists_, &memory_,
              [this](const TableSpec& spec, Clock use, Clock open) { OnOpen(spec, use, open); }),
       refresher_(context, &cache_,
-                 [this](const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink) {
+                 [this](const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink) {
                    AskStanding(spec, plan, use, std::move(sink));
                  }),
       pushes_(context, &lists_, &pulls_),
@@ -69,13 +69,13 @@ void ClientData::Pull(const Plan& plan, const PullWhen& when, PullSink* sink) {
   if (!spec) return sink->Failed(spec.error());
   if (when.counted) ++context_->counters.pulls;
   if (plan.keys.empty()) return sink->Done(0);
-  KeptTable* const kept = when.counted ? cache_.Of(**spec) : nullptr;
+  CachedTable* const table_cache = when.counted ? cache_.Of(**spec) : nullptr;
   auto record = Remember(plan, **spec, when);
-  if (kept == nullptr) return Ask(pulls_.Begin(plan, **spec, when, sink, std::move(record)), **spec, plan);
+  if (table_cache == nullptr) return Ask(pulls_.Begin(plan, **spec, when, sink, std::move(record)), **spec, plan);
 
-  auto cached = cache_.Look(kept, **spec, plan, when.use, sink);
-  if (record != nullptr && cached->found().rows != 0) NoteKept(plan, when.use, cached->found().oldest);
-  cached->NoteIn(record);
+  auto cached = cache_.Look(table_cache, **spec, plan, when.use, sink);
+  if (record != nullptr && cached->found().rows != 0) NoteCached(plan, when.use, cached->found().oldest);
+  cached->RecordIn(record);
   const Plan& missing = cached->missing();
   if (missing.keys.empty()) {
     const std::uint64_t staleness = cached->StalenessAt(when.use);
@@ -94,7 +94,7 @@ std::shared_ptr<PullRecord> ClientData::Remember(const Plan& plan, const TableSp
   return memory_.Begin(when.part_of != nullptr ? *when.part_of : plan, spec, when.use);
 }
 
-void ClientData::NoteKept(const Plan& plan, Clock use, Clock oldest) {
+void ClientData::NoteCached(const Plan& plan, Clock use, Clock oldest) {
   const auto spec = TableOf(plan);
   if (!spec || plan.keys.empty()) return;
   auto record = memory_.Newest(plan.table, use);
@@ -136,7 +136,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, PullMemory
   if (!origin) return worker::Fail(what.done, origin.error());
   if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, *origin, what);
   pushes_.Add(*sent.plan, **spec, sent.rows, *origin, what);
-  if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, *sent.plan, pushes_);
+  if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, *sent.plan, pushes_);
 }
 
 // Behind the pushes of the table that wait to be combined. Drops nothing of the rows' residuals.
@@ -148,7 +148,7 @@ void ClientData::Change(const Plan& plan, PushAction action, const Buffer& value
   if (combiner_.Combines(**spec)) combiner_.FlushAll();
   const PushOrigin origin{.seen = ticks_.asked(), .versions = std::vector(plan.runs.size(), kNoVersion), .pulled = {}};
   pushes_.Add(plan, **spec, {values}, origin, {.clock = ticks_.asked(), .done = done, .action = action});
-  if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, plan, pushes_);
+  if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, plan, pushes_);
 }
 
 // The part of a push that is sent now, if the rest is kept.
@@ -203,7 +203,7 @@ void ClientData::TickTo(Clock clock, const MaybePosition& position, Completion<>
   combiner_.OnTick(before, ticks_.asked());
 }
 
-void ClientData::AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink) {
+void ClientData::AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink) {
   Ask(pulls_.BeginStanding(plan, spec, use, std::move(sink)), spec, plan);
 }
 

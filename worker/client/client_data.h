@@ -38,8 +38,8 @@ class ClientData {
                 const Client::PushPullDone& done);
   void Prefetch(const Plan& plan);
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done);
-  void NoteKept(const Plan& plan, Clock use, Clock oldest);
-  void DropKeptRows() { cache_.Clear(); }
+  void NoteCached(const Plan& plan, Clock use, Clock oldest);
+  void DropCachedRows() { cache_.Clear(); }
   // Sends combined pushes without waiting for later clocks.
   void FlushPushes() { combiner_.FlushAll(); }
 
@@ -74,7 +74,7 @@ class ClientData {
   bool GoesApart(const TableSpec& spec);
   void ChooseLists();
   void OnOpen(const TableSpec& spec, Clock use, Clock open);
-  void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink);
+  void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink);
   void OnNamelessError(ShardId shard, const ErrorReply& error);
 
   ClientContext* context_;

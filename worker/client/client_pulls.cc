@@ -20,13 +20,13 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, const Pull
   pull.sink = sink;
   pull.staleness = cached == nullptr ? 0 : cached->StalenessAt(when.use);
   pull.record = std::move(record);
-  pull.kept = cached != nullptr || !when.counted;
+  pull.caches_rows = cached != nullptr || !when.counted;
   pull.cached = std::move(cached);
   return id;
 }
 
 RequestId ClientPulls::BeginStanding(const Plan& plan, const TableSpec& spec, Clock use,
-                                     std::unique_ptr<KeepingSink> sink) {
+                                     std::unique_ptr<CachingSink> sink) {
   const RequestId id = Begin(plan, spec, {.use = use, .counted = false, .pushed = false}, sink.get(), nullptr);
   PullState& pull = pulls_.at(id);
   pull.cached = std::move(sink);
@@ -148,7 +148,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
   lists_->OnHeld(from, message.keys.list);
   Note(whole, message, reply, values);
   whole.sink->Rows({message.parts, reply.codec, values});
-  if (whole.cached != nullptr) whole.cached->Keep(message.parts, message.keys.sections, reply.min_clock);
+  if (whole.cached != nullptr) whole.cached->Cache(message.parts, message.keys.sections, reply.min_clock);
   const RequestId pull = message.pull;
   Release(it->first, &message);
   messages_.erase(it);
@@ -158,7 +158,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
 // For the push of the same rows.
 void ClientPulls::Note(const PullState& pull, const PullMessage& message, const PullReply& reply,
                        const Buffer& values) {
-  if (pull.kept)
+  if (pull.caches_rows)
     for (std::size_t i = 0; i < reply.versions.size(); ++i)
       memory_->NoteHistory(pull.table, message.keys.sections[i].partition, reply.versions[i], reply.min_clock,
                            StalenessBound(context_->tables.at(pull.table).consistency));

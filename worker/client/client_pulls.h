@@ -34,7 +34,7 @@ class ClientPulls {
   RequestId Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
                   std::shared_ptr<PullRecord> record, std::unique_ptr<CachedPull> cached = nullptr);
   // Begins a pull that nobody waits for: it is not counted, and idle() is true without it. It has no record.
-  RequestId BeginStanding(const Plan& plan, const TableSpec& spec, Clock use, std::unique_ptr<KeepingSink> sink);
+  RequestId BeginStanding(const Plan& plan, const TableSpec& spec, Clock use, std::unique_ptr<CachingSink> sink);
   void DropStanding();
 
   // Adds a message of `pull`. `keys` names the sequences that the reply must contain. Returns the message's id.
@@ -76,9 +76,9 @@ class ClientPulls {
     std::uint64_t staleness = 0;
     Clock open;  // the latest open clock of the replies
     std::shared_ptr<PullRecord> record;
-    bool kept = false;  // the worker caches rows of the table, here or in the training loop
+    bool caches_rows = false;  // the worker caches rows of the table, here or in the training loop
     bool standing = false;
-    std::unique_ptr<KeepingSink> cached;  // null: not here
+    std::unique_ptr<CachingSink> cached;  // null: not here
   };
   struct PullMessage {  // one message of it
     RequestId pull;

@@ -32,7 +32,7 @@ std::size_t RowCache::WayOf(const Set& set, Key key) {
   return hits == 0 ? kWays : static_cast<std::size_t>(__builtin_ctz(hits));
 }
 
-RowCache::Found RowCache::Read(std::span<const Key> keys, Clock least, float* rows,
+RowCache::Found RowCache::Read(std::span<const Key> keys, Clock oldest_version, float* rows,
                                std::vector<std::uint32_t>* missing) {
   Found found;
   std::uint64_t oldest = ~std::uint64_t{0};
@@ -50,7 +50,7 @@ RowCache::Found RowCache::Read(std::span<const Key> keys, Clock least, float* ro
     }
     for (std::size_t i = 0; i < count; ++i) {
       std::uint64_t* stamp = ways[i] == kWays ? nullptr : &sets_[sets[i]].stamps[ways[i]];
-      if (stamp == nullptr || (*stamp & ~kRead) <= least.value) {
+      if (stamp == nullptr || (*stamp & ~kRead) <= oldest_version.value) {
         missing->push_back(static_cast<std::uint32_t>(begin + i));
         continue;
       }
@@ -65,11 +65,11 @@ RowCache::Found RowCache::Read(std::span<const Key> keys, Clock least, float* ro
 }
 
 // A free way, or the one to replace.
-std::size_t RowCache::Victim(Set* set, Clock least) {
+std::size_t RowCache::Victim(Set* set, Clock oldest_version) {
   std::uint64_t ranks[kWays];
   for (std::size_t i = 0; i < kWays; ++i) {
     const std::uint64_t age = set->stamps[i] & ~kRead;
-    ranks[i] = age <= least.value ? age : set->stamps[i];
+    ranks[i] = age <= oldest_version.value ? age : set->stamps[i];
   }
   const auto first = static_cast<std::size_t>(std::min_element(ranks, ranks + kWays) - ranks);
   if ((ranks[first] & kRead) != 0)  // all were read: clears the flags
@@ -78,13 +78,13 @@ std::size_t RowCache::Victim(Set* set, Clock least) {
 }
 
 // Where to store the row; null if a newer one is cached.
-float* RowCache::PlaceFor(std::size_t s, Key key, Clock version, Clock least) {
+float* RowCache::PlaceFor(std::size_t s, Key key, Clock version, Clock oldest_version) {
   Set& set = sets_[s];
   std::size_t way = WayOf(set, key);
   const bool here = way != kWays;
   if (here && (set.stamps[way] & ~kRead) > version.value + 1) return nullptr;
   if (!here) {
-    way = Victim(&set, least);
+    way = Victim(&set, oldest_version);
     ++keys_version_;
   }
   set.keys[way] = key;
@@ -92,8 +92,8 @@ float* RowCache::PlaceFor(std::size_t s, Key key, Clock version, Clock least) {
   return RowAt(s, way);
 }
 
-void RowCache::Keep(std::span<const Key> keys, const float* rows, Clock version, Clock least) {
-  if (version < least) return;
+void RowCache::Insert(std::span<const Key> keys, const float* rows, Clock version, Clock oldest_version) {
+  if (version < oldest_version) return;
   for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
     const std::size_t count = std::min(kGroup, keys.size() - begin);
     std::size_t sets[kGroup];
@@ -104,7 +104,7 @@ void RowCache::Keep(std::span<const Key> keys, const float* rows, Clock version,
       __builtin_prefetch(sets_[sets[i]].stamps, 1);
     }
     for (std::size_t i = 0; i < count; ++i) {
-      places[i] = PlaceFor(sets[i], keys[begin + i], version, least);
+      places[i] = PlaceFor(sets[i], keys[begin + i], version, oldest_version);
       if (places[i] != nullptr) __builtin_prefetch(places[i], 1);
     }
     // In order, because two rows may be assigned to the same way; the way's key is then that of the later row.

@@ -18,21 +18,21 @@ namespace tarn::worker {
 
 class RowCache {
  public:
-  // For rows of `dim` values, in at most `bytes` of memory (but at least one set). `rows_max`: number of rows of a
-  // dense table. If there is room for all of them, each has its own way.
+  // For rows of `dim` values, in at most `bytes` of memory (but at oldest_version one set). `rows_max`: number of rows
+  // of a dense table. If there is room for all of them, each has its own way.
   RowCache(std::size_t bytes, std::uint32_t dim, std::uint64_t rows_max);
 
   struct Found {
     std::size_t rows = 0;
     Clock oldest;  // oldest version of the rows found; undefined if there are none
   };
-  // Copies the rows of version >= `least` to `rows` (keys.size() x dim) at the index of their key, and appends the
-  // indices of all others to `missing`, ascending.
-  Found Read(std::span<const Key> keys, Clock least, float* rows, std::vector<std::uint32_t>* missing);
+  // Copies the rows of version >= `oldest_version` to `rows` (keys.size() x dim) at the index of their key, and appends
+  // the indices of all others to `missing`, ascending.
+  Found Read(std::span<const Key> keys, Clock oldest_version, float* rows, std::vector<std::uint32_t>* missing);
 
-  // Stores rows (keys.size() x dim) with `version`, except where a newer row is cached. Rows older than `least` are
-  // never needed again, so they are replaced first.
-  void Keep(std::span<const Key> keys, const float* rows, Clock version, Clock least);
+  // Stores rows (keys.size() x dim) with `version`, except where a newer row is cached. Rows older than
+  // `oldest_version` are never needed again, so they are replaced first.
+  void Insert(std::span<const Key> keys, const float* rows, Clock version, Clock oldest_version);
 
   // Replaces the older ones of the cached rows of `keys`, and stores those that were dropped; caches no other key.
   // Returns the number of rows stored.
@@ -60,8 +60,8 @@ class RowCache {
 
   std::size_t SetOf(Key key) const;
   static std::size_t WayOf(const Set& set, Key key);  // kWays: not found
-  static std::size_t Victim(Set* set, Clock least);
-  float* PlaceFor(std::size_t s, Key key, Clock version, Clock least);
+  static std::size_t Victim(Set* set, Clock oldest_version);
+  float* PlaceFor(std::size_t s, Key key, Clock version, Clock oldest_version);
   float* RowAt(std::size_t set, std::size_t way) { return rows_.get() + (set * kWays + way) * dim_; }
 
   std::uint32_t dim_;

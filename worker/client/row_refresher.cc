@@ -9,28 +9,28 @@
 namespace tarn::worker {
 
 // A standing pull. Its rows replace older ones in the cache, reply by reply.
-class RefreshPull final : public KeepingSink {
+class RefreshPull final : public CachingSink {
  public:
-  RefreshPull(KeptTable* kept, std::shared_ptr<const Plan> plan, RowRefresher::Table* table, ClientContext* context)
-      : kept_(kept), plan_(std::move(plan)), table_(table), context_(context) {}
+  RefreshPull(CachedTable* cached, std::shared_ptr<const Plan> plan, RowRefresher::Table* table, ClientContext* context)
+      : cached_(cached), plan_(std::move(plan)), table_(table), context_(context) {}
 
   void Rows(const PulledRows& rows) override {
     rows_.resize(rows.values.size() / CodecRowBytes(rows.codec, plan_->dim) * plan_->dim);
     kernels::DecodeRows(rows.codec, plan_->dim, rows_.size() / plan_->dim, rows.values.data(), rows_.data());
   }
-  void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override {
+  void Cache(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) override {
     const float* rows = rows_.data();
     for (std::size_t i = 0; i < parts.size(); rows += std::size_t{parts[i].count} * plan_->dim, ++i) {
-      if (kept_->MissesOwnPushes(sections[i])) continue;
+      if (cached_->MissesOwnPushes(sections[i])) continue;
       const auto keys = std::span(plan_->keys).subspan(parts[i].begin, parts[i].count);
-      context_->counters.refreshed_rows += kept_->rows.Renew(keys, rows, version);
+      context_->counters.refreshed_rows += cached_->rows.Renew(keys, rows, version);
     }
   }
   void Done(std::uint64_t) override { table_->waiting = false; }
   void Failed(const Error&) override { table_->waiting = false; }
 
  private:
-  KeptTable* kept_;
+  CachedTable* cached_;
   std::shared_ptr<const Plan> plan_;
   RowRefresher::Table* table_;
   ClientContext* context_;
@@ -52,11 +52,11 @@ void RowRefresher::Dispatch() {
   }
 }
 
-void RowRefresher::Start(const TableSpec& spec, KeptTable* kept, Table* table) {
-  if (table->version != kept->rows.keys_version()) {
-    table->version = kept->rows.keys_version();
+void RowRefresher::Start(const TableSpec& spec, CachedTable* cached, Table* table) {
+  if (table->version != cached->rows.keys_version()) {
+    table->version = cached->rows.keys_version();
     keys_.clear();
-    kept->rows.AppendKeys(&keys_);
+    cached->rows.AppendKeys(&keys_);
     const std::uint64_t salt = TableSalt(context_->job_file.job.seed, spec.name);
     auto plan = std::make_shared<Plan>();
     Planner(context_->view.routes.partition_bits).Make(spec.id, spec.dim, Positioner(spec, salt), keys_, plan.get());
@@ -67,7 +67,7 @@ void RowRefresher::Start(const TableSpec& spec, KeptTable* kept, Table* table) {
   table->waiting = true;
   // The first clock whose pulls wait for more than the known one; the table has no staleness range.
   const Clock use(table->open.value + spec.consistency.staleness + 1);
-  ask_(spec, *table->plan, use, std::make_unique<RefreshPull>(kept, table->plan, table, context_));
+  ask_(spec, *table->plan, use, std::make_unique<RefreshPull>(cached, table->plan, table, context_));
 }
 
 }  // namespace tarn::worker

@@ -24,7 +24,7 @@ class RowRefresher {
  public:
   // Starts a standing pull; `sink` is its sink.
   using Ask =
-      std::function<void(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<KeepingSink> sink)>;
+      std::function<void(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink)>;
   RowRefresher(ClientContext* context, ClientCache* cache, Ask ask)
       : context_(context), cache_(cache), ask_(std::move(ask)) {}
 
@@ -45,7 +45,7 @@ class RowRefresher {
     std::uint64_t version = 0;         // of the cache's keys, for which `plan` was made
   };
 
-  void Start(const TableSpec& spec, KeptTable* kept, Table* table);
+  void Start(const TableSpec& spec, CachedTable* cached, Table* table);
 
   ClientContext* context_;
   ClientCache* cache_;

@@ -50,7 +50,8 @@ class Runtime final : public ClientDriver::Loop {
   // False: the client has ended, for the reason error(): it was stopped or fenced, or has received nothing from the
   // scheduler for too long (rule N7). Pending requests have failed, and later ones fail.
   bool Act() override;
-  // Waits at most `at_most`, kWaitMaxUs, and until the client's next timer. The only call that blocks.
+  // Blocks until messages arrive or Wake is called, but no longer than `at_most`, kWaitMaxUs or the time to the
+  // client's next timer. Then handles the messages, and the timer if it is due. No other call blocks.
   void Exchange(TimeUs at_most) override;
   const Error& error() const { return *ended_; }
   TimeUs waited_us() const { return waited_us_; }  // for messages, in the last Exchange
@@ -60,11 +61,12 @@ class Runtime final : public ClientDriver::Loop {
 
   Client& client() { return client_; }
   const Client& client() const { return client_; }
-  Outbox* outbox() { return &outbox_; }  // of requests to client(): what the next Act sends
-  static TimeUs Now();                   // monotonic
+  // Pass it to calls of client(), which append their messages; the next Act sends them.
+  Outbox* outbox() { return &outbox_; }
+  static TimeUs Now();  // monotonic
 
-  // From now on a thread of the runtime, or callers that wait for requests, execute the turns. Call it once. If a turn
-  // then runs out of memory, the client ends (kIo); before, Act and Exchange throw std::bad_alloc.
+  // From now on a thread of the runtime, or callers that wait for requests, execute the turns. Call it once. After it,
+  // a turn that runs out of memory ends the client (kIo). Without it, Act and Exchange throw std::bad_alloc.
   void StartThread();
   // Any thread. Requests of one thread are started in the order of its calls. `may_wait`: the request may be delayed,
   // to be sent together with requests that the caller submits soon.

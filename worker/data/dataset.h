@@ -11,9 +11,9 @@
 //   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key a
 //           column (worker/data/keys.h), but none for an integer column whose rule is "none". With dense_integers,
 //           also log(1 + max(v, 0)) of the integer columns as dense floats, 0 if missing.
-//   libsvm  label, then `column:value` or `column`; "#" begins a comment. Labels -1 and 0 are 0, 1 is 1; above two
-//           classes, 0..classes-1. Keys have column 0 and the index as value; weights are the values (left out of a
-//           batch in which all are 1).
+//   libsvm  label, then `column:value` or `column`; "#" begins a comment. With data.classes = 2, labels -1 and 0 are
+//           read as 0, and 1 as 1. With more classes, labels are 0 to classes - 1. Keys have column 0 and the index as
+//           value; weights are the values (left out of a batch in which all are 1).
 //   idx     the pair PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte, each with .gz or without: pixels scaled
 //           to [0, 1] as dense floats, the class as label, no keys.
 #pragma once
@@ -33,9 +33,10 @@
 namespace tarn::worker {
 
 struct DatasetOptions {
-  std::uint64_t limit_rows = 0;                               // only the first rows of the file; 0: all
-  std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;  // gzip beyond that is inflated into a nameless cache file
-  std::string cache_dir;                                      // its directory; empty: the system's temporary directory
+  std::uint64_t limit_rows = 0;  // only the first rows of the file; 0: all
+  // A gzip file whose inflated size exceeds this is inflated into an unlinked temporary file.
+  std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;
+  std::string cache_dir;  // directory of that file; empty: the system's temporary directory
   // Called on the reading thread, one at a time, with the first ten malformed lines as "FILE:LINE: WHY".
   std::function<void(const std::string&)> report_malformed;
   std::stop_token stop;  // Open stops soon after a request (kCancelled)

@@ -13,10 +13,11 @@ namespace tarn::worker {
 Status JoinWatch::Check(TimeUs silence) {
   const double seconds = double(silence) * 1e-6;
   if (notes_.IsDue(silence))
-    Tell(LogLevel::kWarning, kProgram,
-         fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?); "
-                     "gives up in {:.0f} s",
-                     scheduler_, seconds, kSameKeys, std::max(0.0, seconds_max_ - seconds)));
+    LogAndPrint(
+        LogLevel::kWarning, kProgram,
+        fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?); "
+                    "gives up in {:.0f} s",
+                    scheduler_, seconds, kSameKeys, std::max(0.0, seconds_max_ - seconds)));
   if (seconds <= seconds_max_) return {};
   return Fail(
       ErrorCode::kUnavailable,

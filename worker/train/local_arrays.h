@@ -4,10 +4,9 @@
 //   accumulate  the sum of the gradients of all steps. Downpour: Dean et al., "Large scale distributed deep networks",
 //               NIPS 2012
 //   delta       p - x, with the rows p as they were pulled and x after the steps, so that a server with the rule sgd
-//   and
-//               a rate of 1 averages the workers' rows: local SGD (Stich, ICLR 2019), FedAvg (McMahan et al., AISTATS
-//               2017), FedProx with prox > 0 (Li et al., MLSys 2020: g += prox (x - p)). With another rule on the
-//               server: BMUF, SlowMo, DiLoCo, FedAdam.
+//               and a rate of 1 averages the workers' rows: local SGD (Stich, ICLR 2019), FedAvg (McMahan et al.,
+//               AISTATS 2017), FedProx with prox > 0 (Li et al., MLSys 2020: g += prox (x - p)). With another rule on
+//               the server: BMUF, SlowMo, DiLoCo, FedAdam.
 //   elastic     d = moving_rate (p - x), with x += d; x is the worker's own for the whole run and is pulled towards the
 //               servers' rows, as these towards it. EASGD, with momentum EAMSGD: Zhang, Choromanska, LeCun, "Deep
 //               learning with elastic averaging SGD", NIPS 2015

@@ -113,14 +113,14 @@ void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses)
   }
 }
 
-void PullStage::DropKeptRows() {
-  client_->DropKeptRows();
+void PullStage::DropCachedRows() {
+  client_->DropCachedRows();
   for (auto& table : hot_)
     if (table != nullptr) table->Clear();
 }
 
 Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
-  if (evaluation_.Before(train, use)) DropKeptRows();
+  if (evaluation_.Before(train, use)) DropCachedRows();
   const std::size_t tables = dense_plans_.size();
   rows->use = use;
   rows->asked_at = Trace::SteadyClock::now();
@@ -154,7 +154,7 @@ Status PullStage::Ask(std::size_t table, bool train, TimeUs now, Outbox* out, Ba
     TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
     const Plan& missing = rows->hot[table].missing();
     if (train && missing.keys.size() != plan->keys.size())
-      client_->NoteKept(*plan, rows->use, hot_[table]->OldestAllowedAt(rows->use));
+      client_->NoteCached(*plan, rows->use, hot_[table]->OldestAllowedAt(rows->use));
     plan = &missing;
     if (plan->keys.empty()) return {};
   }

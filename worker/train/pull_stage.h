@@ -114,7 +114,7 @@ class PullStage {
   void AskInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
   void RequestLater(TimeUs now, Outbox* out);
   void Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows);
-  void DropKeptRows();
+  void DropCachedRows();
   void Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness);
   void ArrivePart(BatchRows* rows, std::size_t table, std::span<const std::uint32_t> places, const Buffer& values,
                   std::uint64_t staleness);

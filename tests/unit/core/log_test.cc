@@ -55,13 +55,13 @@ TEST_F(LogTest, LevelsBelowTheSetOneAreDropped) {
 TEST_F(LogTest, ToldIsInTheLogAndOnceInTheTerminal) {
   ASSERT_TRUE(InitLog({.role = "r", .path = path_}));
   testing::internal::CaptureStderr();
-  Tell(LogLevel::kWarning, "tarn-server", "waits");
+  LogAndPrint(LogLevel::kWarning, "tarn-server", "waits");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "tarn-server: waits\n");
   EXPECT_EQ(Lines(), 1u);
 
   ASSERT_TRUE(InitLog({.role = "r", .also_stderr = true}));
   testing::internal::CaptureStderr();
-  Tell(LogLevel::kWarning, "tarn-server", "waits");
+  LogAndPrint(LogLevel::kWarning, "tarn-server", "waits");
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
   EXPECT_TRUE(text.ends_with("r | waits\n")) << text;

@@ -19,7 +19,7 @@ class StateGateTest : public testing::Test {
     Outbox out;
     out.push_back({kNode, {}});  // of a step before: not the gate's
     for (Body& body : bodies) out.push_back({kNode, {.sender = {}, .body = std::move(body)}});
-    gate_.Pass(revision, 1, &out);
+    gate_.HoldBack(revision, 1, &out);
     out.erase(out.begin());
     return out;
   }
@@ -104,11 +104,11 @@ TEST_F(StateGateTest, HoldsNoMoreThanTheLimit) {
   Outbox out;
   for (std::uint64_t i = 0; i <= limits::kHeldMessagesMax; ++i)
     out.push_back({Peer(kFirstAcceptedPeer + i), {.sender = {}, .body = Shutdown{}}});
-  gate_.Pass(1, 0, &out);
+  gate_.HoldBack(1, 0, &out);
   EXPECT_TRUE(out.empty());
   EXPECT_EQ(gate_.held(), limits::kHeldMessagesMax);
   out.push_back({kNode, {.sender = {}, .body = Shutdown{}}});
-  gate_.Pass(2, 0, &out);
+  gate_.HoldBack(2, 0, &out);
   EXPECT_EQ(gate_.held(), limits::kHeldMessagesMax) << "one that is there already is replaced";
 }
 

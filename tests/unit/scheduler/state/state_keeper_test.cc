@@ -17,7 +17,7 @@ class StateKeeperTest : public testing::Test {
   Outbox Step(std::uint64_t revision) {
     Outbox out;
     out.push_back({Peer(1), {.sender = {}, .body = LeaseReply{}}});
-    keeper_.Hold(revision, 0, &out);
+    keeper_.HoldBack(revision, 0, &out);
     return out;
   }
   void Write(TimeUs now) {
@@ -35,14 +35,14 @@ TEST_F(StateKeeperTest, WhatFollowsFromAStateWaitsUntilThatIsOnDisk) {
   EXPECT_TRUE(Step(1).empty());
   ASSERT_TRUE(keeper_.MayWrite(0));
   Write(0);
-  EXPECT_FALSE(keeper_.written());
+  EXPECT_FALSE(keeper_.durable());
   const auto written = store_.TakeWritten();
   ASSERT_EQ(written.size(), 1u);
   EXPECT_EQ(store_.state->version, ViewVersion(4));
   Outbox out;
   EXPECT_TRUE(keeper_.OnWritten(written[0].number, &out));
   EXPECT_EQ(out.size(), 1u);
-  EXPECT_TRUE(keeper_.written());
+  EXPECT_TRUE(keeper_.durable());
   keeper_.Remove();
   EXPECT_FALSE(store_.state);
   EXPECT_FALSE(keeper_.active());

@@ -17,9 +17,9 @@ class ColdCutTest : public testing::Test, public ColdLogListener {
 
   Status OnMoved(TableId, RowOwner, ColdId, ColdId) override { return {}; }
 
-  ColdId PutAside(Key key) {
+  ColdId Spill(Key key) {
     const std::uint32_t words[kWords] = {static_cast<std::uint32_t>(key), 8, 9};
-    return cut_.PutAside(kTable, kWords, key, words).value();
+    return cut_.Spill(kTable, kWords, key, words).value();
   }
   void Settle() {
     ASSERT_TRUE(log_.Poll());
@@ -39,11 +39,11 @@ class ColdCutTest : public testing::Test, public ColdLogListener {
   ColdCut cut_{&log_, kLimit};
 };
 
-TEST_F(ColdCutTest, ReadsColdRowsAndRowsPutAsideInTheOrderOfTheFetches) {
+TEST_F(ColdCutTest, ReadsColdAndSpilledRowsInTheOrderOfTheFetches) {
   const std::uint32_t row[kWords] = {4, 5, 6};
   const ColdId cold = log_.Append(kTable, {1, 2}, row).value();
-  const ColdId aside = PutAside(Key{7} << 32 | 11);
-  cut_.FetchAside(kTable, {aside});
+  const ColdId spilled = Spill(Key{7} << 32 | 11);
+  cut_.FetchSpilled(kTable, {spilled});
   cut_.Fetch(kTable, {cold});
   EXPECT_FALSE(cut_.HasRecords());
   Settle();
@@ -55,28 +55,28 @@ TEST_F(ColdCutTest, ReadsColdRowsAndRowsPutAsideInTheOrderOfTheFetches) {
 
 TEST_F(ColdCutTest, ACutThatEndsFreesItsRowsAndForgetsItsFetches) {
   std::vector<ColdId> ids(300);
-  for (Key key = 0; key < 300; ++key) ids[key] = PutAside(key);
+  for (Key key = 0; key < 300; ++key) ids[key] = Spill(key);
   Settle();
-  cut_.FreeAside(kTable, std::span(ids).first(1));
+  cut_.FreeSpilled(kTable, std::span(ids).first(1));
   EXPECT_EQ(log_.rows(), 299u);
-  cut_.FetchAside(kTable, {ids[1]});
+  cut_.FetchSpilled(kTable, {ids[1]});
   cut_.Drop();
   EXPECT_EQ(log_.rows(), 0u);
-  const ColdId next = PutAside(1000);  // of the next cut
-  cut_.FetchAside(kTable, {next});
+  const ColdId next = Spill(1000);  // of the next cut
+  cut_.FetchSpilled(kTable, {next});
   Settle();
   EXPECT_EQ(Take()[1], 1000u);
   EXPECT_FALSE(cut_.HasRecords());
 }
 
-TEST_F(ColdCutTest, RowsArePutAsideBeyondAShareOfTheBudget) {
+TEST_F(ColdCutTest, RowsAreSpilledBeyondAShareOfTheBudget) {
   EXPECT_EQ(cut_.held_bytes_max(), kLimit / 32);
-  EXPECT_FALSE(cut_.MustPutAside(kLimit / 32));
-  EXPECT_TRUE(cut_.MustPutAside(kLimit / 32 + 1));
+  EXPECT_FALSE(cut_.MustSpill(kLimit / 32));
+  EXPECT_TRUE(cut_.MustSpill(kLimit / 32 + 1));
   const std::uint32_t row[kWords] = {};
   while (log_.HasRoom()) ASSERT_TRUE(log_.Append(kTable, {}, row));
-  EXPECT_FALSE(cut_.MustPutAside(2 * kLimit / 32)) << "the disk is too slow";
-  EXPECT_TRUE(cut_.MustPutAside(2 * kLimit / 32 + 1));
+  EXPECT_FALSE(cut_.MustSpill(2 * kLimit / 32)) << "the disk is too slow";
+  EXPECT_TRUE(cut_.MustSpill(2 * kLimit / 32 + 1));
   cut_.SetLimit(std::size_t{1} << 40);
   EXPECT_EQ(cut_.held_bytes_max(), std::size_t{16} << 20);
 }

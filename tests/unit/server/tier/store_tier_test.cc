@@ -426,7 +426,7 @@ TEST_F(RowStoreTierTest, AnotherRowThanWasAskedForIsNamedByTableKeyAndPlace) {
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
     const std::string& text = status.error().message;
-    for (const char* part : {"memory: another row lies where that of table 'table", "': key ", " in partition "})
+    for (const char* part : {"memory: read another row instead of that of table 'table", "': key ", " in partition "})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }

@@ -1,5 +1,5 @@
-// Shows that pulls are answered from kept rows exactly as long as the bound allows, that only what is missing travels,
-// and what a worker's own pushes do to its kept rows (rules H1 to H5, C4).
+// Shows that pulls are answered from cached rows exactly as long as the bound allows, that only missing rows are
+// requested, and which cached rows a worker's own pushes drop (rules H1 to H5, C4).
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -90,7 +90,7 @@ void ExpectRows(const Plan& plan, const Buffer& values, ShiftOf shift_of) {
   }
 }
 
-TEST(ClientCache, KeptRowsAnswerAsLongAsTheBoundAllows) {
+TEST(ClientCache, CachedRowsAnswerAsLongAsTheBoundAllows) {
   Cached c;
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(100));
   c.At(2);
@@ -129,7 +129,7 @@ TEST(ClientCache, RowsAreRefreshedWheneverAClockOpens) {
   EXPECT_EQ(c.fleet.client.counters().pulls, 9u) << "nobody asked for the others";
 }
 
-TEST(ClientCache, ARefreshBeforeAnOwnPushIsNotKept) {
+TEST(ClientCache, ARefreshBeforeAnOwnPushIsNotCached) {
   Cached c(OwnPushes::kSeen, {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate}, {}, true);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
   c.At(2);
@@ -162,7 +162,7 @@ TEST(ClientCache, OnlyWhatIsMissingTravels) {
   }
 }
 
-TEST(ClientCache, RowsOfRangesAndOfBspAreKeptToo) {
+TEST(ClientCache, RowsOfRangesAndOfBspAreCachedToo) {
   Cached c(OwnPushes::kSeen, {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated});
   std::vector<Key> all(100);
   std::iota(all.begin(), all.end(), 0);
@@ -231,7 +231,7 @@ TEST(ClientCache, OwnPushesAreSeenUnlessTheJobSaysOtherwise) {
   }
 }
 
-TEST(ClientCache, WhatWasAskedForBeforeAnOwnPushIsNotKept) {
+TEST(ClientCache, WhatWasAskedForBeforeAnOwnPushIsNotCached) {
   for (OwnPushes own : {OwnPushes::kSeen, OwnPushes::kBounded}) {
     Cached c(own);
     c.At(1);
@@ -243,7 +243,7 @@ TEST(ClientCache, WhatWasAskedForBeforeAnOwnPushIsNotKept) {
   }
 }
 
-TEST(ClientCache, AggregatedPushesLeaveKeptRowsAlone) {
+TEST(ClientCache, AggregatedPushesLeaveCachedRowsAlone) {
   Cached c(OwnPushes::kSeen, {ConsistencyMode::kSsp, kBound, ApplyMode::kAggregated});
   c.At(1);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
@@ -269,7 +269,7 @@ TEST(ClientCache, RowsThatAreDroppedAreAskedForAnew) {
   c.At(1);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
   c.Pull(plan, 1);
-  c.fleet.client.DropKeptRows();
+  c.fleet.client.DropCachedRows();
   EXPECT_EQ(c.Pull(plan, 1).keys_asked, 50u);
 }
 

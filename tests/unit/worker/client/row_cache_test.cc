@@ -1,5 +1,5 @@
-// Shows that kept rows are found as they were put and only if they are new enough, that memory is bounded, and which
-// rows make room for others.
+// Shows that cached rows are found unchanged and only if they are new enough, that memory is bounded, and which rows
+// are replaced by others.
 #include "worker/client/row_cache.h"
 
 #include <gtest/gtest.h>
@@ -29,16 +29,16 @@ Answer Read(RowCache* cache, const std::vector<Key>& keys, std::uint64_t least, 
   return answer;
 }
 
-void Keep(RowCache* cache, Key key, float value, std::uint64_t version, std::uint64_t least = 0) {
+void Insert(RowCache* cache, Key key, float value, std::uint64_t version, std::uint64_t least = 0) {
   const float row[] = {value, value + 0.5f};
-  cache->Keep({&key, 1}, row, Clock(version), Clock(least));
+  cache->Insert({&key, 1}, row, Clock(version), Clock(least));
 }
 
 TEST(RowCache, FindsRowsThatAreNewEnough) {
   RowCache cache(1 << 20, 2, kMany);
-  Keep(&cache, 7, 1, 5);
-  Keep(&cache, 0, 2, 6);
-  Keep(&cache, ~Key{0}, 3, 0);
+  Insert(&cache, 7, 1, 5);
+  Insert(&cache, 0, 2, 6);
+  Insert(&cache, ~Key{0}, 3, 0);
   const Answer all = Read(&cache, {0, 8, 7, ~Key{0}}, 0);
   EXPECT_EQ(all.rows, (std::vector<float>{2, 2.5, -1, -1, 1, 1.5, 3, 3.5}));
   EXPECT_EQ(all.missing, (std::vector<std::uint32_t>{1}));
@@ -51,20 +51,20 @@ TEST(RowCache, FindsRowsThatAreNewEnough) {
 
 TEST(RowCache, TheNewerVersionStays) {
   RowCache cache(1 << 20, 2, kMany);
-  Keep(&cache, 7, 1, 5);
-  Keep(&cache, 7, 2, 4);
+  Insert(&cache, 7, 1, 5);
+  Insert(&cache, 7, 2, 4);
   EXPECT_EQ(Read(&cache, {7}, 5).rows[0], 1);
-  Keep(&cache, 7, 3, 5);
+  Insert(&cache, 7, 3, 5);
   EXPECT_EQ(Read(&cache, {7}, 5).rows[0], 3);
-  Keep(&cache, 7, 4, 9);
+  Insert(&cache, 7, 4, 9);
   EXPECT_EQ(Read(&cache, {7}, 9).rows[0], 4);
-  Keep(&cache, 8, 4, 9, 10);  // nobody will ask for it
+  Insert(&cache, 8, 4, 9, 10);  // nobody will ask for it
   EXPECT_EQ(Read(&cache, {8}, 0).missing.size(), 1u);
 }
 
 TEST(RowCache, DroppedRowsAreGone) {
   RowCache cache(1 << 20, 2, kMany);
-  for (Key key = 0; key < 100; ++key) Keep(&cache, key, float(key), 5);
+  for (Key key = 0; key < 100; ++key) Insert(&cache, key, float(key), 5);
   cache.Drop(std::vector<Key>{3, 4, 1000});
   EXPECT_EQ(Read(&cache, {2, 3, 4, 5}, 0).missing, (std::vector<std::uint32_t>{1, 2}));
   cache.Clear();
@@ -79,7 +79,7 @@ TEST(RowCache, RenewsWhatItHas) {
     std::ranges::sort(keys);
     return keys;
   };
-  for (Key key = 0; key < 4; ++key) Keep(&cache, key, float(key), 5);
+  for (Key key = 0; key < 4; ++key) Insert(&cache, key, float(key), 5);
   const std::uint64_t version = cache.keys_version();
   cache.Drop(std::vector<Key>{2});
   EXPECT_EQ(keys_of(), (std::vector<Key>{0, 1, 2, 3})) << "dropped rows are asked for as well";
@@ -90,7 +90,7 @@ TEST(RowCache, RenewsWhatItHas) {
   EXPECT_EQ(cache.Renew(keys, rows.data(), Clock(7)), 2u);
   EXPECT_EQ(Read(&cache, {0, 1, 2, 9}, 6).missing, (std::vector<std::uint32_t>{1, 3}));
   EXPECT_EQ(cache.keys_version(), version);
-  Keep(&cache, 9, 1, 7);
+  Insert(&cache, 9, 1, 7);
   EXPECT_NE(cache.keys_version(), version);
 }
 
@@ -103,7 +103,7 @@ TEST(RowCache, MemoryIsBoundedAndMostOfItUsed) {
     std::vector<Key> keys(n);
     std::vector<float> rows(2 * n);
     for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i), rows[2 * i] = float(i);
-    cache.Keep(keys, rows.data(), Clock(1), Clock(0));
+    cache.Insert(keys, rows.data(), Clock(1), Clock(0));
     const Answer all = Read(&cache, keys, 0);
     EXPECT_LE(all.found.rows, cache.capacity());
     EXPECT_GE(all.found.rows, cache.capacity() * 8 / 10);
@@ -118,12 +118,12 @@ TEST(RowCache, AllRowsOfADenseTableHavePlacesIfThereIsRoom) {
     RowCache cache(1 << 20, 2, rows);
     EXPECT_LE(cache.capacity(), rows + 8) << "no larger than the table needs";
     std::vector<Key> keys(rows);
-    for (Key key = 0; key < rows; ++key) Keep(&cache, keys[key] = key, float(key), 1);
+    for (Key key = 0; key < rows; ++key) Insert(&cache, keys[key] = key, float(key), 1);
     EXPECT_EQ(Read(&cache, keys, 0).found.rows, rows);
   }
   RowCache small(10'000, 2, 1000);
   std::vector<Key> keys(1000);
-  for (Key key = 0; key < 1000; ++key) Keep(&small, keys[key] = key, float(key), 1);
+  for (Key key = 0; key < 1000; ++key) Insert(&small, keys[key] = key, float(key), 1);
   EXPECT_LE(small.memory_bytes(), 10'000u);
   EXPECT_GE(Read(&small, keys, 0).found.rows, small.capacity() * 8 / 10);
 }
@@ -131,10 +131,10 @@ TEST(RowCache, AllRowsOfADenseTableHavePlacesIfThereIsRoom) {
 TEST(RowCache, RowsThatAreReadAgainOutlastThoseThatAreNot) {
   RowCache cache(100'000, 2, kMany);
   std::vector<Key> hot(cache.capacity() / 4);
-  for (std::size_t i = 0; i < hot.size(); ++i) Keep(&cache, hot[i] = Mix64(i), 1, 1);
+  for (std::size_t i = 0; i < hot.size(); ++i) Insert(&cache, hot[i] = Mix64(i), 1, 1);
   const std::size_t here = Read(&cache, hot, 0).found.rows;
   for (std::size_t scan = 0; scan < 20; ++scan) {
-    for (std::size_t i = 0; i < cache.capacity() / 2; ++i) Keep(&cache, Mix64((scan + 1) << 32 | i), 2, 1);
+    for (std::size_t i = 0; i < cache.capacity() / 2; ++i) Insert(&cache, Mix64((scan + 1) << 32 | i), 2, 1);
     Read(&cache, hot, 0);
   }
   EXPECT_GE(Read(&cache, hot, 0).found.rows, here * 9 / 10);
@@ -144,16 +144,16 @@ TEST(RowCache, RowsThatAreTooOldMakeRoomFirst) {
   RowCache cache(192, 2, kMany);  // one set
   ASSERT_EQ(cache.capacity(), 8u);
   std::vector<Key> old = {1, 2, 3}, young = {11, 12, 13, 14, 15};
-  for (Key key : old) Keep(&cache, key, 1, 1);
-  for (Key key : young) Keep(&cache, key, 2, 5);
+  for (Key key : old) Insert(&cache, key, 1, 1);
+  for (Key key : young) Insert(&cache, key, 2, 5);
   Read(&cache, old, 0);  // that they have been read does not help them
-  for (Key key : {21, 22, 23}) Keep(&cache, Key(key), 3, 5, 4);
+  for (Key key : {21, 22, 23}) Insert(&cache, Key(key), 3, 5, 4);
   EXPECT_EQ(Read(&cache, young, 0).found.rows, 5u);
   EXPECT_EQ(Read(&cache, {21, 22, 23}, 0).found.rows, 3u);
   EXPECT_EQ(Read(&cache, old, 0).found.rows, 0u);
 }
 
-// Whatever is kept, dropped and pushed out: what is found is what was kept last, and never more than was kept.
+// Random insertions, drops and evictions: a row that is found is the one inserted last, and no other row is found.
 TEST(RowCache, NeverAnswersAnythingElse) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SplitMix rng(seed);
@@ -163,9 +163,9 @@ TEST(RowCache, NeverAnswersAnythingElse) {
       const Key key = Mix64(rng.Below(400));
       const std::uint64_t version = std::uint64_t(step) / 100 + rng.Below(5);
       if (rng.Chance(0.5)) {
-        Keep(&cache, key, float(step), version, rng.Below(version + 1));
-        auto& kept = newest.try_emplace(key, version, float(step)).first->second;
-        if (version >= kept.first) kept = {version, float(step)};
+        Insert(&cache, key, float(step), version, rng.Below(version + 1));
+        auto& inserted = newest.try_emplace(key, version, float(step)).first->second;
+        if (version >= inserted.first) inserted = {version, float(step)};
       } else if (rng.Chance(0.1)) {
         cache.Drop(std::vector<Key>{key});
         newest.erase(key);
@@ -175,7 +175,7 @@ TEST(RowCache, NeverAnswersAnythingElse) {
         if (!answer.missing.empty()) continue;
         const auto it = newest.find(key);
         ASSERT_NE(it, newest.end());
-        // An older one may have been kept once the newest had made room.
+        // An older one may have been inserted after the newest was evicted.
         ASSERT_GE(answer.found.oldest, Clock(least));
         if (answer.found.oldest == Clock(it->second.first)) {
           ASSERT_EQ(answer.rows[0], it->second.second);
