@@ -149,6 +149,11 @@ TEST(JobInherits, AnOverrideWithoutEffectIsNotedOrRefused) {
   Resolved("[tables.a]\nmode = \"asp\"\n", {"consistency.mode=ssp"}, &notes);
   EXPECT_EQ(notes, Notes{"--set 'consistency.mode=ssp': consistency.mode = 'ssp': without effect on [tables.a], "
                          "which sets it"});
+  notes.clear();
+  Resolved("[consistency]\nmode = \"ssp\"\nstaleness = 4\n[tables.a]\nstaleness_range = 1\n",
+           {"consistency.staleness_range=2"}, &notes);
+  EXPECT_EQ(notes, Notes{"--set 'consistency.staleness_range=2': consistency.staleness_range = 2: without effect on "
+                         "[tables.a], which sets it"});
 }
 
 }  // namespace
