@@ -1,0 +1,62 @@
+"""The benchmarks that train real fleets beside other runs find their figures in what the programs print: on a small set of
+rows, where the figures mean nothing."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+
+
+class Fleets(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
+        cls.path = pathlib.Path(cls.folder.name)
+        subprocess.run([BIN / "tarn-generate", "--rows", "8000", "--valid", "500", "--test", "500", "--seed", "7", "--profile",
+                        "criteo", "--out", cls.path / "data"], check=True, capture_output=True)
+        job = (ROOT / "examples/criteo-logistic_regression.toml").read_text().replace("../data/criteo-1m", "data")
+        (cls.path / "job.toml").write_text(job)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_bench(self, name, *words):
+        done = subprocess.run([sys.executable, ROOT / "bench" / name, "--bin-dir", BIN, *words, self.path / "job.toml"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_training_throughput(self):
+        out = self.run_bench("training_throughput", "--repetitions", "1", "--variant", "consistency.mode=asp")
+        speeds, seconds = out.split("\nCPU seconds of the fleet")
+        rows = [line.split(" | ") for line in speeds.splitlines()[2:]]
+        self.assertEqual([row[1] for row in rows], ["as shipped", "consistency.mode=asp"])
+        for row in rows:
+            one, fleet = (float(cell.split()[0].replace(",", "")) for cell in row[2:4])
+            self.assertGreater(min(one, fleet), 0)
+            self.assertAlmostEqual(float(row[4].split()[0]), fleet / one, delta=0.006)
+        self.assertEqual(len(seconds.splitlines()), 6)
+
+    def test_prefetch(self):
+        out = self.run_bench("prefetch", "--workers", "1", "--seeds", "1", "2", "--modes", "asp", "--")
+        lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        self.assertEqual([(each["seed"], each["mode"], each["prefetch"]) for each in lines],
+                         [(1, "bsp", 0), (1, "asp", 0), (1, "asp", 1), (1, "asp", 2),
+                          (2, "asp", 2), (2, "asp", 1), (2, "asp", 0), (2, "bsp", 0)])
+        table = [line for line in out.splitlines() if line.startswith("| job |")]
+        self.assertEqual(len(table), 4)
+        figures = self.path / "figures.jsonl"
+        figures.write_text(out)
+        drawn = self.run_bench("prefetch", "--draw", figures, "--")
+        self.assertEqual(drawn.split("\n\n")[-1].split("\n")[-6:], out.split("\n")[-6:])
+
+
+if __name__ == "__main__":
+    unittest.main()
