@@ -18,8 +18,8 @@ must have been started with --record:
 The repetition takes place in one process on this machine, which needs the same data and the same kind of processor: each
 shard applies pushes and answers pulls in the recorded order, and the workers get the data that they got.
 
-With --until the run is left on the way, and the job continues from there in simulated time, as --set changes it: so
-several algorithms continue from the same parameters.
+With --until the replay leaves the recording after so many samples, and the job continues in simulated time, as --set
+changes it: so several algorithms continue from the same parameters.
 
   tools/replay runs/mine --until 50000 --set optimizer.kind=staleness_aware_sgd --out runs/other"""
 ENDING = """It refuses runs that a record does not determine: of programs, on a GPU, with a cache of rows in the workers
