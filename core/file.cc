@@ -113,7 +113,7 @@ Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes
   return file->Commit();
 }
 
-Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held, std::chrono::milliseconds patience) {
+Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held, std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kStep(20);
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (file.get() < 0) return Failed(path, "open");
@@ -121,7 +121,7 @@ Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held
     if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return FileLock(std::move(file));
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return Failed(path, "lock");
-    if (waited >= patience) return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, held));
+    if (waited >= timeout) return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, held));
     std::this_thread::sleep_for(kStep);
   }
 }

@@ -50,15 +50,15 @@ class AtomicFile {
 };
 
 // How long the locks of a killed process may remain: the system frees its memory first.
-inline constexpr std::chrono::milliseconds kLockPatience{10'000};
+inline constexpr std::chrono::milliseconds kLockTimeout{10'000};
 
 // Locks a file exclusively among processes, until the lock or the process is destroyed. The file remains. kUnavailable
-// if another process still has the lock after `patience`; the message is "PATH: " and `held`, which describes the
+// if another process still has the lock after `timeout`; the message is "PATH: " and `held`, which describes the
 // consequence. Requires a file system with flock.
 class FileLock {
  public:
   static Expected<FileLock> Take(const std::string& path, std::string_view held,
-                                 std::chrono::milliseconds patience = {});
+                                 std::chrono::milliseconds timeout = {});
 
  private:
   explicit FileLock(Descriptor file) : file_(std::move(file)) {}

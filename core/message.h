@@ -17,7 +17,8 @@
 
 namespace tarn {
 
-// Who sent a message. rank: 0 for the scheduler, ShardId for a shard, WorkerRank for a worker. Tools send as the scheduler.
+// Who sent a message. rank: 0 for the scheduler, ShardId for a shard, WorkerRank for a worker. Tools send as the
+// scheduler.
 struct Sender {
   Role role = Role::kWorker;
   std::uint32_t rank = 0;

@@ -23,13 +23,13 @@ class Permutation {
 
   // i < n.
   std::uint64_t operator()(std::uint64_t i) const {
-    do i = Round(i);
+    do i = ApplyNetwork(i);
     while (i >= n_);
     return i;
   }
 
  private:
-  std::uint64_t Round(std::uint64_t i) const {
+  std::uint64_t ApplyNetwork(std::uint64_t i) const {
     std::uint64_t left = i >> half_bits_, right = i & mask_;
     for (std::uint64_t round = 0; round < 4; ++round) {
       const std::uint64_t next = left ^ (HashCombine(seed_ + round, right) & mask_);

@@ -34,9 +34,11 @@ class Graph {
   // CUDA can, its executable is updated in place (cudaGraphExecUpdate); else a new one is made, which takes many times
   // as long as a launch.
   //
-  // After an error nothing is recorded, nothing was executed, and the stream is unchanged.
-  // kUnavailable: the work allocated memory, waited, or multiplied matrices of a shape that is new to the stream or not
-  // measured yet; run the work once without recording, then record it. Or the stream had failed before.
+  // After an error the graph is empty (the previous recording is lost), nothing was executed, and the stream is
+  // unchanged.
+  // kUnavailable: the work allocated memory, waited, or multiplied matrices of a shape for which the stream has not
+  // selected a cuBLASLt algorithm yet; run the work once without recording, then record it. Or the stream had failed
+  // before.
   // kUnsupported: CUDA cannot record this work; the message names what failed.
   Status Record(const std::function<void()>& work);
 

@@ -7,10 +7,10 @@
 //   GroupByRow(*stream, n, inverse, rows, **scratch, **segments);
 //   EmbeddingConcatBackward(*stream, samples, fields, dim, grad_out, stride, **segments, grad_rows);
 //
-// The order of a sum: up to 64 occurrences of a row are added to the output one by one, in the order of the batch; this
-// gives the CPU's bits. With more, each group of 64 consecutive occurrences is summed in order from zero, then groups
-// of 64 neighbouring sums are added in order, and so on (kernels/cuda/pieces.h); the total is added to the output. The
-// bits depend only on the number of the row's occurrences and their values, not on the GPU.
+// The order of a sum: up to 64 occurrences of a row are added to the output one by one, in the order of the batch; the
+// result is bit-identical to the CPU's. With more, each group of 64 consecutive occurrences is summed in order from
+// zero, then groups of 64 neighbouring sums are added in order, and so on (kernels/cuda/pieces.h); the total is added
+// to the output. The bits depend only on the number of the row's occurrences and their values, not on the GPU.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ namespace tarn::kernels {
 class Segments {
  public:
   // The largest batch: occurrences (below 2^31), distinct rows, floats of a row.
-  struct Room {
+  struct Capacity {
     std::size_t occurrences = 0;
     std::size_t rows = 0;
     std::uint32_t dim = 0;
   };
   // Takes about 16 + dim / 8 bytes per occurrence and 8 bytes per row. Starts with an empty batch. kIo: not enough
   // memory.
-  static Expected<std::unique_ptr<Segments>> Make(Stream& stream, const Room& room);
+  static Expected<std::unique_ptr<Segments>> Make(Stream& stream, const Capacity& capacity);
   ~Segments();
 
   struct Native;  // kernels/cuda/scratch.h

@@ -25,10 +25,10 @@ namespace {
 constexpr std::string_view kIpc = "ipc://";
 constexpr std::string_view kSockets = "/sockets";
 constexpr std::size_t kAddressFileBytesMax = 4096;
-constexpr std::chrono::milliseconds kLookPeriod(20);
+constexpr std::chrono::milliseconds kPollPeriod(20);
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
 
-std::string Beneath(int folder, std::string_view name) { return fmt::format("/proc/self/fd/{}/{}", folder, name); }
+std::string PathIn(int folder, std::string_view name) { return fmt::format("/proc/self/fd/{}/{}", folder, name); }
 
 Descriptor OpenFolder(const std::string& path) {
   return Descriptor(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -43,12 +43,12 @@ struct Address {
   sockaddr_un address{};
 };
 
-// Its connect never blocks: a listener with a full queue returns EAGAIN.
+// connect() on this socket never blocks; it fails with EAGAIN if the listener's queue is full.
 Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 // Some file systems for shared folders do not support sockets.
-bool HoldsSockets(int folder, const std::string& name) {
-  const std::string path = Beneath(folder, name);
+bool SupportsSockets(int folder, const std::string& name) {
+  const std::string path = PathIn(folder, name);
   const Address address(path);
   const Descriptor probe = NewSocket();
   unlink(path.c_str());
@@ -59,7 +59,7 @@ bool HoldsSockets(int folder, const std::string& name) {
 
 Status CheckPrivate(int folder, const std::string& path) {
   struct stat info{};
-  if (fstat(folder, &info) != 0) return std::unexpected(SystemError(path, "look at this folder", errno));
+  if (fstat(folder, &info) != 0) return std::unexpected(SystemError(path, "stat this folder", errno));
   if (info.st_uid != geteuid())
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: this folder of sockets belongs to another user ({}), expected this user ({})", path,
@@ -103,7 +103,7 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds)
                   fmt::format("{}: no scheduler runs here: expected {}, which exists while a scheduler "
                               "runs, or an endpoint tcp://HOST:PORT",
                               text, AddressFile(text)));
-    std::this_thread::sleep_for(kLookPeriod);
+    std::this_thread::sleep_for(kPollPeriod);
   }
 }
 
@@ -114,7 +114,7 @@ void RemoveSockets(const std::string& run_dir, bool stale_only) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     if (!entry.is_socket(error)) continue;
-    const std::string name = Beneath(folder.get(), entry.path().filename().string());
+    const std::string name = PathIn(folder.get(), entry.path().filename().string());
     const Address address(name);
     const Descriptor probe = NewSocket();
     const bool answers = connect(probe.get(), address.get(), sizeof(address.address)) == 0 || errno != ECONNREFUSED;
@@ -132,23 +132,23 @@ Expected<std::string> LocalFolders::Make(const std::string& run_dir, const std::
   const std::string path = AsAbsolute(run_dir + std::string(kSockets));
   if (!run_dir.empty() && kIpc.size() + path.size() + 1 + name.size() <= limits::kEndpointBytesMax) {
     if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-      return std::unexpected(SystemError(path, "make this folder", errno));
+      return std::unexpected(SystemError(path, "create this folder", errno));
     const Descriptor folder = OpenFolder(path);
     if (folder.get() < 0) return std::unexpected(SystemError(path, "open this folder", errno));
     TARN_RETURN_IF_ERROR(CheckPrivate(folder.get(), path));
     const std::lock_guard lock(mutex_);
-    if (HoldsSockets(folder.get(), name)) return Keep(path, name);
+    if (SupportsSockets(folder.get(), name)) return RegisterSocket(path, name);
   }
   std::error_code error;
   const auto parent = std::filesystem::temp_directory_path(error);
   std::string made = (error ? std::filesystem::path("/tmp") : parent) / "tarn-XXXXXX";
-  if (mkdtemp(made.data()) == nullptr) return std::unexpected(SystemError(made, "make this folder", errno));
+  if (mkdtemp(made.data()) == nullptr) return std::unexpected(SystemError(made, "create this folder", errno));
   const std::lock_guard lock(mutex_);
   temporary_.push_back(made);
-  return Keep(made, name);
+  return RegisterSocket(made, name);
 }
 
-std::string LocalFolders::Keep(const std::string& folder, const std::string& name) {
+std::string LocalFolders::RegisterSocket(const std::string& folder, const std::string& name) {
   sockets_.push_back(folder + "/" + name);
   return std::string(kIpc) + sockets_.back();
 }
@@ -167,14 +167,14 @@ Expected<std::string> LocalFolders::Reach(const std::string& endpoint, bool priv
   }
   if (private_only) TARN_RETURN_IF_ERROR(CheckPrivate(folder.file.get(), path));
   struct stat info{};
-  if (fstat(folder.file.get(), &info) != 0) return std::unexpected(SystemError(path, "look at this folder", errno));
+  if (fstat(folder.file.get(), &info) != 0) return std::unexpected(SystemError(path, "stat this folder", errno));
   folder.device = info.st_dev, folder.inode = info.st_ino;
   const std::lock_guard lock(mutex_);
   for (const Folder& known : open_)
     if (known.device == folder.device && known.inode == folder.inode)
-      return std::string(kIpc) + Beneath(known.file.get(), name);
+      return std::string(kIpc) + PathIn(known.file.get(), name);
   open_.push_back(std::move(folder));
-  return std::string(kIpc) + Beneath(open_.back().file.get(), name);
+  return std::string(kIpc) + PathIn(open_.back().file.get(), name);
 }
 
 }  // namespace tarn::net

@@ -54,7 +54,8 @@ class LocalFolders {
   Expected<std::string> Reach(const std::string& endpoint, bool private_only);
 
  private:
-  std::string Keep(const std::string& folder, const std::string& name);
+  // Remembers the socket for the destructor. Returns its endpoint.
+  std::string RegisterSocket(const std::string& folder, const std::string& name);
 
   struct Folder {
     Descriptor file;

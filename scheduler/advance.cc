@@ -104,7 +104,8 @@ void Scheduler::Impl::OnCutEnd(const CutEnd& end, TimeUs now, Outbox* out) {
 bool Scheduler::Impl::AdvanceEpochs(TimeUs now, Outbox* out) {
   if (membership_.restarting()) return false;  // the trained rows are not known yet
   const Phase phase = epochs_.phase();
-  if (stop_wish_.wanted() && phase != Phase::kFinalCheckpoint && phase != Phase::kLeaving) return AdvanceStop(now, out);
+  if (stop_request_.requested() && phase != Phase::kFinalCheckpoint && phase != Phase::kLeaving)
+    return AdvanceStop(now, out);
   // A shard that has not received the order would pass its clock with the first pushes of another epoch.
   if (!cuts_.OrderConfirmed()) return false;
   const Epochs::Step step = epochs_.Advance({.now = now,
@@ -122,12 +123,12 @@ bool Scheduler::Impl::AdvanceEpochs(TimeUs now, Outbox* out) {
 bool Scheduler::Impl::AdvanceStop(TimeUs now, Outbox* out) {
   if (cuts_.UnderWay()) return false;
   const bool waiting = epochs_.phase() == Phase::kWaiting;
-  if (!waiting && !cuts_.state_is_cut() && stop_wish_.BeginCut()) {
+  if (!waiting && !cuts_.state_is_cut() && stop_request_.BeginCut()) {
     cuts_.Want(CutReason::kStop);
     return true;
   }
-  if (!waiting) stop_wish_.Keep();
-  Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+  if (!waiting) stop_request_.MarkStateSaved();
+  Stop(stop_request_.reason(), stop_request_.phase(), now, out);
   return true;
 }
 
@@ -136,7 +137,7 @@ void Scheduler::Impl::Answer(TimeUs now, Outbox* out) {
   const Workers& workers = membership_.workers();
   const auto is_live = [&workers](Incarnation worker) { return workers.IsLive(worker); };
   LeaseSupply supply = epochs_.supply();
-  if (supply == LeaseSupply::kTraining && stop_wish_.wanted() && !cuts_.CutsAtClock())
+  if (supply == LeaseSupply::kTraining && stop_request_.requested() && !cuts_.CutsAtClock())
     supply = LeaseSupply::kNone;  // rule K11
   for (LeaseDesk::Answer& answer : desk_.Answers(supply, is_live)) {
     if (supply == LeaseSupply::kTraining && !answer.reply.grants.empty()) {

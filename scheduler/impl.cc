@@ -102,36 +102,36 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
                             membership_.workers().at(id).rank.value, id.value, lease_seconds));
     membership_.Fence(id);
   }
-  if (watch_.Deserted(now, epochs_.phase() == Phase::kLeaving || stop_wish_.wanted()))
+  if (watch_.Deserted(now, epochs_.phase() == Phase::kLeaving || stop_request_.requested()))
     WantStop({ErrorCode::kUnavailable,
               fmt::format("no worker is left, and none has joined for {:g} s; when workers can run again, resume "
                           "from the last checkpoint",
                           FleetWatch::kWorkerlessLeasesMax * lease_seconds)},
              now, out);
   watch_.WarnOfWaits(now, cuts_.Awaited());
-  if (stop_wish_.Overdue(now)) {
-    if (stop_wish_.as().code == ErrorCode::kOk)
-      stop_wish_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint, which did not complete in time"});
-    Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+  if (stop_request_.Overdue(now)) {
+    if (stop_request_.reason().code == ErrorCode::kOk)
+      stop_request_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint, which did not complete in time"});
+    Stop(stop_request_.reason(), stop_request_.phase(), now, out);
   }
   const bool training = epochs_.phase() == Phase::kTrain && !epochs_.AtBoundary();
-  if (training && !stop_wish_.wanted() && AnythingDone()) cuts_.WantIfDue(now);
+  if (training && !stop_request_.requested() && AnythingDone()) cuts_.WantIfDue(now);
 }
 
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {
   turn_.now = now;
   if (stop_.begun()) return;
-  if (!stop_wish_.wanted()) return WantStop({ErrorCode::kOk, "stopped"}, now, out);
-  stop_wish_.ChangeReason({ErrorCode::kOk, "stopped without waiting for the checkpoint"});
-  Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+  if (!stop_request_.requested()) return WantStop({ErrorCode::kOk, "stopped"}, now, out);
+  stop_request_.ChangeReason({ErrorCode::kOk, "stopped without waiting for the checkpoint"});
+  Stop(stop_request_.reason(), stop_request_.phase(), now, out);
 }
 
-void Scheduler::Impl::WantStop(Shutdown as, TimeUs now, Outbox* out) {
-  stop_wish_.Want(std::move(as), now + std::max<TimeUs>(2 * setup_.lease_us, kStopPatienceUs));
+void Scheduler::Impl::WantStop(Shutdown reason, TimeUs now, Outbox* out) {
+  stop_request_.Request(std::move(reason), now + std::max<TimeUs>(2 * setup_.lease_us, kStopPatienceUs));
   if (setup_.keeps_checkpoints() && AnythingDone())
     Advance(now, out);
   else
-    Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+    Stop(stop_request_.reason(), stop_request_.phase(), now, out);
 }
 
 // Whether a checkpoint could contain anything. Workers that still read their data have done nothing, and would not
@@ -147,7 +147,7 @@ Status Scheduler::Impl::MayCut() const {
     return tarn::Fail(ErrorCode::kInvalidArgument, "the job writes no checkpoints: storage.durability = \"none\"");
   if (epochs_.phase() == Phase::kWaiting || !AnythingDone())
     return tarn::Fail(ErrorCode::kUnavailable, "nothing has been trained yet; try again when training has begun");
-  if (epochs_.phase() == Phase::kLeaving || stop_wish_.wanted())
+  if (epochs_.phase() == Phase::kLeaving || stop_request_.requested())
     return tarn::Fail(ErrorCode::kCancelled, "the run is ending; use its last checkpoint");
   return {};
 }
@@ -215,7 +215,7 @@ void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
   }
   state_.WarnIfSlow(now);
   if (!stop_.begun() || !state_.durable() || stop_.reason().code != ErrorCode::kOk) return;
-  if (stop_.phase() == "done" || stop_wish_.kept()) state_.Remove();
+  if (stop_.phase() == "done" || stop_request_.state_saved()) state_.Remove();
 }
 
 Progress Scheduler::Impl::progress() const {

@@ -22,7 +22,7 @@
 #include "scheduler/setup.h"
 #include "scheduler/state/state_keeper.h"
 #include "scheduler/stopping/fleet_stop.h"
-#include "scheduler/stopping/stop_wish.h"
+#include "scheduler/stopping/stop_request.h"
 #include "scheduler/tables.h"
 
 namespace tarn::scheduler {
@@ -102,7 +102,7 @@ class Scheduler::Impl {
   RunRecord record_;
   Agreement agreement_;
   CheckpointCoordinator cuts_;
-  StopWish stop_wish_;
+  StopRequest stop_request_;
   FleetStop stop_;
   StateKeeper state_;
   FleetWatch watch_;

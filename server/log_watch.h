@@ -11,14 +11,14 @@ namespace tarn::server {
 
 class LogWatch {
  public:
-  // Call it in every turn of the shard's loop. `durable`: nothing waits for the log. `synced`: the newest durable
+  // Call it in every turn of the shard's loop. `all_durable`: nothing waits for the log. `synced`: the newest durable
   // record. Returns the time without progress if a warning is due, which is every kWaitNotePeriodUs. The measurement
   // starts with the first turn after which something waits. It restarts if two turns are further apart than that
   // period, because the process or its machine was then suspended.
-  std::optional<TimeUs> Note(TimeUs now, bool durable, LogSequence synced) {
+  std::optional<TimeUs> Note(TimeUs now, bool all_durable, LogSequence synced) {
     const bool was_stopped = now - last_ > kWaitNotePeriodUs;
     last_ = now;
-    if (durable) {
+    if (all_durable) {
       since_.reset();
       return {};
     }

@@ -26,10 +26,10 @@
 #include "server/memory_meter.h"
 #include "server/scheduler_watch.h"
 #include "server/shard/shard.h"
+#include "server/shard_diagnostics.h"
 #include "server/shard_disks.h"
 #include "server/shard_memory.h"
 #include "server/shard_metrics.h"
-#include "server/shard_notes.h"
 #include "server/shard_reporter.h"
 #include "server/store/store.h"
 #include "server/turn.h"
@@ -75,7 +75,7 @@ class ShardLoop {
                [this] { sockets_.Wake(); }),
         memory_(shard_id_, index, shared.memory, shared.trimmer),
         scheduler_(options, index),
-        notes_(shard_id_, shared.notes),
+        diagnostics_(shard_id_, shared.notes),
         reporter_(shard_id_, shared.metrics, index < options.feeds.size() ? options.feeds[index] : nullptr) {
     if (options.slow_network) transport_ = &slow_.emplace(&sockets_, options.slow_network(shard_id_));
   }
@@ -163,7 +163,7 @@ class ShardLoop {
     const std::unique_ptr<LoadingBeacon> beacon = was_joined ? nullptr : BeaconFor(batch_);
     const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
     for (CheckpointPart& part : disks_.checkpoints().TakeWritten()) {
-      notes_.OnCheckpointPart(part);
+      diagnostics_.OnCheckpointPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
       memory_.TrimSoon(now);
     }
@@ -181,9 +181,9 @@ class ShardLoop {
               shard_->rows().row_count());
     }
     if (reporter_.IsDue(now)) Publish(now);
-    notes_.WatchLog(now, shard_->log_is_durable(), shard_->log_synced());
-    if (notes_.NotFiniteIsDue(now, shard_->rows().counters().not_finite))
-      notes_.LogNotFinite(shard_->rows().not_finite());
+    diagnostics_.WatchLog(now, shard_->log_is_durable(), shard_->log_synced());
+    if (diagnostics_.NotFiniteIsDue(now, shard_->rows().counters().not_finite))
+      diagnostics_.LogNotFinite(shard_->rows().not_finite());
     if (shard_->stopped()) return {};
     return scheduler_.Check(now, shard_->scheduler_heard(), shard_->lease_us(), shard_->joined());
   }
@@ -239,7 +239,7 @@ class ShardLoop {
   std::optional<Shard> shard_;
   ShardMemory memory_;
   SchedulerWatch scheduler_;
-  ShardNotes notes_;
+  ShardDiagnostics diagnostics_;
   ShardReporter reporter_;
   std::vector<net::Received> batch_;
   Outbox out_;

@@ -82,7 +82,7 @@ Expected<ExportFile> ExportFile::Open(const std::string& path, Options options) 
   void* address = size == 0 ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   const int failure = errno;
   ::close(fd);
-  if (!is_file) return Fail(ErrorCode::kIo, fmt::format("{}: not a file", path));
+  if (!is_file) return Fail(ErrorCode::kIo, fmt::format("{}: not a regular file", path));
   if (size == 0) return Corrupt(path, fmt::format("0 bytes, expected at least {}", sizeof(ExportHeader)));
   if (address == MAP_FAILED) return std::unexpected(SystemError(path, "map", failure));
   ExportFile file;

@@ -12,7 +12,7 @@ Expected<Model> Model::Open(const std::string& path, ExportFile::Options options
   if (!file) return std::unexpected(file.error());
   if (file->is_delta())
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a delta to checkpoint {}; open the full export of that checkpoint first", path,
+                fmt::format("{}: a delta against checkpoint {}; open the full export of that checkpoint first", path,
                             file->info().base_checkpoint.value));
   Model model;
   model.layers_.push_back(std::move(*file));
@@ -30,7 +30,9 @@ Status Model::Apply(const std::string& path, ExportFile::Options options) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{}: applies to checkpoint {} ({:016x}), but the model is at checkpoint {} ({:016x}){}",
                             path, there.base_checkpoint.value, there.base_content, here.checkpoint.value, here.content,
-                            there.base_checkpoint == here.checkpoint ? ": of other tables, or of another run" : ""));
+                            there.base_checkpoint == here.checkpoint
+                                ? "; the checkpoints have the same number but come from different runs or table sets"
+                                : ""));
   for (const ExportTable& table : file->tables())
     for (const ExportFile& layer : layers_) {
       const ExportTable* before = layer.FindTable(table.name);

@@ -13,7 +13,7 @@ void ChooseBehind(SplitMix& rng, Scenario* s) {
   s->workers = s->job.fleet.workers = std::max(2u, s->workers);
   s->compute_max_us = 50'000 + TimeUs(rng.Below(100'000));
   s->faults.sync_max_us = 2'000;
-  s->tells_at_once = true;
+  s->reports_done_at_once = true;
   s->faults.outages += 2;
   s->faults.outage_awaits = 0.8;
 }
@@ -63,7 +63,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
     s->faults.slow_store = s->faults.full_store = 0;
   }
   if (s->KeepsStep() && rng.Chance(0.4)) ChooseBehind(rng, s);
-  s->tells_at_once |= rng.Chance(0.3);
+  s->reports_done_at_once |= rng.Chance(0.3);
   s->faults.slow_syncs = SplitMix(Mix64(seed ^ 0x73796e63)).Chance(0.2) ? 2 : 0;
   // Tests of determined bits are most useful without other faults.
   if (!rng.Chance(0.5)) return;

@@ -31,10 +31,10 @@
 #include "core/message.h"
 #include "sim/closings.h"
 #include "sim/cohorts.h"
-#include "sim/kept_states.h"
 #include "sim/life_model.h"
 #include "sim/program_states.h"
 #include "sim/push_origins.h"
+#include "sim/residual_states.h"
 #include "sim/row_changes.h"
 #include "sim/scenario.h"
 
@@ -48,7 +48,7 @@ class Oracle {
   explicit Oracle(const Scenario& scenario);
   // The run continues from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
-  KeptStates& kept() { return kept_; }
+  ResidualStates& residuals() { return residuals_; }
   ProgramStates& programs() { return programs_; }
   PushOrigins& origins() { return origins_; }
   RowChanges& changes() { return changes_; }
@@ -88,8 +88,8 @@ class Oracle {
   void CheckChanged(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
   // Checks the staleness that the pull reported.
   void CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness);
-  // Counts rows that were not pulled because of the cache, and pushes that were combined.
-  void OnSpared(std::uint64_t times) { spared_ += times; }
+  // Counts rows that were found in a worker's cache, and pushes that were combined with others.
+  void OnRequestsSaved(std::uint64_t count) { requests_saved_ += count; }
   // After the run: checks the final value of a key, at the minimum clock `minimum`.
   void CheckFinalValue(Key key, float value, Clock minimum);
   // Checks the value of a key in a checkpoint at this clock (rule K1).
@@ -107,7 +107,7 @@ class Oracle {
   const std::string& failure() const { return failure_; }
   std::size_t records() const { return records_.size(); }
   std::uint64_t acked_push_ids() const { return acked_push_ids_; }
-  std::uint64_t spared() const { return spared_; }
+  std::uint64_t requests_saved() const { return requests_saved_; }
   // All keys that were pushed, assigned or deleted.
   std::vector<Key> Keys() const;
 
@@ -142,12 +142,12 @@ class Oracle {
   RowChanges changes_{scenario_, &cohorts_};
   std::optional<LifeModel> lives_;  // if the model applies
   std::map<Key, float> base_;
-  KeptStates kept_;
+  ResidualStates residuals_;
   ProgramStates programs_;
   PushOrigins origins_;
   std::uint32_t first_epoch_ = 0;
   std::vector<bool> trained_before_;  // by row; before this run, in its first epoch
-  std::uint64_t acked_push_ids_ = 0, spared_ = 0;
+  std::uint64_t acked_push_ids_ = 0, requests_saved_ = 0;
   std::string failure_;
 };
 

@@ -75,7 +75,7 @@ struct Scenario {
   bool serves_http = false;                                // every process has an HTTP address (rule N8)
   bool resume = false;                                     // resume from a checkpoint afterwards, in another fleet
   std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: the default
-  bool tells_at_once = false;                              // a worker reports a finished lease at once
+  bool reports_done_at_once = false;                       // a worker reports a finished lease at once
   bool push_pull = false;                                  // use PushPull where the loop allows
   bool through_frames = false;                             // every message is encoded and decoded
   std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages

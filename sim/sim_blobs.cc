@@ -105,7 +105,7 @@ Expected<StoredState> ReadStored(const SimDisk& disk, const std::string& directo
     if (!chunk.state.empty()) stored.program = chunk.state;  // one chunk
     const ResidualRows& rows = chunk.rows;
     for (std::size_t i = 0; rows.table == "counts" && i < rows.keys.size(); ++i)
-      stored.kept.push_back({rows.keys[i], rows.clocks[i], -rows.values[i * rows.dim]});
+      stored.residuals.push_back({rows.keys[i], rows.clocks[i], -rows.values[i * rows.dim]});
     return {};
   };
   TARN_RETURN_IF_ERROR(ReadBlob(std::as_bytes(std::span(bytes->second)), {path, manifest.id, blob.rank}, take));

@@ -57,7 +57,7 @@ class SimBlobStore : public server::BlobStore {
 // What a checkpoint's blob has: the residuals of the oracle table, the program's state, and its clock.
 struct StoredState {
   Clock clock;
-  std::vector<KeptCount> kept;
+  std::vector<ResidualCount> residuals;
   Buffer program;
 };
 Expected<StoredState> ReadStored(const SimDisk& disk, const std::string& directory, const Manifest& manifest,

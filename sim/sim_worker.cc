@@ -70,7 +70,7 @@ void SimWorker::Advance(TimeUs now, Outbox* out) {
   AdvanceProgram(now, out);
 }
 
-// Saves the state of the program if a checkpoint has it, after each tick and while it waits for leases.
+// Saves the program's state if a checkpoint requests it: after each tick, and while the worker waits for leases.
 void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
   if (!scenario_.program_state) return;
   if (!std::exchange(program_.begun, true)) {
@@ -108,7 +108,7 @@ std::vector<Buffer> SimWorker::EncodedState(CheckpointId checkpoint) const {
   return EncodeProgramState(head, std::as_bytes(std::span(&program_.state, 1)), 1'000);
 }
 
-// That of rank 0: a worker of a resumed fleet has it, one that joins later does not.
+// Compares rank 0's saved state with the oracle's. Workers that join after the resume have none.
 void SimWorker::Done(Buffer blob) {
   Buffer saved;
   if (!blob.empty()) {
@@ -121,7 +121,7 @@ void SimWorker::Done(Buffer blob) {
     oracle_->Fail("the state of a program differs from that in the checkpoint");
 }
 
-// After each request for a tick; `batch`: that it trained.
+// Call it after each tick is requested. `batch`: the batch trained in that clock, or null.
 void SimWorker::NoteTick(const Batch* batch) {
   if (!scenario_.program_state) return;
   program_.ticked = true;
@@ -145,8 +145,8 @@ void SimWorker::NoteProgress() {
 // From its saved state, if it resumes from a checkpoint.
 void SimWorker::StartModel() {
   model_.emplace(tables_.sparse());
-  if (!client_.welcome().blobs.empty()) model_->Start(oracle_->kept().Take(WorkerRank(client_.welcome().rank)));
-  oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
+  if (!client_.welcome().blobs.empty()) model_->Start(oracle_->residuals().Take(WorkerRank(client_.welcome().rank)));
+  oracle_->residuals().OnResiduals(client_.welcome().incarnation, client_.clock(), model_->residuals());
 }
 
 std::size_t SimWorker::SectionsOf(const std::map<Key, float>& sent) const {
@@ -275,9 +275,10 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
   oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
   if (which == Which::kDense) return;
   const bool settled = !batch.train() && oracle_->cohorts().nobody_died();
-  const bool late = client_.clock() != batch.clock && may_be_late();  // or it pulls for the clock after its next tick
+  // If the worker is not late, a differing clock means that the pull is for the clock after the next tick.
+  const bool late = client_.clock() != batch.clock && may_be_late();
   if (late && model_ && client_.clock() > batch.clock)
-    oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
+    oracle_->residuals().OnResiduals(client_.welcome().incarnation, client_.clock(), model_->residuals());
   const auto values = rows.as<float>();
   if (which == Which::kChanged) {
     for (std::size_t i = 0; i < plan.keys.size(); ++i)
@@ -305,8 +306,8 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   TARN_CHECK(batches_.front().waiting == 0, "the sinks of a batch exist until its pulls have ended");
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
-  const std::uint64_t spared = client_.counters().cache_hits + client_.counters().combined_pushes;
-  oracle_->OnSpared(spared - std::exchange(spared_, spared));
+  const std::uint64_t saved = client_.counters().cache_hits + client_.counters().combined_pushes;
+  oracle_->OnRequestsSaved(saved - std::exchange(requests_saved_, saved));
   if (batch.train()) {
     PushSparse(&batch, now, out);
     if (scenario_.ticks_late) {
@@ -382,7 +383,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     client_.Tick(position_, nullptr, now, out);
   }
   NoteTick(batch);
-  if (model_) oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
+  if (model_) oracle_->residuals().OnResiduals(client_.welcome().incarnation, client_.clock(), model_->residuals());
   if (last_of_lease) {
     LeaseDone done{lease.lease, {}};
     for (std::uint64_t i = 0; i < lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);
@@ -412,8 +413,8 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
   // A program with state asks between two clocks, when it has nothing to train.
   if (scenario_.program_state && (!drained || program_.busy())) return;
   const bool ahead = leases_.size() <= 1 && !leases_.jumps() && !drained;
-  const bool tells = scenario_.tells_at_once && leases_.has_done() && !drained && !leases_.jumps();
-  if (!ahead && !tells && !(drained && !leases_.awaits_tick())) return;
+  const bool reports_done = scenario_.reports_done_at_once && leases_.has_done() && !drained && !leases_.jumps();
+  if (!ahead && !reports_done && !(drained && !leases_.awaits_tick())) return;
   LeaseRequest request;
   request.want = ahead || drained ? 2 : 1;
   request.done = leases_.TakeDone();

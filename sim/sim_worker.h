@@ -176,7 +176,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   Clock next_clock_;
   std::deque<PushAcked> pushes_;  // unacknowledged ones, and all later ones
   worker::EvaluationStart evaluation_;
-  std::uint64_t spared_ = 0;  // reported to the oracle
+  std::uint64_t requests_saved_ = 0;  // reported to the oracle
   bool leaving_ = false;
   DataPosition position_;
 };

@@ -7,17 +7,18 @@
 namespace tarn::sim {
 
 float TopKModel::Take(Key key) {
-  const auto it = std::ranges::find(kept_, key, &KeptCount::key);
-  if (it == kept_.end()) return 0;
+  const auto it = std::ranges::find(residuals_, key, &ResidualCount::key);
+  if (it == residuals_.end()) return 0;
   const float count = it->count;
-  kept_.erase(it);
+  residuals_.erase(it);
   return count;
 }
 
 std::map<Key, float> TopKModel::Push(std::span<const Key> keys, std::vector<float> counts, Clock clock) {
   const std::uint64_t lifetime = spec_.life.expire_clocks;
   if (spec_.life.on && lifetime != 0)
-    std::erase_if(kept_, [&](const KeptCount& kept) { return kept.clock.value + lifetime < clock.value; });
+    std::erase_if(residuals_,
+                  [&](const ResidualCount& residual) { return residual.clock.value + lifetime < clock.value; });
   for (std::size_t i = 0; i < keys.size(); ++i) counts[i] += Take(keys[i]);
 
   std::vector<std::size_t> order(keys.size());
@@ -30,10 +31,10 @@ std::map<Key, float> TopKModel::Push(std::span<const Key> keys, std::vector<floa
   std::map<Key, float> sent;
   for (const std::size_t i : order) sent[keys[i]] = counts[i];
   for (std::size_t i = 0; i < keys.size(); ++i)
-    if (!sent.contains(keys[i]) && counts[i] != 0) kept_.push_back({keys[i], clock, counts[i]});
-  while (kept_.size() > ResidualRowsMax(spec_)) {
-    sent[kept_.front().key] = kept_.front().count;
-    kept_.erase(kept_.begin());
+    if (!sent.contains(keys[i]) && counts[i] != 0) residuals_.push_back({keys[i], clock, counts[i]});
+  while (residuals_.size() > ResidualRowsMax(spec_)) {
+    sent[residuals_.front().key] = residuals_.front().count;
+    residuals_.erase(residuals_.begin());
   }
   return sent;
 }

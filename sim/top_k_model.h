@@ -12,27 +12,27 @@
 namespace tarn::sim {
 
 // The residual of a key, and the clock of its last gradient.
-struct KeptCount {
+struct ResidualCount {
   Key key = 0;
   Clock clock;
   float count = 0;
-  friend bool operator==(const KeptCount&, const KeptCount&) = default;
+  friend bool operator==(const ResidualCount&, const ResidualCount&) = default;
 };
 
 class TopKModel {
  public:
   explicit TopKModel(TableSpec spec) : spec_(std::move(spec)) {}
-  void Start(std::vector<KeptCount> kept) { kept_ = std::move(kept); }
+  void Start(std::vector<ResidualCount> residuals) { residuals_ = std::move(residuals); }
   // The part that is sent of a push of distinct keys with these counts.
   std::map<Key, float> Push(std::span<const Key> keys, std::vector<float> counts, Clock clock);
   // Residuals, the longest without a gradient first.
-  const std::vector<KeptCount>& kept() const { return kept_; }
+  const std::vector<ResidualCount>& residuals() const { return residuals_; }
 
  private:
   float Take(Key key);
 
   TableSpec spec_;
-  std::vector<KeptCount> kept_;
+  std::vector<ResidualCount> residuals_;
 };
 
 }  // namespace tarn::sim

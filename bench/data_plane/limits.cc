@@ -58,7 +58,8 @@ void AddOptions(CLI::App* app, LimitOptions* o, std::vector<std::string>* only) 
   app->add_option("--small-depth", o->small_depth, "exchanges of 1 KB in flight")
       ->capture_default_str()
       ->check(CLI::Range(2, 1024));
-  app->add_option("--seconds", o->duration.seconds, "seconds per figure, after a warm-up of a quarter more")
+  app->add_option("--seconds", o->duration.seconds,
+                  "seconds per measurement; a warm-up of a quarter of this time precedes it")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
 }

@@ -32,7 +32,7 @@ const std::vector<Operations> kOperations = {
     {"small", "ps_lite", {"small_pull_many", "small_pull_one"}}};
 const std::vector<std::string> kTransports = {"tcp", "ipc"};
 
-void SayMissing(const PsLiteOptions& options) {
+void PrintAllSkipped(const PsLiteOptions& options) {
   for (const std::string& transport : kTransports)
     for (const auto& [what, prefix, names] : kOperations)
       for (const std::string& name : names)
@@ -51,7 +51,8 @@ int Main(int argc, char** argv) {
       "TRANSPORT is tcp or ipc (DMLC_LOCAL). The handler of the server stores consecutive rows and a\n"
       "std::unordered_map of their positions, as ps-lite's own handler does; ps_lite_array has no map, and shows\n"
       "the limit of the transport. Keys are sorted and values are in separate buffers before the measurement\n"
-      "(ZPush, ZPull). A build without ps-lite's sources prints a line that says so.\n\n"
+      "(ZPush, ZPull). A build without ps-lite's sources prints a line with the field 'skipped' for each\n"
+      "measurement.\n\n"
       "  ps_lite_peer --only sparse --rows 1000000\n\n"
       "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
   app.add_option("--only", options.only, "sparse, dense or small; may be repeated (default: all)")
@@ -64,7 +65,8 @@ int Main(int argc, char** argv) {
   app.add_option("--depth", options.depth, "sparse requests in flight")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", options.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
+  app.add_option("--seconds", options.duration.seconds,
+                 "seconds per measurement; a warm-up of a quarter of this time precedes it")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   try {
@@ -75,7 +77,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  if (!HasPsLite()) return SayMissing(options), 0;
+  if (!HasPsLite()) return PrintAllSkipped(options), 0;
   for (const std::string& transport : kTransports) MeasurePsLite(options, transport);
   return 0;
 }

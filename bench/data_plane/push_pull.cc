@@ -97,7 +97,8 @@ void AddOptions(CLI::App* app, Flags* flags) {
   app->add_option("--lanes", o.lanes, "fleet.lanes: connections to each server, without shared memory")
       ->capture_default_str()
       ->check(CLI::Range(1u, kJobLanesMax));
-  app->add_option("--seconds", o.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
+  app->add_option("--seconds", o.duration.seconds,
+                  "seconds per measurement; a warm-up of a quarter of this time precedes it")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
 }

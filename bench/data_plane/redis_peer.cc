@@ -238,7 +238,8 @@ int Main(int argc, char** argv) {
   app.add_option("--rows", options.rows, "keys")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app.add_option("--batch", options.batch, "keys per request")->capture_default_str()->check(CLI::Range(1, 500'000));
   app.add_option("--depth", options.depth, "requests in flight")->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_option("--seconds", options.duration.seconds, "seconds per figure, after a warm-up of a quarter more")
+  app.add_option("--seconds", options.duration.seconds,
+                 "seconds per measurement; a warm-up of a quarter of this time precedes it")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   try {

@@ -334,8 +334,8 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, const TableRu
 
 // An override of [consistency] affects only tables that do not set the key. Notes the others.
 void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
-  for (const std::string_view key : {"mode", "staleness", "staleness_range", "apply", "worker_cache", "refresh_rows",
-                                     "own_pushes", "push_every"}) {
+  for (const std::string_view key :
+       {"mode", "staleness", "staleness_range", "apply", "worker_cache", "refresh_rows", "own_pushes", "push_every"}) {
     if (!in.IsOverride(key)) continue;
     for (const auto& [name, own] : job.tables)
       if (job.explicit_keys.Has("tables." + name, key))

@@ -14,7 +14,7 @@ namespace {
 
 using dnnl::memory;
 
-// Whether there is a bias, whether there is a ReLU.
+// rows, in, out, has bias, has ReLU
 using Key = std::tuple<std::size_t, std::size_t, std::size_t, bool, bool>;
 
 memory::desc Describe(std::size_t rows, std::size_t columns, memory::format_tag order) {
@@ -28,17 +28,17 @@ struct Layer {
 };
 
 // One thread's engine, and the layers seen so far.
-class Library {
+class LayerCache {
  public:
   bool Forward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
     const Key key{shape.rows, shape.in, shape.out, bias != nullptr, relu};
     std::optional<Layer>& layer = layers_.Find(key, [&] { return Make(shape, bias != nullptr, relu); });
     if (!layer) return false;
-    layer->x.set_data_handle(const_cast<float*>(x));  // the library only reads its source arguments
+    layer->x.set_data_handle(const_cast<float*>(x));  // oneDNN only reads its source arguments
     layer->w.set_data_handle(const_cast<float*>(w));
     layer->bias.set_data_handle(const_cast<float*>(bias));
     layer->y.set_data_handle(y);
-    layer->packed.set_data_handle(Room(layer->packed.get_desc().get_size()));
+    layer->packed.set_data_handle(PackedWeights(layer->packed.get_desc().get_size()));
     layer->pack.execute(stream_, layer->w, layer->packed);
     std::unordered_map<int, memory> arguments = {
         {DNNL_ARG_SRC, layer->x}, {DNNL_ARG_WEIGHTS, layer->packed}, {DNNL_ARG_DST, layer->y}};
@@ -63,35 +63,36 @@ class Library {
     try {
       const dnnl::matmul::desc wanted(x, Describe(shape.in, shape.out, Order::any), row, y);
       const dnnl::matmul::primitive_desc found(wanted, attributes, engine_);
-      const auto outside = [&](const memory::desc& each) { return memory(each, engine_, nullptr); };
-      const memory from = outside(w), packed = outside(found.weights_desc());
-      return Layer{dnnl::matmul(found), dnnl::reorder(from, packed), outside(x), from, packed, outside(row),
-                   outside(y)};
+      const auto without_data = [&](const memory::desc& each) { return memory(each, engine_, nullptr); };
+      const memory from = without_data(w), packed = without_data(found.weights_desc());
+      return Layer{dnnl::matmul(found), dnnl::reorder(from, packed), without_data(x), from, packed, without_data(row),
+                   without_data(y)};
     } catch (const dnnl::error& e) {
-      TARN_CHECK(e.status == dnnl_unimplemented, "the shape of a layer is fine");
+      TARN_CHECK(e.status == dnnl_unimplemented, "oneDNN rejected a valid layer shape");
       return std::nullopt;
     }
   }
 
   // Memory for the packed weights of a layer, valid until the next call.
-  void* Room(std::size_t bytes) {
-    if (room_.get_desc().get_size() < bytes)
-      room_ = memory({{static_cast<memory::dim>(bytes)}, memory::data_type::u8, memory::format_tag::a}, engine_);
-    return room_.get_data_handle();
+  void* PackedWeights(std::size_t bytes) {
+    if (packed_weights_.get_desc().get_size() < bytes)
+      packed_weights_ =
+          memory({{static_cast<memory::dim>(bytes)}, memory::data_type::u8, memory::format_tag::a}, engine_);
+    return packed_weights_.get_data_handle();
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   ShapeCache<Key, std::optional<Layer>> layers_;
-  memory room_{{{1}, memory::data_type::u8, memory::format_tag::a}, engine_};
+  memory packed_weights_{{{1}, memory::data_type::u8, memory::format_tag::a}, engine_};
 };
 
 }  // namespace
 
 bool FusedForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
   const OneThread one_thread;
-  thread_local Library library;
-  return library.Forward(shape, x, w, bias, relu, y);
+  thread_local LayerCache layers;
+  return layers.Forward(shape, x, w, bias, relu, y);
 }
 
 }  // namespace tarn::kernels

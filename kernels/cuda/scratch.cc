@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kItemsMax = (std::size_t{1} << 31) - 1;
 
-Status Get(Stream& stream, std::size_t bytes, std::string_view what, DeviceBuffer* buffer) {
+Status AllocateInto(Stream& stream, std::size_t bytes, std::string_view what, DeviceBuffer* buffer) {
   auto got = DeviceBuffer::Allocate(stream, bytes, what);
   if (!got) return std::unexpected(std::move(got).error());
   *buffer = std::move(*got);
@@ -34,11 +34,13 @@ Expected<std::unique_ptr<SortScratch>> SortScratch::Make(Stream& stream, std::si
   if (const cudaError_t error = cuda::SortTempBytes(items_max, &buffers.temp_bytes); error != cudaSuccess)
     return Fail(ErrorCode::kInternal, fmt::format("GPU {}: cannot determine the memory for sorting {} items: {}",
                                                   device, items_max, cudaGetErrorString(error)));
-  buffers.temp_bytes += buffers.temp_bytes == 0 ? 1 : 0;  // a size query takes no memory
-  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "sorting", &native->identity));
-  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint64_t), "sorted keys", &native->keys));
-  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "sorted items", &native->words));
-  TARN_RETURN_IF_ERROR(Get(stream, buffers.temp_bytes, "a sort", &native->temp));
+  // CUB treats a null buffer as a size query, so the buffer must not be empty.
+  buffers.temp_bytes += buffers.temp_bytes == 0 ? 1 : 0;
+  TARN_RETURN_IF_ERROR(
+      AllocateInto(stream, items_max * sizeof(std::uint32_t), "the sort's index array", &native->identity));
+  TARN_RETURN_IF_ERROR(AllocateInto(stream, items_max * sizeof(std::uint64_t), "sorted keys", &native->keys));
+  TARN_RETURN_IF_ERROR(AllocateInto(stream, items_max * sizeof(std::uint32_t), "sorted items", &native->words));
+  TARN_RETURN_IF_ERROR(AllocateInto(stream, buffers.temp_bytes, "the sort's workspace", &native->temp));
   buffers.identity = native->identity.as<std::uint32_t>();
   buffers.keys = native->keys.as<std::uint64_t>();
   buffers.words = native->words.as<std::uint32_t>();
@@ -51,19 +53,21 @@ Expected<std::unique_ptr<SortScratch>> SortScratch::Make(Stream& stream, std::si
 Segments::Segments(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Segments::~Segments() = default;
 
-Expected<std::unique_ptr<Segments>> Segments::Make(Stream& stream, const Room& room) {
-  TARN_CHECK(room.occurrences <= kItemsMax && room.rows <= kItemsMax, "positions have 31 bits");
+Expected<std::unique_ptr<Segments>> Segments::Make(Stream& stream, const Capacity& capacity) {
+  TARN_CHECK(capacity.occurrences <= kItemsMax && capacity.rows <= kItemsMax, "positions have 31 bits");
   auto native = std::make_unique<Native>();
-  native->room = room;
-  const std::size_t n = room.occurrences, of_pieces = cuda::PieceSlots(n) * room.dim;
-  TARN_RETURN_IF_ERROR(Get(stream, (4 * n + 1) * sizeof(std::uint32_t), "a batch's occurrences", &native->occurrences));
-  TARN_RETURN_IF_ERROR(Get(stream, 2 * room.rows * sizeof(std::uint32_t), "a batch's rows", &native->rows));
-  TARN_RETURN_IF_ERROR(Get(stream, of_pieces * sizeof(float), "sums of gradients", &native->partials));
+  native->capacity = capacity;
+  const std::size_t n = capacity.occurrences, of_pieces = cuda::PieceSlots(n) * capacity.dim;
+  TARN_RETURN_IF_ERROR(
+      AllocateInto(stream, (4 * n + 1) * sizeof(std::uint32_t), "a batch's occurrences", &native->occurrences));
+  TARN_RETURN_IF_ERROR(
+      AllocateInto(stream, 2 * capacity.rows * sizeof(std::uint32_t), "a batch's rows", &native->rows));
+  TARN_RETURN_IF_ERROR(AllocateInto(stream, of_pieces * sizeof(float), "sums of gradients", &native->partials));
   auto *by_occurrence = native->occurrences.as<std::uint32_t>(), *by_row = native->rows.as<std::uint32_t>();
   native->view = {.order = by_occurrence,
                   .rows = by_occurrence + n,
                   .begins = by_row,
-                  .ends = by_row + room.rows,
+                  .ends = by_row + capacity.rows,
                   .pieces = by_occurrence + 2 * n,
                   .n_pieces = by_occurrence + 4 * n,
                   .sample_of = by_occurrence + 3 * n,

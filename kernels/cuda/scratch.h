@@ -17,7 +17,7 @@ struct SortScratch::Native {
 };
 
 struct Segments::Native {
-  Room room;
+  Capacity capacity;
   DeviceBuffer occurrences, rows, partials;
   cuda::SegmentsView view;  // into them, with the current batch's number of occurrences
 };

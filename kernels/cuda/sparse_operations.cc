@@ -22,13 +22,13 @@ const cuda::SortBuffers& BuffersFor(std::size_t items, SortScratch& scratch) {
 // The view for writing a batch of n occurrences of n_rows rows.
 const cuda::SegmentsView& Begin(Segments& segments, std::size_t n, std::size_t n_rows) {
   Segments::Native& native = segments.native();
-  TARN_CHECK(n <= native.room.occurrences && n_rows <= native.room.rows, "segments have room for the batch");
+  TARN_CHECK(n <= native.capacity.occurrences && n_rows <= native.capacity.rows, "segments have room for the batch");
   native.view.n = static_cast<std::uint32_t>(n);
   return native.view;
 }
 
 const cuda::SegmentsView& ViewFor(std::uint32_t dim, Segments& segments) {
-  TARN_CHECK(dim <= segments.native().room.dim, "segments have room for the rows' width");
+  TARN_CHECK(dim <= segments.native().capacity.dim, "segments have room for the rows' width");
   return segments.native().view;
 }
 

@@ -17,13 +17,13 @@ namespace tarn::net {
 
 class HttpAccess {
  public:
-  // names: accepted hosts besides IP addresses and localhost. token: empty: not required.
+  // `names`: accepted hosts besides IP addresses and localhost. `token`: if empty, requests need none.
   explicit HttpAccess(std::vector<std::string> names = {}, std::string token = {});
 
   // `host`: the value of a Host header.
   bool AcceptsHost(std::string_view host) const;
-  // `authorization`: the value of an Authorization header; empty if there is none. Takes the same time for all tokens
-  // of a length.
+  // `authorization`: the value of an Authorization header; empty if there is none. Compares the token in constant time:
+  // the time depends only on the lengths.
   bool AcceptsAuthorization(std::string_view authorization) const;
 
  private:

@@ -89,7 +89,7 @@ void ConnectionWatch::OnMessage(int connection) {
   if (const auto it = connections_.find(connection); it != connections_.end()) it->second.message = true;
 }
 
-std::uint64_t ConnectionWatch::EndEndless(std::uint64_t bytes_max) {
+std::uint64_t ConnectionWatch::CloseOversizedSenders(std::uint64_t bytes_max) {
   std::uint64_t ended = 0;
   for (auto it = connections_.begin(); it != connections_.end();) {
     auto& [descriptor, connection] = *it;
@@ -99,12 +99,12 @@ std::uint64_t ConnectionWatch::EndEndless(std::uint64_t bytes_max) {
       it = connections_.erase(it);
       continue;
     }
-    const bool endless = !connection.message && connection.received - connection.base > bytes_max;
+    const bool oversized = !connection.message && connection.received - connection.base > bytes_max;
     if (connection.message) connection.base = *received;
     connection.received = *received;
     connection.message = false;
     ++it;
-    if (!endless) continue;
+    if (!oversized) continue;
     // ZeroMQ closes the connection at the end of its stream. With a reset, because a peer that waits for room would not
     // notice another end.
     const linger reset{.l_onoff = 1, .l_linger = 0};

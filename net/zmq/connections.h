@@ -1,5 +1,5 @@
 // Monitors the connections that a socket accepts: counts those that fail before their first message (not ZeroMQ,
-// another mechanism, not admitted), and closes those that send an endless message.
+// another mechanism, not admitted), and closes those whose unfinished message exceeds a limit.
 //
 // ZeroMQ stores the parts of a message until the last has arrived, without a limit: ZMQ_MAXMSGSIZE limits one part, the
 // high-water mark limits complete messages. So this class asks the kernel how much a TCP connection has received
@@ -35,13 +35,13 @@ class ConnectionWatch {
 
   // Call it regularly, when the socket has no complete message. Shuts down connections that exceeded `bytes_max`
   // without a complete message at this and the previous call. Returns their number.
-  std::uint64_t EndEndless(std::uint64_t bytes_max);
+  std::uint64_t CloseOversizedSenders(std::uint64_t bytes_max);
 
  private:
   struct Connection {
     std::uint64_t cookie = 0;    // unique number from the kernel, because descriptors are reused
     std::uint64_t base = 0;      // bytes received at the last message
-    std::uint64_t received = 0;  // at the last EndEndless
+    std::uint64_t received = 0;  // at the last CloseOversizedSenders
     bool message = true;         // a message was received since then
   };
 

@@ -9,7 +9,7 @@ namespace tarn::net {
 namespace {
 
 constexpr TimeUs kCountPeriodUs = 100'000;
-constexpr TimeUs kEndlessPeriodUs = 100'000;
+constexpr TimeUs kOversizedCheckPeriodUs = 100'000;
 
 }  // namespace
 
@@ -46,10 +46,10 @@ void Router::CountFailures(TimeUs now) {
   failures_ += connections_.Take();
 }
 
-std::uint64_t Router::EndEndless() {
-  if (!socket_ || socket_->may_hold || NowUs() < next_endless_) return 0;
-  next_endless_ = NowUs() + kEndlessPeriodUs;
-  return connections_.EndEndless(options_.unfinished_bytes_max);
+std::uint64_t Router::CloseOversizedSenders() {
+  if (!socket_ || socket_->may_hold || NowUs() < next_oversized_check_) return 0;
+  next_oversized_check_ = NowUs() + kOversizedCheckPeriodUs;
+  return connections_.CloseOversizedSenders(options_.unfinished_bytes_max);
 }
 
 }  // namespace tarn::net

@@ -54,9 +54,9 @@ class Router {
   // Number of connections so far that failed before their first message.
   std::uint64_t failures() const { return failures_; }
 
-  // Closes connections that send an endless message. Checks ten times a second, when the socket was found empty.
-  // Returns their number.
-  std::uint64_t EndEndless();
+  // Closes connections whose unfinished message exceeds the limit. Checks ten times a second, when the socket was found
+  // empty. Returns the number of closed connections.
+  std::uint64_t CloseOversizedSenders();
 
  private:
   template <typename What>
@@ -66,7 +66,7 @@ class Router {
   AcceptedPeers peers_;
   std::optional<PolledSocket> socket_;
   ConnectionWatch connections_;  // destroyed before the socket
-  TimeUs next_count_ = 0, next_endless_ = 0;
+  TimeUs next_count_ = 0, next_oversized_check_ = 0;
   std::uint64_t failures_ = 0;
 };
 

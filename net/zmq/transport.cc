@@ -125,7 +125,7 @@ class ZmqTransport::Impl {
       const bool woken = wake_.Take();
       StepShm(turn);
       receiver_.Drain(max - std::min(max, out->size() - before), out);
-      if (const std::uint64_t ended = router_.EndEndless(); ended != 0)
+      if (const std::uint64_t ended = router_.CloseOversizedSenders(); ended != 0)
         intake_.CountEnded(ended, options_.unfinished_bytes_max);
       if (interrupted || woken || at_once || out->size() > before) break;
       if (deadline != INT64_MAX && NowUs() >= deadline) break;

@@ -8,8 +8,9 @@
     keys, values = model.table("users")   # all rows
 
 The format is described in serving/export_format.h and schemas/export.fbs. Needs NumPy and nothing else. A file is
-mapped, not read: only `verify` and look-ups access its pages. Replace an open file by renaming another to its name (mv,
-or a new `tools/inspect export`), never by writing to it (cp): a process that reads a truncated part gets SIGBUS.
+mapped. Opening it with verify=False reads only the header and the index; look-ups then read the pages that they need.
+Replace an open file by renaming another to its name (mv, or a new `tools/inspect export`), never by writing to it (cp):
+a process that reads a truncated part gets SIGBUS.
 """
 
 import operator
@@ -165,8 +166,8 @@ class Table:
             before = (place[0], int(s["last"]))
 
     def initial(self, keys: Keys) -> Values:
-        """The initial values on servers of rows with these uint64 keys; with a row_codec other than fp32 servers also
-        round them."""
+        """The initial values that servers give to rows with these uint64 keys. With a row_codec other than fp32 servers
+        also round them."""
         return initial_rows(self.initializer, self._salt, keys, self.dim)
 
     def verify(self) -> None:
@@ -273,7 +274,7 @@ class Export:
     def _read(self, verify: bool) -> None:
         with open(self.path, "rb", opener=_open) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ExportError("not a file")
+                raise ExportError("not a regular file")
             head = file.read(_HEADER.size)
             size = file.seek(0, 2)
         if len(head) < _HEADER.size:
@@ -285,8 +286,10 @@ class Export:
             raise ExportError(f"format version {version}, expected 1 to {_VERSION}: a newer tarn wrote it")
         if zlib.crc32(head[16:]) != crc:
             raise ExportError("damaged header")
-        if file_bytes != size or at + count > size:
+        if file_bytes != size:
             raise ExportError(f"{size} bytes, expected {file_bytes}")
+        if at + count > size:
+            raise ExportError("its index is outside the file")
         self._bytes = memoryview(cast(Any, np.memmap(self.path, np.uint8, "r")))
         index = self._bytes[at:at + count]
         if zlib.crc32(index) != index_crc:
@@ -318,7 +321,7 @@ class Model:
     def __init__(self, path: str | PathLike[str], verify: bool = True) -> None:
         full = Export(path, verify)
         if full.is_delta:
-            raise ExportError(f"{path}: a delta to checkpoint {full.base_checkpoint}; open the full export of that "
+            raise ExportError(f"{path}: a delta against checkpoint {full.base_checkpoint}; open the full export of that "
                               "checkpoint first")
         self._layers = [full]
 
@@ -330,13 +333,13 @@ class Model:
         if delta.base_content != here.content:
             raise ExportError(f"{path}: applies to checkpoint {delta.base_checkpoint} ({delta.base_content:016x}), "
                               f"but the model is at checkpoint {here.checkpoint} ({here.content:016x})"
-                              + (": of other tables, or of another run"
+                              + ("; the checkpoints have the same number but come from different runs or table sets"
                                  if delta.base_checkpoint == here.checkpoint else ""))
         for name, table in delta.tables.items():
             for layer in self._layers:
                 if name in layer.tables and layer.tables[name].dim != table.dim:
-                    raise ExportError(f"{path}: table '{name}' has rows of {table.dim} values, expected as before: "
-                                      f"{layer.tables[name].dim}")
+                    raise ExportError(f"{path}: table '{name}' has rows of {table.dim} values, expected "
+                                      f"{layer.tables[name].dim} as before")
         self._layers.append(delta)
 
     @property

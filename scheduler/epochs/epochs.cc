@@ -125,7 +125,7 @@ void Epochs::OnBestFailed(TimeUs now, const std::string& kept) {
 }
 
 Epochs::Step Epochs::NextEpoch(const Facts& facts) {
-  if (schedule_.Another()) {
+  if (schedule_.HasNextEpoch()) {
     context_.leases->BeginEpoch(context_.leases->epoch() + 1);
     phase_ = Phase::kTrain;
     return {.changed = true};

@@ -1,5 +1,7 @@
 #include "scheduler/epochs/schedule.h"
 
+#include <cmath>
+
 namespace tarn::scheduler {
 
 void Schedule::BeginScoring(std::uint32_t epoch, const Scores& train) {
@@ -18,7 +20,7 @@ bool Schedule::IsBest() const {
   if (!scoring_.valid) return true;
   const auto best = Best();
   if (best && finished_[*best].valid) return scoring_.valid->log_loss < finished_[*best].valid->log_loss;
-  return scoring_.valid->log_loss == scoring_.valid->log_loss;  // false for NaN
+  return !std::isnan(scoring_.valid->log_loss);
 }
 
 void Schedule::EndScoring() {
@@ -26,12 +28,12 @@ void Schedule::EndScoring() {
   finished_.push_back(scoring_);
 }
 
-bool Schedule::Another() const {
+bool Schedule::HasNextEpoch() const {
   if (finished_.size() >= epochs_max_) return false;
   if (patience_ == 0 || finished_.empty() || !finished_.back().valid) return true;
   const auto best = Best();
-  const std::size_t since = best ? finished_.size() - 1 - *best : finished_.size();
-  return since < patience_;
+  const std::size_t epochs_since_best = best ? finished_.size() - 1 - *best : finished_.size();
+  return epochs_since_best < patience_;
 }
 
 }  // namespace tarn::scheduler

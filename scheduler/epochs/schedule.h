@@ -27,7 +27,7 @@ class Schedule {
 
   bool Finished(std::uint32_t epoch) const { return !finished_.empty() && finished_.back().epoch >= epoch; }
   // Whether another epoch follows the last one finished.
-  bool Another() const;
+  bool HasNextEpoch() const;
   const std::vector<EpochResult>& finished() const { return finished_; }
 
  private:

@@ -98,7 +98,7 @@ Status RocksDbCheckpointWriter::WriteRun() {
     for (const EntryAt& entry : entries) {
       const std::span<const std::uint32_t> words(entry.words, entry.words == nullptr ? 0 : table_->row_words);
       TARN_RETURN_IF_ERROR((*file)->Put({table_->spec.id, partition_, entry.key}, std::as_bytes(words)));
-      ++(words.empty() ? (*file)->counts().removed : (*file)->counts().rows);
+      ++(words.empty() ? (*file)->description().removed : (*file)->description().rows);
       ++(words.empty() ? table.removed : table.rows);
     }
   }
@@ -116,7 +116,7 @@ Status RocksDbCheckpointWriter::WriteSeen() {
   std::ranges::sort(seen_, {}, &Seen::first);
   for (const auto& [key, count] : seen_)
     TARN_RETURN_IF_ERROR(seen_file_->Put({table_->spec.id, partition_, key}, std::as_bytes(std::span(&count, 1))));
-  seen_file_->counts().seen += seen_.size();
+  seen_file_->description().seen += seen_.size();
   tables_[table_->spec.id].seen += seen_.size();
   seen_.clear();
   return {};

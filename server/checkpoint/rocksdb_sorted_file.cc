@@ -37,7 +37,7 @@ std::uint32_t SumOf(const std::string& bytes) {
 }  // namespace
 
 SortedFile::SortedFile(std::string directory, std::string name) : directory_(std::move(directory)) {
-  file_.name = std::move(name);
+  description_.name = std::move(name);
 }
 SortedFile::~SortedFile() = default;
 
@@ -63,9 +63,9 @@ Status SortedFile::Put(const CheckpointKey& key, std::span<const std::byte> valu
   const auto status = writer_->Put(rocksdb::Slice(bytes.data(), bytes.size()),
                                    rocksdb::Slice(reinterpret_cast<const char*>(value.data()), value.size()));
   if (!status.ok()) return std::unexpected(RocksDbError(path(), "write", status));
-  const bool first = file_.last < file_.first;
-  file_.first = first ? key.partition : std::min(file_.first, key.partition);
-  file_.last = first ? key.partition : std::max(file_.last, key.partition);
+  const bool first = description_.last < description_.first;
+  description_.first = first ? key.partition : std::min(description_.first, key.partition);
+  description_.last = first ? key.partition : std::max(description_.last, key.partition);
   return {};
 }
 
@@ -79,9 +79,9 @@ Expected<CheckpointFile> SortedFile::Close() {
                 fmt::format("{}: damaged while it was written: the CRC-32C of what is read back is "
                             "{:08x}, expected {:08x}",
                             path(), sum->crc32c, written));
-  file_.bytes = sum->bytes;
-  file_.crc32c = sum->crc32c;
-  return file_;
+  description_.bytes = sum->bytes;
+  description_.crc32c = sum->crc32c;
+  return description_;
 }
 
 void SortedFile::Remove() {

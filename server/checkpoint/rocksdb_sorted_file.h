@@ -24,19 +24,20 @@ class SortedFile {
 
   Status Open();
   Status Put(const CheckpointKey& key, std::span<const std::byte> value);
-  // Makes it durable and reads it back: kCorrupt if that is not what was written. Its size and checksum; what else it
-  // holds is the caller's to say.
+  // Makes the file durable and reads it back; kCorrupt if the bytes differ. Returns its description with size and
+  // checksum.
   Expected<CheckpointFile> Close();
   void Remove();
 
-  CheckpointFile& counts() { return file_; }
+  // The caller sets rows, removed and seen before Close.
+  CheckpointFile& description() { return description_; }
 
  private:
   Status OpenWriter(bool direct);
-  std::string path() const { return directory_ + "/" + file_.name; }
+  std::string path() const { return directory_ + "/" + description_.name; }
 
   std::string directory_;
-  CheckpointFile file_;
+  CheckpointFile description_;
   std::unique_ptr<rocksdb::SstFileWriter> writer_;
 };
 

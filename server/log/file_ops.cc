@@ -53,7 +53,7 @@ class PosixFile final : public LogFile {
     return {};
   }
 
-  Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
+  Status WriteZeros(std::uint64_t offset, std::uint64_t bytes) override {
     const std::vector<std::byte> zeros(std::min<std::uint64_t>(bytes, kStagedBytes));
     for (const std::uint64_t end = offset + bytes; offset < end;) {
       const std::span<const std::byte> part[] = {std::span(zeros).first(std::min(end - offset, zeros.size()))};
@@ -181,7 +181,7 @@ class PosixLock final : public LogLock {
 
 class PosixFileOps final : public FileOps {
  public:
-  explicit PosixFileOps(std::chrono::milliseconds patience) : patience_(patience) {}
+  explicit PosixFileOps(std::chrono::milliseconds lock_timeout) : lock_timeout_(lock_timeout) {}
   Expected<std::unique_ptr<LogFile>> Create(const std::string& path) override {
     return Open(path, O_RDWR | O_CREAT | O_EXCL, "create");
   }
@@ -202,7 +202,7 @@ class PosixFileOps final : public FileOps {
   Status MakeDirectory(const std::string& path) override {
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot make this folder: {}", path, error.message()));
+    if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", path, error.message()));
     return {};
   }
   Expected<std::vector<std::string>> List(const std::string& path) override {
@@ -217,7 +217,7 @@ class PosixFileOps final : public FileOps {
   Status SyncDirectory(const std::string& path) override { return tarn::SyncDirectory(path); }
   Expected<std::unique_ptr<LogLock>> Lock(const std::string& path) override {
     auto lock =
-        FileLock::Take(path, "another process holds this log: does a server of this run still live?", patience_);
+        FileLock::Take(path, "another process holds this log: does a server of this run still live?", lock_timeout_);
     if (!lock) return std::unexpected(lock.error());
     return std::make_unique<PosixLock>(*std::move(lock));
   }
@@ -231,13 +231,13 @@ class PosixFileOps final : public FileOps {
     return std::make_unique<PosixFile>(std::move(fd), std::move(direct), path);
   }
 
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds lock_timeout_;
 };
 
 }  // namespace
 
-std::unique_ptr<FileOps> MakeFileOps(std::chrono::milliseconds patience) {
-  return std::make_unique<PosixFileOps>(patience);
+std::unique_ptr<FileOps> MakeFileOps(std::chrono::milliseconds lock_timeout) {
+  return std::make_unique<PosixFileOps>(lock_timeout);
 }
 
 }  // namespace tarn::server

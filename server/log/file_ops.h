@@ -30,7 +30,7 @@ class LogFile {
   virtual Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) = 0;
   // Writes `bytes` durable zeros from `offset` on, in an allocated range. Later writes there change no metadata of the
   // file system, so their syncs are faster.
-  virtual Status Prepare(std::uint64_t offset, std::uint64_t bytes) = 0;
+  virtual Status WriteZeros(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Status Truncate(std::uint64_t bytes) = 0;
   // Reads up to out.size() bytes; returns the number read, which is less at the end of the file.
   virtual Expected<std::size_t> Read(std::uint64_t offset, std::span<std::byte> out) = 0;
@@ -59,12 +59,13 @@ class FileOps {
   virtual Expected<std::vector<std::string>> List(const std::string& path) = 0;
   // Makes created and removed names in a directory durable.
   virtual Status SyncDirectory(const std::string& path) = 0;
-  // Locks this path exclusively among all processes. kUnavailable if another process holds it for longer than a killed
-  // process may take to exit.
+  // Locks this path exclusively among all processes. kUnavailable if another process still holds the lock after the
+  // timeout of MakeFileOps, which allows a killed process to exit.
   virtual Expected<std::unique_ptr<LogLock>> Lock(const std::string& path) = 0;
 };
 
-// The operations of the operating system. Stateless: any thread. `patience`: how long Lock waits for another process.
-std::unique_ptr<FileOps> MakeFileOps(std::chrono::milliseconds patience = kLockPatience);
+// The operations of the operating system. Stateless: any thread. `lock_timeout`: how long Lock waits for another
+// process.
+std::unique_ptr<FileOps> MakeFileOps(std::chrono::milliseconds lock_timeout = kLockTimeout);
 
 }  // namespace tarn::server

@@ -74,7 +74,7 @@ Status SegmentFile::Prepare() {
   const std::uint64_t ahead = std::min(options_.prepare_ahead_bytes, end_);
   const std::uint64_t until = std::min(allocated_, prepared_ + std::min(options_.prepare_bytes, PageUp(ahead)));
   if (prepared_ - end_ >= ahead || until <= prepared_) return {};
-  TARN_RETURN_IF_ERROR(file_->Prepare(prepared_, until - prepared_));
+  TARN_RETURN_IF_ERROR(file_->WriteZeros(prepared_, until - prepared_));
   prepared_ = until;
   return {};
 }

@@ -18,7 +18,7 @@ struct SegmentFileOptions {
   // Disk space of a segment is reserved in steps of this size, so that syncs need not write a new file length. If the
   // disk has less space, it is reserved as needed.
   std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
-  // Reserved space is prepared (LogFile::Prepare) in steps of this size when the writer is idle.
+  // Reserved space is prepared (LogFile::WriteZeros) in steps of this size when the writer is idle.
   std::uint64_t prepare_bytes = std::uint64_t{4} << 20;
   std::uint64_t prepare_ahead_bytes = std::uint64_t{16} << 20;
 };

@@ -119,7 +119,7 @@ Status RocksDbColdStore::Files::Hold(const std::string& directory) {
     return Fail(ErrorCode::kAlreadyExists,
                 fmt::format("{}: holds files that are not of a tier (no {}); it would be emptied", directory, kMarker));
   auto taken =
-      FileLock::Take(marker, "this tier is another process's: does a server of this run still live?", kLockPatience);
+      FileLock::Take(marker, "this tier is another process's: does a server of this run still live?", kLockTimeout);
   if (!taken) return Fail(ErrorCode::kIo, taken.error().message);
   lock.emplace(*std::move(taken));
   return {};

@@ -55,7 +55,7 @@ class MemoryFile final : public LogFile {
     Grow(granted);
     return granted;
   }
-  Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
+  Status WriteZeros(std::uint64_t offset, std::uint64_t bytes) override {
     const std::vector<std::byte> zeros(bytes);
     const std::span<const std::byte> part[] = {zeros};
     TARN_RETURN_IF_ERROR(Write(offset, part));

@@ -64,11 +64,11 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
       context.oracle.Fail(stored.error().message);
       continue;
     }
-    const auto* kept = context.oracle.kept().At(blob.incarnation, cut);
-    if (exact && kept != nullptr && *kept != stored->kept)
+    const auto* expected = context.oracle.residuals().At(blob.incarnation, cut);
+    if (exact && expected != nullptr && *expected != stored->residuals)
       context.oracle.Fail(fmt::format(
           "{}: worker {} had {} residual counts at clock {}, but the checkpoint has {} others, of {}", point.directory,
-          blob.rank.value, kept->size(), cut.value, stored->kept.size(), stored->clock.value));
+          blob.rank.value, expected->size(), cut.value, stored->residuals.size(), stored->clock.value));
   }
 }
 
@@ -127,7 +127,7 @@ void TakeBlobs(FleetContext& context, const ResumePoint& point) {
       context.oracle.Fail(stored.error().message);
       continue;
     }
-    context.oracle.kept().Put(blob.rank, stored->kept);
+    context.oracle.residuals().Put(blob.rank, stored->residuals);
     context.oracle.programs().PutSaved(blob.rank, stored->program);
   }
 }

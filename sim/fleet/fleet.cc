@@ -283,7 +283,7 @@ void Fleet::AddFigures(RunResult* result) const {
     result->rows_from_disk += tier->counters().read_waiting + tier->counters().fetched;
     result->waited_for_rows += shard->shard->counters().waited_for_rows;
   }
-  result->spared = context_.oracle.spared();
+  result->requests_saved = context_.oracle.requests_saved();
   result->fenced = seen_.fenced;
   if (scheduler != nullptr) result->workers_died = scheduler->progress().workers_died;
   result->bits_fixed = result->workers_died == starter_.died_in_outages() && !seen_.residuals_lost &&

@@ -17,7 +17,7 @@ struct RunResult {
   std::uint64_t acked_push_ids = 0;
   std::uint64_t faults_fired = 0;
   std::uint64_t messages = 0, events = 0, crashes = 0, fenced = 0;
-  std::uint64_t spared = 0;  // rows from workers' caches, and pushes that were combined with others
+  std::uint64_t requests_saved = 0;  // rows from workers' caches, and pushes that were combined with others
   std::uint64_t rows_from_disk = 0, waited_for_rows = 0;  // read back, and messages that waited for them
   std::uint64_t workers_died = 0;                         // as the scheduler saw it
   bool job_failed = false;  // as required: a shard was silent for too long, or a store failed

@@ -27,7 +27,7 @@ struct Options {
 struct Totals {
   std::uint64_t runs = 0, busy = 0, resumed = 0, failed = 0, acked = 0, faults = 0, messages = 0, crashes = 0,
                 fenced = 0, outages = 0, power_cuts = 0, recoveries = 0, time_jumps = 0, deaths = 0, rows_from_disk = 0,
-                waited_for_rows = 0, spared = 0, stalls = 0;
+                waited_for_rows = 0, requests_saved = 0, stalls = 0;
 };
 
 void PrintFailure(const RunResult& r) {
@@ -74,7 +74,7 @@ int RunMany(const Options& options) {
       totals.deaths += r.deaths;
       totals.rows_from_disk += r.rows_from_disk;
       totals.waited_for_rows += r.waited_for_rows;
-      totals.spared += r.spared;
+      totals.requests_saved += r.requests_saved;
       totals.stalls += r.stalls;
       if (!r.failure.empty()) {
         ++totals.failed;
@@ -97,11 +97,12 @@ int RunMany(const Options& options) {
       "worker "
       "crashes, {} fenced, {} outages ({} of the power), {} shards compared after one, {} jumps in time, {} "
       "deaths of one and failed syncs, {} messages, "
-      "{} rows from disk, {} messages waited for them, {} rows and pushes spared, {} stalls of the scheduler's disk\n",
+      "{} rows from disk, {} messages waited for them, {} cached rows and combined pushes, {} stalls of the "
+      "scheduler's disk\n",
       options.first, options.first + totals.runs - 1, totals.runs, seconds, double(totals.runs) / seconds, totals.busy,
       totals.resumed, totals.failed, totals.acked, totals.faults, totals.crashes, totals.fenced, totals.outages,
       totals.power_cuts, totals.recoveries, totals.time_jumps, totals.deaths, totals.messages, totals.rows_from_disk,
-      totals.waited_for_rows, totals.spared, totals.stalls);
+      totals.waited_for_rows, totals.requests_saved, totals.stalls);
   // A run that was not busy proves nothing; about one in six is, and many more mean that the scenarios have gone soft.
   if (totals.busy * 5 < totals.runs * 4) {
     fmt::print("too few busy runs: {} of {}\n", totals.busy, totals.runs);

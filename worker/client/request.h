@@ -1,11 +1,11 @@
-// A request of any thread, and the object on which that thread waits. It is posted to the runtime (runtime.h), started
-// by the thread that executes the next turn, and ended by the client, whose completion it is. Internal to worker/; the
-// public interfaces are RowsFuture and StatusFuture of worker/tarn.h.
+// A request that any thread posts to the runtime (runtime.h) and then waits for. The thread that executes the next turn
+// of the client's loop starts it; the client completes it (it is the client's completion callback). Internal to
+// worker/; the public interfaces are RowsFuture and StatusFuture of worker/tarn.h.
 //
 //   runtime.Submit(request);      // any thread
-//   request->Wait();              // takes turns itself where it can (client_driver.h)
+//   request->Wait();              // executes turns itself if no other thread does (client_driver.h)
 //
-// A submitted request owns itself until it ends, so the caller may drop it.
+// A submitted request owns itself until it is completed, so the caller may drop it.
 #pragma once
 
 #include <atomic>
@@ -29,17 +29,17 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   // Call it before submission. The request holds the given bytes of the budget, which the caller has acquired, until it
-  // ends.
+  // is completed.
   void Charge(ByteBudget* budget, std::size_t bytes) { budget_ = budget, bytes_ = bytes; }
-  // Marks it as submitted: it owns itself until it ends. driver: executes the turns.
-  virtual void SetUnderWay(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
+  // Marks it as submitted: it owns itself until it is completed. driver: executes the turns.
+  virtual void MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
     self_ = std::move(self);
     driver_ = driver;
   }
 
   // Called in a turn: passes the request to the client.
   virtual void Start(Client* client, TimeUs now, Outbox* out) = 0;
-  // Ends it, instead of Start or while it is pending. The first end wins.
+  // Completes it with `error`, instead of Start or while it is in progress. Only the first completion has an effect.
   virtual void Abort(const Error& error) { Finish(error); }
 
   bool Ready() const { return done_.load(std::memory_order_acquire); }
@@ -49,8 +49,8 @@ class Request {
 
  protected:
   void Finish(Error error = {ErrorCode::kOk, ""});
-  // Notes that the caller will read the answer soon: requests that it posts before may be delayed until then
-  // (client_driver.h).
+  // Marks that the caller will read the answer soon. Once the answer has arrived, requests that the caller posts before
+  // it reads the answer may be batched until then (client_driver.h).
   void ExpectReader() { awaited_ = true; }
 
  private:

@@ -74,10 +74,10 @@ void PushRequest::Start(Client* client, TimeUs now, Outbox* out) {
   for (Table& table : tables_) client->Push(*table.plan, std::move(table.gradients), pulled, this, now, out);
 }
 
-void PushPullRequest::SetUnderWay(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
-  push_->SetUnderWay(push_, driver);
-  pull_->SetUnderWay(pull_, driver);
-  Request::SetUnderWay(std::move(self), driver);
+void PushPullRequest::MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
+  push_->MarkSubmitted(push_, driver);
+  pull_->MarkSubmitted(pull_, driver);
+  Request::MarkSubmitted(std::move(self), driver);
 }
 
 void PushPullRequest::Start(Client* client, TimeUs now, Outbox* out) {

@@ -123,7 +123,7 @@ class PushPullRequest final : public Request {
  public:
   PushPullRequest(std::shared_ptr<PushRequest> push, std::shared_ptr<PullRequest> pull, const MaybePosition& position)
       : push_(std::move(push)), pull_(std::move(pull)), position_(position) {}
-  void SetUnderWay(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) override;
+  void MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) override;
   void Abort(const Error& error) override;
 
   void Start(Client* client, TimeUs now, Outbox* out) override;

@@ -129,7 +129,7 @@ void Runtime::StartThread() {
 }
 
 void Runtime::Submit(std::shared_ptr<Request> request, bool may_wait) {
-  request->SetUnderWay(request, driver_);
+  request->MarkSubmitted(request, driver_);
   bool first = false;
   {
     std::unique_lock lock(mutex_);

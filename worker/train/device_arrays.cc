@@ -158,7 +158,7 @@ class DeviceArrays : public StepArrays {
   struct Table {
     Mirror rows, gradients, index;
     std::unique_ptr<kernels::Segments> segments;
-    kernels::Segments::Room room;
+    kernels::Segments::Capacity capacity;
   };
 
   bool IsDense(std::size_t t) const { return model_.tables()[t].rows == RowsNeeded::kAll; }
@@ -225,14 +225,15 @@ class DeviceArrays : public StepArrays {
     for (std::size_t t = 0; t < tables_.size(); ++t) {
       Table& table = tables_[t];
       if (IsDense(t)) continue;
-      if (table.segments == nullptr || occurrences > table.room.occurrences || views_[t].unique > table.room.rows) {
+      if (table.segments == nullptr || occurrences > table.capacity.occurrences ||
+          views_[t].unique > table.capacity.rows) {
         table.segments.reset();
         const std::size_t rows = views_[t].unique;
-        table.room = {PlacesFor(occurrences), PlacesFor(rows), source_.plans[t]->dim};
-        auto segments = kernels::Segments::Make(stream_, table.room);
+        table.capacity = {PlacesFor(occurrences), PlacesFor(rows), source_.plans[t]->dim};
+        auto segments = kernels::Segments::Make(stream_, table.capacity);
         if (!segments) {
-          table.room = {occurrences, rows, source_.plans[t]->dim};
-          segments = kernels::Segments::Make(stream_, table.room);
+          table.capacity = {occurrences, rows, source_.plans[t]->dim};
+          segments = kernels::Segments::Make(stream_, table.capacity);
         }
         if (!segments) return std::unexpected(std::move(segments).error());
         table.segments = std::move(*segments);

@@ -2,8 +2,8 @@
 // was trained exactly once although workers were killed, and tools/replay repeats a run (sim/trial/recording.h).
 //
 //   lease INCARNATION LEASE                                         when the lease was granted
-//   begin INCARNATION PUSHED                                        a training batch begins: its rows are pulled, after
-//                                                                   the worker pushed so many batches
+//   begin INCARNATION PUSHED                                        the worker requests the rows of a training batch;
+//                                                                   PUSHED: number of batches it has pushed so far
 //   batch INCARNATION EPOCH SPLIT_FIRST_ROW FIRST_ROW ROWS CLOCK    before the batch's first push leaves
 //   tick INCARNATION CLOCK                                          before the first Tick of that clock leaves
 //
@@ -19,7 +19,7 @@
 
 namespace tarn::worker {
 
-// Not thread-safe. Until Open, and when it failed, it writes nothing.
+// Not thread-safe. Before Open, and after Open has failed, all calls write nothing and return OK.
 class Record {
  public:
   Record() = default;

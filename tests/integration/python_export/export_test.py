@@ -121,7 +121,7 @@ class ExportTest(unittest.TestCase):
         os.mkfifo(path)
         reader = f"import sys; sys.path[:0] = {sys.path[:1]}; from tarn.export import Export; Export('{path}')"
         done = subprocess.run([sys.executable, "-c", reader], capture_output=True, text=True, timeout=60)
-        self.assertIn(f"ExportError: {path}: not a file", done.stderr)
+        self.assertIn(f"ExportError: {path}: not a regular file", done.stderr)
 
 
 if __name__ == "__main__":

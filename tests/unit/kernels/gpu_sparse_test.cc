@@ -29,7 +29,7 @@ class GpuSparseTest : public GpuFixture {
     return std::move(*scratch);
   }
 
-  std::unique_ptr<Segments> Room(std::size_t occurrences, std::size_t rows, std::uint32_t dim) {
+  std::unique_ptr<Segments> MakeSegments(std::size_t occurrences, std::size_t rows, std::uint32_t dim) {
     auto segments = Segments::Make(stream(), {.occurrences = occurrences, .rows = rows, .dim = dim});
     EXPECT_TRUE(segments.has_value()) << segments.error().message;
     return std::move(*segments);
@@ -38,7 +38,7 @@ class GpuSparseTest : public GpuFixture {
   // Of exactly the batch.
   std::unique_ptr<Segments> Grouped(const Indices& inverse, std::size_t n_rows, std::uint32_t dim) {
     const auto scratch = Scratch(inverse.size());
-    auto segments = Room(inverse.size(), n_rows, dim);
+    auto segments = MakeSegments(inverse.size(), n_rows, dim);
     DeviceBuffer device = Upload(inverse);
     GroupByRow(stream(), inverse.size(), device.as<std::uint32_t>(), n_rows, *scratch, *segments);
     return segments;
@@ -181,7 +181,7 @@ TEST_F(GpuSparseTest, BackwardOfArraysThatAreNotAligned) {
 TEST_F(GpuSparseTest, SegmentsAndScratchServeBatchAfterBatch) {
   SplitMix random(5);
   const auto scratch = Scratch(20'000);
-  const auto segments = Room(20'000, 300, 16);
+  const auto segments = MakeSegments(20'000, 300, 16);
   for (const std::size_t n : {20'000, 3, 0, 700, 65, 20'000}) {
     const Indices inverse = SkewedIndices(n, 300, random);
     const std::vector<float> grad_out = RandomFloats(n * 16, random), there = RandomFloats(300 * 16, random);
@@ -204,7 +204,7 @@ TEST_F(GpuSparseTest, UniqueKeysAscendAndGroupTheirOccurrences) {
   SplitMix random(6);
   constexpr std::uint32_t kDim = 4;
   const auto scratch = Scratch(200'001);
-  const auto segments = Room(200'001, 200'001, kDim);
+  const auto segments = MakeSegments(200'001, 200'001, kDim);
   for (const std::size_t n : {0, 1, 2, 33, 1000, 200'001})
     for (const std::uint64_t distinct : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{5000}, ~std::uint64_t{0}}) {
       std::vector<Key> keys = RandomKeys(n, distinct, random);

@@ -129,7 +129,7 @@ TEST_F(ExportTest, ANewerFormatAndOtherFilesAreNamed) {
   Write(ValueCodec::kFp32);
   std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary).seekp(8).put('\x02');
   EXPECT_EQ(ExportFile::Open(path_).error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(ExportFile::Open(folder_.string()).error().message, folder_.string() + ": not a file");
+  EXPECT_EQ(ExportFile::Open(folder_.string()).error().message, folder_.string() + ": not a regular file");
   EXPECT_EQ(ExportFile::Open(path_ + "x").error().code, ErrorCode::kNotFound);
   std::ofstream(path_ + "y");
   EXPECT_EQ(ExportFile::Open(path_ + "y").error().code, ErrorCode::kCorrupt);
@@ -145,7 +145,7 @@ TEST_F(ExportTest, APipeIsNotWaitedFor) {
     ADD_FAILURE() << "waits for a writer";
     std::ofstream writer(pipe);
   }
-  EXPECT_EQ(opened.get(), pipe + ": not a file");
+  EXPECT_EQ(opened.get(), pipe + ": not a regular file");
 }
 
 TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {

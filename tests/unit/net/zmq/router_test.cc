@@ -24,7 +24,7 @@ TEST(RouterAlone, HasNobodyBeforeItIsBound) {
   EXPECT_EQ(router.socket(), nullptr);
   EXPECT_FALSE(router.MayHold());
   EXPECT_EQ(router.Send(Peer(kFirstAcceptedPeer), FrameOf("x")), SendResult::kUnreachable);
-  EXPECT_EQ(router.EndEndless(), 0u);
+  EXPECT_EQ(router.CloseOversizedSenders(), 0u);
   router.CountFailures(INT64_MAX);
   EXPECT_EQ(router.failures(), 0u);
 }

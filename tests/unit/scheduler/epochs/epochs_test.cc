@@ -168,9 +168,9 @@ TEST(Schedule, PatienceCountsEpochsSinceTheBest) {
   finish(0.5);
   EXPECT_TRUE(schedule.finished().back().best);
   finish(0.6);
-  EXPECT_TRUE(schedule.Another());
+  EXPECT_TRUE(schedule.HasNextEpoch());
   finish(0.55);
-  EXPECT_FALSE(schedule.Another());
+  EXPECT_FALSE(schedule.HasNextEpoch());
   EXPECT_TRUE(schedule.Finished(2));
   EXPECT_FALSE(schedule.Finished(3));
 }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "scheduler/stopping/stop_wish.h"
+#include "scheduler/stopping/stop_request.h"
 #include "tests/unit/scheduler/membership/nodes_fixture.h"
 
 namespace tarn::scheduler {
@@ -85,21 +85,21 @@ TEST_F(FleetStopTest, AFleetWithoutNodesHasStopped) {
   EXPECT_TRUE(stop_.Repeat(0, letters_.mail));
 }
 
-TEST(StopWish, IsOverdueAtItsDeadlineAndCutsOnce) {
-  StopWish wish;
-  EXPECT_FALSE(wish.Overdue(100));
-  wish.Want({ErrorCode::kOk, "stopped"}, 50);
-  EXPECT_TRUE(wish.wanted());
-  EXPECT_FALSE(wish.Overdue(49));
-  EXPECT_TRUE(wish.Overdue(50));
-  EXPECT_TRUE(wish.BeginCut());
-  EXPECT_FALSE(wish.BeginCut());
-  EXPECT_STREQ(wish.phase(), "stopped");
-  wish.ChangeReason({ErrorCode::kUnavailable, "no worker is left"});
-  EXPECT_STREQ(wish.phase(), "failed");
-  EXPECT_FALSE(wish.kept());
-  wish.Keep();
-  EXPECT_TRUE(wish.kept());
+TEST(StopRequest, IsOverdueAtItsDeadlineAndCutsOnce) {
+  StopRequest request;
+  EXPECT_FALSE(request.Overdue(100));
+  request.Request({ErrorCode::kOk, "stopped"}, 50);
+  EXPECT_TRUE(request.requested());
+  EXPECT_FALSE(request.Overdue(49));
+  EXPECT_TRUE(request.Overdue(50));
+  EXPECT_TRUE(request.BeginCut());
+  EXPECT_FALSE(request.BeginCut());
+  EXPECT_STREQ(request.phase(), "stopped");
+  request.ChangeReason({ErrorCode::kUnavailable, "no worker is left"});
+  EXPECT_STREQ(request.phase(), "failed");
+  EXPECT_FALSE(request.state_saved());
+  request.MarkStateSaved();
+  EXPECT_TRUE(request.state_saved());
 }
 
 }  // namespace

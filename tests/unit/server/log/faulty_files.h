@@ -68,8 +68,8 @@ class FaultyFile final : public LogFile {
     return Injected(path_, "write");
   }
   Status Sync() override { return Fires(fault_, true) ? Injected(path_, "sync") : file_->Sync(); }
-  Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
-    return Fires(fault_, true) ? Injected(path_, "prepare") : file_->Prepare(offset, bytes);
+  Status WriteZeros(std::uint64_t offset, std::uint64_t bytes) override {
+    return Fires(fault_, true) ? Injected(path_, "write zeros to") : file_->WriteZeros(offset, bytes);
   }
   Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) override {
     if (Fires(fault_, true)) return Injected(path_, "allocate");

@@ -1,4 +1,4 @@
-#include "server/shard_notes.h"
+#include "server/shard_diagnostics.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ constexpr std::size_t kWaitingMax = 64;  // warnings that wait for the strand; f
 
 }  // namespace
 
-void ShardNotes::OnCheckpointPart(const CheckpointPart& part) const {
+void ShardDiagnostics::OnCheckpointPart(const CheckpointPart& part) const {
   if (part.code == ErrorCode::kCancelled) {
     LogInfo("shard {}: checkpoint {}: {}", shard_.value, part.id.value, part.message);
     return;
@@ -27,8 +27,8 @@ void ShardNotes::OnCheckpointPart(const CheckpointPart& part) const {
 }
 
 // Rule L1: callers that wait for acknowledgements then wait for the disk, and only this process can report it.
-void ShardNotes::WatchLog(TimeUs now, bool durable, LogSequence synced) {
-  const auto silent = log_watch_.Note(now, durable, synced);
+void ShardDiagnostics::WatchLog(TimeUs now, bool all_durable, LogSequence synced) {
+  const auto silent = log_watch_.Note(now, all_durable, synced);
   if (!silent) return;
   (void)strand_->TryPost(
       kWaitingMax,
@@ -38,14 +38,14 @@ void ShardNotes::WatchLog(TimeUs now, bool durable, LogSequence synced) {
       });
 }
 
-bool ShardNotes::NotFiniteIsDue(TimeUs now, std::uint64_t skipped) {
-  if (skipped == skipped_ || now < next_skipped_) return false;
-  skipped_ = skipped;
-  next_skipped_ = now + kWaitNotePeriodUs;
+bool ShardDiagnostics::NotFiniteIsDue(TimeUs now, std::uint64_t skipped) {
+  if (skipped == skipped_when_logged_ || now < next_not_finite_log_) return false;
+  skipped_when_logged_ = skipped;
+  next_not_finite_log_ = now + kWaitNotePeriodUs;
   return true;
 }
 
-void ShardNotes::LogNotFinite(std::span<const NotFiniteRows> tables) const {
+void ShardDiagnostics::LogNotFinite(std::span<const NotFiniteRows> tables) const {
   for (const NotFiniteRows& of : tables)
     LogWarning(
         "shard {}: table '{}': {} gradients with infinite or NaN values so far, the last of key {}; their rows were "

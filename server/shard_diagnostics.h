@@ -1,5 +1,5 @@
-// The log lines of a shard's loop: parts of checkpoints, a log disk that does not respond, and gradients that are not
-// finite. One thread.
+// Writes the log lines of a shard's loop: parts of checkpoints, a log disk that does not respond, and gradients that
+// are not finite. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace tarn::server {
 
-class ShardNotes {
+class ShardDiagnostics {
  public:
   // Warnings of a disk are written on the strand, because the file of this process's log may be on the same disk. The
-  // strand outlives the notes.
-  ShardNotes(ShardId shard, DiskPool::Strand* strand) : shard_(shard), strand_(strand) {}
+  // strand must outlive this object.
+  ShardDiagnostics(ShardId shard, DiskPool::Strand* strand) : shard_(shard), strand_(strand) {}
 
   void OnCheckpointPart(const CheckpointPart& part) const;
   // Call it in every turn of the shard's loop, with the arguments of LogWatch::Note.
-  void WatchLog(TimeUs now, bool durable, LogSequence synced);
-  // `skipped`: gradients that were not finite, so far. Whether LogNotFinite is due: there are more, and it was not
-  // called in the last kWaitNotePeriodUs. If so, the call must follow.
+  void WatchLog(TimeUs now, bool all_durable, LogSequence synced);
+  // `skipped`: the number of gradients so far that were not finite. Returns true if it has changed since this last
+  // returned true, at least kWaitNotePeriodUs ago. The caller must then call LogNotFinite.
   bool NotFiniteIsDue(TimeUs now, std::uint64_t skipped);
   void LogNotFinite(std::span<const NotFiniteRows> tables) const;
 
@@ -31,8 +31,8 @@ class ShardNotes {
   ShardId shard_;
   DiskPool::Strand* strand_;
   LogWatch log_watch_;
-  std::uint64_t skipped_ = 0;  // when they were last logged
-  TimeUs next_skipped_ = 0;
+  std::uint64_t skipped_when_logged_ = 0;
+  TimeUs next_not_finite_log_ = 0;
 };
 
 }  // namespace tarn::server
