@@ -1,4 +1,4 @@
-// The scheduler's state of each process of the fleet. Plain values.
+// The scheduler's state of each node: shards and workers. Plain values.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ TEST(PrometheusTextTest, AFamilyIsWrittenOnceForAllReports) {
   const StatusReport first = Report("0", 12), second = Report("1", 13);
   const StatusReport* reports[] = {&first, &second};
   EXPECT_EQ(PrometheusText("mine", reports),
-            "# HELP tarn_shard_pulls_total Pulls received\n"
+            "# HELP tarn_shard_pulls_total Pull messages answered\n"
             "# TYPE tarn_shard_pulls_total counter\n"
             "tarn_shard_pulls_total{run=\"mine\",role=\"shard\",rank=\"0\"} 12\n"
             "tarn_shard_pulls_total{run=\"mine\",role=\"shard\",rank=\"1\"} 13\n");
@@ -27,11 +27,11 @@ TEST(PrometheusTextTest, LabelsAreEscapedAndEmptyOnesLeftOut) {
   report.metrics.AddBy(ShardMetric("rows_not_finite_by_table"), {{"a \"b\"\n\\", 3u}})
       .AddBy(WorkerMetric("stage_seconds"), {});
   const StatusReport* reports[] = {&report};
-  EXPECT_EQ(PrometheusText("", reports),
-            "# HELP tarn_shard_rows_not_finite_by_table_total Gradients skipped because a value is infinite or "
-            "NaN, by table; only tables with such gradients\n"
-            "# TYPE tarn_shard_rows_not_finite_by_table_total counter\n"
-            "tarn_shard_rows_not_finite_by_table_total{role=\"shard\",table=\"a \\\"b\\\"\\n\\\\\"} 3\n");
+  EXPECT_EQ(
+      PrometheusText("", reports),
+      "# HELP tarn_shard_rows_not_finite_by_table_total rows_not_finite of each table; only tables with such rows\n"
+      "# TYPE tarn_shard_rows_not_finite_by_table_total counter\n"
+      "tarn_shard_rows_not_finite_by_table_total{role=\"shard\",table=\"a \\\"b\\\"\\n\\\\\"} 3\n");
 }
 
 TEST(PrometheusTextTest, NumbersReadBackAsTheSame) {
