@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tarn.futures import Future, Rows, address_of
+from tarn.futures import Arrival, Future, Rows, address_of, future_handle
 from tarn.library import (
     POINTER, TEXT, CConnectOptions, CLease, CLeaseAnswer, CLeaseReport, CPullOptions, CTablePull, CTablePush, Error, Gone,
     Handle, InvalidArgument, Timeout, as_bytes, interruptible, library)
@@ -139,7 +139,7 @@ class Client:
         self.close()
 
     def pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
-        """For the pulls of tables and plans."""
+        """Internal. For the pulls of tables and plans."""
         return CPullOptions(size=ctypes.sizeof(CPullOptions), out=out, priority=operator.index(priority),
                             use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
 
@@ -211,9 +211,8 @@ class Client:
             arrays.append(array)
             shapes.append(shape)
             outs.append(out)
-        pointer = POINTER()
-        library().pull_many(self.pointer, items, len(pulls), self.pull_options(None, priority, clock), pointer)
-        handle = Handle(pointer, library().future_free, outs)
+        handle = future_handle(outs)
+        library().pull_many(self.pointer, items, len(pulls), self.pull_options(None, priority, clock), handle.pointer)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def push(self, pushes: Sequence[tuple[Table, ArrayLike, ArrayLike]]) -> Future:
@@ -242,9 +241,12 @@ class Client:
         and makes no plan.
         """
         arrays = [as_keys(keys) for _, keys in requests]
+        if limits is not None and not (len(limits) == len(arrays) and all(0 <= limit < 2**64 for limit in limits)):
+            raise InvalidArgument(1, f"limits: expected {len(arrays)} numbers from 0, found {list(limits)}")
         index = np.empty(sum(array.size for array in arrays), np.int64)
         plans = self.plans_at([table for table, _ in requests], [array.ctypes.data for array in arrays],
-                              [array.size for array in arrays], limits or [0] * len(arrays), index.ctypes.data)
+                              [array.size for array in arrays], [0] * len(arrays) if limits is None else limits,
+                              index.ctypes.data)
         for plan, (_, keys) in zip(plans, requests):
             plan.shape = np.shape(keys)
         return plans, index
@@ -252,7 +254,7 @@ class Client:
     def plans_at(
         self, tables: Sequence[Table], keys: Iterable[int], counts: Sequence[int], limits: Iterable[int], index: int
     ) -> list[Plan]:
-        """The same from addresses: tables[i] has counts[i] keys at keys[i]; sum(counts) indices are written to `index`."""
+        """Internal, unchecked. The same from addresses: tables[i] has counts[i] keys at keys[i]; sum(counts) indices are written to `index`."""
         count = len(tables)
         requests = _words(4 * count, zip((table.address for table in tables), keys, counts, limits))
         made, sizes = (ctypes.c_uint64 * count)(), (ctypes.c_size_t * count)()
@@ -273,18 +275,21 @@ class Client:
         All are ready at the same time. Arguments as in Table.pull; `out` may be None.
         """
         shapes, outs = [(plan.size, plan.table.dim) for plan, _ in pulls], [out for _, out in pulls]
-        pointer = self._pull_to([plan for plan, _ in pulls], map(address_of, outs, shapes), priority, clock)
-        handle = Handle(pointer, library().future_free, outs)
+        handle = self._pull_to([plan for plan, _ in pulls], map(address_of, outs, shapes), outs, priority, clock)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def pull_to(self, plans: Sequence[Plan], addresses: Sequence[int], kept: object, clock: int) -> Future:
-        """Pulls the rows of plans[i] to the memory at addresses[i], which `kept` must keep. Ready with the rows."""
-        return Future(self._pull_to(plans, addresses, 0, clock), kept)
+        """Internal, unchecked. Pulls the rows of plans[i] to the memory at addresses[i], which `kept` must keep. Ready with
+        the rows."""
+        return Arrival(self._pull_to(plans, addresses, kept, 0, clock))
 
-    def _pull_to(self, plans: Sequence[Plan], addresses: Iterable[int | None], priority: int, clock: int | None) -> Any:
-        pointer, items = POINTER(), _words(2 * len(plans), ((plan.address, out or 0) for plan, out in zip(plans, addresses)))
-        library().pull_plans(self.pointer, items, len(plans), self.pull_options(None, priority, clock), pointer)
-        return pointer
+    def _pull_to(
+        self, plans: Sequence[Plan], addresses: Iterable[int | None], kept: object, priority: int, clock: int | None
+    ) -> Handle:
+        items = _words(2 * len(plans), ((plan.address, out or 0) for plan, out in zip(plans, addresses)))
+        handle = future_handle(kept)
+        library().pull_plans(self.pointer, items, len(plans), self.pull_options(None, priority, clock), handle.pointer)
+        return handle
 
     def push_plans(self, pushes: Sequence[tuple[Plan, ArrayLike]]) -> Future:
         """Pushes gradients for several plans in one call: [(plan, gradients), ...], [n, dim] each, one row for each of
@@ -296,7 +301,7 @@ class Client:
         return self.push_from([plan for plan, _ in pushes], [array.ctypes.data for array in arrays])
 
     def push_from(self, plans: Sequence[Plan], addresses: Iterable[int]) -> Future:
-        """Pushes the gradients of plans[i] at addresses[i], float32 [plan.size, dim]. They are copied."""
+        """Internal, unchecked. Pushes the gradients of plans[i] at addresses[i], float32 [plan.size, dim]. They are copied."""
         pointer, items = POINTER(), _words(2 * len(plans), zip((plan.address for plan in plans), addresses))
         library().push_plans(self.pointer, items, len(plans), 0, pointer)
         return Future(pointer)

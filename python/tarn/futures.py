@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tarn.library import FLOATS, PATIENCE_SECONDS, Handle, InvalidArgument, Note, Timeout, library
+from tarn.library import FLOATS, PATIENCE_SECONDS, POINTER, Handle, InvalidArgument, Note, Timeout, library
+
+_ROWS = "rows: other workers have not finished an earlier clock, or a server does not answer"
+
+
+def future_handle(kept: object = None) -> Handle:
+    """For a future that a call of the library then makes. Made before it, so that Ctrl-C after the call frees the future
+    before `kept`, the memory to which the library writes."""
+    return Handle(POINTER(), library().future_free, kept)
 
 
 class Future:
@@ -69,7 +77,7 @@ def address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int |
 class Rows(Future):
     """The rows of a pull. After it is dropped, `out` is not written to."""
 
-    _what = "rows: other workers have not finished an earlier clock, or a server does not answer"
+    _what = _ROWS
 
     def __init__(self, handle: Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
         self._handle, self._shape, self._out, self._which = handle, shape, out, which
@@ -92,5 +100,10 @@ class Rows(Future):
         return values, staleness.value
 
 
-def rows_at(pointer: Any, shape: tuple[int, ...], out: NDArray[np.float32] | None) -> Rows:
-    return Rows(Handle(pointer, library().future_free, out), shape, out)
+class Arrival(Future):
+    """The rows of a pull to memory of the caller. wait() returns nothing."""
+
+    _what = _ROWS
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tarn.futures import Future, Rows, address_of, rows_at, view
+from tarn.futures import Future, Rows, address_of, future_handle, view
 from tarn.library import FLOATS, KEYS, POINTER, Handle, InvalidArgument, library
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ class Plan:
 
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
-        shape, pointer = (self.size, self.table.dim), POINTER()
+        shape, handle = (self.size, self.table.dim), future_handle(out)
         options = self.table.client.pull_options(address_of(out, shape), priority, clock)
-        library().pull_plan(self.table.client.pointer, self.address, options, pointer)
-        return rows_at(pointer, shape, out)
+        library().pull_plan(self.table.client.pointer, self.address, options, handle.pointer)
+        return Rows(handle, shape, out)
 
     def push(self, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
@@ -96,10 +96,11 @@ class Table:
         clock: at which the rows will be used; default: the current clock. out: a float32 array for the rows, with the
         shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
         """
-        array, pointer, shape = as_keys(keys), POINTER(), np.shape(keys) + (self.dim,)
+        array, handle, shape = as_keys(keys), future_handle(out), np.shape(keys) + (self.dim,)
         options = self.client.pull_options(address_of(out, shape), priority, clock)
-        library().pull(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, options, pointer)
-        return rows_at(pointer, shape, out)
+        library().pull(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, options,
+                       handle.pointer)
+        return Rows(handle, shape, out)
 
     def plan(self, keys: ArrayLike) -> Plan:
         """Makes a plan for pulls and pushes of the same keys."""

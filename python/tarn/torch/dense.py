@@ -52,7 +52,7 @@ class _Dense:
 
     def planned(self, flat: torch.Tensor) -> tuple[Any, torch.Tensor]:
         """A push of these gradients: the plan, and the rows in its order."""
-        rows = torch.zeros(self.changes.shape)
+        rows = torch.zeros(self.changes.shape, dtype=torch.float32, device="cpu")
         rows.view(-1)[:flat.numel()] = flat
         return self.plan, rows[torch.from_numpy(self.plan.keys.astype(np.int64))]
 

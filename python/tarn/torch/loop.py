@@ -112,7 +112,8 @@ def attach(
 
 def rows(model: nn.Module) -> list[torch.Tensor]:
     """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for looking at
-    them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors."""
+    them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors. They
+    share memory: do not change the rows themselves, and clone what is kept."""
     return [leaf.rows for leaf in session_of(model, "rows").leaves()]
 
 

@@ -1,6 +1,6 @@
 """The rows and gradients of one client's remote modules: pulls in progress, gradients that wait for the step.
 
-Internal to tarn.torch. One thread calls it, except for `gradient`, which autograd may call on a thread of its own.
+Internal to tarn.torch. One thread calls it, except for `_on_gradient`, which autograd may call on a thread of its own.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ class _Slab:
 
     def __init__(self, rows: torch.Tensor, index: torch.Tensor) -> None:
         self._host = rows, index
-        self._copies: dict[torch.cuda.Stream, tuple[torch.Tensor, torch.Tensor]] = {}  # by the stream that made them
+        self._copies: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}  # by device, or by the stream of a GPU that made them
         self.future: Any = None  # of the request
 
     def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
         """float32 and int64 [n] on this device. A GPU gets them with one copy each, on its current stream."""
-        if device.type != "cuda":
+        if device.type == "cpu":
             return self._host
-        stream = torch.cuda.current_stream(device)
-        if stream not in self._copies:
+        key = torch.cuda.current_stream(device) if device.type == "cuda" else device
+        if key not in self._copies:
             rows, index = self._host
-            self._copies[stream] = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
-        return self._copies[stream]
+            with torch.inference_mode(False):  # another module of the request may be in training
+                self._copies[key] = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
+        return self._copies[key]
 
     def wait(self, what: Callable[[], str]) -> None:
         if self.future is not None:
@@ -69,7 +70,6 @@ class Pulled:
     slab: _Slab
     first_row: int  # values of the slab before the rows: float32 [plan.size, dim], with a padding one more row, which is 0
     first_id: int  # indices of the slab before those of the call: int64, in the shape of `ids`
-    leaf: torch.Tensor | None = None  # the rows on the CPU, made before they arrive
 
     def index(self, device: torch.device) -> torch.Tensor:
         """The row of each id."""
@@ -98,8 +98,8 @@ class Leaf:
         """Those of the rows divided by `scale`, without the padding's: [plan.size, dim], as of on_host."""
         found = self.rows.grad
         assert found is not None
-        if found.requires_grad:  # of a backward pass with create_graph
-            found = found.detach()
+        if found.requires_grad:  # of a backward pass with create_graph; its graph refers to the rows
+            self.rows.grad, found = None, found.detach()
         if len(found) != self.plan.size:
             found = found[:self.plan.size]
         return on_host(found if scale == 1.0 else found / scale)
@@ -141,14 +141,11 @@ class Session:
 
     def pull(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> list[Pulled]:
         """Pulls the rows of several calls with one request, for use at `clock`."""
-        pulled, slab, rows = self._planned(calls, clock)
+        with torch.inference_mode(False):  # the rows may be used in training
+            pulled, slab, rows = self._planned(calls, clock)
         start = rows.data_ptr()
         slab.future = self.client.pull_to([each.plan for each in pulled], [start + 4 * each.first_row for each in pulled],
                                           rows, clock)
-        if torch.is_grad_enabled():
-            for each in pulled:
-                if not each.ids.is_cuda:
-                    each.leaf = self._leaf(each, torch.device("cpu"))
         return pulled
 
     def _planned(
@@ -157,7 +154,7 @@ class Session:
         """The distinct keys of each call, and memory for their rows, which are not pulled yet."""
         keys = [module.keys(ids) for module, ids in calls]
         counts, pinned = [each.numel() for each in keys], any(module.to_gpu or ids.is_cuda for module, ids in calls)
-        index = torch.empty(sum(counts), dtype=torch.int64, pin_memory=pinned)
+        index = torch.empty(sum(counts), dtype=torch.int64, device="cpu", pin_memory=pinned)
         try:
             plans = self.client.plans_at([module.table for module, _ in calls], [each.data_ptr() for each in keys], counts,
                                          [module.num_embeddings for module, _ in calls], index.data_ptr())
@@ -168,11 +165,12 @@ class Session:
         if any(module.padding_idx is not None for module, _ in calls):
             parts = [module.with_padding(ids, plan.size, part)
                      for (module, ids), plan, part in zip(calls, plans, torch.split(index, counts))]
-            index = torch.cat(parts)
+            whole = torch.empty(sum(each.numel() for each in parts), dtype=torch.int64, device="cpu", pin_memory=pinned)
+            index = torch.cat(parts, out=whole)
         starts = list(itertools.accumulate(
             ((plan.size + (module.padding_idx is not None)) * module.embedding_dim for (module, _), plan in zip(calls, plans)),
             initial=0))
-        rows = torch.empty(starts[-1], pin_memory=pinned)
+        rows = torch.empty(starts[-1], dtype=torch.float32, device="cpu", pin_memory=pinned)
         for (module, _), end in zip(calls, starts[1:]):
             if module.padding_idx is not None:
                 rows[end - module.embedding_dim:end] = 0
@@ -213,17 +211,13 @@ class Session:
         """Waits for the rows and returns them on the device; in training a leaf whose gradient is pushed by the next step.
         Call it once."""
         pulled.wait()
-        leaf, pulled.leaf = pulled.leaf, None
-        if not torch.is_grad_enabled():
-            return pulled.rows(device)
-        self._before_training()
-        return self._leaf(pulled, device) if leaf is None or leaf.device != device else leaf
-
-    def _leaf(self, pulled: Pulled, device: torch.device) -> torch.Tensor:
-        rows = pulled.rows(device).requires_grad_()
-        # The hook must not refer to the rows, nor to what does.
-        rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-            functools.partial(self._on_gradient, pulled.plan))
+        rows = pulled.rows(device)
+        if torch.is_grad_enabled():
+            self._before_training()
+            rows.requires_grad_()
+            # The hook must not refer to the rows, nor to what does.
+            rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                functools.partial(self._on_gradient, pulled.plan))
         return rows
 
     def leaves(self) -> list[Leaf]:
@@ -349,7 +343,7 @@ def on_host(values: torch.Tensor) -> torch.Tensor:
     """float32 and contiguous on the CPU. The copy of a GPU's tensor is in pinned memory and only begun: see wait_for_copies."""
     if not values.is_cuda:
         return values if values.dtype is torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
-    copy = torch.empty(values.shape, dtype=torch.float32, pin_memory=True)
+    copy = torch.empty(values.shape, dtype=torch.float32, device="cpu", pin_memory=True)
     return copy.copy_(values, non_blocking=True)
 
 
@@ -375,7 +369,8 @@ def _summed(parts: list[tuple[Any, torch.Tensor]]) -> list[tuple[Any, torch.Tens
 def _sum(parts: list[tuple[Any, torch.Tensor]]) -> tuple[Any, torch.Tensor]:
     plan = parts[0][0].table.plan(np.concatenate([plan.keys for plan, _ in parts]))
     index, values = torch.from_numpy(plan.index.astype(np.int64)), torch.cat([gradients for _, gradients in parts])
-    return plan, torch.zeros(plan.size, values.shape[1]).index_add_(0, index, values)
+    sums = torch.zeros(plan.size, values.shape[1], dtype=torch.float32, device="cpu")
+    return plan, sums.index_add_(0, index, values)
 
 
 def _wait(future: Any, what: str) -> Any:

@@ -28,7 +28,7 @@ class Fleets(unittest.TestCase):
         cls.folder.cleanup()
 
     def run_bench(self, name, *words):
-        done = subprocess.run([sys.executable, ROOT / "bench" / name, "--bin-dir", BIN, *words, self.path / "job.toml"],
+        done = subprocess.run([sys.executable, ROOT / "bench" / name, self.path / "job.toml", "--bin-dir", BIN, *words],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -45,17 +45,21 @@ class Fleets(unittest.TestCase):
         self.assertEqual(len(seconds.splitlines()), 6)
 
     def test_prefetch(self):
-        out = self.run_bench("prefetch", "--workers", "1", "--seeds", "1", "2", "--modes", "asp", "--")
+        out = self.run_bench("prefetch", "--workers", "1", "--seeds", "1", "2", "--modes", "asp")
         lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
         self.assertEqual([(each["seed"], each["mode"], each["prefetch"]) for each in lines],
                          [(1, "bsp", 0), (1, "asp", 0), (1, "asp", 1), (1, "asp", 2),
                           (2, "asp", 2), (2, "asp", 1), (2, "asp", 0), (2, "bsp", 0)])
-        table = [line for line in out.splitlines() if line.startswith("| job |")]
+        table = [line for line in out.splitlines() if line.startswith("| job | 1 |")]
         self.assertEqual(len(table), 4)
+        self.assertEqual([bool(cell.strip()) for cell in table[0].split("|")[6:8]], [False, False])
+        self.assertEqual([bool(cell.strip()) for cell in table[3].split("|")[6:8]], [True, True])
         figures = self.path / "figures.jsonl"
         figures.write_text(out)
-        drawn = self.run_bench("prefetch", "--draw", figures, "--")
-        self.assertEqual(drawn.split("\n\n")[-1].split("\n")[-6:], out.split("\n")[-6:])
+        drawn = self.run_bench("prefetch", "--draw", figures)
+        self.assertEqual(drawn.splitlines()[-6:], out.splitlines()[-6:])
+        figures.write_text(out.splitlines()[1])  # an interrupted run: one seed, and not of bsp
+        self.assertIn("| job | 1 | asp | 0 |", self.run_bench("prefetch", "--draw", figures))
 
 
 if __name__ == "__main__":

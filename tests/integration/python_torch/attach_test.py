@@ -245,6 +245,72 @@ class AttachTest(unittest.TestCase):
         self.assertEqual([each() for each in kept], [None] * 6)
         self.assertEqual(alive(), before)
 
+    def test_rows_of_a_second_derivative_are_freed(self):
+        model, optimizer = attached(Bags(), self.client)
+        model(ids_of()).sum().square().backward(create_graph=True)
+        kept = [weakref.ref(each) for each in tarn.torch.rows(model)]
+        optimizer.step()
+        optimizer.zero_grad()
+        gc.collect()
+        self.assertEqual([each() for each in kept], [None] * 3)
+
+    def test_a_client_with_rows_pulled_ahead_is_freed(self):
+        client = FakeClient()
+        model, optimizer = attached(Bags(), client)
+        for batch in tarn.torch.prefetch([ids_of(seed=i) for i in range(5)], model):
+            model(batch).sum().backward()
+            optimizer.step()
+            if client.clock == 3:
+                break
+        freed = weakref.ref(client)
+        del model, optimizer, client
+        gc.collect()
+        self.assertIsNone(freed())
+
+    def test_defaults_of_torch_do_not_apply_to_rows(self):
+        """The library reads and writes float32 on the CPU."""
+        for change, back in [(lambda: torch.set_default_dtype(torch.bfloat16), lambda: torch.set_default_dtype(torch.float32)),
+                             (lambda: torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)),
+                             (lambda: torch.set_default_device("meta"), lambda: torch.set_default_device(None))]:
+            client = FakeClient()
+            model, ids = tarn.torch.remote(nn.Embedding(10, 3, device="meta"), client, optimizer=SGD), torch.tensor([1, 2, 2])
+            optimizer = tarn.torch.attach(model)
+            change()
+            try:
+                rows = model(ids)
+                (rows * torch.tensor(2.0, dtype=torch.float32, device="cpu")).sum().backward()
+                model(ids).sum().backward()  # two gradients of one table are summed
+                optimizer.step()
+            finally:
+                back()
+            self.assertEqual((rows.dtype, rows.tolist()), (torch.float32, [[1] * 3, [2] * 3, [2] * 3]))
+            (pushed,), = [each.values() for each in client.pushes]
+            self.assertEqual({key: each.tolist() for key, each in pushed.items()}, {1: [3] * 3, 2: [6] * 3})
+
+    def test_a_part_in_inference_mode(self):
+        """Of a model whose rows are pulled with one request, also where rows are pulled in inference mode."""
+        client = FakeClient()
+
+        class Distilled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.teacher, self.student = (nn.Embedding(10, 2, device="meta") for _ in range(2))
+
+            def forward(self, ids):
+                with torch.inference_mode():
+                    known = self.teacher(ids)
+                return (self.student(ids) - known.clone()).square().sum()
+
+        model = tarn.torch.remote(Distilled(), client, optimizer=SGD)
+        optimizer = tarn.torch.attach(model)
+        for step in range(3):
+            model(torch.tensor([step, 5])).backward()
+            optimizer.step()
+        self.assertEqual([list(each) for each in client.pushes], [["student"]] * 3)
+        with torch.inference_mode():
+            ahead = model.student.session.pull([(model.student, torch.tensor([1]))], client.clock)
+        self.assertTrue(model.student.session.leaf(ahead[0], torch.device("cpu")).requires_grad)
+
 
 if __name__ == "__main__":
     unittest.main()
