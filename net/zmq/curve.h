@@ -9,9 +9,10 @@
 #include "core/error.h"
 
 namespace zmq {
+// NOLINTBEGIN(readability-identifier-naming): of cppzmq
 class context_t;
-// NOLINTNEXTLINE(readability-identifier-naming): of cppzmq
 class socket_t;
+// NOLINTEND(readability-identifier-naming)
 }  // namespace zmq
 
 namespace tarn::net {

@@ -77,7 +77,7 @@ struct Body {
 };
 template <typename F>
 struct BodyOf final : Body {
-  explicit BodyOf(F f_) : f(std::move(f_)) { bytes = sizeof *this; }
+  explicit BodyOf(F function) : f(std::move(function)) { bytes = sizeof *this; }
   void Run() const override { f(); }
   F f;
 };

@@ -88,6 +88,7 @@ int RunMany(const Options& options) {
     }
   };
   std::vector<std::jthread> threads;
+  threads.reserve(options.threads);
   for (unsigned i = 0; i < options.threads; ++i) threads.emplace_back(work);
   threads.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
