@@ -29,7 +29,8 @@ class BadDiskTest(FleetCase):
             record = self.run_ok(job, name, "--bin-dir", programs)
             self.assertEqual(record["samples"], self.rows)
             log = self.log(name)
-            self.assertRegex(log, r"checkpoint 1 \(periodic\) could not be written .*No space left on device")
+            # A short training may end before the scheduler orders a periodic one.
+            self.assertRegex(log, r"checkpoint 1 \((periodic|best)\) could not be written .*No space left on device")
             self.assertTrue(any((self.folder / name / "checkpoints").glob("ckpt-*/MANIFEST")))
             self.assertFalse((self.folder / name / "checkpoints/ckpt-1").exists())
 
