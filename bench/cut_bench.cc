@@ -1,9 +1,10 @@
 // Measures how long a checkpoint delays the pushes of a shard: 10 million rows of 16 values with Adagrad, consecutive
 // pushes of 1024 keys, and a checkpoint order among them. A turn is a push and the following call of the shard's timer,
-// as in the server's loop. Without --dir the store drops the rows, so the disk is not measured. With --dir three
-// checkpoints are written: all rows; the rows changed meanwhile; and, after pushes to only 1% of the rows, the rows
-// changed since. Finally the time for the same bytes in one plain file is measured. With --memory rows beyond it are on
-// disk, and pushes go to a tenth of the rows.
+// as in the server's loop. Without --dir the store drops the rows, so the disk is not measured. With --dir four
+// checkpoints are written: all rows; the rows changed while the first was written; the rows changed while the second
+// was written; and, after pushes to only 1% of the rows, the rows changed since the third. Finally the time for the
+// same bytes in one plain file is measured. With --memory rows beyond it are on disk, and pushes go to a tenth of the
+// rows.
 //
 // A push may also be delayed by the machine: by another process, or by a hypervisor that reclaims memory freed by the
 // guest. To measure this, another thread regularly reads as many random cache lines as a push.
@@ -281,10 +282,10 @@ class Bench {
   void RunOnDisk(const std::string& dir, RocksDbCheckpointStore* store) {
     Measure("without a checkpoint");
     const std::uint64_t full = Write(1, dir, "while all rows are written", store);
-    Write(2, dir, "while the rows changed meanwhile are written", store);
-    // Before the fourth checkpoint only these keys are pushed.
+    Write(2, dir, "while the rows changed during checkpoint 1 are written", store);
+    // From the third checkpoint on only these keys are pushed.
     hot_ = rows_ / 100;
-    Write(3, dir, "while the rest of those is written", store);
+    Write(3, dir, "while the rows changed during checkpoint 2 are written", store);
     Longest ignored;
     for (std::uint64_t first = 0; first < hot_; first += kPushKeys) Push(first, &ignored);
     const std::uint64_t delta = Write(4, dir, "while the 1% that changed is written", store);

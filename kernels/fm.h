@@ -1,10 +1,10 @@
-// The factorization machine's second-order term (Rendle, ICDM 2010, Lemma 3.1), linear in the occurrences:
+// The factorization machine's second-order term (Rendle, ICDM 2010, Lemma 3.1), in time linear in the occurrences:
 //   y[s] = sum over pairs o < p of sample s of <v_o, v_p> x_o x_p = 1/2 (|sum x v|^2 - sum |x v|^2)
 // with v_o = rows[inverse[o]] (dim floats) and x_o = weights[o], or 1 if `weights` is null. Sample s has the
 // occurrences offsets[s] ... offsets[s + 1). `inverse` may be null: occurrence o then has row o.
 //
-// Sums run in a fixed order; the same bits on every x86-64. Nothing overlaps. dim is 1..limits::kRowDimMax. Any
-// thread.
+// Sums run in a fixed order; the same bits on every x86-64. The arrays must not overlap. dim is 1..limits::kRowDimMax.
+// Any thread.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,9 @@ void FmBackward(std::size_t samples, std::uint32_t dim, const float* rows, const
                 const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
                 float* grad_rows);
 
-// On a GPU. Backward: `segments` replaces `inverse`; they group inverse[offsets[0]] ... inverse[offsets[samples] - 1]
-// and allow rows of `dim`; null: occurrence o has row o. Sums run in the order that kernels/segments.h defines: the
+// On a GPU. Backward takes `segments` instead of `inverse`: the grouping of inverse[offsets[0]] ...
+// inverse[offsets[samples] - 1], with a capacity of at least `dim` floats a row. If it is null, occurrence o has row o.
+// Sums run in the order that kernels/segments.h defines: the
 // CPU's bits for rows with at most 64 occurrences.
 void FmForward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                const std::uint32_t* offsets, const float* weights, float* out, float* sums);

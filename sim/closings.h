@@ -19,13 +19,13 @@ namespace tarn::sim {
 class Closings {
  public:
   // A shard has closed a clock of the table with the mean of `counted` over `divisor` workers. Returns what is wrong:
-  // it left out more than `backups` workers, counts one that had not finished the clock, or closed it differently
-  // before, of which its log is then no record.
+  // it left out more than `backups` workers, counts one that had not finished the clock, or closed the clock before
+  // with other workers or another divisor, so that its log did not reproduce the closing.
   std::string OnClosed(Clock clock, std::uint32_t divisor, std::span<const server::Contribution> counted,
                        std::uint32_t backups, const Cohorts& cohorts);
 
-  // A shard has begun to repeat its log with these partitions, of which all clocks below this one are closed. What it
-  // closed from there on it closes again, or forgets if that was not durable.
+  // A shard has restored these partitions, whose clocks below `from` are closed, and replays its log next. Forgets the
+  // closings from `from` on; the replay repeats those that were durable.
   void OnRestored(Clock from, std::span<const PartitionId> partitions);
 
   // The factor by which a gradient of this worker counts in a partition; 0: it came too late, or the clock is open.

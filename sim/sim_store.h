@@ -97,8 +97,9 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   std::size_t listed() const { return listed_; }
   // The fleet was ordered to stop: abandoned parts may then be removed without a check.
   void Stopping() { stopping_ = true; }
-  // The scheduler's process ends: its current write may or may not take effect. Then its machine loses power.
+  // The scheduler's process ends: its current write may or may not take effect.
   void EndProcess();
+  // After it, if its machine also loses power: what is not durable may be lost.
   void LosePower();
   std::uint64_t stalls() const { return stalls_; }
   std::uint64_t failed_states() const { return failed_states_; }

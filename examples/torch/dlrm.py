@@ -2,9 +2,10 @@
 
     tools/launch examples/torch/dlrm.toml -- python3 examples/torch/dlrm.py
 
-Shows: the 26 embedding tables, 33.8 million rows, are in a tarn fleet and are never allocated; the dense layers are in
-torch under DistributedDataParallel, one process for each worker of the job (--set fleet.workers=1 needs none). The five
-lines that mention tarn are all that distinguishes it from a program of torch alone. Needs torch and NumPy.
+Shows: the 26 embedding tables have 33.8 million rows; they are in a tarn fleet, and torch allocates none of them. The
+dense layers are in torch under DistributedDataParallel, one process for each worker of the job (with --set
+fleet.workers=1 it is not used). Apart from the four lines that mention tarn and device="meta", it is a program of torch
+alone. Needs torch and NumPy.
 
 Expect: half a minute on two cores for a million rows. The clicks are drawn from a hidden model, whose own test AUC is
 printed as the best possible, about 0.80. DLRM reaches 0.74: most ids are rare, and are seen once or never.

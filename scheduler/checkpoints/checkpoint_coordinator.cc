@@ -44,8 +44,8 @@ bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) co
   return true;
 }
 
-// If shards cut at once rather than at a clock, workers drain first, so that no push is beyond the recorded positions.
-// Programs without leases have no positions, and may never tick.
+// Before the checkpoint of a stop that is cut at once rather than at a clock, workers drain, so that no push is beyond
+// the recorded positions (rule K11). Not without granted leases: such programs have no positions, and may never tick.
 bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
   return reason == CutReason::kStop && !at_clock_ && context_.leases->granted_any();
 }

@@ -13,7 +13,7 @@ using kernels::math::Log2;
 namespace {
 
 constexpr std::uint32_t kTimeMax = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kPeriodsPerLife = 16;  // per lifetime in seconds
+constexpr std::uint32_t kPeriodsPerLife = 16;  // sweeps in a lifetime that is given in seconds
 constexpr std::uint32_t kStepsPerPeriod = 8;
 
 std::uint32_t Clamped(double time) {

@@ -1,5 +1,6 @@
 // The segments of one table in the cold log. Rows are appended to the open segment, which is handed to the store when
-// it is full or Seal is called. A segment without rows that nobody reads is removed. A record is the row's owner (two
+// it is full or Seal is called. A segment that has no live rows left is removed once nobody
+// reads it. A hole is the record of a freed row in a segment that is not removed yet. A record is the row's owner (two
 // words) and then its words. Not thread-safe: the shard's thread owns it.
 #pragma once
 
@@ -21,7 +22,7 @@ struct SegmentTotals {
   std::size_t open_bytes = 0, queued_bytes = 0;  // of segments in memory: open, and given to the store
   std::size_t list_bytes = 0;                    // memory of lists
   std::uint64_t rows = 0, segments = 0;
-  std::uint64_t written_bytes = 0, live_written_bytes = 0;  // of tables that are collected: with and without holes
+  std::uint64_t written_bytes = 0, live_written_bytes = 0;  // of collected tables: all records, and live ones
 };
 
 class TableSegments {

@@ -91,7 +91,7 @@ def complaints(path, text, exists):
     """A line for each invalid include of a file. `exists`: whether a path is in the repository."""
     user, found = layer(path), []
     if user is None:
-        return [f"{path}: its folder is not in LAYERS of tools/tarn_tools/includes.py: add it there above the folders that it uses"]
+        return [f"{path}: its folder is not in LAYERS of tools/tarn_tools/includes.py: add it there, after the folders that it uses"]
     for number, line in enumerate(text.splitlines(), 1):
         if (match := INCLUDE.match(line)) and exists(match[1]):
             used = layer(match[1])

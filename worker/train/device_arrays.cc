@@ -67,8 +67,8 @@ struct Shared {
   std::function<void()> done;
 };
 
-// Dense tables are in natural order on the GPU. The copies to and from pinned memory convert from and to the plan's
-// order.
+// Dense tables are in natural order on the GPU. Copies to it convert from the plan's order, and copies from
+// it convert back.
 //
 // There are two streams: the model's stream computes, and `way_`, the set's own, copies the batch to the GPU and the
 // gradients back. WaitFor orders writes of one before reads of the other. Memory belongs to the stream that writes it
@@ -98,7 +98,7 @@ class DeviceArrays : public StepArrays {
     TARN_RETURN_IF_ERROR(
         Fit(stream_, source.batch->rows * (sizeof(double) + sizeof(std::uint32_t)), "a batch's predictions", &scores_));
     for (std::size_t t = 0; t < tables_.size(); ++t) TARN_RETURN_IF_ERROR(BringTable(t));
-    // Rounded up, so that a batch with a few more rows has the same step (StepGraphs).
+    // Rounded up, so that a batch with slightly more unique rows can reuse the recorded step (StepGraphs).
     for (TableView& view : views_) view.unique = std::min(std::bit_ceil(view.unique), limits::kPlanKeysMax);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
     stream_.WaitFor(*way_);
