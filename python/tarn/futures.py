@@ -24,8 +24,8 @@ class Future:
 
     _what = "the acknowledgement of a push or a tick: a server does not answer"  # a message of a long wait
 
-    def __init__(self, pointer: Any, kept: object = None) -> None:
-        self._handle = Handle(pointer, library().future_free, kept)
+    def __init__(self, pointer: Any) -> None:
+        self._handle = Handle(pointer, library().future_free)
 
     def ready(self) -> bool:
         """Whether wait() would return at once."""
