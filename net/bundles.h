@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <unordered_map>
 #include <vector>
 
+#include "core/hash.h"
 #include "core/message.h"
 #include "net/frame.h"
 #include "net/lane_id.h"
@@ -34,27 +37,50 @@ class Bundles {
 
   template <typename Send>
   void Flush(const Send& send) {
-    for (std::size_t i = 0; i < used_; ++i) Give(&bundles_[i], send);
-    used_ = 0;
+    for (const std::uint32_t i : open_) Give(&bundles_[i], send);
+    for (const std::uint32_t i : open_) bundles_[i].open = false;
+    open_.clear();
   }
 
  private:
-  static constexpr std::size_t kLanesMax = 64;  // at the same time
+  // With a buffer each. More lanes in one turn are sent in more frames than necessary.
+  static constexpr std::size_t kLanesMax = 1'024;
 
   struct Bundle {
     LaneId to;
     BundleWriter writer;
+    bool open = false;  // in open_
+  };
+  struct HashLane {
+    std::size_t operator()(const LaneId& lane) const { return HashCombine(lane.peer.value, lane.lane); }
   };
 
-  // A linear search, because there are few lanes per turn.
   template <typename Send>
   Bundle& Of(const LaneId& lane, const Send& send) {
-    for (std::size_t i = used_; i-- > 0;)
-      if (bundles_[i].to == lane) return bundles_[i];
-    if (used_ == kLanesMax) Flush(send);
-    if (used_ == bundles_.size()) bundles_.emplace_back();
-    bundles_[used_].to = lane;
-    return bundles_[used_++];
+    const std::uint32_t i = IndexOf(lane, send);
+    Bundle& bundle = bundles_[i];
+    if (!bundle.open) open_.push_back(i);
+    bundle.open = true;
+    last_ = i;
+    return bundle;
+  }
+
+  template <typename Send>
+  std::uint32_t IndexOf(const LaneId& lane, const Send& send) {
+    // Often the lane is the last one, or the one behind it when the messages of several tables go to the same shards.
+    for (std::uint32_t i = last_; i < bundles_.size() && i <= last_ + 1; ++i)
+      if (bundles_[i].to == lane) return i;
+    const auto found = index_.find(lane);
+    if (found != index_.end()) return found->second;
+    if (bundles_.size() == kLanesMax) {  // lanes of peers that have left are forgotten here
+      Flush(send);
+      bundles_.clear();
+      index_.clear();
+    }
+    const auto i = static_cast<std::uint32_t>(bundles_.size());
+    bundles_.emplace_back().to = lane;
+    index_.emplace(lane, i);
+    return i;
   }
 
   template <typename Send>
@@ -64,7 +90,9 @@ class Bundles {
   }
 
   std::vector<Bundle> bundles_;
-  std::size_t used_ = 0;  // used elements of bundles_; the others keep their memory
+  std::unordered_map<LaneId, std::uint32_t, HashLane> index_;  // into bundles_
+  std::vector<std::uint32_t> open_;                            // used since the last Flush, in order of first use
+  std::uint32_t last_ = 0;                                     // the index of the last message's bundle
 };
 
 }  // namespace tarn::net

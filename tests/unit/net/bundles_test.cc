@@ -160,6 +160,28 @@ TEST_F(BundlesTest, ManyPeers) {
   }
 }
 
+// As the pushes of several tables of a step, each with a part for every shard.
+TEST_F(BundlesTest, SeveralMessagesToEachOfManyPeersAreAFrameForEach) {
+  for (std::uint64_t n = 0; n < 3; ++n)
+    for (std::uint64_t peer = 0; peer < 1000; ++peer) Add(Peer(peer), Numbered(n));
+  EXPECT_TRUE(sent_.empty());
+  Flush();
+  ASSERT_EQ(sent_.size(), 1000u);
+  for (std::uint64_t peer = 0; peer < 1000; ++peer) {
+    EXPECT_EQ(sent_[peer].to, Peer(peer));
+    EXPECT_EQ(MessagesIn(sent_[peer].first()), 3u);
+  }
+}
+
+TEST_F(BundlesTest, MorePeersThanBuffersGetAllMessagesInOrder) {
+  for (std::uint64_t n = 0; n < 2; ++n)
+    for (std::uint64_t peer = 0; peer < 1500; ++peer) Add(Peer(peer), Numbered(n));
+  Flush();
+  std::vector<std::vector<std::uint64_t>> got(1500);
+  for (const Sent& sent : sent_) got[sent.to.value].push_back(NumberOf(sent.first()));
+  for (const auto& each : got) EXPECT_EQ(each, (std::vector<std::uint64_t>{0, 1}));
+}
+
 TEST_F(BundlesTest, ABacklogThatIsDroppedCountsMessages) {
   Backlog backlog(1 << 20);
   for (int i = 0; i < 5; ++i) Add(Peer(1), Numbered(1));
