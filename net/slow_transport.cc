@@ -27,7 +27,7 @@ TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
-// A payload may be valid only until the next Receive.
+// Messages may stay in arriving_ beyond the next Receive, but their payloads may be valid only until then.
 void OwnPayloads(Message* message) {
   message->keys = Buffer::Copy(message->keys.data(), message->keys.size());
   message->values = Buffer::Copy(message->values.data(), message->values.size());
@@ -96,7 +96,7 @@ std::size_t SlowTransport::Receive(std::vector<Received>* out, std::size_t max, 
   SendDue(now);
   for (Received& received : received_) {
     const double us = double(BytesOf(received.message)) * options_.us_per_byte;
-    if (us > 0) OwnPayloads(&received.message);
+    OwnPayloads(&received.message);
     // The sender's link has passed it on byte by byte, so its first one came earlier.
     arriving_.emplace_back(TimeUs(std::llround(Pass(&in_free_at_, double(now) - us, us))), std::move(received));
   }

@@ -94,6 +94,21 @@ TEST_F(SlowTransportTest, ArrivalsShareTheLink) {
   EXPECT_TRUE(inner_.sent.empty()) << "a message waits on its way out";
 }
 
+// The inner transport may hand out more messages than asked for, whose payloads are valid only until its next Receive.
+TEST_F(SlowTransportTest, ArrivedMessagesOwnTheirPayloads) {
+  Open({0});
+  Message message = TickTo(1);
+  const std::string bytes = "payload";
+  message.values = Buffer::Copy(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+  inner_.coming = {message, message};
+  EXPECT_EQ(slow_->Receive(&received_, 1, 0), 1u);
+  EXPECT_EQ(slow_->Receive(&received_, 1, 0), 1u);
+  for (const Received& each : received_) {
+    EXPECT_NE(each.message.values.data(), message.values.data());
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(each.message.values.data()), each.message.values.size()), bytes);
+  }
+}
+
 TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
   Open({2'000});
   slow_->Send(kShard, TickTo(1));
