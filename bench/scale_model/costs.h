@@ -33,11 +33,12 @@ enum class Work : std::uint8_t {
   kApply,   // a push comes, applied at once
   kShardTick,
   kClose,  // a clock: messages: contributions, and their rows; third: different rows
-  // net::ZmqTransport, encoding and decoding; a message; rows: bytes.
-  kSend,       // the caller's thread
-  kReceive,    // the same
-  kIoSend,     // ZeroMQ's thread and the kernel
-  kIoReceive,  // the same
+  // net::ZmqTransport, the caller's thread: a message; rows: bytes; third: frames.
+  kSend,
+  kReceive,
+  // ZeroMQ's thread and the kernel: a frame; rows: bytes.
+  kIoSend,
+  kIoReceive,
   kCount,
 };
 inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::kCount);

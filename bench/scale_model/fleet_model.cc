@@ -28,7 +28,7 @@ constexpr Ns kStuckNs = Ns{1'200'000'000'000};
 
 class FleetModel {
  public:
-  FleetModel(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter);
+  FleetModel(const Job& job, const FleetOptions& options, const Costs& costs, const Workloads& workloads, Meter* meter);
   FleetResult Run();
 
  private:
@@ -41,7 +41,7 @@ class FleetModel {
   FleetResult Summarize() const;
 
   void TimerOf(Node* node);
-  void Deliver(Node* node, Arrived arrived);
+  void Deliver(Node* node, std::vector<Arrived> arrived);
   // Runs the next work of the node's main thread, if it is idle.
   void Pump(Node* node);
   void HandleMessage(Node* node);
@@ -53,7 +53,7 @@ class FleetModel {
   // Ends a step that took `ns` of the node's main thread; with `flush` its messages are then sent.
   void EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush);
   void Flush(Node* node);
-  void Send(Node* from, Outgoing outgoing, const Extent& extent);
+  void Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messages);
   void Read(Node* node);
   void MeasureWorker(Work work, const Extent& extent);
   void MeasureSettle(const Outbox& out);
@@ -72,20 +72,22 @@ class FleetModel {
   Stopwatch since_start_, since_progress_;
 };
 
-FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload,
+FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs& costs, const Workloads& workloads,
                        Meter* meter)
     : options_(options),
       costs_(costs),
-      message_costs_(job, options, costs, workload),
-      workload_(workload),
+      message_costs_(job, options, costs, workloads.usual),
+      workload_(workloads.usual),
       meter_(meter),
-      job_(ModelJob(job, options, *workload)),
-      nodes_(job_, &options_, &costs_, workload, meter, &events_),
+      job_(ModelJob(job, options, *workloads.usual)),
+      nodes_(job_, &options_, &costs_, workloads, meter, &events_),
       clocks_(&options_, &nodes_, &events_),
       scheduler_(job_, &events_,
                  {.deliver =
                       [this](Peer to, Message message) {
-                        Deliver(&nodes_.At(to), {kSchedulerPeer, std::move(message), Extent{}});
+                        std::vector<Arrived> arrived;
+                        arrived.push_back({kSchedulerPeer, std::move(message), Extent{}});
+                        Deliver(&nodes_.At(to), std::move(arrived));
                       },
                   .worker_at =
                       [this](Peer peer) {
@@ -93,7 +95,7 @@ FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs&
                         return node.is_worker ? std::optional(WorkerRank(node.index)) : std::nullopt;
                       }}),
       links_(&options_, &costs_, &message_costs_, &nodes_, &events_,
-             [this](Node* to, Arrived arrived) { Deliver(to, std::move(arrived)); }) {}
+             [this](Node* to, std::vector<Arrived> arrived) { Deliver(to, std::move(arrived)); }) {}
 
 void FleetModel::MeasureWorker(Work work, const Extent& extent) {
   const Amount amount{1, extent.rows, extent.dense, double(options_.servers)};
@@ -165,16 +167,18 @@ void FleetModel::TimerOf(Node* node) {
   } else if (now >= node->shard->NextTimer()) {
     node->shard->OnTimer(now, &out);
   }
+  std::vector<std::pair<Outgoing, Extent>> messages;
   for (Outgoing& o : out) {
     const Extent extent = message_costs_.ExtentOf(o.message, ModelNodes::ShardOf(*node, o.to), nullptr);
-    Send(node, std::move(o), extent);
+    messages.emplace_back(std::move(o), extent);
   }
+  Send(node, std::move(messages));
   events_.At(events_.now() + kTimerNs, [this, node] { TimerOf(node); });
 }
 
-void FleetModel::Deliver(Node* node, Arrived arrived) {
+void FleetModel::Deliver(Node* node, std::vector<Arrived> arrived) {
   if (clocks_.over()) return;
-  node->inbox.push_back(std::move(arrived));
+  for (Arrived& each : arrived) node->inbox.push_back(std::move(each));
   Pump(node);
 }
 
@@ -197,7 +201,7 @@ void FleetModel::HandleMessage(Node* node) {
   --node->turn_left;
   double ns = arrived.from == kSchedulerPeer || !clocks_.begun()
                   ? 0
-                  : message_costs_.In(node->is_worker, arrived.message.body, arrived.extent);
+                  : arrived.frame_ns + message_costs_.In(node->is_worker, arrived.message.body, arrived.extent);
   Outbox out;
   const Extent extent = arrived.extent;
   ns += node->is_worker ? HearWorker(node, std::move(arrived), &out) : HearShard(node, std::move(arrived), &out);
@@ -238,7 +242,7 @@ void FleetModel::TakeTurn(Node* node) {
 void FleetModel::Compute(Node* node) {
   node->busy = true;
   node->may_compute = false;
-  const double ns = nodes_.Slow(*node) * costs_[Work::kCompute]({1, double(workload_->batch_rows())});
+  const double ns = nodes_.Slow(*node) * costs_[Work::kCompute]({1, double(node->trainer->batch_rows())});
   node->compute_ns += ns;
   node->machine.main->Run(ns, [this, node] {
     Outbox out;
@@ -273,13 +277,13 @@ void FleetModel::Flush(Node* node) {
   std::vector<std::pair<Outgoing, Extent>> unsent;
   unsent.swap(node->unsent);
   node->unsent_bytes = 0;
-  for (auto& [outgoing, extent] : unsent) Send(node, std::move(outgoing), extent);
+  Send(node, std::move(unsent));
 }
 
 void FleetModel::Read(Node* node) {
   if (node->reading || !clocks_.begun() || !node->trainer->WantsRead()) return;
   node->reading = true;
-  const Amount batch{1, double(workload_->batch_rows())};
+  const Amount batch{1, double(node->trainer->batch_rows())};
   const double ns = options_.free ? 0 : costs_[Work::kRead](batch) + costs_[Work::kPlan](batch);
   node->machine.reader->Run(ns * nodes_.Slow(*node), [this, node] {
     node->reading = false;
@@ -290,12 +294,19 @@ void FleetModel::Read(Node* node) {
   });
 }
 
-void FleetModel::Send(Node* from, Outgoing outgoing, const Extent& extent) {
+void FleetModel::Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messages) {
   if (clocks_.over()) return;
-  if (outgoing.to != kSchedulerPeer) return links_.Send(from, std::move(outgoing), extent, clocks_.counting());
-  events_.At(events_.now(), [this, me = nodes_.PeerOf(*from), message = std::move(outgoing.message)]() mutable {
-    scheduler_.Hear(me, std::move(message));
-  });
+  std::vector<std::pair<Outgoing, Extent>> to_nodes;
+  for (auto& [outgoing, extent] : messages) {
+    if (outgoing.to != kSchedulerPeer) {
+      to_nodes.emplace_back(std::move(outgoing), extent);
+      continue;
+    }
+    events_.At(events_.now(), [this, me = nodes_.PeerOf(*from), message = std::move(outgoing.message)]() mutable {
+      scheduler_.Hear(me, std::move(message));
+    });
+  }
+  links_.Send(from, std::move(to_nodes), clocks_.counting());
 }
 
 FleetResult FleetModel::Summarize() const {
@@ -304,6 +315,7 @@ FleetResult FleetModel::Summarize() const {
   r.samples_per_second = double(options_.workers) * workload_->batch_rows() / r.clock_seconds;
   r.batch_seconds = costs_[Work::kCompute]({1, double(workload_->batch_rows())}) * 1e-9;
   r.messages_per_clock = links_.counters().messages / options_.clocks;
+  r.frames_per_clock = links_.counters().frames / options_.clocks;
   r.tick_messages_per_clock = links_.counters().ticks / options_.clocks;
   r.bytes_per_clock = links_.counters().bytes / options_.clocks;
   rusage usage{};
@@ -317,9 +329,9 @@ FleetResult FleetModel::Summarize() const {
 
 }  // namespace
 
-FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload,
-                     Meter* meter) {
-  FleetModel fleet(job, options, costs, workload, meter);
+FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter,
+                     Workload* slow_workload) {
+  FleetModel fleet(job, options, costs, {workload, slow_workload != nullptr ? slow_workload : workload}, meter);
   return fleet.Run();
 }
 

@@ -25,7 +25,8 @@
 namespace tarn::scale {
 
 // `job`: consistency, prefetch and partition_bits; there must be at most 2^partition_bits shards. `meter`: measures
-// steps; null: no measurement.
-FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter);
+// steps; null: no measurement. `slow_workload`: of slow workers; null: the same as that of the others.
+FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter,
+                     Workload* slow_workload = nullptr);
 
 }  // namespace tarn::scale

@@ -11,7 +11,11 @@ struct NetworkOptions {
 };
 
 struct StragglerOptions {
-  double share = 0.01;        // of the nodes
+  double share = 0.01;  // of the nodes of these kinds
+  bool workers = true, servers = true;
+  // Rows of a slow worker's batch as a share of the others' (train.batch_shares); below 1 the same workers are always
+  // slow.
+  double batch_share = 1;
   double times_slower = 2;    // factor for all work of their threads
   double period_seconds = 0;  // how often the slow nodes are chosen again; 0: never
 };
@@ -39,7 +43,8 @@ struct FleetResult {
   double worker_compute = 0, worker_messages = 0, worker_waits = 0;
   double server_busy = 0, server_busiest = 0, server_io = 0, link_busiest = 0;
   double worker_io = 0;
-  double messages_per_clock = 0, tick_messages_per_clock = 0, bytes_per_clock = 0;  // of the real fleet
+  // Of the real fleet; small messages share frames.
+  double messages_per_clock = 0, frames_per_clock = 0, tick_messages_per_clock = 0, bytes_per_clock = 0;
   std::uint64_t refused = 0, repeats = 0;
   double staleness_mean = 0;
   double wall_seconds = 0, peak_gib = 0;

@@ -7,41 +7,61 @@
 
 namespace tarn::scale {
 
-void Links::Send(ModelNode* from, Outgoing outgoing, const Extent& extent, bool counts) {
-  ModelNode* to =
-      from->is_worker ? &nodes_->shard(ShardId(ModelNodes::ShardOf(*from, outgoing.to))) : &nodes_->At(outgoing.to);
-  if (counts) Count(outgoing.message.body, extent);
+void Links::Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgoing, bool counts) {
   const Peer sender = from->is_worker ? nodes_->PeerOf(*from) : ShardPeer(ShardId(from->index));
-  auto parcel = std::make_shared<Arrived>(sender, std::move(outgoing.message), extent);
-  const double out_ns = message_costs_->Of(from->is_worker, Work::kIoSend, extent.AsBytes()) * nodes_->Slow(*from);
-  const double in_ns = message_costs_->Of(to->is_worker, Work::kIoReceive, extent.AsBytes()) * nodes_->Slow(*to);
+  std::vector<Unsent> unsent;
+  for (auto& [each, extent] : outgoing) {
+    ModelNode* to =
+        from->is_worker ? &nodes_->shard(ShardId(ModelNodes::ShardOf(*from, each.to))) : &nodes_->At(each.to);
+    unsent.push_back({to, {sender, std::move(each.message), extent}});
+  }
+  for (Frame& frame : FramesOf(std::move(unsent))) {
+    if (counts) {
+      Count(frame);
+      const double ns = message_costs_->OfFrame(Work::kSend, frame.LoadOf(*from)) * nodes_->Slow(*from);
+      if (ns > 0) from->machine.main->Run(ns, [] {});
+    }
+    Send(from, std::move(frame));
+  }
+}
+
+void Links::Count(const Frame& frame) {
+  counters_.frames += frame.worker.frames;
+  counters_.bytes += frame.worker.bytes;
+  for (const Arrived& each : frame.messages) {
+    const Body& body = each.message.body;
+    counters_.messages += each.extent.copies;
+    if (std::holds_alternative<Tick>(body) || std::holds_alternative<TickAck>(body))
+      counters_.ticks += each.extent.copies;
+  }
+}
+
+void Links::Send(ModelNode* from, Frame frame) {
+  const ModelNode& to = *frame.to;
+  frame.messages.front().frame_ns = message_costs_->OfFrame(Work::kReceive, frame.LoadOf(to));
+  const double out_ns = message_costs_->Io(Work::kIoSend, frame.LoadOf(*from)) * nodes_->Slow(*from);
+  const double in_ns = message_costs_->Io(Work::kIoReceive, frame.LoadOf(to)) * nodes_->Slow(to);
+  const auto parcel = std::make_shared<Frame>(std::move(frame));
   if (options_->cores != 0)
-    PassHost(from, to, out_ns, in_ns, parcel);
+    PassHost(from, out_ns, in_ns, parcel);
   else
-    PassNetwork(from, to, out_ns, in_ns, parcel);
+    PassNetwork(from, out_ns, in_ns, parcel);
 }
 
-void Links::Count(const Body& body, const Extent& extent) {
-  counters_.messages += extent.copies;
-  counters_.bytes += extent.bytes;
-  if (std::holds_alternative<Tick>(body) || std::holds_alternative<TickAck>(body)) counters_.ticks += extent.copies;
-}
-
-void Links::PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel) {
+void Links::PassHost(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel) {
   const Ns latency = options_->free ? 0 : static_cast<Ns>(costs_->local_latency_ns);
-  from->machine.io->Run(out_ns, [this, to, parcel, in_ns, latency] {
-    events_->At(events_->now() + latency, [this, to, parcel, in_ns] {
-      to->machine.io->Run(in_ns, [this, to, parcel] { deliver_(to, std::move(*parcel)); });
+  from->machine.io->Run(out_ns, [this, parcel, in_ns, latency] {
+    events_->At(events_->now() + latency, [this, parcel, in_ns] {
+      parcel->to->machine.io->Run(in_ns, [this, parcel] { deliver_(parcel->to, std::move(parcel->messages)); });
     });
   });
 }
 
-void Links::PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel) {
+void Links::PassNetwork(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel) {
   const double gbit = options_->network.gbit_per_second;
   const double per_byte = options_->free || gbit <= 0 ? 0 : 8 / gbit;
-  const Extent& extent = parcel->extent;
-  const double out_bytes = extent.bytes * (from->is_worker ? 1 : extent.part);
-  const double in_bytes = extent.bytes * (to->is_worker ? 1 : extent.part);
+  ModelNode* to = parcel->to;
+  const double out_bytes = parcel->LoadOf(*from).bytes, in_bytes = parcel->LoadOf(*to).bytes;
   const double ready = from->machine.io->Reserve(double(events_->now()), out_ns);
   const double sent = from->machine.out_wire.Pass(ready, out_bytes, per_byte);
   from->machine.out_wire_ns += out_bytes * per_byte;
@@ -49,10 +69,11 @@ void Links::PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in
   const double latency = options_->free ? 0 : options_->network.latency_us * 1000;
   // The first byte may arrive before the last one is sent.
   const double first = std::max(ready, sent - out_bytes * per_byte) + latency;
-  events_->At(std::llround(first), [this, to, parcel, in_ns, in_bytes, per_byte] {
-    const double in = to->machine.in_wire.Pass(double(events_->now()), in_bytes, per_byte);
-    const double done = to->machine.io->Reserve(in, in_ns);
-    events_->At(std::llround(done), [this, to, parcel] { deliver_(to, std::move(*parcel)); });
+  events_->At(std::llround(first), [this, parcel, in_ns, in_bytes, per_byte] {
+    ModelNode* node = parcel->to;
+    const double in = node->machine.in_wire.Pass(double(events_->now()), in_bytes, per_byte);
+    const double done = node->machine.io->Reserve(in, in_ns);
+    events_->At(std::llround(done), [this, parcel] { deliver_(parcel->to, std::move(parcel->messages)); });
   });
 }
 

@@ -5,9 +5,11 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "bench/scale_model/costs.h"
 #include "bench/scale_model/fleet_options.h"
+#include "bench/scale_model/frames.h"
 #include "bench/scale_model/message_costs.h"
 #include "bench/scale_model/model_nodes.h"
 #include "sim/event_queue.h"
@@ -16,9 +18,9 @@ namespace tarn::scale {
 
 class Links {
  public:
-  using Deliver = std::function<void(ModelNode*, Arrived)>;
+  using Deliver = std::function<void(ModelNode*, std::vector<Arrived>)>;
   struct Counters {
-    double messages = 0, ticks = 0, bytes = 0;  // of the real fleet
+    double frames = 0, messages = 0, ticks = 0, bytes = 0;  // of the real fleet
   };
 
   // All arguments outlive this object.
@@ -31,15 +33,17 @@ class Links {
         events_(events),
         deliver_(std::move(deliver)) {}
 
-  // `counts`: whether to count the message.
-  void Send(ModelNode* from, Outgoing outgoing, const Extent& extent, bool counts);
+  // Sends messages to shards and workers together. `counts`: whether they cost the sender's thread time and are
+  // counted.
+  void Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgoing, bool counts);
   const Counters& counters() const { return counters_; }
 
  private:
-  using Parcel = std::shared_ptr<Arrived>;
-  void Count(const Body& body, const Extent& extent);
-  void PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel);
-  void PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel);
+  using Parcel = std::shared_ptr<Frame>;
+  void Count(const Frame& frame);
+  void Send(ModelNode* from, Frame frame);
+  void PassHost(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel);
+  void PassNetwork(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel);
 
   const FleetOptions* options_;
   const Costs* costs_;

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,6 +62,9 @@ void PrintResult(const Arguments& a, const Job& job, const Workload& workload, c
                      {"latency_us", fmt::format("{}", f.network.latency_us)},
                      {"stragglers", fmt::format("{}", f.stragglers.share)},
                      {"times_slower", fmt::format("{}", f.stragglers.times_slower)},
+                     {"slow_workers", std::uint64_t{f.stragglers.workers}},
+                     {"slow_servers", std::uint64_t{f.stragglers.servers}},
+                     {"slow_batch_share", fmt::format("{}", f.stragglers.batch_share)},
                      {"straggler_period_s", fmt::format("{}", f.stragglers.period_seconds)},
                      {"warm_up", std::uint64_t{f.warm_up}},
                      {"clocks", std::uint64_t{f.clocks}},
@@ -77,6 +82,7 @@ void PrintResult(const Arguments& a, const Job& job, const Workload& workload, c
                  {"server_io", r.server_io},
                  {"link_busiest", r.link_busiest},
                  {"messages_per_clock", r.messages_per_clock},
+                 {"frames_per_clock", r.frames_per_clock},
                  {"tick_messages_per_clock", r.tick_messages_per_clock},
                  {"megabytes_per_clock", r.bytes_per_clock * 1e-6},
                  {"refused", double(r.refused)},
@@ -107,7 +113,15 @@ int RunOne(Arguments a, Job job) {
   if (a.workload.batch_rows == 0) a.workload.batch_rows = job.train.batch_rows;
   auto workload = Workload::Make(job, a.workload);
   if (!workload) return Complain(workload.error());
-  PrintResult(a, job, **workload, RunFleet(job, a.fleet, *costs, workload->get(), nullptr));
+  std::unique_ptr<Workload> slow;
+  if (a.fleet.stragglers.batch_share < 1) {
+    WorkloadOptions smaller = a.workload;
+    smaller.batch_rows = std::max(1u, std::uint32_t(smaller.batch_rows * a.fleet.stragglers.batch_share));
+    auto made = Workload::Make(job, smaller);
+    if (!made) return Complain(made.error());
+    slow = *std::move(made);
+  }
+  PrintResult(a, job, **workload, RunFleet(job, a.fleet, *costs, workload->get(), nullptr, slow.get()));
   return 0;
 }
 
@@ -156,10 +170,21 @@ void AddFleet(CLI::App* app, Arguments* a) {
   app->add_option("--slower", f.stragglers.times_slower, "slowdown of slow nodes")
       ->check(CLI::Range(1.0, 1000.0))
       ->capture_default_str();
-  app->add_option("--straggler-period", f.stragglers.period_seconds,
-                  "seconds until other nodes are slow; 0: always the same ones")
-      ->check(CLI::NonNegativeNumber)
+  app->add_option("--straggler-batch", f.stragglers.batch_share,
+                  "rows of a slow worker's batch as a share of the others' (train.batch_shares)")
+      ->check(CLI::Range(0.001, 1.0))
+      ->excludes(app->add_option("--straggler-period", f.stragglers.period_seconds,
+                                 "seconds until other nodes are slow; 0: always the same ones")
+                     ->check(CLI::NonNegativeNumber)
+                     ->capture_default_str())
       ->capture_default_str();
+  app->add_option("--straggler-kind", "which nodes may be slow: workers, servers or both")
+      ->check(CLI::IsMember({"workers", "servers", "both"}))
+      ->default_str("both")
+      ->each([&f](const std::string& kind) {
+        f.stragglers.workers = kind != "servers";
+        f.stragglers.servers = kind != "workers";
+      });
   app->add_option("--warm-up", f.warm_up, "clocks before the measurement")
       ->check(CLI::Range(1u, 10000u))
       ->capture_default_str();

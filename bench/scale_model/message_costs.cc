@@ -80,8 +80,21 @@ double MessageCosts::Of(bool worker, Work work, const Extent& extent) const {
   return costs_[work]({part * extent.copies, part * extent.rows, part * extent.dense, third});
 }
 
+double MessageCosts::Coding(bool worker, Work work, const Extent& extent) const {
+  const double part = worker ? 1 : extent.part;
+  return options_.free ? 0 : costs_[work]({part * extent.copies, part * extent.bytes});
+}
+
+double MessageCosts::OfFrame(Work work, const Load& load) const {
+  return options_.free ? 0 : costs_[work]({.third = load.frames});
+}
+
+double MessageCosts::Io(Work work, const Load& load) const {
+  return options_.free ? 0 : costs_[work]({load.frames, load.bytes});
+}
+
 double MessageCosts::In(bool worker, const Body& body, const Extent& extent) const {
-  double ns = Of(worker, Work::kReceive, extent.AsBytes());
+  double ns = Coding(worker, Work::kReceive, extent);
   const auto add = [&](Work work) { ns += Of(worker, work, extent); };
   if (const Work work = WorkOfAnswer(body); work != Work::kCount) add(work);
   if (std::holds_alternative<Pull>(body)) add(Work::kPark);
@@ -95,7 +108,7 @@ double MessageCosts::In(bool worker, const Body& body, const Extent& extent) con
 }
 
 double MessageCosts::Out(bool worker, const Body& body, const Extent& extent) const {
-  double ns = Of(worker, Work::kSend, extent.AsBytes());
+  double ns = Coding(worker, Work::kSend, extent);
   const auto add = [&](Work work) { ns += Of(worker, work, extent); };
   if (std::holds_alternative<Pull>(body)) add(Work::kAsk);
   if (std::holds_alternative<Push>(body)) add(Work::kPush);

@@ -19,8 +19,11 @@ struct Extent {
   double rows = 0, dense = 0;  // of all these messages, in the units of costs
   double bytes = 0;
   double part = 1;  // the largest share of one server of a bundle
-  // For costs that depend on bytes.
-  Extent AsBytes() const { return {.copies = copies, .rows = bytes, .dense = 0, .bytes = bytes, .part = part}; }
+};
+
+// What a node sends or receives at once.
+struct Load {
+  double frames = 0, bytes = 0;
 };
 
 // The work of a worker for this answer; kCount: none.
@@ -34,12 +37,17 @@ class MessageCosts {
   // `shard`: the sender or receiver. `asked`: extent of the request that the message answers, or null.
   Extent ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const;
   double Of(bool worker, Work work, const Extent& extent) const;
-  // Costs of the node's main thread: for a received message, and for a sent one.
+  // Costs of the node's main thread, without those of frames: for a received message, and for a sent one.
   double In(bool worker, const Body& body, const Extent& extent) const;
   double Out(bool worker, const Body& body, const Extent& extent) const;
+  // Costs of the main thread for frames; of an I/O thread. `work`: of the transport.
+  double OfFrame(Work work, const Load& load) const;
+  double Io(Work work, const Load& load) const;
 
  private:
   void CountDenseParts(const Job& job);
+  // Of encoding and decoding a message.
+  double Coding(bool worker, Work work, const Extent& extent) const;
 
   const FleetOptions& options_;
   const Costs& costs_;

@@ -25,6 +25,23 @@ TrainerModelOptions TrainerOptions(const Job& job, const FleetOptions& options, 
   return trainer;
 }
 
+// Factor of the time of a node's threads in a period. `index`: of all nodes, shards first. A bundle is as slow as its
+// slowest server.
+double SlowFactor(const FleetOptions& options, bool is_worker, std::uint32_t index, std::uint64_t period) {
+  const StragglerOptions& s = options.stragglers;
+  if (s.share <= 0 || !(is_worker ? s.workers : s.servers)) return 1;
+  SplitMix random(HashCombine(HashCombine(options.seed, kFirstAcceptedPeer + index), period));
+  const double share = is_worker ? s.share : 1 - std::pow(1 - s.share, options.bundle);
+  return random.Unit() < share ? s.times_slower : 1;
+}
+
+bool HasSmallBatches(const FleetOptions& options, std::uint32_t worker) {
+  return options.stragglers.batch_share < 1 &&
+         SlowFactor(options, true, options.servers / options.bundle + worker, 0) > 1;
+}
+
+constexpr std::uint32_t kShare = 1000;  // of a usual worker
+
 }  // namespace
 
 Job ModelJob(Job job, const FleetOptions& options, const Workload& workload) {
@@ -38,27 +55,33 @@ Job ModelJob(Job job, const FleetOptions& options, const Workload& workload) {
   job.train.batch_rows = workload.batch_rows();
   job.train.epochs = 1;
   job.data.split_rows = kSplitBatches * workload.batch_rows();
+  job.train.batch_shares.clear();
+  if (options.stragglers.batch_share >= 1) return job;
+  for (std::uint32_t worker = 0; worker < options.workers; ++worker)
+    job.train.batch_shares.push_back(
+        HasSmallBatches(options, worker) ? std::uint32_t(kShare * options.stragglers.batch_share) : kShare);
   return job;
 }
 
-ModelNodes::ModelNodes(const Job& job, const FleetOptions* options, const Costs* costs, Workload* workload,
+ModelNodes::ModelNodes(const Job& job, const FleetOptions* options, const Costs* costs, const Workloads& workloads,
                        Meter* meter, sim::EventQueue* events)
     : options_(options),
       events_(events),
       shards_(job.fleet.servers),
       shared_host_(events, options->cores, costs->busy_slowdown) {
-  TrainerModelOptions trainer = TrainerOptions(job, *options, *workload);
+  TrainerModelOptions trainer = TrainerOptions(job, *options, *workloads.usual);
   for (std::uint32_t i = 0; i < shards_ + options->workers; ++i) {
     ModelNode& node = *nodes_.emplace_back(std::make_unique<ModelNode>());
     node.is_worker = i >= shards_;
     node.index = node.is_worker ? i - shards_ : i;
     MakeThreads(&node.machine);
     if (!node.is_worker) {
-      MakeShard(&node, costs, workload, meter);
+      MakeShard(&node, costs, workloads.usual, meter);
       continue;
     }
     trainer.client.rank = node.index;
     trainer.client.nonce = Mix64(options->seed ^ (i + 1)) | 1;
+    Workload* workload = HasSmallBatches(*options, node.index) ? workloads.slow : workloads.usual;
     trainer.first_batch = Mix64(options->seed + i) % workload->batches();
     node.trainer = std::make_unique<TrainerModel>(trainer, workload, meter);
   }
@@ -88,12 +111,9 @@ std::uint32_t ModelNodes::ShardOf(const ModelNode& from, Peer to) {
 }
 
 double ModelNodes::Slow(const ModelNode& node) const {
-  const StragglerOptions& s = options_->stragglers;
-  if (s.share <= 0) return 1;
-  const auto period = s.period_seconds > 0 ? std::uint64_t(double(events_->now()) * 1e-9 / s.period_seconds) : 0;
-  SplitMix random(HashCombine(HashCombine(options_->seed, PeerOf(node).value), period));
-  const double share = node.is_worker ? s.share : 1 - std::pow(1 - s.share, options_->bundle);
-  return random.Unit() < share ? s.times_slower : 1;
+  const double seconds = options_->stragglers.period_seconds;
+  const auto period = seconds > 0 ? std::uint64_t(double(events_->now()) * 1e-9 / seconds) : 0;
+  return SlowFactor(*options_, node.is_worker, (node.is_worker ? shards_ : 0) + node.index, period);
 }
 
 }  // namespace tarn::scale

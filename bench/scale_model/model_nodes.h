@@ -25,6 +25,7 @@ struct Arrived {
   Peer from;
   Message message;
   Extent extent;
+  double frame_ns = 0;  // of the receiving main thread for the message's frame, if it is the first of the frame
 };
 
 // The threads and the link of a machine.
@@ -56,10 +57,14 @@ struct ModelNode {
   double unsent_bytes = 0;
 };
 
+struct Workloads {
+  Workload *usual, *slow;  // slow: of slow workers
+};
+
 class ModelNodes {
  public:
   // All but the job outlive this object. `job`: that of the fleet (ModelJob).
-  ModelNodes(const Job& job, const FleetOptions* options, const Costs* costs, Workload* workload, Meter* meter,
+  ModelNodes(const Job& job, const FleetOptions* options, const Costs* costs, const Workloads& workloads, Meter* meter,
              sim::EventQueue* events);
 
   // Shards, then workers.
@@ -73,7 +78,7 @@ class ModelNodes {
   }
   // The shard that sends or receives the message; 0 for messages to or from the scheduler.
   static std::uint32_t ShardOf(const ModelNode& from, Peer to);
-  // Current factor of the time of the node's threads. A bundle is as slow as its slowest server.
+  // Current factor of the time of the node's threads.
   double Slow(const ModelNode& node) const;
 
  private:

@@ -71,7 +71,7 @@ TrainerModel::InFlight TrainerModel::NextBatch() {
   InFlight batch;
   batch.lease = leases_.front();
   if (offset_ == 0) offset_ = batch.lease.skip_rows;
-  offset_ = std::min<std::uint64_t>(offset_ + workload_->batch_rows(), batch.lease.rows);
+  offset_ = std::min(offset_ + batch.lease.batch_rows, batch.lease.rows);
   batch.after = offset_;
   if (offset_ == batch.lease.rows) {
     leases_.pop_front();

@@ -50,6 +50,7 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   void OnComputed(TimeUs now, Outbox* out);
 
   const worker::Client& client() const { return client_; }
+  std::uint32_t batch_rows() const { return workload_->batch_rows(); }
 
  private:
   struct InFlight;

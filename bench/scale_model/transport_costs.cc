@@ -16,6 +16,9 @@ namespace {
 
 constexpr double kMessageBytes = 216;  // as FleetModel counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
+constexpr std::size_t kBundled = 8;  // messages of a frame that has several
+// Requests of a message that shares a frame with others, and of one that has its own.
+constexpr RequestId kInBundle{2}, kAlone{1};
 // Both ends are on one host here, but on different hosts in the predicted fleets.
 constexpr net::ZmqTransportOptions kSockets = {.insecure = true, .shm = false};
 
@@ -25,7 +28,8 @@ double CpuNs(clockid_t clock) {
   return double(t.tv_sec) * 1e9 + double(t.tv_nsec);
 }
 
-// Answers each pull with as many rows of one value as it has keys, each push with an acknowledgement; never ends.
+// Answers each pull with as many rows of one value as it has keys, each push with an acknowledgement, in frames of as
+// many messages as those of the requests; never ends.
 void Echo(int to_parent) {
   net::ZmqContext context;
   net::ZmqTransport transport(&context, kSockets);
@@ -42,17 +46,23 @@ void Echo(int to_parent) {
     transport.Receive(&received, 256, -1);
     for (net::Received& r : received) {
       Message answer;
+      RequestId request;
       if (const auto* pull = std::get_if<Pull>(&r.message.body)) {
-        answer.body = PullReply{pull->request, pull->table, {}, ValueCodec::kFp32, pull->keys.count};
+        request = pull->request;
+        answer.body = PullReply{request, pull->table, {}, ValueCodec::kFp32, pull->keys.count};
         answer.values = Buffer::Allocate(pull->keys.count * sizeof(float));
         std::memset(answer.values.data(), 0, answer.values.size());
       } else if (const auto* push = std::get_if<Push>(&r.message.body)) {
-        PushAck ack{push->request, {}};
+        request = push->request;
+        PushAck ack{request, {}};
         for (const Section& section : push->keys.sections)
           ack.sections.push_back({section.partition, section.sequence, ErrorCode::kOk, {}});
         answer.body = ack;
       }
-      transport.Send(r.from, answer);
+      out.push_back({r.from, std::move(answer)});
+      if (request == kInBundle && out.size() < kBundled) continue;
+      transport.Send(out);
+      out.clear();
     }
   }
 }
@@ -64,32 +74,36 @@ class Ends {
                    "cannot connect to the echo process");
   }
 
-  // Sends `burst` messages and receives their answers, with the given numbers of values each way.
-  void Round(int burst, std::uint32_t values, bool push, bool counts) {
+  // Sends `frames` frames, each with one message or, if `bundled`, with kBundled, and receives their answers. `values`:
+  // of each message, one way.
+  void Round(int frames, bool bundled, std::uint32_t values, bool push, bool counts) {
+    const RequestId request = bundled ? kInBundle : kAlone;
     Message message;
     KeyList keys{KeyCodec::kRange, 0, std::max(1u, values), {{PartitionId(0), std::max(1u, values), Sequence(1)}}};
     if (push) {
-      message.body = Push{RequestId(1), TableId(0), {}, {}, ValueCodec::kFp32, keys, {}};
+      message.body = Push{request, TableId(0), {}, {}, ValueCodec::kFp32, keys, {}};
       message.values = Buffer::Allocate(keys.count * sizeof(float));
       std::memset(message.values.data(), 0, message.values.size());
     } else {
-      message.body = Pull{RequestId(1), TableId(0), {}, ValueCodec::kFp32, keys};
+      message.body = Pull{request, TableId(0), {}, ValueCodec::kFp32, keys};
     }
+    const Outbox frame(bundled ? kBundled : 1, Outgoing{ShardPeer(ShardId(0)), message});
+    const std::size_t messages = frames * frame.size();
     const double payload = keys.count * sizeof(float);
     const double sent = kMessageBytes + (push ? payload : 0), got = kMessageBytes + (push ? 0 : payload);
     const double all = CpuNs(CLOCK_PROCESS_CPUTIME_ID), begin = CpuNs(CLOCK_THREAD_CPUTIME_ID);
-    for (int i = 0; i < burst; ++i) transport_.Send(ShardPeer(ShardId(0)), message);
+    for (int i = 0; i < frames; ++i) transport_.Send(frame);
     const double between = CpuNs(CLOCK_THREAD_CPUTIME_ID);
-    for (std::size_t answers = 0; answers < std::size_t(burst);) {
+    for (std::size_t answers = 0; answers < messages;) {
       received_.clear();
       answers += transport_.Receive(&received_, 256, -1);
     }
     const double end = CpuNs(CLOCK_THREAD_CPUTIME_ID), all_end = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
     if (!counts) return;
-    const double n = burst;
-    send_.push_back({{n, n * sent}, between - begin});
-    receive_.push_back({{n, n * got}, end - between});
-    io_.push_back({{n, n * sent, 0, n * got}, std::max(1.0, all_end - all - (end - begin))});
+    const double n = double(messages);
+    send_.push_back({{n, n * sent, 0, double(frames)}, between - begin});
+    receive_.push_back({{n, n * got, 0, double(frames)}, end - between});
+    io_.push_back({{double(frames), n * sent, 0, n * got}, std::max(1.0, all_end - all - (end - begin))});
   }
 
   void SetCosts(Costs* costs) const {
@@ -119,25 +133,27 @@ Status MeasureTransport(double seconds, Costs* costs) {
   endpoint.resize(endpoint.find('\0'));
   Ends here(endpoint);
   struct Case {
-    int burst;
+    int frames;
+    bool bundled;
     std::uint32_t values;
   };
-  constexpr Case kCases[] = {{64, 1}, {64, 256}, {32, 4096}, {8, 65536}};
+  constexpr Case kCases[] = {{64, false, 1},    {64, false, 256}, {32, false, 4096},
+                             {8, false, 65536}, {32, true, 1},    {32, true, 64}};
   const double begin = bench::Now();
   for (bool counts : {false, true}) do
       for (const Case& c : kCases)
-        for (bool push : {false, true}) here.Round(c.burst, c.values, push, counts);
+        for (bool push : {false, true}) here.Round(c.frames, c.bundled, c.values, push, counts);
     while (counts && bench::Now() - begin < seconds);
   here.SetCosts(costs);
   std::vector<double> trips;
   for (int i = 0; i < 2000; ++i) {
     const double before = bench::Now();
-    here.Round(1, 1, false, false);
+    here.Round(1, false, 1, false, false);
     trips.push_back((bench::Now() - before) * 1e9);
   }
   double work = 0;
   for (const Work each : {Work::kSend, Work::kReceive, Work::kIoSend, Work::kIoReceive})
-    work += (*costs)[each]({1, kMessageBytes});
+    work += (*costs)[each]({1, kMessageBytes, 0, each == Work::kSend || each == Work::kReceive ? 1.0 : 0.0});
   costs->local_latency_ns = std::max(0.0, bench::Quantile(&trips, 0.5) / 2 - work);
   return {};
 }
