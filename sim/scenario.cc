@@ -13,6 +13,13 @@ bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated && spec.backup_workers == 0;
 }
 
+void ChooseBatchShares(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x736861726573));
+  if (!rng.Chance(0.4) || !IsLockstep(s->job.consistency)) return;
+  for (std::uint32_t rank = 0; rank < s->workers; ++rank)
+    s->job.train.batch_shares.push_back(std::uint32_t(2 + rng.Below(3)));
+}
+
 }  // namespace
 
 Scenario MakeScenario(std::uint64_t seed) {
@@ -96,6 +103,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseChanges(seed, &s);
   ChooseBackups(seed, &s);
   ChooseStalenessRange(seed, &s);
+  ChooseBatchShares(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;
@@ -119,7 +127,8 @@ bool Scenario::KeepsStep() const {
 
 std::string Scenario::Describe() const {
   return fmt::format(
-      "{} shards, {} workers, {}{} {} {} backups, counts {}{} {}, layer {}{} {}, cache {} {} {}, {} rows x {} epochs, "
+      "{} shards, {} workers ({}), {}{} {} {} backups, counts {}{} {}, layer {}{} {}, cache {} {} {}, {} rows x {} "
+      "epochs, "
       "depth {}, "
       "life {} {}/{:.1f} "
       "{}/{:.0f}/{:.1f} {} {} rows of {}; drop {:.2f} dup "
@@ -132,18 +141,19 @@ std::string Scenario::Describe() const {
       "state "
       "{:.2f}/{:.2f}",
 
-      shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
-      job.consistency.backup_workers, Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode),
-      layer.staleness, Name(layer.apply), counts_cache.bytes, Name(counts_cache.own_pushes), counts_cache.push_every,
-      train_rows, job.train.epochs, depth, life.on, life.admit_count, life.admit_probability, life.expire_clocks,
-      life.expire_seconds, life.min_score, life.rows_max, life.sweep_clocks, Name(counts_row_codec), faults.drop,
-      faults.duplicate, faults.reorder, faults.spike, faults.reconnects, faults.partitions, faults.pauses,
-      faults.crashes, faults.doubles, faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest,
-      faults.full_store, faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps,
-      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery,
-      faults.power, faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes,
-      faults.slow_tier, faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late,
-      program_state, changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,
+      shards, workers, fmt::join(job.train.batch_shares, " "), Name(job.consistency.mode), job.consistency.staleness,
+      Name(job.consistency.apply), job.consistency.backup_workers, Name(counts.mode), counts.staleness,
+      Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply), counts_cache.bytes,
+      Name(counts_cache.own_pushes), counts_cache.push_every, train_rows, job.train.epochs, depth, life.on,
+      life.admit_count, life.admit_probability, life.expire_clocks, life.expire_seconds, life.min_score, life.rows_max,
+      life.sweep_clocks, Name(counts_row_codec), faults.drop, faults.duplicate, faults.reorder, faults.spike,
+      faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
+      faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store, faults.lose_base,
+      job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
+      Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
+      faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
+      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late, program_state,
+      changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,
       faults.scheduler_dies, faults.failed_syncs, StalenessBound(counts) - counts.staleness, faults.fail_state,
       faults.stall_state);
 }

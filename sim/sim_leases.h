@@ -37,10 +37,10 @@ class SimLeases {
   bool empty() const { return granted_.empty(); }
   std::size_t size() const { return granted_.size(); }
   LeasePurpose purpose() const { return granted_.front().purpose; }  // of the next batch
-  Rows Next(std::uint64_t batch_rows) {
+  Rows Next() {
     const LeaseGrant lease = granted_.front();
     if (offset_ == 0) offset_ = lease.skip_rows;
-    Rows rows{lease, lease.first_row + offset_, std::min(batch_rows, lease.rows - offset_)};
+    Rows rows{lease, lease.first_row + offset_, std::min(lease.batch_rows, lease.rows - offset_)};
     offset_ += rows.count;
     rows.last = offset_ >= lease.rows;
     if (rows.last) {

@@ -205,7 +205,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
     if (pushed_ && !train) break;
     if (!batches_.empty() && (!train || !batches_.back().train())) break;
     Batch& batch = batches_.emplace_back();
-    batch.rows = leases_.Next(scenario_.job.train.batch_rows);
+    batch.rows = leases_.Next();
     StartPulls(&batch, now, out);
   }
   if (batches_.empty()) return;

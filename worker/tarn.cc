@@ -150,7 +150,8 @@ Lease LeaseOf(const LeaseGrant& grant) {
           .epoch = grant.epoch,
           .first_row = grant.first_row,
           .rows = grant.rows,
-          .skip_rows = grant.skip_rows};
+          .skip_rows = grant.skip_rows,
+          .batch_rows = std::max<std::uint64_t>(1, grant.batch_rows)};
 }
 
 worker::SessionOptions SessionOptionsOf(const ConnectOptions& options) {

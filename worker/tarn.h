@@ -177,7 +177,8 @@ struct Lease {
   Purpose purpose = Purpose::kTrain;
   std::uint32_t epoch = 0;
   std::uint64_t first_row = 0, rows = 0;
-  std::uint64_t skip_rows = 0;  // of them are trained already: start after them
+  std::uint64_t skip_rows = 0;   // of them are trained already: start after them
+  std::uint64_t batch_rows = 1;  // the largest batch; the clocks of an epoch are counted in batches of this size
 };
 struct LeaseReport {
   LeaseId lease;    // a finished lease; of training: after the tick of its last batch is acknowledged

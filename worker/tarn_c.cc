@@ -202,7 +202,8 @@ tarn_lease LeaseOf(const tarn::Lease& lease) {
   using Purpose = tarn::Lease::Purpose;
   static_assert(TARN_TRAIN == int(Purpose::kTrain) && TARN_VALIDATE == int(Purpose::kValidate) &&
                 TARN_TEST == int(Purpose::kTest));
-  return {lease.id.value, int(lease.purpose), lease.epoch, lease.first_row, lease.rows, lease.skip_rows};
+  return {lease.id.value, int(lease.purpose), lease.epoch, lease.first_row, lease.rows, lease.skip_rows,
+          lease.batch_rows};
 }
 
 }  // namespace

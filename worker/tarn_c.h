@@ -36,7 +36,7 @@ extern "C" {
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
-#define TARN_C_VERSION 5
+#define TARN_C_VERSION 6
 TARN_C_API uint32_t tarn_c_version(void);
 
 /* Codes that a program may want to handle. Other errors are other positive numbers (core/error.h). */
@@ -229,7 +229,8 @@ typedef struct {
   int purpose; /* TARN_TRAIN, ... */
   uint32_t epoch;
   uint64_t first_row, rows;
-  uint64_t skip_rows; /* rows at the beginning that are already trained */
+  uint64_t skip_rows;  /* rows at the beginning that are already trained */
+  uint64_t batch_rows; /* of the largest batch */
 } tarn_lease;
 
 /* A completed lease; for training, one whose last batch is followed by an acknowledged tick. Reports the quality of the

@@ -125,6 +125,8 @@ struct HotRowsSpec {
 // [train]
 struct TrainSection {
   std::uint32_t batch_rows = 256;  // per worker and clock
+  // Relative sizes of the workers' batches by rank, which add up to batch_rows x workers; empty: equal ones.
+  std::vector<std::uint32_t> batch_shares;
   std::uint32_t epochs = 1;
   std::uint32_t patience = 0;              // epochs without a better validation log-loss before stopping; 0: never stop
   double clip_global_norm = 0;             // worker side, over all gradients of a batch; 0: off
@@ -226,6 +228,13 @@ struct Job {
   ExplicitKeys explicit_keys;
   friend bool operator==(const Job&, const Job&) = default;
 };
+
+// Whether workers train in lockstep and their pushes are summed: bsp, or ssp with a bound of 0, and aggregated. The
+// bits of the parameters then depend only on the data.
+bool IsLockstep(const ConsistencySpec& consistency);
+
+// Rows of each rank's batch; empty without train.batch_shares. Above 0 in a job that was read.
+std::vector<std::uint64_t> BatchRowsByRank(const Job& job);
 
 // Rows of one worker between a pull and its push, in an epoch counted from 0, and the most of all epochs.
 inline std::uint64_t RoundRows(const Job& job, std::uint32_t epoch) {

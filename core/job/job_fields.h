@@ -29,6 +29,7 @@ inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>:
 inline constexpr std::uint64_t kHotRowsMax = std::numeric_limits<std::uint32_t>::max() - 1;  // of kernels/hot_rows.h
 inline constexpr double kJobSecondsMax = 1e7;                                                // about 16 weeks
 inline constexpr std::uint32_t kJobLanesMax = 16;
+inline constexpr std::uint32_t kBatchShareMax = 1'000'000;
 inline constexpr std::uint32_t kJobUnitsMax = limits::kRowDimMax - 1;  // of a layer: inputs of the next, with a bias
 
 template <typename Visitor, typename Section>
@@ -116,6 +117,7 @@ void VisitModel(Visitor& visitor, Section& section) {
 template <typename Visitor, typename Section>
 void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Integer("batch_rows", section.batch_rows, 1, limits::kBatchRowsMax);
+  visitor.Integers("batch_shares", section.batch_shares, 1, kBatchShareMax, limits::kWorkersMax);
   visitor.Integer("epochs", section.epochs, 1, limits::kEpochsMax);
   visitor.Integer("patience", section.patience, 0, limits::kEpochsMax);
   visitor.Number("clip_global_norm", section.clip_global_norm, Range{0, 1e6});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <numeric>
 #include <system_error>
 
 #include "core/byte_size.h"
@@ -447,6 +448,32 @@ Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader&
   return {};
 }
 
+// A clock's rows are divided by rank only where data belongs to ranks (docs/protocol.md, D2).
+Status CheckBatchShares(const SectionReader& train, const Job& job) {
+  const std::vector<std::uint32_t>& shares = job.train.batch_shares;
+  if (shares.empty()) return {};
+  const auto refuse = [&](std::string what) { return train.Refusal({"batch_shares"}, std::move(what)); };
+  if (shares.size() != job.fleet.workers)
+    return refuse(
+        fmt::format("{} items, expected one for each of fleet.workers = {}", shares.size(), job.fleet.workers));
+  if (!IsLockstep(job.consistency))
+    return refuse(
+        "expected consistency.mode = \"bsp\" with apply = \"aggregated\" and no backup_workers; otherwise each "
+        "worker trains as many batches as it can");
+  if (job.local.method != LocalMethod::kNone)
+    return refuse(fmt::format("local.method = \"{}\": not supported together", Name(job.local.method)));
+  const std::vector<std::uint64_t> rows = BatchRowsByRank(job);
+  const auto [least, most] = std::ranges::minmax_element(rows);
+  if (*least == 0)
+    return refuse(
+        fmt::format("rank {} would have none of a clock's {} rows, expected shares that give every rank a row",
+                    least - rows.begin(), std::uint64_t{job.train.batch_rows} * rows.size()));
+  if (*most > limits::kBatchRowsMax)
+    return refuse(fmt::format("rank {} would have batches of {} rows, expected at most {}", most - rows.begin(), *most,
+                              limits::kBatchRowsMax));
+  return {};
+}
+
 Status ReadDelays(SectionReader in, const FleetSection& fleet, DelaysSection& out) {
   VisitDelays(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
@@ -484,6 +511,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(CheckBackupWorkers(consistency, train, &job));
   TARN_RETURN_IF_ERROR(ReadLocal(local, job.local));
   TARN_RETURN_IF_ERROR(CheckLocalTraining(local, job.train, job.local));
+  TARN_RETURN_IF_ERROR(CheckBatchShares(train, job));
   TARN_RETURN_IF_ERROR(ReadDelays(std::move(delays), job.fleet, job.delays));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
   TARN_RETURN_IF_ERROR(CheckPushedValues(local, job.local, job.optimizer));
@@ -533,6 +561,25 @@ void ApplyOverride(const TableOverride& own, TableSpec* spec) {
   if (own.has_row_codec) spec->row_codec = own.row_codec;
   if (own.has_life) spec->life = own.life;
   if (own.has_compression) spec->compression = own.compression;
+}
+
+bool IsLockstep(const ConsistencySpec& consistency) {
+  return consistency.mode != ConsistencyMode::kAsp && StalenessBound(consistency) == 0 &&
+         consistency.apply == ApplyMode::kAggregated && consistency.backup_workers == 0;
+}
+
+std::vector<std::uint64_t> BatchRowsByRank(const Job& job) {
+  const std::vector<std::uint32_t>& shares = job.train.batch_shares;
+  if (shares.empty()) return {};
+  const std::uint64_t all = std::uint64_t{job.train.batch_rows} * shares.size();
+  const std::uint64_t sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  std::vector<std::uint64_t> rows;
+  std::uint64_t before = 0;
+  for (const std::uint32_t share : shares) {
+    rows.push_back(all * (before + share) / sum - all * before / sum);
+    before += share;
+  }
+  return rows;
 }
 
 TableSpec AsRun(const Job& job, TableSpec spec) {

@@ -77,7 +77,8 @@ _PURPOSES = ("train", "validate", "test")
 
 
 class Lease(NamedTuple):
-    """Rows [first_row, first_row + rows) of a data set; the first skip_rows of them are already trained."""
+    """Rows [first_row, first_row + rows) of a data set; the first skip_rows of them are already trained. The scheduler
+    counts the clocks of an epoch in batches of batch_rows."""
 
     id: int
     purpose: str  # "train", "validate" or "test"
@@ -85,6 +86,7 @@ class Lease(NamedTuple):
     first_row: int
     rows: int
     skip_rows: int
+    batch_rows: int
 
 
 class LeaseReport(NamedTuple):
@@ -347,7 +349,8 @@ class Client:
         rows = (ctypes.c_uint64 * 3)(*data_rows)
         interruptible(library().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
                       what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
-        granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows)
+        granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
+                         each.batch_rows)
                    for each in leases[:answer.granted]]
         ahead = None if granted or answer.finished else answer.tick_to
         return LeaseAnswer(granted, bool(answer.finished), ahead)

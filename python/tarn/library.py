@@ -16,7 +16,7 @@ from tarn.state import SAVE
 
 _T = TypeVar("_T")
 
-VERSION = 5  # of worker/tarn_c.h
+VERSION = 6  # of worker/tarn_c.h
 TIMEOUT = 13
 PATIENCE_SECONDS = 0.1  # seconds between checks for Ctrl-C
 NOTE_SECONDS = 10.0  # seconds between two messages of a wait
@@ -66,7 +66,8 @@ class CTablePush(ctypes.Structure):
 
 class CLease(ctypes.Structure):
     _fields_ = [("id", ctypes.c_uint64), ("purpose", ctypes.c_int), ("epoch", ctypes.c_uint32),
-                ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64)]
+                ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64),
+                ("batch_rows", ctypes.c_uint64)]
 
 
 class CLeaseReport(ctypes.Structure):

@@ -29,11 +29,6 @@ std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint6
 
 }  // namespace
 
-bool IsLockstep(const ConsistencySpec& consistency) {
-  return consistency.mode != ConsistencyMode::kAsp && StalenessBound(consistency) == 0 &&
-         consistency.apply == ApplyMode::kAggregated && consistency.backup_workers == 0;
-}
-
 DataSets::DataSets(const Job& job)
     : job_(job), by_rank_(IsLockstep(job.consistency)), split_rows_(job.data.split_rows) {}
 
@@ -72,6 +67,7 @@ Splits DataSets::MakeTraining(std::uint32_t epoch, const std::vector<std::uint64
                  .rows = rows_[0],
                  .split_rows = split_rows_,
                  .batch_rows = RoundRows(job_, epoch),
+                 .batch_rows_by_rank = BatchRowsByRank(job_),
                  .owners = by_rank_ ? job_.fleet.workers : 0,
                  .shuffle = job_.data.shuffle,
                  .seed = job_.job.seed},

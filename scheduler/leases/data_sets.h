@@ -12,10 +12,6 @@
 
 namespace tarn::scheduler {
 
-// Whether workers train in lockstep and their pushes are summed: bsp, or ssp with a bound of 0, and aggregated. The
-// bits of the parameters then depend only on the data.
-bool IsLockstep(const ConsistencySpec& consistency);
-
 class DataSets {
  public:
   explicit DataSets(const Job& job);

@@ -1,7 +1,9 @@
 #include "scheduler/leases/splits.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 #include "core/hash.h"
@@ -33,9 +35,27 @@ Splits::Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& t
     split.rows = std::min(options.split_rows, options.rows - split.first_row);
     if (index < trained.size()) split.restored = split.trained = std::min(trained[index], split.rows);
     splits_.push_back(split);
-    Free(index);
   }
+  ChooseOwners();
+  for (std::uint32_t index = 0; index < splits_.size(); ++index) Free(index);
   most_owned_batches_ = CountOwnedBatches();
+}
+
+// Each split goes to the rank that would finish it first, the lowest of several.
+void Splits::ChooseOwners() {
+  if (options_.owners == 0 || options_.batch_rows_by_rank.empty()) return;
+  using Finish = std::pair<std::uint64_t, std::uint32_t>;  // batches, rank
+  std::priority_queue<Finish, std::vector<Finish>, std::greater<>> ranks;
+  const auto batches = [this](std::uint32_t rank) {
+    return DivideUp(options_.split_rows, options_.batch_rows_by_rank[rank]);
+  };
+  for (std::uint32_t rank = 0; rank < options_.owners; ++rank) ranks.emplace(batches(rank), rank);
+  for (std::size_t i = 0; i < splits_.size(); ++i) {
+    const auto [finish, rank] = ranks.top();
+    ranks.pop();
+    owners_.push_back(rank);
+    ranks.emplace(finish + batches(rank), rank);
+  }
 }
 
 void Splits::Free(std::uint32_t index) {
@@ -59,7 +79,7 @@ std::optional<std::uint32_t> Splits::Next(WorkerRank rank, const std::set<Worker
 }
 
 std::uint64_t Splits::BatchesLeft(std::uint32_t split) const {
-  return DivideUp(splits_[split].rows - splits_[split].trained, options_.batch_rows);
+  return DivideUp(splits_[split].rows - splits_[split].trained, BatchRows(split));
 }
 
 LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
@@ -73,7 +93,8 @@ LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
           .epoch = options_.epoch,
           .first_row = split.first_row,
           .rows = split.rows,
-          .skip_rows = split.trained};
+          .skip_rows = split.trained,
+          .batch_rows = BatchRows(index)};
 }
 
 bool Splits::Done(Incarnation owner, const LeaseDone& done) {
@@ -158,8 +179,7 @@ std::uint64_t Splits::OpenLeases(Incarnation owner) const {
 std::uint64_t Splits::CountOwnedBatches() const {
   if (options_.owners == 0) return 0;
   std::vector<std::uint64_t> batches(options_.owners);
-  for (std::uint32_t i = 0; i < splits_.size(); ++i)
-    batches[OwnerOf(i)] += DivideUp(splits_[i].rows, options_.batch_rows);
+  for (std::uint32_t i = 0; i < splits_.size(); ++i) batches[OwnerOf(i)] += DivideUp(splits_[i].rows, BatchRows(i));
   return *std::max_element(batches.begin(), batches.end());
 }
 

@@ -22,8 +22,11 @@ struct SplitsOptions {
   std::uint64_t rows = 0;        // of the data set
   std::uint64_t split_rows = 0;  // > 0; the last block of the set may be shorter
   std::uint64_t batch_rows = 1;
-  std::uint32_t owners = 0;  // split i belongs to rank i mod owners; 0: to no rank
-  bool shuffle = false;      // random order of the blocks, determined by `seed` and the epoch
+  std::vector<std::uint64_t> batch_rows_by_rank;  // of the owners; empty: batch_rows
+  // Number of ranks that own splits (rule D2); 0: no rank owns any. With equal batches split i belongs to rank i mod
+  // owners.
+  std::uint32_t owners = 0;
+  bool shuffle = false;  // random order of the blocks, determined by `seed` and the epoch
   std::uint64_t seed = 0;
 };
 
@@ -89,12 +92,20 @@ class Splits {
     std::uint64_t before = 0;   // trained rows when it was granted
   };
 
-  std::uint32_t OwnerOf(std::uint32_t split) const { return options_.owners == 0 ? 0 : split % options_.owners; }
+  void ChooseOwners();
+  std::uint32_t OwnerOf(std::uint32_t split) const {
+    if (!owners_.empty()) return owners_[split];
+    return options_.owners == 0 ? 0 : split % options_.owners;
+  }
+  std::uint64_t BatchRows(std::uint32_t split) const {
+    return owners_.empty() ? options_.batch_rows : options_.batch_rows_by_rank[owners_[split]];
+  }
   void Free(std::uint32_t split);
   std::uint64_t CountOwnedBatches() const;
 
   SplitsOptions options_;
   std::vector<Split> splits_;
+  std::vector<std::uint32_t> owners_;                      // of each split, if the batches of ranks differ
   std::map<std::uint32_t, std::set<std::uint32_t>> free_;  // by owning rank (0 without owners)
   std::uint64_t free_count_ = 0;
   std::set<std::uint32_t> held_;

@@ -14,13 +14,15 @@ class BatchDelays {
  public:
   BatchDelays(const Job& job, std::uint32_t rank);
 
-  // How long the next `batches` training batches take at least, with the pauses before them; 0: as long as they take.
-  TimeUs Next(std::uint64_t batches);
+  // How long the next training batches, of `rows` rows in all, take at least, with the pauses before them; 0: as long
+  // as they take.
+  TimeUs Next(std::uint64_t rows);
 
  private:
   DelaysSection delays_;
   SplitMix rng_;
-  double factor_;  // of this worker
+  std::uint64_t batch_rows_;  // of this worker
+  double factor_;             // of this worker and its batches
 };
 
 }  // namespace tarn::worker

@@ -106,8 +106,7 @@ std::optional<TimeUs> Pipeline::NextDue() const {
 
 Status Pipeline::Start(TimeUs now) {
   InFlight& batch = window_[stepper_->steps()];
-  const std::uint64_t batch_rows = context_.job->job().train.batch_rows;
-  if (batch.train()) batch.due = now + delays_.Next((batch.prepared.batch.rows + batch_rows - 1) / batch_rows);
+  if (batch.train()) batch.due = now + delays_.Next(batch.prepared.batch.rows);
   const double cpu_before = ThreadCpuSeconds();
   batch.started_at = Trace::SteadyClock::now();
   TARN_RETURN_IF_ERROR(pulls_->Read(&batch.rows, stepper_->stream()));

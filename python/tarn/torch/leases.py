@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -64,7 +63,8 @@ class LeasedDataset(IterableDataset[Any]):
 
     data: any set with len(data) and data[i], or data.__getitems__(list of i), of the same size on every worker. The job
     decides the epochs (train.epochs) and the rows of a lease (data.split_rows).
-    batch_rows: rows of a batch, at most; default: train.batch_rows of the job. The last batch of a lease may be smaller.
+    batch_rows: rows of a batch, at most; default: train.batch_rows of the job, or this
+        rank's part by train.batch_shares. The last batch of a lease may be smaller.
     shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone.
     collate: makes a batch of a list of items; default: torch's default_collate.
     client: of tarn.connect; default: that of the environment, as in remote().
@@ -86,9 +86,7 @@ class LeasedDataset(IterableDataset[Any]):
         client: Any = None,
     ) -> None:
         session = of(client)
-        if batch_rows is None:
-            batch_rows = int(tomllib.loads(session.client.job_text)["train"]["batch_rows"])
-        if batch_rows < 1 or len(data) == 0:
+        if (batch_rows is not None and batch_rows < 1) or len(data) == 0:
             raise ValueError(f"tarn.torch.LeasedDataset: {len(data)} rows in batches of {batch_rows}, expected at least 1")
         self.data, self.batch_rows, self.shuffle, self.seed, self.collate = data, batch_rows, shuffle, seed, collate
         self._session: Session = session
@@ -152,7 +150,7 @@ class LeasedDataset(IterableDataset[Any]):
         if self.shuffle:
             order = np.random.default_rng((self.seed, lease.epoch, lease.first_row)).permutation(order).tolist()
         while progress.handed < lease.rows:
-            rows = order[progress.handed:progress.handed + self.batch_rows]
+            rows = order[progress.handed:progress.handed + (self.batch_rows or lease.batch_rows)]
             progress.handed += len(rows)
             self._session.batch = _Batch(progress, progress.handed, len(rows))
             yield self.collate(self._items(rows))

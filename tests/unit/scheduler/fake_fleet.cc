@@ -349,7 +349,7 @@ Clock FakeFleet::HighestTick(const FakeWorker& worker) const {
 void FakeFleet::KillInTick(FakeWorker& worker, std::size_t shards_reached) {
   if (!worker.leases.empty() && worker.leases.front().purpose == LeasePurpose::kTrain) {
     const LeaseGrant& lease = worker.leases.front();
-    const std::uint64_t count = std::min<std::uint64_t>(job.train.batch_rows, lease.rows - worker.trained);
+    const std::uint64_t count = std::min(lease.batch_rows, lease.rows - worker.trained);
     batches_[worker.incarnation].push_back({worker.clock, lease.epoch, lease.first_row + worker.trained, count});
     for (std::size_t i = 0; i < std::min(shards_reached, shards.size()); ++i) {
       shards[i]->ticks[worker.incarnation] = worker.clock + 1;
@@ -363,7 +363,7 @@ void FakeFleet::KillInTick(FakeWorker& worker, std::size_t shards_reached) {
 void FakeFleet::TrainBatch(FakeWorker& worker) {
   const LeaseGrant lease = worker.leases.front();
   if (lease.purpose == LeasePurpose::kTrain) {
-    const std::uint64_t count = std::min<std::uint64_t>(job.train.batch_rows, lease.rows - worker.trained);
+    const std::uint64_t count = std::min(lease.batch_rows, lease.rows - worker.trained);
     batches_[worker.incarnation].push_back({worker.clock, lease.epoch, lease.first_row + worker.trained, count});
     worker.trained += count;
     worker.position = {lease.lease, worker.trained};

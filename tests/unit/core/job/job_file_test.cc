@@ -226,6 +226,28 @@ TEST(JobFile, TablesOfDeltasHaveNoL2) {
   }
 }
 
+TEST(JobFile, BatchSharesDivideAClocksRows) {
+  const auto parse = [](const std::string& lines) {
+    return ParseJob("[fleet]\nworkers = 4\n[train]\nbatch_rows = 256\n" + lines, "f", "/");
+  };
+  const auto job = parse("batch_shares = [2, 2, 2, 1]");
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(BatchRowsByRank(*job), (std::vector<std::uint64_t>{292, 293, 292, 147}));  // 1,024 in all
+  EXPECT_EQ(BatchRowsByRank(*parse("")), (std::vector<std::uint64_t>{}));
+  EXPECT_EQ(BatchRowsByRank(*parse("batch_shares = [7, 7, 7, 7]")), (std::vector<std::uint64_t>(4, 256)));
+  const auto refuses = [&](const std::string& lines, std::string_view why) {
+    const auto job = parse(lines);
+    EXPECT_FALSE(job) << lines;
+    EXPECT_NE(job.error().message.find(why), std::string::npos) << job.error().message;
+  };
+  refuses("batch_shares = [1, 1, 1]", "3 items, expected one for each of fleet.workers = 4");
+  refuses("batch_shares = [1, 1, 1, 0]", "expected 1 to 1000000, found 0");
+  refuses("batch_shares = [1, 1000, 1000, 1000]", "rank 0 would have none of a clock's 1024 rows");
+  refuses("batch_shares = [1, 1, 1, 2]\n[consistency]\nmode = \"asp\"", "expected consistency.mode = \"bsp\"");
+  refuses("batch_shares = [1, 1, 1, 2]\n[consistency]\nbackup_workers = 1", "no backup_workers");
+  refuses("batch_shares = [1, 1, 1, 2]\n[local]\nmethod = \"delta\"\nsteps = 2", "not supported together");
+}
+
 TEST(JobFile, BackupWorkersPullNothingAhead) {
   const Job job = Parsed(R"(
 [fleet]

@@ -103,6 +103,12 @@ Job RandomJob(std::uint64_t seed) {
   job.delays.stragglers = std::uint32_t(seed % 2);
   job.delays.straggler_factor = 1 + double(seed);
   job.consistency = {ConsistencyMode::kSsp, std::uint32_t(seed % 9), ApplyMode(seed % 2)};
+  job.train.batch_shares.clear();
+  if (IsLockstep(job.consistency) && job.local.method == LocalMethod::kNone) {
+    job.train.batch_rows = 1000;
+    job.train.accumulate = 1;
+    for (std::uint32_t rank = 0; rank < job.fleet.workers; ++rank) job.train.batch_shares.push_back(1 + rank % 3);
+  }
   job.worker_cache = {(seed % 3) << 20, OwnPushes(seed % 2), 1};
   VisitHotRows(random, job.train.hot_rows);
   if (job.worker_cache.bytes != 0 || job.model.kind == ModelKind::kMlp || job.local.method != LocalMethod::kNone)

@@ -52,6 +52,30 @@ TEST(DataSets, AClockHasAsManyRowsAsTheEpochSays) {
   for (const std::uint32_t epoch : {2u, 3u}) EXPECT_EQ(data.MakeTraining(epoch, {}).BatchesLeft(0), 1u) << epoch;
 }
 
+// Rule D2: the ranks' batches differ, so that ranks with smaller ones get fewer splits and as many clocks.
+TEST(DataSets, RanksHaveSplitsInProportionToTheirBatches) {
+  Job job = JobOf(3);
+  job.train.batch_shares = {2, 2, 1};
+  EXPECT_EQ(BatchRowsByRank(job), (std::vector<std::uint64_t>{12, 12, 6}));
+  job.data.split_rows = 60;
+  DataSets data(job);
+  ASSERT_TRUE(data.Set({60 * 50, 0, 0}));
+  Splits splits = data.MakeTraining(0, {});
+  std::uint64_t batches[3] = {}, rows[3] = {};
+  LeaseId last;
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    while (const auto split = splits.Next(WorkerRank(rank), {WorkerRank(0), WorkerRank(1), WorkerRank(2)})) {
+      batches[rank] += splits.BatchesLeft(*split);
+      last = LeaseId(last.value + 1);
+      const LeaseGrant grant = splits.Grant(*split, last, Incarnation(rank + 1));
+      EXPECT_EQ(grant.batch_rows, rank == 2 ? 6u : 12u);
+      rows[rank] += grant.rows;
+    }
+  EXPECT_EQ(std::vector(rows, rows + 3), (std::vector<std::uint64_t>{1200, 1200, 600}));
+  EXPECT_EQ(std::vector(batches, batches + 3), (std::vector<std::uint64_t>{100, 100, 100}));
+  EXPECT_EQ(splits.MostOwnedBatches(), 100u);
+}
+
 TEST(DataSets, AResumedRunKeepsItsSplits) {
   DataSets data(JobOf(2));
   ASSERT_TRUE(data.Set({95, 40, 0}));

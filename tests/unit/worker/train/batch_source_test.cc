@@ -68,8 +68,8 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
   const auto set = MakeSet(job);
   std::atomic<int> wakes = 0;
   BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [&] { ++wakes; });
-  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
-  source.AddLease({.lease = LeaseId(2), .first_row = 20, .rows = 16, .skip_rows = 8});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20, .batch_rows = 8});
+  source.AddLease({.lease = LeaseId(2), .first_row = 20, .rows = 16, .skip_rows = 8, .batch_rows = 8});
   const struct {
     std::uint64_t lease, lines, after;
     bool last;
@@ -94,14 +94,12 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
   EXPECT_GE(wakes.load(), 4);
 }
 
-TEST(BatchSource, LocalStepsBeginWithTheirEpoch) {
-  Job job = MakeJob();
-  job.local.steps = 2;
-  job.local.from_epoch = 2;
+TEST(BatchSource, TheLeaseSaysHowLargeABatchIs) {
+  const Job job = MakeJob();
   const auto set = MakeSet(job);
   BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
-  source.AddLease({.lease = LeaseId(1), .epoch = 0, .first_row = 0, .rows = 16});
-  source.AddLease({.lease = LeaseId(2), .epoch = 1, .first_row = 0, .rows = 16});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 16, .batch_rows = 8});
+  source.AddLease({.lease = LeaseId(2), .first_row = 0, .rows = 16, .batch_rows = 16});
   for (const std::uint64_t lines : {8, 8, 16}) {
     PreparedBatch batch = Take(&source);
     EXPECT_EQ(batch.lines, lines);
@@ -136,7 +134,7 @@ TEST(BatchSource, TellsWhyReadingStopped) {
   const Job job = MakeJob();
   const auto set = MakeSet(job, 12);
   BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
-  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20, .batch_rows = 8});
   EXPECT_EQ(Take(&source).lines, 8u);
   for (int i = 0; i < 5'000 && !source.error(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ASSERT_TRUE(source.error().has_value());
@@ -148,7 +146,7 @@ TEST(BatchSource, TellsThatTheGpuCannotPlan) {
   const Job job = MakeJob();
   const auto set = MakeSet(job);
   BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job, kNoGpu), nullptr, [] {});
-  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows, .batch_rows = 8});
   for (int i = 0; i < 5'000 && !source.error(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ASSERT_TRUE(source.error().has_value());
   EXPECT_EQ(source.error()->message.find("planning 16 keys: "), 0u) << source.error()->message;
@@ -159,7 +157,7 @@ TEST(BatchSource, StopsWhileFull) {
   const auto set = MakeSet(job);
   auto source =
       std::make_unique<BatchSource>(job, DatasetSet{set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
-  source->AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
+  source->AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows, .batch_rows = 8});
   Take(source.get());
   const auto stopped = std::async(std::launch::async, [&] { source.reset(); });
   EXPECT_EQ(stopped.wait_for(std::chrono::seconds(60)), std::future_status::ready)

@@ -75,7 +75,16 @@ TEST(DelaysTest, TheLastRanksAreTheStragglers) {
   const Job job = JobOf({.batch = {Kind::kConstant, 0.01}, .stragglers = 1, .straggler_factor = 5});
   EXPECT_EQ(BatchDelays(job, 2).Next(1), 10'000);
   EXPECT_EQ(BatchDelays(job, 3).Next(1), 50'000);
-  EXPECT_EQ(BatchDelays(job, 3).Next(3), 150'000) << "of three local steps";
+  EXPECT_EQ(BatchDelays(job, 3).Next(3 * 256), 150'000) << "of three local steps";
+}
+
+TEST(DelaysTest, ABatchOfAnotherSizeTakesItsPartOfTheTime) {
+  Job job = JobOf({.batch = {Kind::kConstant, 0.010}, .stragglers = 1, .straggler_factor = 2});
+  job.train.batch_rows = 70;
+  job.train.batch_shares = {2, 2, 2, 1};
+  EXPECT_EQ(BatchDelays(job, 0).Next(80), 11'428);
+  EXPECT_EQ(BatchDelays(job, 3).Next(40), 11'428);
+  EXPECT_EQ(BatchDelays(job, 3).Next(7), 11'428) << "the last batch of a lease";
 }
 
 TEST(DelaysTest, PausesComeBeforeBatches) {
