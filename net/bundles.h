@@ -21,25 +21,26 @@ class Bundles {
     Bundle& bundle = Of(to, send);
     const std::size_t bytes = encoder.packed_bytes();
     if (bytes == 0) {
-      Give(&bundle, send);
+      SendBundle(&bundle, send);
       return send(to, encoder.Split());
     }
     std::byte* place = bundle.writer.Place(bytes);
     if (place == nullptr) {
-      Give(&bundle, send);
+      SendBundle(&bundle, send);
       place = bundle.writer.Place(bytes);
     }
     encoder.Pack(place);
   }
 
+  // Sends what has been added and not sent yet.
   template <typename Send>
   void Flush(const Send& send) {
-    for (std::size_t i = 0; i < used_; ++i) Give(&bundles_[i], send);
+    for (std::size_t i = 0; i < used_; ++i) SendBundle(&bundles_[i], send);
     used_ = 0;
   }
 
  private:
-  static constexpr std::size_t kLanesMax = 64;  // at the same time
+  static constexpr std::size_t kLanesMax = 64;  // that have a bundle at the same time
 
   struct Bundle {
     LaneId to;
@@ -58,7 +59,7 @@ class Bundles {
   }
 
   template <typename Send>
-  static void Give(Bundle* bundle, const Send& send) {
+  static void SendBundle(Bundle* bundle, const Send& send) {
     if (bundle->writer.messages() != 0) send(bundle->to, bundle->writer.Finish());
     bundle->writer.Clear();
   }
