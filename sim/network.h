@@ -1,9 +1,9 @@
 // A network that delays, drops, repeats and reorders messages, and has partitions. All randomness comes from one seed.
 //
-// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes talk
-// over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that changes with
-// every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls use separate connections, each with
-// its own order and Peer.
+// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
+// communicate over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
+// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls use separate
+// connections, each with its own order and Peer.
 #pragma once
 
 #include <cstdint>
