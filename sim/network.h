@@ -47,7 +47,8 @@ class Network {
   void ReconnectOne();
   // Drops messages from a to b (with `both` also from b to a) until `until`.
   void Cut(NodeId a, NodeId b, bool both, TimeUs until);
-  void Heal();  // ends all faults
+  // Ends all partitions. From now on Send drops, repeats, reorders and delays no message by a fault.
+  void Heal();
 
   const NetworkCounters& counters() const { return counters_; }
 
