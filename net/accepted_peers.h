@@ -14,7 +14,7 @@ namespace tarn::net {
 // Whether the peer connected to us; else we connected to it.
 inline bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
 
-// Not thread-safe. Has at most `max` peers. When it is full, the eighth that was silent for longest is removed.
+// Not thread-safe. Has at most `max` peers. When it is full, it removes the eighth of them that was silent for longest.
 class AcceptedPeers {
  public:
   explicit AcceptedPeers(std::size_t max) : max_(max) {}
@@ -32,13 +32,13 @@ class AcceptedPeers {
  private:
   struct Entry {
     std::string identity;
-    std::uint64_t heard = 0;  // value of the Intern counter at its last message
+    std::uint64_t last_activity = 0;  // value of activity_ at its last message
   };
   void ForgetOldest();
 
   std::size_t max_;
   std::uint64_t next_ = kFirstAcceptedPeer;
-  std::uint64_t heard_ = 0;
+  std::uint64_t activity_ = 0;  // counts the messages of all peers
   std::unordered_map<Peer, Entry> by_peer_;
   std::unordered_map<std::string, Peer> by_identity_;
 };

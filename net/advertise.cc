@@ -37,7 +37,8 @@ std::string TextOf(const in_addr& address) {
 
 bool IsLoopbackAddress(const in_addr& address) { return ntohl(address.s_addr) >> 24 == 127; }
 
-// This machine, in the address family to which everything is bound.
+// The IPv4 address of a resolved address. ::1 becomes 127.0.0.1, because ZeroMQ's sockets are bound to IPv4 addresses.
+// nullopt: another IPv6 address.
 std::optional<in_addr> Ipv4Of(const addrinfo& info) {
   if (info.ai_family == AF_INET) {
     sockaddr_in address{};
@@ -86,7 +87,7 @@ std::optional<in_addr> SourceTowards(const in_addr& to) {
   return address.sin_addr;
 }
 
-// The first interface that is up and not loopback.
+// The IPv4 address of the first interface that is up and not loopback.
 std::optional<in_addr> FirstInterface() {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) return std::nullopt;
@@ -100,7 +101,8 @@ std::optional<in_addr> FirstInterface() {
   return std::nullopt;
 }
 
-std::optional<in_addr> WayOut() {
+// The address of the interface of the default route, else of the first interface.
+std::optional<in_addr> DefaultAddress() {
   in_addr elsewhere{};
   inet_pton(AF_INET, kElsewhere, &elsewhere);
   if (const auto source = SourceTowards(elsewhere); source && !IsLoopbackAddress(*source)) return source;
@@ -115,7 +117,7 @@ Expected<std::string> ReachableHost(const std::string& bound, const std::string&
     if (*address) towards_peer = SourceTowards(**address);
     if (towards_peer && !IsLoopbackAddress(*towards_peer)) return TextOf(*towards_peer);
   }
-  if (const auto out = WayOut()) return TextOf(*out);
+  if (const auto address = DefaultAddress()) return TextOf(*address);
   if (towards_peer) return TextOf(*towards_peer);
   return Fail(ErrorCode::kUnavailable,
               fmt::format("{}: bound to all interfaces, but only loopback is up; use --advertise HOST to set the "

@@ -15,7 +15,7 @@ bool IsWildcard(const std::string& endpoint);
 // it replaces the host. Else a wildcard is replaced by the address of the interface that leads to the endpoint `peer`.
 // If that is loopback, or there is no peer, or the peer has no IPv4 address, the address of the interface of the
 // default route is used. kUnavailable if there is none, unless the peer is on this machine; kInvalidArgument if the
-// peer's host is unknown.
+// peer's host is unknown, or if `host` is given for an endpoint that is not tcp.
 Expected<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& peer);
 
 }  // namespace tarn::net

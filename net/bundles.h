@@ -24,20 +24,21 @@ class Bundles {
     Bundle& bundle = Of(to, send);
     const std::size_t bytes = encoder.packed_bytes();
     if (bytes == 0) {
-      Give(&bundle, send);
+      SendBundle(&bundle, send);
       return send(to, encoder.Split());
     }
     std::byte* place = bundle.writer.Place(bytes);
     if (place == nullptr) {
-      Give(&bundle, send);
+      SendBundle(&bundle, send);
       place = bundle.writer.Place(bytes);
     }
     encoder.Pack(place);
   }
 
+  // Sends what has been added and not sent yet.
   template <typename Send>
   void Flush(const Send& send) {
-    for (const std::uint32_t i : open_) Give(&bundles_[i], send);
+    for (const std::uint32_t i : open_) SendBundle(&bundles_[i], send);
     for (const std::uint32_t i : open_) bundles_[i].open = false;
     open_.clear();
   }
@@ -84,7 +85,7 @@ class Bundles {
   }
 
   template <typename Send>
-  static void Give(Bundle* bundle, const Send& send) {
+  static void SendBundle(Bundle* bundle, const Send& send) {
     if (bundle->writer.messages() != 0) send(bundle->to, bundle->writer.Finish());
     bundle->writer.Clear();
   }

@@ -68,7 +68,7 @@ Status CheckKeys(const KeyList& list, const Buffer& keys) {
   return {};
 }
 
-// Checks the maximum size of `count` rows; the bytes are checked when they are decoded.
+// Checks that the largest values of `count` rows can have this size; the bytes are checked when they are decoded.
 Status CheckTopK(std::uint32_t count, const Buffer& values) {
   const std::size_t least = kernels::kSparseBytesMin;
   const std::size_t most = kernels::SparseBytesMax(std::size_t{count} * limits::kRowDimMax);
@@ -134,7 +134,7 @@ Status CheckView(const View& view) {
   return CheckRoutes(view.routes);
 }
 
-// Checks a body and the payload. Bodies without an overload have no rules.
+// Checks a body and the payload. Messages whose body has no overload must have no payload.
 struct Checker {
   const Buffer& keys;
   const Buffer& values;
@@ -153,7 +153,8 @@ struct Checker {
     if (m.action != PushAction::kStep) return CheckChange(m);
     if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
       return Malformed(
-          fmt::format("pulled: {} with {}, expected whole rows and gradients", Name(*m.pulled), Name(m.codec)));
+          fmt::format("pulled: {} rows with {} gradients, expected a codec for pulls and one without residuals",
+                      Name(*m.pulled), Name(m.codec)));
     return CheckValues(m.keys.count, m.codec, values, m.pulled);
   }
   Status operator()(const PushPull& m) const { return (*this)(m.push); }
@@ -182,7 +183,7 @@ struct Checker {
     return CheckNoPayload();
   }
 
-  // Rule A8.
+  // A push that assigns rows carries them in fp32; one that deletes rows carries no values (A8).
   Status CheckChange(const Push& m) const {
     if (m.codec != ValueCodec::kFp32 || m.pulled)
       return Malformed(

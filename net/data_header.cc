@@ -37,7 +37,7 @@ bool CheckItems(std::size_t size, std::string_view field, Status* status) {
 
 wire::ValueCodec Codec(ValueCodec codec) { return static_cast<wire::ValueCodec>(codec); }
 
-// A list written in place, one `convert(item)` each.
+// Writes a list of structs: convert(item) for each item.
 template <typename To, typename From, typename Convert>
 Offset<flatbuffers::Vector<const To*>> Structs(FlatBufferBuilder* b, const std::vector<From>& items,
                                                std::string_view field, Status* status, Convert convert) {
@@ -55,7 +55,7 @@ Offset<wire::KeyList> WriteKeys(FlatBufferBuilder* b, const KeyList& m, Status* 
   return wire::CreateKeyList(*b, static_cast<wire::KeyCodec>(m.codec), m.first_key, m.count, sections, m.list);
 }
 
-// The versions of sections; none if none is known.
+// Writes the versions of the sections; no list if no version is known.
 Offset<flatbuffers::Vector<std::uint64_t>> WriteVersions(FlatBufferBuilder* b, const std::vector<Section>& sections) {
   if (std::ranges::all_of(sections, [](const Section& s) { return s.version == kNoVersion; })) return {};
   std::uint64_t* out = nullptr;

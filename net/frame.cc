@@ -42,7 +42,7 @@ Prefix MakePrefix(FrameKind kind, std::size_t header_bytes, std::size_t keys_byt
           .keys_bytes = static_cast<std::uint32_t>(keys_bytes)};
 }
 
-// Copies `bytes` and appends zeros up to the next multiple of 8. Returns the end.
+// Copies `bytes` bytes and appends zeros up to the next multiple of 8. Returns the end.
 std::byte* CopyPadded(std::byte* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
   std::memset(to + bytes, 0, PadTo8(bytes) - bytes);
@@ -62,7 +62,7 @@ Status CheckSizes(std::size_t header_bytes, std::size_t keys_bytes, std::size_t 
   return {};
 }
 
-// Reads the prefix of a frame, and checks it against the frame's size.
+// Reads the prefix of a frame. Checks that it is complete, and its magic number and reserved field.
 Expected<Prefix> ReadPrefix(const FrameView& frame) {
   if (frame.size < kPrefixBytes)
     return Fail(ErrorCode::kMalformed, fmt::format("prefix: {} bytes, expected {}", frame.size, kPrefixBytes));
@@ -91,8 +91,9 @@ Expected<Parts> SplitPacked(const FrameView& frame, const Prefix& prefix) {
     return std::unexpected(TooLarge("packed frame", frame.size, limits::kSmallMessageBytes).error());
   const Layout layout = PackedLayout(prefix.header_bytes, prefix.keys_bytes);
   if (layout.values > frame.size)
-    return Fail(ErrorCode::kMalformed, fmt::format("prefix: header of {} and keys of {} bytes, in a frame of {}",
-                                                   prefix.header_bytes, prefix.keys_bytes, frame.size));
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("prefix: header of {} and keys of {} bytes, expected to fit in the frame of {}",
+                            prefix.header_bytes, prefix.keys_bytes, frame.size));
   TARN_RETURN_IF_ERROR(CheckZeros(frame, kPrefixBytes + prefix.header_bytes, layout.keys));
   TARN_RETURN_IF_ERROR(CheckZeros(frame, layout.keys + prefix.keys_bytes, layout.values));
   return Parts{.header = {frame.data + kPrefixBytes, prefix.header_bytes},
@@ -279,17 +280,20 @@ Expected<BundledFrames> SplitBundle(const FrameView& frame) {
     if (frame.size - at >= kBundledHeadBytes) std::memcpy(head, frame.data + at, kBundledHeadBytes);
     const std::size_t left = frame.size - at - std::min(frame.size - at, kBundledHeadBytes);
     if (head[0] == 0 || head[1] != 0 || PadTo8(head[0]) > left)
-      return Fail(ErrorCode::kMalformed,
-                  fmt::format("bundle: message {} of {} has {} bytes ({:#x} behind that), expected 1 to {} (0)",
-                              out.count, messages, head[0], head[1], left));
+      return Fail(
+          ErrorCode::kMalformed,
+          fmt::format(
+              "bundle: message {} of {} has {} bytes ({:#x} behind that), expected 1 to {} bytes (0 behind that)",
+              out.count, messages, head[0], head[1], left));
     at += kBundledHeadBytes;
     TARN_RETURN_IF_ERROR(CheckZeros(frame, at + head[0], at + PadTo8(head[0])));
     out.frames[out.count] = {frame.data + at, head[0]};
     at += PadTo8(head[0]);
   }
   if (at != frame.size || messages == 0)
-    return Fail(ErrorCode::kMalformed, fmt::format("bundle: {} bytes behind {} messages, expected 0 behind 1 at least",
-                                                   frame.size - at, messages));
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("bundle: {} bytes behind {} messages, expected 0 behind at least 1 message",
+                            frame.size - at, messages));
   return out;
 }
 

@@ -13,7 +13,8 @@
 //
 // All integers are little-endian. The prefix has the sizes of header and keys; the values are the rest.
 //
-// Threads: the functions have no state; Encode's frames share the bytes of message.keys and message.values.
+// Threads: the functions have no state. The frames of a split message share the bytes of message.keys and
+// message.values; a packed frame is a copy.
 #pragma once
 
 #include <array>
@@ -43,7 +44,7 @@ struct Prefix {
   std::uint8_t kind = 0;           // a FrameKind
   std::uint16_t reserved = 0;      // 0
   std::uint32_t header_bytes = 0;  // size of the FlatBuffer; for a bundle, of everything after the prefix
-  std::uint32_t keys_bytes = 0;    // of the keys, in this frame or the next; of a bundle: its messages
+  std::uint32_t keys_bytes = 0;    // size of the keys (in this frame or the next); for a bundle, its number of messages
 };
 static_assert(sizeof(Prefix) == 16);
 
@@ -64,7 +65,7 @@ class FrameOwner {
   virtual Buffer Take(std::size_t frame) = 0;
 };
 
-// The protocol version of the message that begins with `first`; none if that is no message of tarn.
+// The protocol version of the message that begins with `first`; nullopt if it does not begin with tarn's magic number.
 std::optional<std::uint32_t> VersionOf(const FrameView& first);
 
 // Encodes messages one after the other, reusing its memory. Not thread-safe.
@@ -79,7 +80,7 @@ class Encoder {
   Status Begin(const Message& message);
   // Size of the message as a packed frame; 0: too large for one.
   std::size_t packed_bytes() const { return packed_bytes_; }
-  // Writes the packed frame.
+  // Writes the packed frame, packed_bytes() bytes. Requires packed_bytes() != 0.
   void Pack(std::byte* to) const;
   // The message as three frames, of which the last two share its payload.
   std::vector<Buffer> Split() const;
@@ -121,8 +122,8 @@ struct BundledFrames {
   std::array<FrameView, limits::kBundleMessagesMax> frames;
   std::size_t count = 0;
 };
-// Whether `frame` is a bundle; then its messages. Errors as of Decode.
 bool IsBundle(const FrameView& frame);
+// The messages of a bundle, as views into `frame`, which are not decoded yet. Errors as of Decode.
 Expected<BundledFrames> SplitBundle(const FrameView& frame);
 
 // The message in `frames`. Its payload is copied once, into aligned buffers, or transferred from the owner, if there is

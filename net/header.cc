@@ -83,7 +83,7 @@ Offset<void> WriteBody(FlatBufferBuilder* builder, const Body& body, Status* sta
   }
 }
 
-// Checks a written message outside the data plane like a read one.
+// Corrects the texts for users in a written message outside the data plane, then checks it like a read one.
 template <std::size_t I>
 void CheckWritten(FlatBufferBuilder* builder, Status* status) {
   if constexpr (!DataMessage<std::variant_alternative_t<I, Body>>) {

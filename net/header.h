@@ -17,8 +17,9 @@ namespace tarn::net {
 Status BuildHeader(const Message& message, flatbuffers::FlatBufferBuilder* builder);
 
 // Reads the message with the header `bytes` (8-byte aligned, at most limits::kHeaderBytesMax), without keys and values.
-// Verifies the buffer and applies the rules of the schema (core/codec/schema_check.h) before it allocates. Checks
-// relations between fields only if they cannot be represented in C++; CheckMeaning checks the others.
+// Verifies the buffer and applies the rules of the schema (core/codec/schema_check.h) before it allocates. Of
+// the relations between fields it checks those that a Message cannot represent (a push has as many versions as
+// sections); CheckMeaning checks the others.
 Expected<Message> ReadHeader(std::span<const std::byte> bytes);
 
 // Whether the fields of a message agree with each other and with its payload; see Decode in net/frame.h.

@@ -46,7 +46,7 @@ struct Address {
 // connect() on this socket never blocks; it fails with EAGAIN if the listener's queue is full.
 Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Some file systems for shared folders do not support sockets.
+// Creates and removes a socket to find out: some file systems for shared folders do not support sockets.
 bool SupportsSockets(int folder, const std::string& name) {
   const std::string path = PathIn(folder, name);
   const Address address(path);
@@ -162,7 +162,9 @@ Expected<std::string> LocalFolders::Reach(const std::string& endpoint, bool priv
   Folder folder{.file = OpenFolder(path)};
   if (folder.file.get() < 0) {
     if (errno == EACCES)
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: this folder of sockets belongs to another user", path));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}: this user may not open this folder of sockets, expected a folder of this user", path));
     return std::unexpected(SystemError(path, "open this folder of sockets", errno));
   }
   if (private_only) TARN_RETURN_IF_ERROR(CheckPrivate(folder.file.get(), path));

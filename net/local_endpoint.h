@@ -29,6 +29,7 @@ std::string AddressFile(const std::string& run_dir);
 
 // The endpoint for an argument of --scheduler. Returns an endpoint unchanged. Other text is the folder of a run: waits
 // up to `seconds` for its AddressFile and returns the contents. kTimeout: no scheduler has written it by then.
+// kInvalidArgument: the text is neither.
 Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds);
 
 // Removes RUN_DIR/sockets with its contents; with `stale_only` only sockets without a listener. Only for the scheduler,
@@ -46,7 +47,7 @@ class LocalFolders {
 
   // Makes a new endpoint ipc://RUN_DIR/sockets/NAME and its folder. If there is no run_dir, or it cannot hold sockets,
   // or the endpoint would be longer than limits::kEndpointBytesMax, uses a new folder in the directory for temporary
-  // files.
+  // files. kInvalidArgument: RUN_DIR/sockets is not private. kNotFound, kIo: a folder cannot be created or opened.
   Expected<std::string> Make(const std::string& run_dir, const std::string& name);
 
   // The address with which ZeroMQ connects to the endpoint ipc://FOLDER/NAME from this process. With `private_only`,

@@ -99,7 +99,7 @@ void ShmChannel::Consume() {
 }
 
 void ShmChannel::GiveBack() {
-  TARN_CHECK(borrowed_ == nullptr || borrowed_.use_count() == 1, "a lent payload is still in use");
+  TARN_CHECK(lender_ == nullptr || lender_.use_count() == 1, "a lent payload is still in use");
   lent_bytes_ = 0;
   Consume();
 }
@@ -155,7 +155,7 @@ bool ShmChannel::ReadHead(ShmFrames* frames, bool* whole) {
   if (bytes <= kSmallBytes) return *whole = ReadSmall(sizes, head_bytes, bytes, frames);
   if (bytes > limits::kMessageBytesMax + limits::kFramesMax * 8)
     return Break("a message that exceeds the limit"), false;
-  if (borrowed_ != nullptr && bytes <= ring_bytes() / 2) return *whole = Lend(sizes, head_bytes, bytes, frames);
+  if (lender_ != nullptr && bytes <= ring_bytes() / 2) return *whole = Lend(sizes, head_bytes, bytes, frames);
   for (std::size_t i = 0; i < count; ++i) reading_.buffers[i] = Buffer::Allocate(sizes[i]);
   reading_.count = count;
   reading_.frame = reading_.offset = 0;
@@ -183,7 +183,7 @@ bool ShmChannel::Lend(std::span<const std::uint32_t> sizes, std::size_t head_byt
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     // Received bytes are never written to.
     auto* lent = const_cast<std::byte*>(frames->views_[i].data);
-    frames->buffers_[i] = Buffer::Lend(lent, sizes[i], borrowed_);
+    frames->buffers_[i] = Buffer::Lend(lent, sizes[i], lender_);
   }
   lent_bytes_ += bytes;
   return true;

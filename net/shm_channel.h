@@ -67,11 +67,11 @@ class ShmChannel {
   std::size_t ring_bytes() const { return segment_->ring_bytes(); }
 
   // Lends large messages, up to half of the ring each, from now on.
-  void SetLending() { borrowed_ = std::make_shared<std::shared_ptr<ShmSegment>>(segment_); }
+  void SetLending() { lender_ = std::make_shared<std::shared_ptr<ShmSegment>>(segment_); }
   // Receives a message, if there is one. When an eighth of the ring is lent it receives none before GiveBack, so that
   // the other side gets room. Invalidates earlier messages, except lent ones.
   bool Receive(ShmFrames* frames);
-  // Releases all lent bytes.
+  // Releases all lent bytes. Aborts the process if a lent buffer still exists.
   void GiveBack();
   // Whether anything is lent: messages after it may then wait without the socket being readable.
   bool has_lent() const { return lent_bytes_ != 0; }
@@ -80,7 +80,8 @@ class ShmChannel {
   int file() const { return socket_.get(); }
   // Reads the wake-ups from the socket.
   void TakeWakes();
-  // Announces that the owner will poll. False: there is work to do first.
+  // Announces that the owner will sleep in a poll of file(). False: call Receive first, because bytes have arrived or
+  // the channel is broken.
   bool Sleep() { return broken_ || reader_.Sleep(); }
   void Awake() { reader_.Awake(); }
   // Whether bytes arrived since the last Receive, possibly less than a message.
@@ -116,10 +117,10 @@ class ShmChannel {
   std::deque<Frames> waiting_;  // the first may be partly written
   std::size_t waiting_bytes_ = 0;
   bool begun_ = false;                              // the head of the first is written
-  std::size_t write_frame_ = 0, write_offset_ = 0;  // within it, padding counted
+  std::size_t write_frame_ = 0, write_offset_ = 0;  // position in the first, padding counted
   Reading reading_;
-  std::shared_ptr<void> borrowed_;  // owned by all that is lent; null: nothing is
-  std::size_t lent_bytes_ = 0;      // since GiveBack
+  std::shared_ptr<void> lender_;  // shared with all lent buffers; null: the channel does not lend
+  std::size_t lent_bytes_ = 0;    // since GiveBack
   bool gone_ = false, drained_ = false, broken_ = false;
 };
 

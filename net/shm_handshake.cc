@@ -75,7 +75,7 @@ ssize_t ReceiveFile(int socket, Descriptor* file) {
   if (got <= 0) return got;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message.header); part != nullptr; part = CMSG_NXTHDR(&message.header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    // The buffer has room for a second one.
+    // The buffer has room for a second descriptor. Only the last one is kept, the other is closed.
     for (std::size_t at = 0; at + sizeof(int) <= part->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
       int received = -1;
       std::memcpy(&received, CMSG_DATA(part) + at, sizeof(received));
@@ -85,7 +85,7 @@ ssize_t ReceiveFile(int socket, Descriptor* file) {
   return got;
 }
 
-bool IsLater() { return errno == EAGAIN || errno == EINTR; }
+bool IsTransient() { return errno == EAGAIN || errno == EINTR; }
 
 }  // namespace
 
@@ -191,7 +191,7 @@ bool ShmListener::Serve(Descriptor* connection, std::size_t* room,
                         const std::function<void(Peer, ShmChannel)>& accept) {
   std::string ticket(kTicketBytes, '\0');
   const ssize_t got = recv(connection->get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
-  if (got < 0 && IsLater()) return false;
+  if (got < 0 && IsTransient()) return false;
   const auto peer = got == static_cast<ssize_t>(kTicketBytes) ? Redeem(ticket) : std::nullopt;
   if (!peer || *room == 0) return true;
   auto segment = ShmSegment::Create(ring_bytes_);
@@ -221,7 +221,7 @@ Expected<ShmConnector> ShmConnector::Connect(const std::string& name, const std:
 std::optional<Expected<ShmChannel>> ShmConnector::Take() {
   Descriptor file;
   const ssize_t got = ReceiveFile(socket_.get(), &file);
-  if (got < 0 && IsLater()) return std::nullopt;
+  if (got < 0 && IsTransient()) return std::nullopt;
   if (got <= 0 || file.get() < 0) return Fail(ErrorCode::kUnavailable, "sent no memory");
   auto segment = ShmSegment::Map(std::move(file));
   if (!segment) return std::unexpected(segment.error());

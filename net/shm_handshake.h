@@ -3,7 +3,8 @@
 //
 //   client                                  server
 //   Request{boot id}                 ---->
-//                                    <----  Offer{socket, ticket}; Refuse if the boot ids differ
+//                                    <----  Offer{socket, ticket}; Refuse if the boot ids differ, or the
+//                                             server accepts no more channels
 //   connects to the socket, sends the ticket
 //                                    <----  a segment (SCM_RIGHTS)
 //   Switch                           ---->  (after everything that the client has sent by ZeroMQ)
@@ -64,11 +65,12 @@ class ShmListener {
   // False: no descriptor was left to accept a connection; Listen tries again.
   bool listens() const { return listens_; }
   void Listen() { listens_ = true; }
-  // Connections handled in one Take, at most. Bounded because any user of the host may connect, at any rate.
+  // Connections accepted in one Take, at most. Bounded because any user of the host may connect, at any rate.
   static constexpr int kArrivalsMax = 64;
 
   // Accepts up to kArrivalsMax connections. Sends memory to at most `most` of those with a valid ticket and calls
-  // accept(peer, channel) for each; closes the others.
+  // accept(peer, channel) for each. Keeps up to limits::kShmUnidentifiedMax connections that have not sent their ticket
+  // yet; closes the others.
   void Take(std::size_t most, const std::function<void(Peer, ShmChannel)>& accept);
 
  private:

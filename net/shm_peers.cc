@@ -14,7 +14,7 @@ namespace {
 
 constexpr TimeUs kRequestPeriodUs = 1'000'000, kRequestPeriodUsMax = 64'000'000;
 constexpr TimeUs kSendRetryUs = 10'000;  // when ZeroMQ accepts no handshake message
-// A channel waits so long for Switch, after which no message arrives by ZeroMQ.
+// How long a channel waits for Switch, the last message that the other side sends by ZeroMQ.
 constexpr TimeUs kSwitchTimeoutUs = 10'000'000;
 constexpr TimeUs kListenPeriodUs = 1'000'000;  // between attempts to accept while no descriptor is free
 
@@ -153,7 +153,7 @@ std::size_t ShmPeers::StepAll(TimeUs now) {
   waiting_ = false;
   std::size_t lost = 0;
   if (std::exchange(arrivals_, false)) {
-    // More peers may have got an offer than there is room for.
+    // More peers may have received an offer than there is room for.
     listener_->Take(limits::kShmLanesMax - std::min(limits::kShmLanesMax, channels()),
                     [&](Peer peer, ShmChannel channel) {
                       if (peers_.contains(peer)) lost += End(&peers_[peer]);

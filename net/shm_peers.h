@@ -40,18 +40,20 @@ class ShmPeers {
   void Open();
   // This process connected to `peer`: requests shared memory from it, repeatedly until it is established.
   void Request(Peer peer);
-  // Returns how many messages were lost.
+  // Drops the peer and its channel. Returns the number of messages that waited in the channel and are lost.
   std::size_t Forget(Peer peer);
   void OnHandshake(Peer from, const ShmHandshake& handshake, TimeUs now);
-  // Whether memory is shared with a peer that is not identified yet, and its name for the log.
+  // Whether a peer that shares memory has not been identified yet.
   bool has_unidentified() const { return has_unidentified_; }
+  // Records the role and rank of a peer, for log lines. Only the first call for a peer counts.
   void Identify(Peer peer, const Sender& sender);
 
+  // Whether messages to this peer must be sent through Send.
   bool Sends(Peer to) const {
     const auto found = peers_.find(to);
     return found != peers_.end() && found->second.writes;
   }
-  // Requires Sends(peer). Frames, or one FrameView, which is copied. False: dropped.
+  // Requires Sends(to). `what`: Frames, or one FrameView, which is copied. False: dropped, because too much waits.
   template <typename What>
   bool Send(Peer to, What&& what) {
     ShmChannel& channel = *peers_.at(to).channel;
@@ -72,9 +74,10 @@ class ShmPeers {
   // Time of the next timer.
   TimeUs NextTime() const { return next_time_; }
 
-  // For a poll of the same files in the same order.
+  // AddFiles appends the files to poll. TakeFiles takes the results for the same files in the same order.
   void AddFiles(std::vector<pollfd>* files) const;
   void TakeFiles(const pollfd* files);
+  // As of ShmChannel, for all channels together. False from Sleep: messages may have arrived.
   bool Sleep();
   void Awake();
   bool Changed() const;
@@ -97,7 +100,7 @@ class ShmPeers {
     return options_.lends && HasLent();
   }
 
-  std::size_t waiting_bytes() const;  // of current peers
+  std::size_t waiting_bytes() const;  // in channels whose other side has not ended
   std::size_t channels() const;
 
  private:
@@ -117,7 +120,7 @@ class ShmPeers {
     std::optional<Sender> sender;
   };
 
-  // Whether the channel may have more.
+  // Returns whether the channel may have more.
   template <typename Accept>
   static bool DrainOne(Peer peer, ShmChannel* channel, std::size_t* budget, Accept accept) {
     ShmFrames frames;

@@ -80,30 +80,31 @@ class RingReader {
   // Bytes that can be read now; 0 in a broken ring.
   std::size_t Available() {
     seen_ = words_->written.load(std::memory_order_acquire);
-    broken_ |= seen_ - given_ > capacity_ || seen_ - given_ < read_ - given_;
+    broken_ |= seen_ - released_ > capacity_ || seen_ - released_ < read_ - released_;
     return broken_ ? 0 : seen_ - read_;
   }
   // The next bytes, at most Available(). They stay valid until GiveBack.
   const std::byte* Place() const { return bytes_ + (read_ & (capacity_ - 1)); }
+  // Consumes bytes, at most Available().
   void Pass(std::size_t bytes) { read_ += bytes; }
   // Releases the consumed bytes to the writer. True: the writer waits for room, and this caller must wake it.
   bool GiveBack() {
-    if (given_ == read_) return false;
-    given_ = read_;
-    words_->read.store(given_, std::memory_order_seq_cst);
+    if (released_ == read_) return false;
+    released_ = read_;
+    words_->read.store(released_, std::memory_order_seq_cst);
     if (words_->writer_waits.load(std::memory_order_seq_cst) == 0) return false;
-    const std::uint64_t used = words_->written.load(std::memory_order_relaxed) - given_;
+    const std::uint64_t used = words_->written.load(std::memory_order_relaxed) - released_;
     if (capacity_ - used < capacity_ / 4) return false;
     return words_->writer_waits.exchange(0, std::memory_order_seq_cst) != 0;
   }
-  // Announces that the reader will sleep. False: new bytes arrived since the last look.
+  // Announces that the reader will sleep. False: new bytes arrived since the last Available, so it must not sleep.
   bool Sleep() {
     words_->reader_sleeps.store(1, std::memory_order_seq_cst);
     if (words_->written.load(std::memory_order_seq_cst) == seen_) return true;
     Awake();
     return false;
   }
-  // Whether new bytes arrived since the last look.
+  // Whether new bytes arrived since the last Available.
   bool Changed() const { return words_->written.load(std::memory_order_relaxed) != seen_; }
   void Awake() { words_->reader_sleeps.store(0, std::memory_order_relaxed); }
   bool broken() const { return broken_; }
@@ -113,8 +114,8 @@ class RingReader {
   const std::byte* bytes_;
   std::size_t capacity_;
   std::uint64_t read_ = 0;
-  std::uint64_t given_ = 0;  // released to the writer; at most read_
-  std::uint64_t seen_ = 0;   // the writer's position at the last check
+  std::uint64_t released_ = 0;  // released to the writer; at most read_
+  std::uint64_t seen_ = 0;      // the writer's position at the last check
   bool broken_ = false;
 };
 

@@ -38,7 +38,7 @@ bool IsRingSize(std::uint64_t bytes) {
 }  // namespace
 
 Expected<ShmSegment> ShmSegment::Create(std::size_t ring_bytes) {
-  TARN_CHECK(IsRingSize(ring_bytes), "a ring has a power of two bytes, at least kRingBytesMin");
+  TARN_CHECK(IsRingSize(ring_bytes), "ring_bytes must be a power of two from kRingBytesMin to kRingBytesMax");
   Descriptor file(memfd_create("tarn-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file.get() < 0) return IoError("cannot make a segment");
   if (ftruncate(file.get(), static_cast<off_t>(kPage + 2 * ring_bytes)) != 0) return IoError("cannot size a segment");

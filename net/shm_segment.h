@@ -1,7 +1,7 @@
 // Memory shared by two processes of one host: a ring in each direction. It has no name (memfd), so it is freed when the
 // last of the two processes ends. It is sealed, so neither process can truncate it.
 //
-//   server: auto made = ShmSegment::Create(1 << 20);  Give(made->file());
+//   server: auto made = ShmSegment::Create(1 << 20);  // sends made->file() to the client
 //   client: auto mapped = ShmSegment::Map(file);
 #pragma once
 
@@ -22,7 +22,7 @@ class ShmSegment {
  public:
   // `ring_bytes`: a power of two from kRingBytesMin to kRingBytesMax. kIo: out of memory or of files.
   static Expected<ShmSegment> Create(std::size_t ring_bytes);
-  // Maps the segment that another process has created. kMalformed: not a segment, or not sealed.
+  // Maps the segment that another process has created. kMalformed: not a segment, or not sealed. kIo: cannot be mapped.
   static Expected<ShmSegment> Map(Descriptor file);
 
   ShmSegment(ShmSegment&& other) noexcept
@@ -34,12 +34,12 @@ class ShmSegment {
   ~ShmSegment();
 
   int file() const { return file_.get(); }
-  // Closes the descriptor, when the other side has received it.
+  // Closes the descriptor; the memory stays mapped. Call it when the other side has the descriptor.
   void CloseFile() { file_ = Descriptor(); }
 
   std::size_t ring_bytes() const { return ring_bytes_; }
+  // The two ends that `side` uses: the writer of its own ring, and the reader of the ring that the other side writes.
   RingWriter Writer(ShmSide side) { return {Words(side), Bytes(side), ring_bytes_}; }
-  // Reader: reads the ring that the other side writes.
   RingReader Reader(ShmSide side) { return {Words(Other(side)), Bytes(Other(side)), ring_bytes_}; }
 
   static constexpr std::size_t kRingBytesMin = std::size_t{64} << 10;

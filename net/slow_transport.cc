@@ -12,7 +12,7 @@ namespace tarn::net {
 namespace {
 
 constexpr std::size_t kHeaderBytes = 120, kSectionBytes = 24;
-constexpr TimeUs kTimerUs = 1'000;  // Receive waits for whole milliseconds
+constexpr TimeUs kTimerUs = 1'000;  // the inner Receive waits for whole milliseconds
 
 std::size_t SectionsOf(const Body& body) {
   if (const auto* pull = std::get_if<Pull>(&body)) return pull->keys.sections.size();
@@ -70,7 +70,7 @@ void SlowTransport::SendDue(TimeUs now) {
   }
 }
 
-// Until the first message is due, in the inner transport's unit.
+// Returns how long to wait for the first message that is due, at most `timeout_us`; below 0: without limit.
 std::int64_t SlowTransport::Wait(TimeUs now, std::int64_t timeout_us) const {
   std::int64_t wait = timeout_us;
   const auto until = [&](TimeUs due) {
@@ -97,7 +97,7 @@ std::size_t SlowTransport::Receive(std::vector<Received>* out, std::size_t max, 
   for (Received& received : received_) {
     const double us = double(BytesOf(received.message)) * options_.us_per_byte;
     OwnPayloads(&received.message);
-    // The sender's link has passed it on byte by byte, so its first one came earlier.
+    // The message arrived byte by byte, so its first byte arrived `us` earlier.
     arriving_.emplace_back(TimeUs(std::llround(Pass(&in_free_at_, double(now) - us, us))), std::move(received));
   }
   Deliver(now, out, max);

@@ -1,12 +1,14 @@
 // A transport that delays the messages of another one, for experiments ([delays] of the job): each message waits for
-// the link of its node, has a latency and waits for the link of the node that receives it. Latencies last until the
-// next millisecond. The laboratory's simulated network (sim/trial/links.h) counts in the same way.
+// the link of its sender, then for a latency, then for the link of its receiver. A message may be up to a millisecond
+// late, because the delayed transport waits for whole milliseconds. The laboratory's simulated network
+// (sim/trial/links.h) computes delays in the same way.
 //
 //   net::ZmqTransport sockets(...);
 //   net::SlowTransport slow(&sockets, net::SlowNetwork(job, Role::kWorker, rank));
 //
 // A node delays what it sends by its own link and the latency, and what it receives by its own link. So all servers and
-// workers of a fleet need one. The scheduler has none.
+// workers of a fleet need a SlowTransport. The scheduler has none: its messages wait only for their
+// receivers' links.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +27,7 @@
 
 namespace tarn::net {
 
-// The bytes of a message on a network: its payloads and about what its header has.
+// The approximate bytes of a message on a network: its payload, and an estimate for its header.
 std::size_t BytesOf(const Message& message);
 
 struct SlowTransportOptions {
@@ -38,9 +40,9 @@ struct SlowTransportOptions {
 inline bool HasSlowNetwork(const DelaysSection& delays) {
   return delays.gbit_per_second > 0 || delays.latency != DelaysSection().latency;
 }
-// Of a link with the job's bandwidth; 0: no limit.
+// Microseconds per byte of a link with the job's bandwidth; 0: no limit.
 double UsPerByte(const DelaysSection& delays);
-// Each node draws other latencies.
+// The delays of a node. Each node draws its own sequence of latencies.
 SlowTransportOptions SlowNetwork(const Job& job, Role role, std::uint64_t rank);
 
 class SlowTransport final : public Transport {
@@ -62,7 +64,8 @@ class SlowTransport final : public Transport {
   TransportCounters counters() const override { return inner_->counters(); }
 
  private:
-  // When a message of `us` that is there at `at` has passed a link that is free at *free_at.
+  // Returns the time at which a message that reaches a link at `at`, and occupies it for `us`, has passed it. *free_at
+  // is the time from which the link is free, and is updated.
   static double Pass(double* free_at, double at, double us) { return *free_at = (at > *free_at ? at : *free_at) + us; }
   void SendDue(TimeUs now);
   void Deliver(TimeUs now, std::vector<Received>* out, std::size_t max);
@@ -71,9 +74,9 @@ class SlowTransport final : public Transport {
   Transport* inner_;
   const SlowTransportOptions options_;
   double out_free_at_ = 0, in_free_at_ = 0;
-  std::multimap<TimeUs, Outgoing> waiting_;           // to be sent, by time; those of a peer in their order
-  std::map<Peer, TimeUs> last_sent_;                  // of the messages to each peer
-  std::deque<std::pair<TimeUs, Received>> arriving_;  // by time
+  std::multimap<TimeUs, Outgoing> waiting_;           // to be sent, by due time; for each peer in order
+  std::map<Peer, TimeUs> last_sent_;                  // due time of the last message to each peer
+  std::deque<std::pair<TimeUs, Received>> arriving_;  // received messages, by the time at which Receive returns them
   std::vector<Received> received_;
 };
 

@@ -83,14 +83,14 @@ class Transport {
     for (const Outgoing& o : outgoing) Send(o.to, o.message);
   }
 
-  // A message of another protocol version from a peer that we connected to is delivered as Shutdown{kWrongJob}, which
-  // names both versions, with the scheduler as its sender (rule N1). From other peers it is counted and answered.
-  //
-  // Payloads may be valid only until the next Receive, if the implementation says so.
-  //
   // Appends about `max` messages to `out` (messages that arrived together are returned together) and returns their
   // number. Waits up to `timeout_us` (below 0: without limit; rounded up to whole milliseconds) for the first one.
   // Returns 0 after Wake, a signal or the timeout.
+  //
+  // Payloads may be valid only until the next Receive, if the implementation says so.
+  //
+  // A message of another protocol version from a peer that we connected to is delivered as Shutdown{kWrongJob}, which
+  // names both versions, with the scheduler as its sender (rule N1). From other peers it is counted and answered.
   virtual std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) = 0;
 
   // Makes the Receive in progress, or else the next one, return at once.

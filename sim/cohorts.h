@@ -20,11 +20,13 @@ class Cohorts {
   std::string OnView(const View& view);
   // Sets the current clock of a worker; initially its join clock.
   void OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
+  // The process of a worker has ended.
   void OnGone(Incarnation worker) { gone_.insert(worker); }
 
-  // Also nobody whom the scheduler has declared dead.
+  // Whether every worker of the run is live, by the views and by OnGone.
   bool nobody_died() const;
   bool IsGone(Incarnation worker) const { return gone_.contains(worker); }
+  // Whether the worker has a verdict. True also if no view has contained it.
   bool HasEnded(Incarnation worker) const;
   // By the known verdicts: the number of workers that count for a clock, and whether this one does.
   double SizeAt(Clock clock) const;

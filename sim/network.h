@@ -1,9 +1,9 @@
 // A network that delays, drops, repeats and reorders messages, and has partitions. All randomness comes from one seed.
 //
-// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes talk
-// over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that changes with
-// every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls use separate connections, each with
-// its own order and Peer.
+// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
+// communicate over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
+// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls use separate
+// connections, each with its own order and Peer.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,8 @@ class Network {
   void ReconnectOne();
   // Drops messages from a to b (with `both` also from b to a) until `until`.
   void Cut(NodeId a, NodeId b, bool both, TimeUs until);
-  void Heal();  // ends all faults
+  // Ends all partitions. From now on Send drops, repeats, reorders and delays no message by a fault.
+  void Heal();
 
   const NetworkCounters& counters() const { return counters_; }
 

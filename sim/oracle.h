@@ -69,6 +69,7 @@ class Oracle {
   void CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) {
     Check(cohorts_.CheckGroundTruth(use, bound, backups));
   }
+  // A shard has restored these partitions; `minimum`: its minimum clock. It replays its log next.
   void OnRestored(Clock minimum, std::span<const PartitionId> owned) {
     for (auto& [table, closings] : closings_) closings.OnRestored(minimum, owned);
   }
@@ -84,7 +85,7 @@ class Oracle {
   // value may be that of a later clock (rule C8).
   void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled,
                   bool late);
-  // The same for a row of changes(); mark: changes().issued() then.
+  // The same for a row of changes(). `mark`: changes().issued() when the pull was issued.
   void CheckChanged(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
   // Checks the staleness that the pull reported.
   void CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness);
@@ -96,6 +97,7 @@ class Oracle {
   void CheckCutValue(Clock cut, Key key, float value);
   // Checks the checkpoint of a stopped run, in which the oracle table has these values (rule K11).
   void CheckStopped(const Manifest& manifest, const std::map<Key, float>& values);
+  // After the run: checks that each row of data was trained exactly once per epoch, by pushes that count.
   void CheckData();
 
   void Fail(std::string what);
@@ -131,6 +133,7 @@ class Oracle {
   // How much a push to an aggregated table adds to a key.
   double Part(Key key, const Contribution& contribution) const;
   std::vector<ClockPart> PartsOf(Key key) const;
+  // Sets both bounds to the exact value if the life model applies.
   void Narrow(Key key, Clock minimum, double* least, double* most) const;
 
   Scenario scenario_;
@@ -140,7 +143,7 @@ class Oracle {
   View view_;  // the newest one
   std::map<TableId, Closings> closings_;
   RowChanges changes_{scenario_, &cohorts_};
-  std::optional<LifeModel> lives_;  // if the model applies
+  std::optional<LifeModel> lives_;  // none if the model does not apply
   std::map<Key, float> base_;
   ResidualStates residuals_;
   ProgramStates programs_;

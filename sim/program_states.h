@@ -16,7 +16,7 @@ namespace tarn::sim {
 struct ProgramState {
   std::uint64_t clock = 0;    // of the tick at which it is saved
   std::uint64_t batches = 0;  // trained by this process
-  // The last one: its epoch, the first row of its lease, and the rows of the lease that are trained with it.
+  // Of the last batch: its epoch, the first row of its lease, and the number of rows of the lease up to its end.
   std::uint64_t epoch = 0, first_row = 0, rows = 0;
   friend bool operator==(const ProgramState&, const ProgramState&) = default;
 };
@@ -33,7 +33,7 @@ class ProgramStates {
     return after == known->second.begin() ? nullptr : &std::prev(after)->second;
   }
 
-  // The bytes in the checkpoint from which the fleet goes on.
+  // The bytes in the checkpoint from which the fleet continues.
   void PutSaved(WorkerRank rank, Buffer bytes) { saved_[rank] = std::move(bytes); }
   Buffer Saved(WorkerRank rank) const {
     const auto found = saved_.find(rank);

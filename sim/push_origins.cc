@@ -28,7 +28,7 @@ std::string PushOrigins::Check(Incarnation incarnation, const Push& push, const 
   return CheckRows(incarnation, push, keys, values, at.table);
 }
 
-// Keys that the shard holds or decodes are not looked at.
+// Checks only pushes with unencoded keys: those of held lists, delta-coded lists and ranges are not decoded here.
 std::string PushOrigins::CheckRows(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
                                    const TableSpec& table) const {
   if (push.keys.codec != KeyCodec::kRaw) return {};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kTolerance = 1e-3;
 constexpr std::uint64_t kKeysPerOwner = 6;
-// Values are whole numbers that also 16 bits represent.
+// Values are whole numbers that bf16 and fp16 represent exactly.
 constexpr std::uint64_t kValues = 200;
 
 }  // namespace
@@ -174,7 +174,7 @@ std::string RowChanges::CheckCut(Clock cut, Key key, float value) const {
   return Check(key, value, ValuesAfter(key, least, std::max(least, most)), 0, where);
 }
 
-// As Oracle::IsKept.
+// Like Oracle::IsKept.
 bool RowChanges::IsKept(const Record& record) const {
   return cohorts_->HasEnded(record.incarnation) ? Counts(record) : record.acked;
 }

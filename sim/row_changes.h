@@ -1,7 +1,7 @@
 // Rows of the oracle table that workers assign and delete (rule A8), and the values that they may then have. These keys
 // are never in the data. Each has one writer at a time, so its actions have an order: in an aggregated table the keys
-// belong to a rank, and its actions depend only on the clock; otherwise to an incarnation. Some actions are pushes of
-// gradients, which must keep their place among the others.
+// belong to a rank, whose actions depend only on the clock; in others they belong to an incarnation. Some actions are
+// pushes of gradients, which must keep their place among the others.
 //
 // Checks return the error, or an empty string.
 #pragma once
@@ -31,6 +31,7 @@ class RowChanges {
   // `cohorts` outlives this object.
   RowChanges(const Scenario& scenario, const Cohorts* cohorts);
 
+  // Whether the key is one of those that workers assign and delete.
   static bool IsChanged(Key key) { return key >> kKeyBits == kPrefix; }
   // The run continues from a checkpoint in which one of these keys has this value.
   void SetBase(Key key, float value) { base_[key] = value; }
@@ -46,10 +47,12 @@ class RowChanges {
   std::size_t issued() const { return records_.size(); }
   std::vector<Key> Keys() const;
 
-  // The value that a pull for use at `use` returned; `mark`: issued() when it was issued. `tolerance`: of its codec.
+  // Checks the value that a pull for use at `use` returned. `mark`: issued() when the pull was issued. `tolerance`: of
+  // its codec.
   std::string CheckPulled(Incarnation incarnation, Clock use, Key key, float value, std::size_t mark,
                           double tolerance) const;
-  // The value after the run; in a checkpoint at a clock; in the checkpoint of a clean stop without aggregated tables.
+  // Check the value after the run; in a checkpoint at a clock; in the checkpoint of a clean stop without aggregated
+  // tables.
   std::string CheckFinal(Key key, float value) const;
   std::string CheckCut(Clock cut, Key key, float value) const;
   std::string CheckStopped(Key key, float value) const;
@@ -63,8 +66,8 @@ class RowChanges {
     bool acked = false;
   };
 
-  // Of a table with backup workers, the changes of late workers are made when they come (rule C8), as in an immediate
-  // table.
+  // In a table with backup workers, a shard applies the changes of late workers on arrival (rule C8), as in an
+  // immediate table.
   bool may_be_late() const { return scenario_.counts.backup_workers != 0; }
   bool aggregated() const { return scenario_.counts.apply == ApplyMode::kAggregated && !may_be_late(); }
   std::vector<Key> KeysOf(WorkerRank rank, Incarnation incarnation) const;
@@ -73,9 +76,9 @@ class RowChanges {
   bool Counts(const Record& record) const { return cohorts_->Has(record.incarnation, record.clock); }
   bool IsKept(const Record& record) const;
   double Base(Key key) const;
-  // Of an aggregated table, when the clocks before `end` have closed.
+  // The value of a row of an aggregated table when the clocks before `end` have closed.
   double ClosedValue(Key key, Clock end) const;
-  // After the first n actions, for n from `least` to `most`.
+  // The values after the first n actions on a key, for n from `least` to `most`.
   std::vector<double> ValuesAfter(Key key, std::size_t least, std::size_t most) const;
   std::string Check(Key key, float value, const std::vector<double>& allowed, double tolerance,
                     const std::string& where) const;

@@ -110,10 +110,10 @@ Scenario MakeScenario(std::uint64_t seed) {
 }
 
 bool Scenario::CutsAtClock() const {
-  auto keeps_step = [](const ConsistencySpec& spec) {
+  auto cuts_at_clock = [](const ConsistencySpec& spec) {
     return spec.mode == ConsistencyMode::kBsp || spec.apply == ApplyMode::kAggregated;
   };
-  return keeps_step(job.consistency) || keeps_step(counts) || keeps_step(layer);
+  return cuts_at_clock(job.consistency) || cuts_at_clock(counts) || cuts_at_clock(layer);
 }
 
 bool Scenario::MayCutAtClock() const {

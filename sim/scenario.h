@@ -21,8 +21,8 @@ struct Faults {
   std::uint32_t pauses = 0;
   std::uint32_t crashes = 0;  // of workers; each is restarted
   std::uint32_t doubles = 0;  // a worker is started while its previous process still runs
-  double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its part lost
-  double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
+  double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its reports lost
+  double cut_at_change = 0;   // per change of the view: a shard is cut off from the scheduler, for less than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
   double lose_base = 0;                                      // per part of an incremental checkpoint
@@ -34,24 +34,24 @@ struct Faults {
   double power = 0;                                          // probability that an outage is a loss of power
   double outage_awaits = 0;                                  // probability that an outage waits for a critical moment
   double outage_again = 0;                                   // probability of another outage during the restart
-  std::uint32_t outages_at_jumps = 0;                        // more: when a worker is ahead by several clocks
-  double slow_recovery = 0;                                  // per outage: a shard reads slowly, a worker dies
-  std::uint32_t time_jumps = 0;                              // of the clocks of shards: by seconds to hours
-  double jump_at_cut = 0;                                    // probability of another outage, per checkpoint
-  TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
-  std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
-  TimeUs stop_us = 0;                                        // time of a request for a clean stop; 0: none
-  std::uint32_t failed_syncs = 0;                            // of logs, each of some shard; the job ends
-  std::uint32_t server_deaths = 0;                           // deaths of single servers: the job ends
-  bool scheduler_dies = false;                               // once, only the scheduler: all nodes end two leases later
-  double clock_drift = 0;                                    // how much faster or slower a node's clock may run
-  double fail_state = 0, stall_state = 0;                    // per write of the scheduler: for two leases and more
-  TimeUs until_us = 0;                                       // no new fault after this time
+  std::uint32_t outages_at_jumps = 0;      // more: each when a worker that is ahead has skipped a clock
+  double slow_recovery = 0;                // per outage: a shard reads slowly, a worker dies
+  std::uint32_t time_jumps = 0;            // of the clocks of shards: by seconds to hours
+  double jump_at_cut = 0;                  // probability of another time jump, per checkpoint order
+  TimeUs sync_max_us = 1'000;              // longest write and longest sync, of logs and of the scheduler's disk
+  std::uint32_t slow_syncs = 0;            // of logs, each of some shard: longer than the lease
+  TimeUs stop_us = 0;                      // time of a request for a clean stop; 0: none
+  std::uint32_t failed_syncs = 0;          // of logs, each of some shard; the job ends
+  std::uint32_t server_deaths = 0;         // deaths of single servers: the job ends
+  bool scheduler_dies = false;             // once, only the scheduler: all nodes end two leases later
+  double clock_drift = 0;                  // by which fraction a node's clock may be faster or slower
+  double fail_state = 0, stall_state = 0;  // per write of the scheduler; a stall takes two leases or more
+  TimeUs until_us = 0;                     // no new fault after this time
 };
 
 struct Scenario {
   std::uint64_t seed = 0;
-  std::uint64_t draw = 0;  // of all events; two runs with the data of one seed differ in it
+  std::uint64_t draw = 0;  // seed of all random events; two runs with the data of one seed differ in it
   Job job;
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
@@ -85,9 +85,10 @@ struct Scenario {
   std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
   std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet
   Faults faults;
-  bool CutsAtClock() const;    // rule K1
-  bool MayCutAtClock() const;  // also once the scheduler knows of programs with state
-  bool KeepsStep() const;      // all tables are bsp + aggregated: the final bits are determined
+  bool CutsAtClock() const;    // whether checkpoints are cut at a clock (rule K1)
+  bool MayCutAtClock() const;  // the same, also if only because programs keep state
+  // The final bits are determined: all tables are bsp + aggregated, without backup workers or expiry in seconds.
+  bool KeepsStep() const;
   const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }
   std::string Describe() const;  // on one line
 };

@@ -52,7 +52,8 @@ void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull&
   oracle_->CheckGroundTruth(use, bound, spec.backup_workers);
 }
 
-// Assignments and deletions of late workers are made in any order, by clocks that have closed.
+// Checks gradients only: a shard applies assignments and deletions of late workers after their clock has closed (rule
+// C8).
 void ShardChecker::OnTableClosed(TableId table, Clock clock, std::uint32_t divisor,
                                  std::span<const server::Contribution> counted) {
   std::vector<server::Contribution> gradients;

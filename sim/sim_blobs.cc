@@ -37,7 +37,8 @@ void SimBlobStore::Write(server::BlobWrite write) {
     disk_->blobs[path].clear();
     disk_->unsynced_blobs[path] = options_.shard;
   } else if (!open_.contains(path) || disk_->blobs[path].size() != write.offset) {
-    oracle_->Fail(fmt::format("{}: {} bytes at offset {}", path, write.bytes.size(), write.offset));
+    oracle_->Fail(fmt::format("{}: {} bytes at offset {}, expected an open file of that size", path, write.bytes.size(),
+                              write.offset));
   }
   hooks_.later(NextDelay(), [this, write = std::move(write)] {
     const server::BlobWritten written = DoWrite(write);

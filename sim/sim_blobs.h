@@ -23,7 +23,7 @@ class SimBlobStore : public server::BlobStore {
     double slow = 0;  // probability that a write takes seconds
     std::uint64_t seed = 0;
   };
-  // See SimShardStore.
+  // As of SimSchedulerStore and SimShardStore.
   struct Hooks {
     std::function<TimeUs()> now;
     std::function<void(TimeUs, std::function<void()> run)> later;
@@ -54,12 +54,14 @@ class SimBlobStore : public server::BlobStore {
   std::set<std::string> open_;  // open files by path
 };
 
-// What a checkpoint's blob has: the residuals of the oracle table, the program's state, and its clock.
+// The contents of a worker's blob: the residuals of the oracle table, the state of the program, and the blob's clock.
 struct StoredState {
   Clock clock;
   std::vector<ResidualCount> residuals;
   Buffer program;
 };
+// Reads a blob of a checkpoint. kNotFound: it does not exist. kCorrupt: it differs from the manifest. Other errors:
+// those of ReadBlob.
 Expected<StoredState> ReadStored(const SimDisk& disk, const std::string& directory, const Manifest& manifest,
                                  const WorkerBlob& blob);
 

@@ -8,13 +8,13 @@ namespace tarn::sim {
 
 Status SimLog::Recover(const server::LogIdentity& identity, CheckpointId from, LogSequence at_least,
                        server::LogSink& sink) {
-  comes_back_ = true;
+  recovering_ = true;
   return log_.Recover(identity, from, at_least, sink);
 }
 
 // The first call of a shard after recovery (ShardLog::Recover).
 LogSequence SimLog::BeginSegment(CheckpointId cut, server::LogRecord head) {
-  if (std::exchange(comes_back_, false)) recovered_(log_.recovered());
+  if (std::exchange(recovering_, false)) recovered_(log_.recovered());
   return log_.BeginSegment(cut, std::move(head));
 }
 
@@ -31,7 +31,7 @@ void LogWitness::OnTickAcked(Incarnation worker, Clock clock) {
 std::string LogWitness::CheckState(LogSequence last, std::uint64_t hash, std::uint64_t* compared) {
   const auto state = states_.find(last);
   states_.erase(states_.upper_bound(last), states_.end());  // those records are lost, and their numbers are reused
-  if (state == states_.end()) return {};                    // it ends within the records of one step
+  if (state == states_.end()) return {};                    // the log ends within the records of one step
   ++*compared;
   if (state->second == hash) return {};
   return fmt::format("has a state after record {} of its log that differs from the one at the time", last.value);

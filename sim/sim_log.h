@@ -41,7 +41,7 @@ class SimLog final : public server::ShardLog {
  private:
   server::MemoryShardLog log_;
   std::function<void(LogSequence)> recovered_;
-  bool comes_back_ = false;
+  bool recovering_ = false;
 };
 
 // Records the states of one shard over all its starts.
@@ -60,7 +60,7 @@ class LogWitness {
                               const std::function<Sequence(Incarnation, PartitionId)>& watermark) const;
   Clock Ticked(Incarnation worker) const;  // the acknowledged tick
   std::string CheckTick(Incarnation worker, Clock tick) const;
-  // For another run, or a missing log.
+  // Forgets all records: for another run, or a missing log.
   void Clear() { *this = {}; }
 
  private:

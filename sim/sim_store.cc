@@ -12,10 +12,10 @@ namespace {
 
 constexpr TimeUs kFastUs = 50'000;
 constexpr TimeUs kSlowUs = 3'000'000;
-// Of a part that fails before its end.
+// Number of chunks before which a part that fails early fails.
 constexpr std::uint64_t kChunksBeforeFailure = 8;
-// Probability that an abandoned part had failed before; this must have no effect.
-constexpr double kFailsGivenUp = 0.6;
+// Probability that an abandoned part reports a failure instead; this must have no other effect.
+constexpr double kAbandonedFails = 0.6;
 
 }  // namespace
 
@@ -105,7 +105,7 @@ void SimSchedulerStore::LosePower() {
   file.durable = file.bytes;
 }
 
-// Every file of every generation has the rows that its shard wrote.
+// Whether every file of every generation has the rows that its shard wrote.
 bool SimSchedulerStore::IsThere(const std::string& directory, const Manifest& manifest) const {
   const auto* generations = disk_->files.Find(directory);
   if (generations == nullptr || generations->size() != manifest.generations.size()) return false;
@@ -254,7 +254,7 @@ void SimShardStore::LoseBase(const std::string& base) {
   Fail(std::move(part), 0);
 }
 
-// The shard learns of it later, and sends slices until then.
+// The report reaches the shard later, and the shard writes slices until then.
 void SimShardStore::Fail(CheckpointPart part, std::uint64_t counts) {
   open_.reset();
   wanted_ = std::make_shared<bool>(true);
@@ -278,7 +278,7 @@ void SimShardStore::Abandon() {
 // Ends the part later: durable, failed or abandoned.
 void SimShardStore::End(bool abandoned) {
   const TimeUs delay = Duration();
-  const bool fails = rng_.Chance(abandoned ? kFailsGivenUp : options_.fail);
+  const bool fails = rng_.Chance(abandoned ? kAbandonedFails : options_.fail);
   auto end = [this, store = std::move(open_), part = Failed(), directory = directory_, abandoned, fails,
               whole_hash = whole_hash_] {
     disk_->writing.erase(disk_->writing.find(directory));

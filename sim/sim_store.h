@@ -43,10 +43,13 @@ struct SimDisk {
   // Written but not durable: survives a kill, may be lost with the power. Parts by shard, blobs by path.
   std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
   std::map<std::string, ShardId> unsynced_blobs;
-  std::uint64_t failed = 0;  // injected failures of writes, without parts that were abandoned before the report
+  // Injected failures of checkpoints, of the scheduler's state and of tiers, without parts that were abandoned before
+  // their report.
+  std::uint64_t failed = 0;
 };
 
-// The machine of this shard loses its power.
+// Simulates a loss of power of the shard's machine: removes its unsynced parts and blobs at random. dice(n): a random
+// number below n.
 void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_t(std::uint64_t)>& dice);
 // The files that a complete checkpoint's manifest names and that are missing; empty: none. A part was durable before it
 // was reported, and a blob before it was named.
@@ -88,7 +91,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   void WriteState(std::uint64_t number, const scheduler::SchedulerState& state) override;
   void RemoveState() override { disk_->state = {}; }
   void WriteAddresses(std::uint64_t number, const std::vector<scheduler::ProcessAddress>& addresses) override;
-  // Another scheduler starts.
+  // Must be called when another scheduler starts.
   void Started() {
     stopping_ = false;
     listed_ = 0;
@@ -99,7 +102,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   void Stopping() { stopping_ = true; }
   // The scheduler's process ends: its current write may or may not take effect.
   void EndProcess();
-  // After it, if its machine also loses power: what is not durable may be lost.
+  // After EndProcess, if its machine also loses power: what is not durable may be lost.
   void LosePower();
   std::uint64_t stalls() const { return stalls_; }
   std::uint64_t failed_states() const { return failed_states_; }
@@ -130,7 +133,7 @@ class SimShardStore : public server::CheckpointStore {
  public:
   struct Options {
     ShardId shard;
-    double fail = 0;       // probability that a part fails early, and with its last write
+    double fail = 0;       // probability that a part fails early, and that its last write fails
     double slow = 0;       // probability that a write takes seconds
     double lose_base = 0;  // probability that a file of the base is missing
     double full = 0;       // probability that there is no room for a while after a chunk

@@ -59,14 +59,14 @@ void SimWorker::OnTimer(TimeUs now, Outbox* out) {
 }
 
 void SimWorker::Advance(TimeUs now, Outbox* out) {
-  NoteProgress();
+  HandleAcknowledged();
   if (client_.state() != worker::ClientState::kRunning) return;
   if (!tables_.asked) OpenTables(now, out);
   if (!tables_.ready()) return;
   if (!model_ && tables_.sparse().push_codec == ValueCodec::kTopK) StartModel();
   AdvanceProgram(now, out);
   Fill(now, out);
-  AskForWork(now, out);
+  RequestLeases(now, out);
   AdvanceProgram(now, out);
 }
 
@@ -122,7 +122,7 @@ void SimWorker::Done(Buffer blob) {
 }
 
 // Call it after each tick is requested. `batch`: the batch trained in that clock, or null.
-void SimWorker::NoteTick(const Batch* batch) {
+void SimWorker::RecordTick(const Batch* batch) {
   if (!scenario_.program_state) return;
   program_.ticked = true;
   program_.state.clock = client_.clock().value;
@@ -137,12 +137,12 @@ void SimWorker::NoteTick(const Batch* batch) {
 }
 
 // Handles acknowledged ticks and pushes.
-void SimWorker::NoteProgress() {
+void SimWorker::HandleAcknowledged() {
   leases_.OnAcked(client_.acked_clock());
   while (!pushes_.empty() && pushes_.front().done()) pushes_.pop_front();
 }
 
-// From its saved state, if it resumes from a checkpoint.
+// Starts from the worker's residuals in the checkpoint, if it resumes from one.
 void SimWorker::StartModel() {
   model_.emplace(tables_.sparse());
   if (!client_.welcome().blobs.empty()) model_->Start(oracle_->residuals().Take(WorkerRank(client_.welcome().rank)));
@@ -382,7 +382,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     client_.Push(batch->dense, layer, batch->clock, layer_acked, now, out);
     client_.Tick(position_, nullptr, now, out);
   }
-  NoteTick(batch);
+  RecordTick(batch);
   if (model_) oracle_->residuals().OnResiduals(client_.welcome().incarnation, client_.clock(), model_->residuals());
   if (last_of_lease) {
     LeaseDone done{lease.lease, {}};
@@ -392,14 +392,14 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   }
 }
 
-void SimWorker::AskForWork(TimeUs now, Outbox* out) {
+void SimWorker::RequestLeases(TimeUs now, Outbox* out) {
   if (leases_.asked() || leaving_) return;
   const bool drained = leases_.empty() && batches_.empty() && !pushed_;
   if (drained && leases_.jumps()) {
     const Clock to = *leases_.TakeJump();
     if (to > client_.clock()) {
       client_.TickTo(to, position_, nullptr, now, out);
-      NoteTick(nullptr);
+      RecordTick(nullptr);
     }
     next_clock_ = client_.clock();
   }
@@ -409,8 +409,8 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
     client_.Leave(nullptr, now, out);
     return;
   }
-  // Requests leases early, while one lease is left, and when there is nothing left to do.
-  // A program with state asks between two clocks, when it has nothing to train.
+  // Requests leases early, while one lease is left, and when there is nothing left to do. A program with state requests
+  // them only in the second case, between two clocks.
   if (scenario_.program_state && (!drained || program_.busy())) return;
   const bool ahead = leases_.size() <= 1 && !leases_.jumps() && !drained;
   const bool reports_done = scenario_.reports_done_at_once && leases_.has_done() && !drained && !leases_.jumps();

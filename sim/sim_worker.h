@@ -24,7 +24,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
                         private worker::Completion<CheckpointId>,
                         private worker::Completion<Buffer> {
  public:
-  // schedule(delay): call OnCompute after the delay. `rng_seed` gives compute times.
+  // schedule(delay): must call OnCompute after the delay. The nonce in `options` seeds the random compute times.
   using Schedule = std::function<void(TimeUs delay)>;
   SimWorker(const Scenario& scenario, const worker::ClientOptions& options, Oracle* oracle, Schedule schedule);
 
@@ -123,7 +123,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
     const TableSpec& dense() const { return specs[1]; }
   };
 
-  // Of a program with state: it must learn after each tick whether to save, before it goes on.
+  // A program with state: after each tick it asks whether it must save, and waits for the answer.
   struct Program {
     ProgramState state;
     bool begun = false;
@@ -133,7 +133,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
     bool busy() const { return ticked || waits || wanted.value != 0; }
   };
 
-  // Of tables, of requests for leases, of a question whether to save, and of a saved state.
+  // The results of CreateTable, RequestLeases, AwaitSave and ReadBlobOf.
   void Done(TableSpec table) override;
   void Done(LeaseReply reply) override;
   void Done(CheckpointId wanted) override;
@@ -142,7 +142,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void RequestFailed(const Error& error) { oracle_->Fail("a request failed: " + ToString(error)); }
 
   void Advance(TimeUs now, Outbox* out);
-  void NoteProgress();
+  void HandleAcknowledged();
   worker::Completion<>* Acknowledged(std::optional<std::size_t> record, std::size_t sections);
   int unacked_pushes() const;
   void OpenTables(TimeUs now, Outbox* out);
@@ -155,11 +155,11 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void PushSparse(Batch* batch, TimeUs now, Outbox* out);
   void ChangeRows(const Batch& batch, TimeUs now, Outbox* out);
   worker::Plan PlanOf(const TableSpec& spec, std::span<const Key> keys);
-  void AskForWork(TimeUs now, Outbox* out);
+  void RequestLeases(TimeUs now, Outbox* out);
   void StartModel();
   void AdvanceProgram(TimeUs now, Outbox* out);
   std::vector<Buffer> EncodedState(CheckpointId checkpoint) const;
-  void NoteTick(const Batch* batch);
+  void RecordTick(const Batch* batch);
   std::size_t SectionsOf(const std::map<Key, float>& sent) const;
 
   const Scenario& scenario_;

@@ -8,7 +8,7 @@
 namespace tarn::sim {
 namespace {
 
-// Times that skip boundaries, lifetimes or a whole run.
+// Expiry in seconds, with jumps of the clock that skip boundaries, lifetimes or a whole run.
 void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
   constexpr double kLifetimes[] = {1, 3, 20, 600, 7200};
   life->expire_clocks = 0;
@@ -147,7 +147,7 @@ void ChooseInt8(std::uint64_t seed, Scenario* s) {
   }
 }
 
-// The oracle table has only codecs that keep rows of equal values and make its rows of two values no larger.
+// The oracle table has only codecs that encode its rows, two equal values each, exactly and without enlarging them.
 void ChooseLowBits(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x62697473));
   constexpr ValueCodec kCodecs[] = {ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit, ValueCodec::kQsgd};
@@ -209,7 +209,7 @@ void ChooseRules(std::uint64_t seed, Scenario* s) {
   s->layer_rule = kRules[rng.Below(rules)];
 }
 
-// Gradients are pushed only where one of them changes a row exactly, and needs no pulled row.
+// Gradients are pushed only where a gradient changes a row by exactly its value, and needs no pulled row.
 void ChooseChanges(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6368616e67));
   s->changes = rng.Chance(0.3);
@@ -219,8 +219,8 @@ void ChooseChanges(std::uint64_t seed, Scenario* s) {
                     s->counts_rule == "sgd" && rng.Chance(0.7);
 }
 
-// A gradient for a row that workers assign would be left out if it came late, which the oracle of these rows does not
-// follow.
+// Switches off gradients for rows that workers assign: a shard discards those of late workers, which RowChanges does
+// not model.
 void ChooseBackups(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6261636b));
   const auto closes_early = [](const ConsistencySpec& spec) {
@@ -241,7 +241,7 @@ void ChooseBackups(std::uint64_t seed, Scenario* s) {
   s->changes_step = false;
 }
 
-// Of all tables with a bound, or of none.
+// Gives all ssp tables the same range.
 void ChooseStalenessRange(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x72616e6765));
   if (!rng.Chance(0.5)) return;

@@ -12,9 +12,11 @@
 namespace tarn::sim {
 
 void ChooseConsistency(SplitMix& rng, ConsistencySpec* out);
-// [tables.NAME] of the job: a separate mode in some runs, and codecs.
+// A dynamic staleness bound (rule C9).
 void ChooseStalenessRange(std::uint64_t seed, Scenario* s);
+// Backup workers (rule C8).
 void ChooseBackups(std::uint64_t seed, Scenario* s);
+// [tables.NAME] of the job: a separate mode in some runs, and codecs.
 void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, ConsistencySpec* spec);
 // All tables aggregated and workers at different clocks: pushes are gathered for clocks after a cut, and several clocks
 // close at once.
@@ -25,6 +27,7 @@ void ChooseRace(std::uint64_t seed, Scenario* s);
 void ChooseLife(std::uint64_t seed, Scenario* s);
 // int8 codec in one direction or both.
 void ChooseInt8(std::uint64_t seed, Scenario* s);
+// Push codecs with few bits a value, or of low rank.
 void ChooseLowBits(std::uint64_t seed, Scenario* s);
 // Top-k pushes, with residual memory of every size.
 void ChooseTopK(std::uint64_t seed, Scenario* s);

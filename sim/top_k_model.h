@@ -1,5 +1,5 @@
 // An independent model of a top-k worker's pushes to the oracle table (rule W5): sorts, and uses counts instead of
-// rows. Shares no code with the worker.
+// rows. Shares only ResidualRowsMax with the worker.
 #pragma once
 
 #include <cstdint>

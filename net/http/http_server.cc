@@ -37,7 +37,7 @@ constexpr std::chrono::seconds kLinger(1);
 
 }  // namespace
 
-// Everything but the constructor runs on the context's thread.
+// Start calls the constructor, Listen and Where. Everything else runs on the context's thread.
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   class Connection;

@@ -51,7 +51,8 @@ class HttpServer {
   // `insecure`, or if the host is unknown; kUnavailable if the port is taken; kIo. The context outlives the server.
   static Expected<std::unique_ptr<HttpServer>> Start(boost::asio::io_context* io, HttpServerOptions options,
                                                      HttpRoutes routes);
-  // Closes all connections. No handler runs afterwards.
+  // Closes all connections. No handler runs afterwards. Waits for the context's thread, so that thread must be running
+  // and must not call this.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

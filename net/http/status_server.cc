@@ -61,8 +61,8 @@ class StatusServer::Pages {
 
 namespace {
 
-// The URL for other nodes.
-Expected<HttpEndpoint> Reached(const HttpEndpoint& at, const StatusServerOptions& options) {
+// The server's endpoint as other nodes must use it.
+Expected<HttpEndpoint> AdvertisedHttpEndpoint(const HttpEndpoint& at, const StatusServerOptions& options) {
   constexpr std::string_view kScheme = "tcp://";
   const std::string peer = options.peer.starts_with(kScheme) ? options.peer : std::string();
   const auto advertised = AdvertisedEndpoint(std::string(kScheme) + ToString(at), options.advertise, peer);
@@ -102,13 +102,13 @@ Expected<std::unique_ptr<StatusServer>> StatusServer::Start(ProcessContext* proc
   routes["/metrics"] = [pages] { return pages->Metrics(); };
   auto server = HttpServer::Start(&process->io(), *std::move(server_options), std::move(routes));
   if (!server && options.http.empty()) {
-    LogWarning("continuing without it: {}", server.error().message);
+    LogWarning("continuing without /healthz, /readyz and /metrics: {}", server.error().message);
     return without();
   }
   if (!server) return std::unexpected(server.error());
-  const auto reached = Reached((*server)->endpoint(), options);
-  if (!reached) return std::unexpected(reached.error());
-  std::string url = "http://" + ToString(*reached);
+  const auto advertised = AdvertisedHttpEndpoint((*server)->endpoint(), options);
+  if (!advertised) return std::unexpected(advertised.error());
+  std::string url = "http://" + ToString(*advertised);
   LogInfo("serves /healthz, /readyz and /metrics at {}", url);
   return std::unique_ptr<StatusServer>(new StatusServer(std::move(pages), *std::move(server), std::move(url)));
 }

@@ -58,7 +58,8 @@ Status ConnectionWatch::Watch(zmq::context_t* context, zmq::socket_t* socket) {
     watched_ = *socket;
     events_ = zmq::socket_t(*context, zmq::socket_type::pair);
     events_.set(zmq::sockopt::linger, 0);
-    // ZeroMQ's thread waits for room, with a lock that the destructor needs. The owner empties it in every Receive.
+    // No bound: ZeroMQ's thread would wait for room while it holds a lock that the destructor needs. Take empties the
+    // queue.
     events_.set(zmq::sockopt::rcvhwm, 0);
     events_.connect(endpoint);
     return {};
@@ -105,8 +106,8 @@ std::uint64_t ConnectionWatch::CloseOversizedSenders(std::uint64_t bytes_max) {
     connection.message = false;
     ++it;
     if (!oversized) continue;
-    // ZeroMQ closes the connection at the end of its stream. With a reset, because a peer that waits for room would not
-    // notice another end.
+    // After the shutdown ZeroMQ reads the end of the stream and closes the connection. The linger time of 0 makes this
+    // a reset, because a peer that waits for room to send would not notice an orderly end.
     const linger reset{.l_onoff = 1, .l_linger = 0};
     setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     shutdown(descriptor, SHUT_RDWR);

@@ -27,7 +27,7 @@ class ConnectionWatch {
   // Must be called before the socket is bound.
   Status Watch(zmq::context_t* context, zmq::socket_t* socket);
 
-  // Processes events. Returns the number of connections that have failed since the last call.
+  // Reads all queued events. Returns the number of connections that have failed since the last call.
   std::uint64_t Take();
 
   // A complete message was received over the connection with this file descriptor (ZMQ_SRCFD of its parts).

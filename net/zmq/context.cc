@@ -26,7 +26,7 @@ ZmqContext::ZmqContext(const ZmqContextOptions& options) {
     context_->set(zmq::ctxopt::io_threads, options.io_threads);
     context_->set(zmq::ctxopt::max_sockets, std::min(options.sockets_max, context_->get(zmq::ctxopt::socket_limit)));
   } catch (const zmq::error_t&) {
-    TARN_CHECK(false, "a context has threads and sockets");
+    TARN_CHECK(false, "ZeroMQ must accept io_threads and sockets_max");
   }
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t kKeyText = 40;
 constexpr std::size_t kKeyBytes = 32;
-constexpr int kProofMs = 5000;
+constexpr int kRejectionMsMax = 5000;
 
 // cppzmq does not wrap Z85 and key generation, so the C functions are called.
 bool IsKey(const std::string& text) {
@@ -184,31 +184,31 @@ namespace {
 
 // Without a working handler ZeroMQ admits every peer that knows the public key. So a connection with a random key must
 // fail.
-Status ProveShut(zmq::context_t* context, const CurveKeys& keys) {
+Status CheckUnknownKeyIsRejected(zmq::context_t* context, const CurveKeys& keys) {
   const auto failed = [](const Status& status) {
     return Fail(status.error().code, "cannot check that unknown keys are rejected: " + status.error().message);
   };
   const SocketOptions options{.high_water_mark = 4, .reconnect_ms = 100};
-  Expected<Socket> inside = Socket::Open(context, zmq::socket_type::router, options);
-  Expected<Socket> outside = Socket::Open(context, zmq::socket_type::dealer, options);
-  Expected<CurveKeys> throw_away = MakeCurveKeys();
-  if (!inside || !outside || !throw_away) return Fail(ErrorCode::kIo, "cannot check that unknown keys are rejected");
-  if (Status s = ApplyCurveKeys(keys, true, &inside->raw()); !s) return failed(s);
-  if (Status s = ApplyCurveKeys(*throw_away, false, &outside->raw()); !s) return failed(s);
-  if (Status s = SetText(&outside->raw(), zmq::sockopt::curve_serverkey, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
+  Expected<Socket> server = Socket::Open(context, zmq::socket_type::router, options);
+  Expected<Socket> client = Socket::Open(context, zmq::socket_type::dealer, options);
+  Expected<CurveKeys> unknown_keys = MakeCurveKeys();
+  if (!server || !client || !unknown_keys) return Fail(ErrorCode::kIo, "cannot check that unknown keys are rejected");
+  if (Status s = ApplyCurveKeys(keys, true, &server->raw()); !s) return failed(s);
+  if (Status s = ApplyCurveKeys(*unknown_keys, false, &client->raw()); !s) return failed(s);
+  if (Status s = SetText(&client->raw(), zmq::sockopt::curve_serverkey, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
     return failed(s);
   ConnectionWatch monitor;
-  if (Status s = monitor.Watch(context, &inside->raw()); !s) return failed(s);
-  if (Status s = inside->Bind("tcp://127.0.0.1:*"); !s) return failed(s);
-  if (Status s = outside->Connect(inside->LastEndpoint()); !s) return failed(s);
+  if (Status s = monitor.Watch(context, &server->raw()); !s) return failed(s);
+  if (Status s = server->Bind("tcp://127.0.0.1:*"); !s) return failed(s);
+  if (Status s = client->Connect(server->LastEndpoint()); !s) return failed(s);
 
-  const std::vector<Buffer> knock = {Buffer::Copy("x", 1)};
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kProofMs);
+  const std::vector<Buffer> probe = {Buffer::Copy("x", 1)};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kRejectionMsMax);
   Parts parts;
   while (std::chrono::steady_clock::now() < end) {
     if (monitor.Take() > 0) return {};
-    outside->Send({}, knock);
-    if (inside->Receive(&parts))
+    client->Send({}, probe);
+    if (server->Receive(&parts))
       return Fail(ErrorCode::kInternal, "a connection with an unknown key was admitted: authentication does not work");
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -223,7 +223,7 @@ CurveGate::~CurveGate() = default;
 Expected<std::unique_ptr<CurveGate>> CurveGate::Start(zmq::context_t* context, const CurveKeys& keys) {
   auto impl = std::make_unique<Impl>();
   TARN_RETURN_IF_ERROR(impl->Start(context, keys));
-  TARN_RETURN_IF_ERROR(ProveShut(context, keys));
+  TARN_RETURN_IF_ERROR(CheckUnknownKeyIsRejected(context, keys));
   return std::unique_ptr<CurveGate>(new CurveGate(std::move(impl)));
 }
 

@@ -13,7 +13,7 @@ namespace {
 // Pause before a retry for full peers of a ROUTER, which cannot be polled for room.
 constexpr int kRetryMs = 1;
 // While busy polling: number of polls of shared memory per poll of files.
-constexpr int kLooksAtMemory = 64;
+constexpr int kMemoryPolls = 64;
 
 // A spin-wait hint: leaves more of the core to its other thread, and reduces mis-speculation at the end of the loop.
 void Pause() {
@@ -25,24 +25,25 @@ void Pause() {
 }  // namespace
 
 bool EventWait::Wait(TimeUs wait_us) {
-  bool fine = true;
-  if (wait_us > 0 && busy_poll_us_ > 0 && Look(std::min(wait_us, busy_poll_us_), &fine)) return fine;
+  bool uninterrupted = true;
+  if (wait_us > 0 && busy_poll_us_ > 0 && BusyPoll(std::min(wait_us, busy_poll_us_), &uninterrupted))
+    return uninterrupted;
   if (wait_us <= 0) return Poll(0);
   const bool not_woken = wake_->BeginSleep();
   const bool sleep = shm_->Sleep() && not_woken;
-  fine = Poll(sleep ? wait_us : 0);
+  uninterrupted = Poll(sleep ? wait_us : 0);
   shm_->Awake();
   wake_->EndSleep();
-  return fine;
+  return uninterrupted;
 }
 
-bool EventWait::Look(TimeUs us, bool* fine) {
+bool EventWait::BusyPoll(TimeUs us, bool* uninterrupted) {
   for (const TimeUs end = NowUs() + us; NowUs() < end;) {
-    for (int i = 0; i < kLooksAtMemory; ++i) {
+    for (int i = 0; i < kMemoryPolls; ++i) {
       if (shm_->Changed() || wake_->asked()) return true;
       Pause();
     }
-    if (*fine = Poll(0); !*fine) return true;
+    if (*uninterrupted = Poll(0); !*uninterrupted) return true;
     if (router_->MayHold() || links_->AnyMayHaveMessages() || shm_->NextTime() == 0) return true;
   }
   return false;

@@ -22,16 +22,16 @@ class EventWait {
   EventWait(Router* router, ZmqLinks* links, ShmPeers* shm, const Backlog* backlog, WakeEvent* wake)
       : router_(router), links_(links), shm_(shm), backlog_(backlog), wake_(wake) {}
 
-  // Waits at most `wait_us` (not at all if <= 0), and records which lanes may have messages. False after a signal. All
-  // lanes must have been found empty before.
+  // Waits at most `wait_us` (not at all if <= 0), and records which lanes may have messages. False after a signal. To
+  // wait (wait_us > 0), all lanes must have been found empty before.
   bool Wait(TimeUs wait_us);
 
   // Sets for how long Wait polls before it sleeps.
   void SetBusyPoll(TimeUs us) { busy_poll_us_ = us; }
 
  private:
-  // Polls until an event, at most `us`. `fine`: the event was not a signal.
-  bool Look(TimeUs us, bool* fine);
+  // Polls for at most `us`. Returns whether there was an event. Sets *uninterrupted to false if it was a signal.
+  bool BusyPoll(TimeUs us, bool* uninterrupted);
   bool Poll(TimeUs wait_us);
   bool PollFiles(int wait_ms);
   bool PollSockets(int wait_ms);

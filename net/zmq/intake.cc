@@ -14,8 +14,8 @@ std::size_t BytesOf(std::span<const FrameView> frames) {
   return bytes;
 }
 
-// The message that the node gets for a peer of another version, whose messages it cannot decode.
-Message Farewell(const FrameView& first) {
+// The message that the node receives in place of one of another protocol version, which cannot be decoded (N1).
+Message VersionMismatch(const FrameView& first) {
   Message message;
   message.sender.role = Role::kScheduler;
   message.body = Shutdown{ErrorCode::kWrongJob, fmt::format("this node speaks protocol {}, the fleet {}",
@@ -44,7 +44,8 @@ void Intake::AcceptOne(Peer from, std::span<const FrameView> frames, FrameOwner*
     return out->push_back({from, std::move(*message)});
   }
   Refuse(from, message.error(), frames);
-  if (message.error().code == ErrorCode::kWrongJob && !IsAccepted(from)) out->push_back({from, Farewell(frames[0])});
+  if (message.error().code == ErrorCode::kWrongJob && !IsAccepted(from))
+    out->push_back({from, VersionMismatch(frames[0])});
 }
 
 void Intake::RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out) {
@@ -69,8 +70,8 @@ void Intake::Refuse(Peer from, const Error& error, std::span<const FrameView> fr
     ++malformed_;
   }
   LogWarning(*limiter, "refused {} bytes from peer {}: {}", BytesOf(frames), from.value, ToString(error));
-  // Answers are not answered: messages over a link are answers, or come from our own scheduler. A peer with another
-  // version sees ours in the prefix of the answer.
+  // Messages from peers that we connected to are replies, or come from our own scheduler, and are not answered. A peer
+  // with another version sees ours in the prefix of the answer.
   if (!IsAccepted(from)) return;
   Message reply;
   reply.body = ErrorReply{.code = error.code == ErrorCode::kWrongJob ? ErrorCode::kWrongJob : ErrorCode::kMalformed,

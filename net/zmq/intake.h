@@ -29,6 +29,7 @@ class Intake {
   // The message exceeded the limit of frames or bytes; `frames` is its beginning. If it has another version, only that
   // is reported.
   void RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out);
+  // Counts and logs a message that is invalid for the reason `error`, and answers it if the peer is an accepted one.
   void Refuse(Peer from, const Error& error, std::span<const FrameView> frames);
   // Counts connections that were closed because they had sent more than `bytes_max` of one message.
   void CountEnded(std::uint64_t connections, std::size_t bytes_max);

@@ -23,7 +23,8 @@ class Receiver {
   Receiver(Router* router, ZmqLinks* links, ShmPeers* shm, Intake* intake)
       : router_(router), links_(links), shm_(shm), intake_(intake) {}
 
-  // Receives up to `budget` messages, valid or not, from sockets that may have some, in turns.
+  // Receives up to `budget` messages or bundles, valid or not, from shared memory and from sockets that may have some,
+  // in turns.
   void Drain(std::size_t budget, std::vector<Received>* out);
 
   // Whether there may be messages that no file event announces: more than the last Drain received, or in a socket that

@@ -48,8 +48,7 @@ class Router {
   void Touch(Peer peer) { peers_.Touch(peer); }
   std::size_t peers() const { return peers_.size(); }
 
-  // Call it often, because ZeroMQ's thread blocks when too many events of failures are queued. Checks ten times a
-  // second.
+  // Call it often, because the queue of connection events has no bound. Reads it ten times a second.
   void CountFailures(TimeUs now);
   // Number of connections so far that failed before their first message.
   std::uint64_t failures() const { return failures_; }

@@ -59,8 +59,11 @@ class Socket {
   // `type` is router or dealer. kIo if the context has no sockets or files left.
   static Expected<Socket> Open(zmq::context_t* context, zmq::socket_type type, const SocketOptions& options);
 
+  // kAlreadyExists: the endpoint is in use. kInvalidArgument: ZeroMQ does not accept it. kIo: other errors.
   Status Bind(const std::string& endpoint);
+  // Returns before the connection is established. Errors as of Bind.
   Status Connect(const std::string& endpoint);
+  // The endpoint of the last Bind or Connect, with the chosen port; empty if there is none.
   std::string LastEndpoint() const;
   // Drops unsent messages when the socket is closed.
   void DropUnsent();

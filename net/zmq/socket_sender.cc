@@ -20,7 +20,7 @@ bool SocketSender::TrySend(const LaneId& to, const What& frames) {
     return true;
   }
   dropped_unreachable_ += MessagesIn(frames);
-  LogWarning(unreachable_limiter_, "dropped a message: peer {} has disconnected", to.peer.value);
+  LogWarning(unreachable_limiter_, "dropped {} messages: peer {} is not connected", MessagesIn(frames), to.peer.value);
   return true;
 }
 

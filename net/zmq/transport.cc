@@ -26,8 +26,8 @@
 namespace tarn::net {
 namespace {
 
-// For how long Receive may return messages without polling files. So long may a peer over sockets wait for peers over
-// shared memory, and a wake-up for both.
+// How long Receive may return messages without polling files. Meanwhile it does not see messages that arrive at an
+// empty socket, or wake-ups.
 constexpr TimeUs kUnpolledUs = 200;
 
 SocketOptions SocketOptionsOf(const ZmqTransportOptions& options) {
@@ -157,12 +157,13 @@ class ZmqTransport::Impl {
   }
 
  private:
-  // Whether those who reach an endpoint have to prove that they may, or `insecure` lets them.
+  // Whether endpoints that other users can reach are allowed: keys authenticate every connection, or `insecure` is set.
   bool IsOpen() const { return options_.insecure || context_->keys() != nullptr; }
 
   void StepShm(TimeUs now) { lost_messages_ += shm_.Step(now); }
 
-  // A peer that sends invalid bytes and reads no answers gets none; nothing is queued for it.
+  // Over a socket an answer is dropped if it cannot be sent at once, so that a peer that sends invalid bytes and does
+  // not read causes no queue. Over shared memory it waits like other messages, up to the bound of the peer.
   void SendAnswer(Peer to, Frames answer) {
     if (shm_.Sends(to))
       shm_.Send(to, std::move(answer));

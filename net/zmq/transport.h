@@ -38,7 +38,7 @@ struct ZmqTransportOptions {
   // Do not copy large payloads from shared memory (Buffer::lent): they are valid only until the next Receive. Keeping
   // one longer fails a TARN_CHECK. For clients that copy rows on arrival.
   bool lend_payloads = false;
-  std::size_t shm_ring_bytes = limits::kShmRingBytes;  // per direction; a power of two, at least 64 KiB
+  std::size_t shm_ring_bytes = limits::kShmRingBytes;  // per direction; a power of two from 64 KiB to 1 GiB
 };
 
 class ZmqTransport final : public Transport {
@@ -50,6 +50,8 @@ class ZmqTransport final : public Transport {
   // or, without keys and `insecure`, an endpoint that other users of this host can reach: TCP, or a Unix socket in a
   // directory that is not private (net/local_endpoint.h).
   Expected<std::string> Bind(const std::string& endpoint) override;
+  // kInvalidArgument: as for Bind. kNotFound: the directory of a Unix socket is missing. kIo: no socket or file is
+  // left.
   Status Connect(Peer peer, const std::string& endpoint) override;
   void Send(Peer to, const Message& message) override;
   void Send(std::span<const Outgoing> outgoing) override;

@@ -40,7 +40,7 @@ class WakeEvent {
     return !asked_.load();
   }
   void EndSleep() { asleep_.store(false); }
-  // Sets the result of a poll.
+  // Records whether a poll found file() readable.
   void SetReadable(bool readable) { readable_ = readable; }
 
   // Whether Wake was called since the last Take.

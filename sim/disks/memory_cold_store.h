@@ -34,7 +34,7 @@ class MemoryColdStore : public ColdStore {
 
   // Ends the oldest operation in progress, if any.
   void RunOne();
-  // Makes all later operations fail with `error`.
+  // From now on reads fail with `error`, and so do operations when they end.
   void FailWith(Error error) { error_ = std::move(error); }
   // Changes one bit of a stored segment, if any: later reads of it must fail.
   bool Damage();

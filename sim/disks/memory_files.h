@@ -27,7 +27,7 @@ class MemoryDisk {
   // Sets the total bytes that files may reserve.
   void SetRoom(std::uint64_t bytes) { room_ = bytes; }
   std::uint64_t BytesUsed() const;
-  // Another disk with the same files, whose syncs succeed.
+  // Another disk with the same files, without locks, without a limit, and with syncs that succeed.
   MemoryDisk Copy() const;
   // Simulates the end of the process: releases its locks, and loses nothing.
   void EndProcess() { locked_.clear(); }

@@ -28,13 +28,13 @@ class MemoryShardLog final : public ShardLog {
   std::uint64_t bytes() const override { return writer_ && !queue_.dropping() ? writer_->bytes() : 0; }
 
   LogSequence appended() const { return queue_.last(); }
-  // The last record that Recover handed out.
+  // The last record that Recover passed to its sink.
   LogSequence recovered() const { return recovered_; }
   // Whether something was appended that is not durable.
   bool dirty() const { return status_ && writer_ && (!queue_.empty() || writer_->last() != writer_->durable()); }
   // Writes the appended records. A power loss after this may keep, tear or lose them.
   void Write();
-  // Makes the written records durable.
+  // Makes the written records durable. `sync_mark`: also the mark (LogWriter::Sync).
   void Sync(bool sync_mark);
   void Commit() {
     Write();

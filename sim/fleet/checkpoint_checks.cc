@@ -14,7 +14,7 @@ namespace {
 
 ProgramState ProgramStateIn(const Buffer& bytes) {
   ProgramState state;
-  TARN_CHECK(bytes.size() == sizeof(state), "what SimWorker saves");
+  TARN_CHECK(bytes.size() == sizeof(state), "a saved state has the size that SimWorker saves");
   std::memcpy(&state, bytes.data(), sizeof(state));
   return state;
 }
@@ -76,7 +76,7 @@ void CheckProgramStates(FleetContext& context, const ResumePoint& point) {
   const Scenario& scenario = context.scenario;
   if (!scenario.program_state) return;
   const ProgramStates& programs = context.oracle.programs();
-  // With residuals also checkpoints from before the scheduler has heard of the programs have state of workers.
+  // With residuals, checkpoints contain state of workers even before the scheduler knows of the programs.
   const bool residuals = std::ranges::any_of(scenario.job.tables | std::views::values,
                                              [](const TableOverride& own) { return KeepsResiduals(own.push_codec); });
   const bool at_clock = scenario.CutsAtClock() || (scenario.MayCutAtClock() && !residuals);

@@ -25,7 +25,7 @@ void CheckProgramStates(FleetContext& context, const ResumePoint& point);
 // The same for the checkpoint of a drained stop: the state is as of the recorded positions.
 void CheckDrainedStates(FleetContext& context, const ResumePoint& point);
 
-// Restores the state of workers from the checkpoint.
+// Passes the state of workers in the checkpoint to the oracle, from which the workers of the resumed run take it.
 void TakeBlobs(FleetContext& context, const ResumePoint& point);
 
 }  // namespace tarn::sim

@@ -15,7 +15,7 @@ SimClocks::SimClocks(const Scenario* scenario, const EventQueue* events, bool la
   for (std::uint32_t i = 0; i < scenario->shards; ++i) unix_us_at_zero_[i] = later ? kLaterUnixUs : kUnixUs;
 }
 
-// The rate of a machine, constant, between -1 and 1 times the drift.
+// The constant rate of a machine's clock: between 1 - drift and 1 + drift.
 double SimClocks::RateOf(NodeId node) const {
   const double drift = scenario_->faults.clock_drift;
   if (drift == 0) return 1;

@@ -25,14 +25,14 @@ struct Dice {
   SplitMix main, tier, outage, time, turn, death;
 };
 
-// The operations of faults on the fleet.
+// The operations of the fleet that its fault injectors and checkers call.
 class FleetControl {
  public:
   virtual ~FleetControl() = default;
   // Runs one step of a process, after its pause if it is paused, and handles its output. Does nothing if the process
   // has ended.
   virtual void Step(ProcessId id, std::function<void(Process&, Outbox*)> step) = 0;
-  // The process' clock or timers have changed.
+  // Schedules the next timer of the process. Must be called when its clock or timers have changed.
   virtual void ArmTimer(ProcessId id, Process& process) = 0;
   virtual ProcessId StartShard(std::uint32_t index) = 0;
   virtual ProcessId StartWorker(std::uint32_t rank) = 0;
@@ -53,7 +53,7 @@ struct FleetContext {
   TimeUs now() const { return events.now(); }
   TimeUs lease_us() const { return TimeUs(scenario.job.fleet.lease_seconds * 1e6); }
   TimeUs until_us() const { return scenario.faults.until_us; }  // no new fault after this time
-  // A random time up to about then.
+  // A random time between 0.1 s and until_us() + 0.1 s.
   TimeUs Sometime(SplitMix* from) const { return 100'000 + TimeUs(from->Below(std::uint64_t(until_us()))); }
   void Trace(const std::string& what) const;
 

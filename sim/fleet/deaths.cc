@@ -79,8 +79,8 @@ void Deaths::StartServerAgain(std::uint32_t server) {
 
 // The job must end (rule N4), in any state of its scheduler.
 void Deaths::CheckServerIsMissed(std::uint32_t server) {
-  const TimeUs patience = 4 * context_.lease_us() + 5'000'000;
-  context_.events.At(context_.now() + patience, [this, server, run = context_.processes.scheduler_id()] {
+  const TimeUs limit = 4 * context_.lease_us() + 5'000'000;
+  context_.events.At(context_.now() + limit, [this, server, run = context_.processes.scheduler_id()] {
     if (StillRuns(run)) context_.oracle.Fail(fmt::format("server {} died long ago, but the job continues", server));
   });
 }

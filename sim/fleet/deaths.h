@@ -41,7 +41,7 @@ class Deaths {
   ShardLogs* logs_;
   Outages* outages_;
   bool over_ = false, server_died_ = false, died_early_ = false;
-  std::uint64_t deaths_ = 0, workers_died_ = 0;  // workers_died_: as counted by earlier schedulers
+  std::uint64_t deaths_ = 0, workers_died_ = 0;  // workers_died_: as counted by the scheduler that was killed
 };
 
 }  // namespace tarn::sim

@@ -10,7 +10,7 @@
 namespace tarn::sim {
 namespace {
 
-// Overwrites lent payloads after the call, to detect workers that keep them.
+// The byte with which lent payloads are overwritten after the call, to detect receivers that keep them.
 constexpr int kSpoilt = 0xdb;
 constexpr std::uint64_t kTurnUs = 300;  // maximum time in which a loop receives messages together
 constexpr TimeUs kHeartbeatUs = 200'000;
@@ -51,10 +51,10 @@ void Delivery::Hear(Process& p, Peer from, const Message& message, Outbox* out) 
     p.scheduler->Hear(from, message, now);
     outages_->OnSchedulerHeard(message);
   } else if (p.shard) {
-    OverMemory(message, p.checker.get(), [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
+    DeliverLent(message, p.checker.get(), [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
     checks_->AfterShardHeard(p, message, *out, from);
   } else if (p.worker) {
-    OverMemory(message, nullptr, [&](Message m) { p.worker->Hear(from, std::move(m), now); });
+    DeliverLent(message, nullptr, [&](Message m) { p.worker->Hear(from, std::move(m), now); });
     outages_->OnWorkerHeard(p, message);
   }
 }
@@ -71,7 +71,7 @@ void Delivery::SendLoading(ProcessId id, const Message& heartbeat, TimeUs until)
 
 // Lends half of the payloads, like payloads in shared memory, and overwrites them after the call. Changes the keys of a
 // push while a shard handles it, as a worker could: the shard must have copied them before it checked them.
-void Delivery::OverMemory(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over) {
+void Delivery::DeliverLent(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over) {
   if (context_.dice.turn.Chance(0.5)) return hand_over(message);
   Message lent = message;
   std::vector<std::shared_ptr<Buffer>> owners;

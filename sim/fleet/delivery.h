@@ -17,14 +17,14 @@ class Delivery {
   Delivery(FleetContext& context, FleetChecks* checks, Outages* outages)
       : context_(context), checks_(checks), outages_(outages) {}
 
-  // Delivers a message to a process.
+  // Delivers a message to a process, unless the process has ended.
   void Deliver(ProcessId to, Peer from, Message message);
 
  private:
   void Hear(Process& process, Peer from, const Message& message, Outbox* out);
   void SendLoading(ProcessId id, const Message& heartbeat, TimeUs until);
   // `shard`: the checker of the receiving shard; null: the receiver is a worker.
-  void OverMemory(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over);
+  void DeliverLent(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over);
   void SettleSoon(ProcessId id, Process& process, Outbox* out);
 
   FleetContext& context_;

@@ -59,7 +59,7 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
   }
   Outbox out;
   step(*process, &out);
-  // The loop does this in every turn.
+  // A shard's loop does this in every turn.
   if (process->shard) process->shard->OnLogSynced(context_.clocks.NowOf(*process), &out);
   for (Outgoing& o : out) {
     if (process->shard && o.to == kSchedulerPeer) checks_.OnSentToScheduler(process->node);

@@ -25,12 +25,12 @@ class Fleet final : private FleetControl {
  public:
   // `disk` outlives the fleet. `resume`: copied; null: from the beginning.
   Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume, bool verbose);
-  ~Fleet() override { context_.processes.EndAll(); }  // before the disks that they use
+  ~Fleet() override { context_.processes.EndAll(); }  // they end before the disks that they use
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
 
   RunResult Run();
-  // Checks the values of its checkpoint, if it was cut at a clock.
+  // Checks the values of a checkpoint of this run, if it was cut at a clock.
   void CheckCheckpoint(const ResumePoint& point);
   const std::string& failure() const { return context_.oracle.failure(); }
 
@@ -52,7 +52,7 @@ class Fleet final : private FleetControl {
 
   void Plan();
   void RunToTheEnd();
-  bool Excused(const Shutdown& reason) const;  // the failure of the job was inevitable
+  bool Excused(const Shutdown& reason) const;  // whether injected faults explain the failure of the job
   void CheckResult(RunResult* result);
   void AddFigures(RunResult* result) const;
   // Fills in the results from the final state. An error means that rows of a shard cannot be read.
@@ -64,7 +64,7 @@ class Fleet final : private FleetControl {
     ViewVersion view, sent_view;  // of the current scheduler
     CheckpointId order, whole;
     std::uint64_t fenced = 0;
-    bool residuals = false;       // of any worker, or of one before in its blob
+    bool residuals = false;       // a worker has had some, or the run resumed from a checkpoint with blobs
     bool residuals_lost = false;  // when the run continued from its logs (rule K10)
   };
 

@@ -13,7 +13,7 @@
 namespace tarn::sim {
 namespace {
 
-// Whether it is an answer to a worker's request for data or to its tick.
+// Whether the message is an answer to a worker's request for data or to its tick.
 bool Answers(const Outgoing& outgoing, Peer to) {
   const Body& body = outgoing.message.body;
   return outgoing.to == to && (std::holds_alternative<PushAck>(body) || std::holds_alternative<PullReply>(body) ||
@@ -38,7 +38,7 @@ void FleetChecks::AfterShardHeard(const Process& shard, const Message& message, 
   CheckPaused(shard, out, from);
 }
 
-// Rules E8, A6.
+// Checks that a push reports the versions and rows that its worker pulled (rules E8, A6).
 void FleetChecks::CheckOrigin(const Process& p, const Message& message) const {
   const auto* both = std::get_if<PushPull>(&message.body);
   const auto* push = both != nullptr ? &both->push : std::get_if<Push>(&message.body);

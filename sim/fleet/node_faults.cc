@@ -179,16 +179,16 @@ void NodeFaults::OnNewOrder() {
     context_.events.At(context_.now() + TimeUs(context_.dice.time.Below(40'000)), [this] { JumpInTime(); });
 }
 
-// Cuts shards off when the view changes, because a missed change of the view is the critical case.
+// Cuts a shard off when the view changes, because a missed change of the view is the critical case.
 void NodeFaults::CutAtChange() {
   SplitMix& dice = context_.dice.main;
   if (!dice.Chance(context_.scenario.faults.cut_at_change)) return;
   const std::uint32_t shard = std::uint32_t(dice.Below(context_.scenario.shards));
   if (context_.now() < next_cut_[shard]) return;
-  const bool deaf_only = dice.Chance(0.5);
-  const TimeUs until = context_.now() + 200'000 + TimeUs(dice.Below(deaf_only ? 3'000'000 : 1'500'000));
+  const bool one_way = dice.Chance(0.5);
+  const TimeUs until = context_.now() + 200'000 + TimeUs(dice.Below(one_way ? 3'000'000 : 1'500'000));
   next_cut_[shard] = until + kBetweenCutsUs;
-  context_.network.Cut(0, 1 + shard, !deaf_only, until);
+  context_.network.Cut(0, 1 + shard, !one_way, until);
 }
 
 // The report of a shard's stop is lost, and must be repeated.

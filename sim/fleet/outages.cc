@@ -14,7 +14,7 @@ constexpr TimeUs kDownUs = 500'000;
 constexpr double kApart = 0.3;
 // For waiting outages with workers at equal clocks: probability that the event is a worker that has finished a lease
 // and is ahead.
-constexpr double kTakesBack = 0.6;
+constexpr double kWorkerAhead = 0.6;
 // Maximum delay of an outage after its event, and without the event.
 constexpr TimeUs kAfterMomentUs = 3'000, kAwaitUs = 1'000'000;
 // Time of another outage after the restart.
@@ -32,20 +32,20 @@ Outages::Outages(FleetContext& context, ShardLogs* logs, NodeFaults* faults, Sim
 void Outages::Plan() {
   for (std::uint32_t i = 0; i < context_.scenario.faults.outages; ++i)
     context_.events.At(50'000 + TimeUs(context_.dice.outage.Below(std::uint64_t(context_.until_us()))),
-                       [this] { Await(); });
+                       [this] { OnDue(); });
 }
 
-// An outage is due: now, or at an event whose effect must not be lost.
-void Outages::Await() {
+// Triggers an outage now, or at an event whose effect must not be lost.
+void Outages::OnDue() {
   SplitMix& dice = context_.dice.outage;
-  if (!dice.Chance(context_.scenario.faults.outage_awaits)) return Happen();
+  if (!dice.Chance(context_.scenario.faults.outage_awaits)) return Trigger();
   constexpr Moment kMoments[] = {Moment::kPushAcked, Moment::kTickAcked, Moment::kLeaseDone, Moment::kPartWritten,
                                  Moment::kWhole,     Moment::kWhole,     Moment::kRecovered};
   awaited_ = kMoments[dice.Below(std::size(kMoments))];
   // A worker that is ahead is then set back (rule G4).
-  if (context_.scenario.KeepsStep() && dice.Chance(kTakesBack)) awaited_ = Moment::kLeaseDone;
+  if (context_.scenario.KeepsStep() && dice.Chance(kWorkerAhead)) awaited_ = Moment::kLeaseDone;
   context_.events.At(context_.now() + kAwaitUs, [this] {
-    if (std::exchange(awaited_, std::nullopt)) Happen();
+    if (std::exchange(awaited_, std::nullopt)) Trigger();
   });
 }
 
@@ -54,7 +54,7 @@ void Outages::OnMoment(Moment moment) {
   awaited_.reset();
   SplitMix& dice = context_.dice.outage;
   const TimeUs after = dice.Chance(0.5) ? 0 : TimeUs(dice.Below(kAfterMomentUs));
-  context_.events.At(context_.now() + after, [this] { Happen(); });
+  context_.events.At(context_.now() + after, [this] { Trigger(); });
 }
 
 void Outages::OnWorkerHeard(const Process& worker, const Message& message) {
@@ -107,7 +107,7 @@ void Outages::OnSchedulerHeard(const Message& message) {
       context_.oracle.Fail(fmt::format("shard {} {}", message.sender.rank, wrong));
 }
 
-void Outages::Happen() {
+void Outages::Trigger() {
   if (context_.now() <= context_.until_us()) EndEverything();
 }
 
@@ -130,23 +130,23 @@ void Outages::EndAll() {
   context_.events.At(context_.now() + TimeUs(context_.dice.outage.Below(kDownUs)), [this] { ComeBack(); });
 }
 
-// All machines are killed, or all lose their power, or each one of both at random.
+// Kills the processes of all machines, or cuts the power of all, or does one of both to each machine at random.
 void Outages::EndDisks() {
   SplitMix& dice = context_.dice.outage;
   const double power_chance = context_.scenario.faults.power;
   const bool power = dice.Chance(power_chance), apart = dice.Chance(kApart);
   bool any = false;
   for (auto& [shard, disk] : logs_->disks()) {
-    const bool dark = apart ? dice.Chance(power_chance) : power;
+    const bool power_lost = apart ? dice.Chance(power_chance) : power;
     const auto draw = [&dice](std::uint64_t below) { return dice.Below(below); };
-    if (dark) {
+    if (power_lost) {
       disk.LosePower(draw);
       LoseUnsynced(&context_.disk, ShardId(shard), draw);
     } else {
       disk.EndProcess();
     }
-    context_.Trace(fmt::format("shard {} {}", shard, dark ? "loses its power" : "is killed"));
-    any |= dark;
+    context_.Trace(fmt::format("shard {} {}", shard, power_lost ? "loses its power" : "is killed"));
+    any |= power_lost;
   }
   store_->EndProcess();
   if (apart ? dice.Chance(power_chance) : power) store_->LosePower();
@@ -185,7 +185,7 @@ void Outages::ComeBack() {
   context_.control.StartAll();
   if (f.slow_recovery > 0 && dice.Chance(f.slow_recovery)) RecoverSlowly();
   if (dice.Chance(f.outage_again))
-    context_.events.At(context_.now() + TimeUs(dice.Below(kAgainUs)), [this] { Happen(); });
+    context_.events.At(context_.now() + TimeUs(dice.Below(kAgainUs)), [this] { Trigger(); });
 }
 
 }  // namespace tarn::sim

@@ -34,8 +34,8 @@ class Outages {
   void AddTo(RunResult* result) const;
 
  private:
-  void Await();
-  void Happen();
+  void OnDue();
+  void Trigger();
   void EndEverything();
   void EndDisks();
   void RecoverSlowly();

@@ -23,12 +23,13 @@ class ProcessStarter {
   ProcessStarter(FleetContext& context, ShardLogs* logs, NodeFaults* faults, SimSchedulerStore* store,
                  const std::optional<ResumePoint>* resume);
 
-  // Starts from the state on disk and the logs, if the state belongs to a run that has begun; returns whether it does.
+  // Starts the scheduler: from the state on disk and the logs, if the state belongs to a run that has begun. Returns
+  // whether it does.
   bool StartScheduler();
   ProcessId StartShard(std::uint32_t index);
   ProcessId StartWorker(std::uint32_t rank);
 
-  // Workers that were live when all processes ended.
+  // The number of workers that were live when all processes ended.
   std::size_t died_in_outages() const { return died_in_outages_.size(); }
 
  private:

@@ -24,7 +24,7 @@ class Processes {
     return id;
   }
   void Remove(ProcessId id) { processes_.erase(id); }
-  // Ends every process; none is started before Start.
+  // Removes every process. down() is then true until Start.
   void EndAll() {
     processes_.clear();
     down_ = true;
@@ -44,7 +44,7 @@ class Processes {
     const Process* process = Find(scheduler_id_);
     return process == nullptr ? nullptr : process->scheduler.get();
   }
-  // Whether faults may still occur: there is a scheduler, and the run is not ending.
+  // Whether faults may still occur: the fleet is not down, and it has a scheduler that is not stopping.
   bool Runs() const { return !down_ && scheduler() != nullptr && !scheduler()->stopping(); }
   ProcessId scheduler_id() const { return scheduler_id_; }
   void SetScheduler(ProcessId id) { scheduler_id_ = id; }

@@ -20,7 +20,7 @@ struct RunResult {
   std::uint64_t requests_saved = 0;  // rows from workers' caches, and pushes that were combined with others
   std::uint64_t rows_from_disk = 0, waited_for_rows = 0;  // read back, and messages that waited for them
   std::uint64_t workers_died = 0;                         // as the scheduler saw it
-  bool job_failed = false;  // as required: a shard was silent for too long, or a store failed
+  bool job_failed = false;  // because of injected faults, such as a silent shard or a failed store
   bool resumed = false;     // and continued from a checkpoint
   bool stopped = false;     // cleanly, before its end
   bool drained = false;     // and every worker had completed its work

@@ -66,18 +66,18 @@ void ShardLogs::OnRecovered(ProcessId id, LogSequence last) {
 
 void ShardLogs::AfterStep(ProcessId id, Process* shard) {
   if (!shard->log) return;
-  Witness(shard);
-  Tend(id, shard);
+  RecordState(shard);
+  ScheduleSync(id, shard);
 }
 
-void ShardLogs::Witness(Process* p) {
+void ShardLogs::RecordState(Process* p) {
   const LogSequence last = p->log->files().appended();
   if (context_.scenario.faults.outages == 0 || last == p->witnessed || p->shard->stopped()) return;
   p->witnessed = last;
   if (const auto hash = p->shard->DurableHash()) witnesses_[p->rank].OnState(last, *hash);
 }
 
-void ShardLogs::Tend(ProcessId id, Process* p) {
+void ShardLogs::ScheduleSync(ProcessId id, Process* p) {
   if (p->log_busy || !p->log->files().dirty()) return;
   p->log_busy = true;
   const auto some = [this] {

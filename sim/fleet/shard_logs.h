@@ -21,8 +21,9 @@ class ShardLogs {
   // `recovered` is called when a shard has read all of its log.
   ShardLogs(FleetContext& context, std::function<void()> recovered);
 
+  // Makes the log of a shard that starts as the process `id`, on the shard's disk.
   std::unique_ptr<SimLog> Make(ProcessId id, std::uint32_t shard);
-  // Plans a sync of some shard's disk that takes longer than a lease.
+  // Plans the scenario's slow syncs: each is of a random shard and takes longer than a lease.
   void PlanSlowSyncs();
   // Must be called after a step of the shard. Records the state after the last record, and schedules the write and the
   // sync of appended records.
@@ -32,6 +33,7 @@ class ShardLogs {
   void Continue(std::vector<WorkerEntry> workers) { workers_ = std::move(workers); }
   void BeginAnew() { witnesses_.clear(); }
   LogWitness& witness(std::uint32_t shard) { return witnesses_[shard]; }
+  // The highest tick of the worker that the shard has acknowledged.
   Clock Ticked(std::uint32_t shard, Incarnation worker) const;
 
   // Makes the next sync of the shard's log fail.
@@ -44,8 +46,8 @@ class ShardLogs {
 
  private:
   void OnRecovered(ProcessId id, LogSequence last);
-  void Witness(Process* shard);
-  void Tend(ProcessId id, Process* shard);
+  void RecordState(Process* shard);
+  void ScheduleSync(ProcessId id, Process* shard);
   TimeUs SlowSync();
 
   FleetContext& context_;

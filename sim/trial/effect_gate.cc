@@ -14,8 +14,8 @@ bool IsTickOf(const server::Effect& effect, WorkerRank worker) {
   return effect.kind == Kind::kTick && effect.worker == worker;
 }
 
-// Whether `later` takes the place of a message that is held. A worker may send a push again under another number, and
-// its newest tick stands for all before.
+// Whether `later` replaces a message that is held. A worker may resend a push with another request id, and its newest
+// tick includes all earlier ones.
 bool Replaces(const EffectGate::Held& held, const EffectGate::Held& later) {
   switch (later.effect.kind) {
     case Kind::kTick: return IsTickOf(held.effect, later.effect.worker);
@@ -44,7 +44,7 @@ void EffectGate::Hold(Peer from, Message message) {
   held_.push_back(std::move(later));
 }
 
-// A worker sends the newest tick that it may send, so that here it may be beyond the recorded one.
+// A worker sends only its newest tick, which may be beyond the one that is recorded as next.
 std::optional<EffectGate::Held> EffectGate::TakeNext() {
   if (open_) return TakeFirst();
   if (complete()) return std::nullopt;

@@ -30,9 +30,9 @@ class EffectGate final : public server::ShardObserver {
   // Whether messages of this kind have recorded effects. Others need no gate.
   static bool Concerns(const Message& message) { return server::EffectOf(message).has_value(); }
   void Hold(Peer from, Message message);
-  // The message whose effect is the next one, if it is here; of an open gate, the first one.
+  // The held message whose effect is the next one of the order, if there is one; of an open gate, the first held one.
   std::optional<Held> TakeNext();
-  // From now on messages pass as they come.
+  // From now on messages pass in the order of their arrival.
   void Open() { open_ = true; }
 
   std::size_t done() const { return done_; }  // effects that were repeated

@@ -28,6 +28,8 @@ class Links {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
+  // Returns the time at which a message that reaches a link at `at`, and occupies it for `us`, has passed it. Updates
+  // *free_at, the time from which the link is free.
   double Pass(double* free_at, double at, double us) const { return *free_at = (at > *free_at ? at : *free_at) + us; }
 
   const Distribution latency_;

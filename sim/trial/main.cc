@@ -76,7 +76,7 @@ Expected<std::string> Repeat(const Command& command, Job job, const std::string&
   auto recording = sim::Recording::Load(job, command.replayed);
   if (!recording) return std::unexpected(recording.error());
   TARN_RETURN_IF_ERROR(MakeFolder(run_dir));
-  job.delays = {};  // the recorded order contains what they did
+  job.delays = {};  // the recorded order contains their effects
   auto trial = sim::Trial::Make(sim::AsTrial(job), run_dir,
                                 {.recording = *std::move(recording), .until = command.until, .files = files});
   if (!trial) return std::unexpected(trial.error());

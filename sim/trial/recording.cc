@@ -58,7 +58,7 @@ Expected<std::vector<server::Effect>> LoadShard(const std::string& path) {
   return effects;
 }
 
-// Of one worker. `leases`: by their ids, of all workers.
+// Loads the record of one worker. Adds its leases to `leases`: the leases of all workers, by id.
 Status LoadWorker(const std::string& path, WorkerRank rank, std::map<std::uint64_t, WorkerRank>* leases,
                   std::vector<std::uint64_t>* begins) {
   const auto text = ReadRecord(path);
@@ -83,8 +83,8 @@ Status LoadWorker(const std::string& path, WorkerRank rank, std::map<std::uint64
   return {};
 }
 
-// Which worker got each lease, in order of their ids. One that nobody recorded was granted when the run ended, to a
-// worker that was gone before it could: one without later leases.
+// Returns the worker of each lease, in order of the ids. A lease that no worker has recorded was granted at the end of
+// the run, to a worker that ended before it could record the lease; such a worker has no later leases.
 Expected<std::vector<WorkerRank>> LeaseOrder(const std::map<std::uint64_t, WorkerRank>& leases, std::uint32_t workers) {
   std::vector<std::uint64_t> last(workers);
   for (const auto& [id, rank] : leases) last[rank.value] = id;

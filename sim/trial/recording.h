@@ -20,7 +20,7 @@ namespace tarn::sim {
 
 struct Recording {
   std::vector<std::vector<server::Effect>> effects;  // by shard
-  std::vector<WorkerRank> leases;                    // of lease 1, 2, ...: the worker that got it
+  std::vector<WorkerRank> leases;                    // of lease 1, 2, ...: the worker to which it was granted
   std::vector<worker::BatchBegins> begins;           // by worker
 
   // The record of a run of this job, in its folder. kUnsupported: the job, or what happened in the run, cannot be

@@ -13,8 +13,8 @@
 namespace tarn::sim {
 namespace {
 
-constexpr std::uint64_t kLines = 100;        // of a whole job
-constexpr std::uint64_t kTurnsPerLook = 16;  // the progress is a copy of many figures
+constexpr std::uint64_t kLines = 100;         // of a whole job
+constexpr std::uint64_t kTurnsPerCheck = 16;  // a check copies the progress, which is large
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Expected<RunFiles> RunFiles::Open(const Job& job, const std::string& folder) {
 }
 
 Status RunFiles::OnProgress(const scheduler::Scheduler& scheduler, TimeUs now) {
-  if (++turns_ % kTurnsPerLook != 0) return {};
+  if (++turns_ % kTurnsPerCheck != 0) return {};
   const scheduler::Progress progress = scheduler.progress();
   if (progress.samples < next_samples_ || progress.samples_total == 0) return {};
   next_samples_ = progress.samples + std::max<std::uint64_t>(1, progress.samples_total / kLines);

@@ -33,12 +33,13 @@ struct CurvePoint {
 
 class RunFiles {
  public:
-  // Writes job.toml into the folder, which exists and has no other run's files. kIo; kAlreadyExists.
+  // Writes job.toml into the folder, which must exist. kAlreadyExists: it has files of another run. kIo.
   static Expected<RunFiles> Open(const Job& job, const std::string& folder);
 
   // Appends lines to metrics.jsonl when a further hundredth of the job is done.
   Status OnProgress(const scheduler::Scheduler& scheduler, TimeUs now);
-  // Appends to curve.csv: simulated seconds, samples, bytes, and the mean loss since the point before.
+  // Adds a line to curve.csv, which End writes: simulated seconds, samples, bytes, and the mean loss since the previous
+  // point. Without a loss since then, adds nothing.
   void AddPoint(const CurvePoint& point);
   // Writes the last lines, curve.csv and summary.json.
   Status End(const scheduler::Progress& progress, const Shutdown& reason, const TrialFigures& figures);

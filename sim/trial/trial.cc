@@ -15,8 +15,9 @@
 namespace tarn::sim {
 namespace {
 
-// While a run is repeated, pulls come when they were served, which is within the bound of their table. The pace of the
-// workers, by which a policy may hold them back (rule C9), is another.
+// While a run is repeated, the gates pass each pull when it was served in the recorded run, so within the bound of its
+// table. Ticks come at other times than in that run, so the policy must not predict them (rule C9): the range becomes
+// part of the bound.
 std::unique_ptr<server::ConsistencyPolicy> MakeRepeated(const TableSpec& spec) {
   TableSpec table = spec;
   table.consistency.staleness = static_cast<std::uint32_t>(StalenessBound(spec.consistency));
@@ -28,9 +29,9 @@ constexpr server::PolicyEntry kRepeatedPolicies[] = {
 
 constexpr std::uint64_t kTrialSalt = 0x747269616c;
 constexpr std::uint64_t kCurvePoints = 200;
-constexpr std::uint64_t kEventsPerLook = 256;  // between two looks at the real clock
-constexpr std::chrono::milliseconds kLookPeriod{250};
-constexpr TimeUs kRepeatWaitUs = 60'000'000;  // without an effect: far more than any message takes
+constexpr std::uint64_t kEventsPerCheck = 256;  // between two checks of the gates and of the real clock
+constexpr std::chrono::milliseconds kProgressPeriod{250};
+constexpr TimeUs kRepeatWaitUs = 60'000'000;  // limit without a repeated effect; far more than any message takes
 
 std::uint64_t NonceOf(const Job& job, std::size_t node) {
   return HashCombine(HashCombine(job.job.seed, kTrialSalt), node) | 1;
@@ -168,15 +169,15 @@ void Trial::StartAll() {
 
 Status Trial::Run(const TrialHooks& hooks) {
   StartAll();
-  auto looked_at = std::chrono::steady_clock::now();
+  auto reported_at = std::chrono::steady_clock::now();
   while (!scheduler_->stopped() && files_status_) {
     TARN_CHECK(events_.RunOne(), "a fleet always has a timer");
     if (repeats_ && options_.until && samples_ >= *options_.until) OpenGates();
-    if (events_.executed() % kEventsPerLook != 0) continue;
+    if (events_.executed() % kEventsPerCheck != 0) continue;
     if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
     const auto real = std::chrono::steady_clock::now();
-    if (real - looked_at < kLookPeriod) continue;
-    looked_at = real;
+    if (real - reported_at < kProgressPeriod) continue;
+    reported_at = real;
     WatchProgress(hooks);
   }
   return Finish();
@@ -208,10 +209,10 @@ Status Trial::CheckGates() {
   std::string waiting;
   for (const ShardNode& node : shards_) waiting += fmt::format("\nshard {}: {}", node.number - 1, node.gate->Waiting());
   return Fail(ErrorCode::kCorrupt,
-              "the recorded run cannot be repeated further: no message comes whose turn it is" + waiting);
+              "the recorded run cannot be repeated further: the next message of its order does not arrive" + waiting);
 }
 
-// What is on its way when the run is left ends as it comes.
+// Messages in flight when the run is left are handled in the order of their arrival.
 void Trial::OpenGates() {
   repeats_ = false;
   for (worker::BatchBegins& begins : options_.recording->begins) begins.open = true;
@@ -352,7 +353,8 @@ void Trial::Send(const Node& from, Outbox* out) {
 void Trial::Deliver(const Node& from, Outgoing outgoing) {
   const bool accepted = outgoing.to.value >= kFirstAcceptedPeer;
   const std::size_t to = accepted ? NodeOf(outgoing.to) : outgoing.to.value;  // ShardPeer(i) is 1 + i, as nodes are
-  // Whoever accepted a connection is named by its place, whoever connected by a number of its own.
+  // The receiver knows the sender by its node number if it has connected to the sender, else by an accepted peer's
+  // number.
   const Peer sender = accepted ? Peer(from.number) : AcceptedPeer(from.number);
   const std::size_t bytes = net::BytesOf(outgoing.message);
   auto message = std::make_shared<Message>(std::move(outgoing.message));
@@ -368,7 +370,7 @@ void Trial::Arm(Node* node, TimeUs at, std::function<void()> due) {
   if (node->timer_at >= 0 && node->timer_at <= at) return;
   node->timer_at = at;
   events_.At(at, [node, at, due = std::move(due)] {
-    if (node->timer_at != at) return;  // an earlier one replaced it
+    if (node->timer_at != at) return;  // an earlier timer has replaced this one
     node->timer_at = -1;
     due();
   });

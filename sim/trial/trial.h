@@ -1,7 +1,7 @@
 // Runs a job in simulated time: see README.md.
 //
 //   auto trial = Trial::Make(job, run_dir, {});
-//   if (trial) Status ended = (*trial)->Run(hooks);   // as a real fleet ends: kDiverged, kCancelled after a stop
+//   if (trial) Status ended = (*trial)->Run(hooks);   // ok also after a clean stop
 //
 // With a recording it repeats that run of the job to the bit: gates hold what arrives at a shard until its turn, leases
 // go to the workers that got them, and batches begin when they did.
@@ -36,8 +36,8 @@
 
 namespace tarn::sim {
 
-// The job as a trial runs it: rows stay in memory, the only checkpoints are those of the best and the last epoch, and
-// its end is as far away as the job's data.
+// The job as a trial runs it: rows stay in memory, and the only checkpoints are those of the best epoch, of the last
+// one and of a stop.
 Job AsTrial(Job job);
 
 struct TrialOptions {
@@ -50,19 +50,20 @@ struct TrialOptions {
 struct TrialHooks {
   // Called about every quarter of a second of real time.
   std::function<void(const scheduler::Progress& progress, double simulated_seconds)> progress;
-  // Asked as often; true: stop cleanly.
+  // Called as often. Returns true to stop the run cleanly.
   std::function<bool()> stops;
 };
 
 class Trial {
  public:
   // Opens the data of the job, which AsTrial has prepared, and writes the first files of the run folder. Errors are
-  // those of the data and of the folder; kUnsupported: a job for a GPU or without data.
+  // those of the data and of the folder; kUnsupported: a job for a GPU or without data, or `until` for a job that cuts
+  // checkpoints at a clock.
   static Expected<std::unique_ptr<Trial>> Make(const Job& job, const std::string& run_dir, TrialOptions options);
   ~Trial();
 
-  // To the end of the job, once. The error is the reason why the run failed, kIo of the run's files, or kCorrupt: a
-  // shard differs from the recording, or waits for what does not come.
+  // Runs the job to its end. May be called once. The error is the reason why the run failed, kIo of the run's files, or
+  // kCorrupt: a shard differs from the recording, or waits for a message that does not arrive.
   Status Run(const TrialHooks& hooks);
   double simulated_seconds() const { return double(events_.now()) * 1e-6; }
   // Valid after Run: the number of repeated effects of each shard, and the directory of the last checkpoint.
@@ -91,7 +92,7 @@ class Trial {
     worker::Trace trace;
     worker::Record record;
     std::unique_ptr<worker::TrainingLoop> loop;
-    std::uint64_t samples = 0;  // of them in samples_
+    std::uint64_t samples = 0;  // its part of samples_
   };
 
   Trial(const Job& job, RunFiles files, TrialOptions options);
@@ -113,23 +114,23 @@ class Trial {
 
   void Send(const Node& from, Outbox* out);
   void Deliver(const Node& from, Outgoing outgoing);
-  // Calls `due` at `at` unless an earlier call of Arm for the node is still to come.
+  // Calls `due` at `at`, unless the node's timer is due by then already. Replaces a later timer.
   void Arm(Node* node, TimeUs at, std::function<void()> due);
   void WatchProgress(const TrialHooks& hooks);
   void RequestStop();
   Status CheckGates();
-  void OpenGates();  // and stops
+  void OpenGates();  // and requests a stop
   void CountSamples(WorkerNode* node);
   void AddPoint();
   Status Finish();
 
   const Job job_;
   TrialOptions options_;
-  bool repeats_;  // the recording
+  bool repeats_;  // whether it is repeating the recording
   RunFiles files_;
   EventQueue events_;
   Links links_;
-  worker::TrainingJob data_;  // that all workers share
+  worker::TrainingJob data_;  // shared by all workers
   TrialFiles own_files_;
   TrialFiles* checkpoints_;
   TrialSchedulerStore store_;
