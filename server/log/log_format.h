@@ -18,8 +18,8 @@
 //
 // A batch is durable before the next is written. So an invalid batch before a valid one is damaged, not torn.
 //
-// A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, which are
-// then not read there. It is written as "rewritten.tmp" and renamed when it is durable.
+// A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, and readers
+// skip those records in the previous segment. It is written as "rewritten.tmp" and renamed when it is durable.
 //
 // Versions 2 and 3 are read; in 2 all pushes are steps. Version 1 had the options of all update rules in each table.
 #pragma once
