@@ -40,7 +40,7 @@ int Fail(const std::string& message, int code = kExitFailure) {
   return code;
 }
 
-// Reads options that were not given from the run directory.
+// Sets the options that were not given, from the job in the run directory.
 tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   const auto fleet = tarn::FleetOfRun(options->run_dir);
   if (!fleet && options->shards == 0) return std::unexpected(fleet.error());

@@ -11,8 +11,8 @@
 //                (32 each), and these; then zeros up to the next page
 //
 // <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of these 12 and the following 32
-// bytes, run, job, shard, 0, the newest sequence that was durable when it was written. The page with the higher
-// sequence is valid.
+// bytes, run, job, shard, 0, the newest sequence that was durable when it was written. Of the pages with a correct
+// checksum, the one with the higher sequence counts.
 //
 // <directory>/LOCK: locked by the process that writes.
 //

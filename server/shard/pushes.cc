@@ -111,7 +111,7 @@ bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
   return true;
 }
 
-// Rule E2 for one section. Returns the answer; taken_ records whether the section is new and was counted.
+// Rule E2 for one section. Returns the answer; taken_ records whether the section is new and was accepted.
 ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
   taken_.push_back(false);
   Watermarks& watermarks = context_.rows->Find(section.partition)->watermarks();
