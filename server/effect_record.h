@@ -1,5 +1,5 @@
-// The effects of the messages of workers on one shard, as lines of a file (shard/effect.h), in their order. The file
-// appears when the run is over: the record of a shard that was killed does not exist.
+// Records the effects of workers' messages on one shard in a file, one line each (shard/effect.h), in the order in
+// which they happened. Only Close creates the file under its name, so a shard that is killed leaves no record.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class EffectRecord final : public ShardObserver {
 
   // The first error of a write; the record is then incomplete.
   const Status& status() const { return status_; }
-  // Writes the rest and puts the file in place. The error, also of an earlier write.
+  // Writes the buffered lines and creates the file under its name, unless a write has failed. Returns the first error.
   Status Close();
 
  private:

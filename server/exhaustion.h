@@ -1,5 +1,5 @@
-// Out of memory. Any allocation may throw it; the loop, or the start of a state machine's step, converts it to an
-// error. The state after an interrupted step is undefined, so the shard ends.
+// Converts failed allocations to errors. Any allocation may throw std::bad_alloc; CatchExhaustion catches it around
+// each step of a shard and each turn of its loop. The state after an interrupted step is undefined, so the shard ends.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace tarn::server {
 // A std::bad_alloc with a description of the allocation.
 class OutOfMemory : public std::bad_alloc {
  public:
-  explicit OutOfMemory(std::string asked) : text_(std::make_shared<const std::string>(std::move(asked))) {}
+  explicit OutOfMemory(std::string allocation) : text_(std::make_shared<const std::string>(std::move(allocation))) {}
   const char* what() const noexcept override { return text_->c_str(); }
 
  private:

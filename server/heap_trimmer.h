@@ -12,21 +12,21 @@ namespace tarn::server {
 
 class HeapTrimmer {
  public:
-  // `trim` calls malloc_trim and reports the result. It runs on a strand of the pool, which outlives the trimmer.
+  // `trim` calls malloc_trim and reports the result. It runs on a strand of the pool; the pool outlives the trimmer.
   HeapTrimmer(DiskPool* pool, std::function<void()> trim) : trim_(std::move(trim)), strand_(pool, "heap-trim") {}
 
   // Starts a trim. Does nothing while one is queued or running.
   void Begin() {
-    if (trims_.exchange(true)) return;
+    if (trimming_.exchange(true)) return;
     strand_.Post([this] {
       trim_();
-      trims_ = false;
+      trimming_ = false;
     });
   }
 
  private:
   std::function<void()> trim_;
-  std::atomic<bool> trims_ = false;
+  std::atomic<bool> trimming_ = false;  // a trim is queued or running
   DiskPool::Strand strand_;
 };
 

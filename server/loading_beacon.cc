@@ -20,7 +20,7 @@ LoadingBeacon::LoadingBeacon(Options options) : options_(std::move(options)) {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& e) {
-    LogWarning("no thread for heartbeats while rows are loaded: {}", e.what());
+    LogWarning("cannot start a thread, so no heartbeats are sent while rows are loaded: {}", e.what());
   }
 }
 
@@ -43,7 +43,8 @@ void LoadingBeacon::Run() {
   if (WaitForEnd()) return;
   net::ZmqTransport transport(options_.context, {.insecure = options_.insecure, .linger_ms = 0, .shm = false});
   if (const Status connected = transport.Connect(kSchedulerPeer, options_.scheduler); !connected) {
-    LogWarning("no heartbeats while rows are loaded: {}", connected.error().message);
+    LogWarning("cannot connect to the scheduler, so no heartbeats are sent while rows are loaded: {}",
+               connected.error().message);
     return;
   }
   std::vector<net::Received> answers;

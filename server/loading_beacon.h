@@ -24,13 +24,14 @@ class LoadingBeacon {
     TimeUs period_us = 0;
     Message heartbeat;  // of view 0
   };
-  // Sends the first heartbeat after one period, because most shards have nothing to load.
+  // Sends the first heartbeat after one period, because most shards have nothing to load. If the thread cannot be
+  // started or the scheduler's endpoint is invalid, logs a warning and sends no heartbeats.
   explicit LoadingBeacon(Options options);
   ~LoadingBeacon();
 
  private:
   void Run();
-  bool WaitForEnd();  // at most one period
+  bool WaitForEnd();  // waits at most one period; returns whether the beacon ends
 
   Options options_;
   std::mutex mutex_;

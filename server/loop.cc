@@ -39,7 +39,7 @@ namespace tarn::server {
 namespace {
 
 constexpr std::size_t kMessagesPerTurn = 256;
-constexpr TimeUs kTurnUsMax = 100'000;  // between two looks at the log, the lease and the memory
+constexpr TimeUs kTurnUsMax = 100'000;  // maximum wait for messages: log, lease and memory are checked in each turn
 
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -57,7 +57,7 @@ struct Shared {
   HeapTrimmer* trimmer;
   DiskPool* disk;
   MetricsWriter* metrics;   // null without a run directory
-  DiskPool::Strand* notes;  // of a disk that stalls: the log may be on the same
+  DiskPool::Strand* notes;  // writes warnings about a stalled disk: the log file may be on that disk
   StopSignal* stop;
 };
 
@@ -93,7 +93,7 @@ class ShardLoop {
       }
       TARN_RETURN_IF_ERROR(Turn());
     }
-    Publish(Now());  // the last line is of the whole run
+    Publish(Now());  // the last line of the metrics covers the whole run
     if (record_) TARN_RETURN_IF_ERROR(record_->Close());
     const Shutdown& reason = shard_->stop_reason();
     LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
@@ -144,13 +144,13 @@ class ShardLoop {
     return Tier{.store = *std::move(store), .limit_bytes = memory_.Begin(job.storage.memory, ResidentBytes())};
   }
 
-  // Memory may also end in the transport, where no step of the shard sees it.
+  // Catches exhaustion of memory outside the steps of the shard, for example in the transport.
   Status Turn() {
     Status status;
     const Status memory = CatchExhaustion([&] { status = TakeTurn(); });
     if (memory) return status;
     const Shutdown& reason = shard_->stop_reason();
-    if (shard_->stopped()) return Fail(reason.code, reason.reason);  // no memory for saying it again
+    if (shard_->stopped()) return Fail(reason.code, reason.reason);  // no memory to repeat the reason
     shard_->Abandon(memory.error(), &out_);
     Flush();
     return {};
@@ -188,7 +188,8 @@ class ShardLoop {
     return scheduler_.Check(now, shard_->scheduler_heard(), shard_->lease_us(), shard_->joined());
   }
 
-  // The beacon for the time in which this thread loads the state that a Welcome among these messages names.
+  // Starts a beacon if the batch contains the shard's Welcome, because this thread then loads the state that it names.
+  // Otherwise null.
   std::unique_ptr<LoadingBeacon> BeaconFor(const std::vector<net::Received>& batch) const {
     for (const net::Received& received : batch) {
       const auto* welcome = std::get_if<Welcome>(&received.message.body);
@@ -232,8 +233,8 @@ class ShardLoop {
   ShardId shard_id_;
   net::ZmqTransport sockets_;
   std::optional<net::SlowTransport> slow_;
-  net::Transport* transport_ = &sockets_;  // or the slow one
-  StopSignal::Waker waker_;                // wakes the sockets, so it is destroyed first
+  net::Transport* transport_ = &sockets_;  // or &*slow_
+  StopSignal::Waker waker_;                // wakes sockets_, so it is destroyed before them
   ShardDisks disks_;                       // the same
   std::optional<EffectRecord> record_;
   std::optional<Shard> shard_;
@@ -259,7 +260,7 @@ Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index
 }
 
 Status Server::Run() {
-  TARN_CHECK(options_.nonces.size() == options_.shards, "a nonce a shard");
+  TARN_CHECK(options_.nonces.size() == options_.shards, "one nonce per shard");
   auto scheduler = net::SchedulerEndpoint(options_.scheduler, options_.join_seconds);
   if (!scheduler) return std::unexpected(scheduler.error());
   options_.scheduler = *std::move(scheduler);
@@ -284,7 +285,7 @@ Status Server::Run() {
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
-  // A server needs all of its shards: the others end, too, and the first reason is reported.
+  // A server needs all of its shards: if one fails, all end, and Run returns the first error.
   const auto give_up = [&](const Status& status) {
     const std::lock_guard lock(mutex);
     if (result) result = status;

@@ -1,5 +1,5 @@
-// Runs the shards of one server over ZeroMQ. Each shard has its own thread, socket pair and checkpoint store; they
-// share only the stop signal.
+// Runs the shards of one server over ZeroMQ. Each shard has its own thread, sockets, rows, log and checkpoint store.
+// The shards share the ZeroMQ context, the disk pool, the memory budget, the metrics file and the stop signal.
 //
 //   Server server(options);
 //   Status status = server.Run();   // until the scheduler stops the run, a shard fails, or RequestStop
@@ -32,8 +32,8 @@ struct ServerOptions {
   // The host name or address that workers use. Empty: that of `bind`, or for a wildcard the interface that leads to the
   // scheduler (net/advertise.h).
   std::string advertise;
-  std::string run_dir;                             // directory of metrics.jsonl; empty: none
-  std::string record;                              // directory of effect_record.h; empty: none
+  std::string run_dir;                             // for metrics.jsonl, logs, tiers and sockets; empty: none
+  std::string record;                              // directory for EffectRecords; empty: none
   double join_seconds = 600;                       // timeout of the scheduler's Welcome
   std::string keys;                                // key file of the fleet; empty: connections without encryption
   bool insecure = false;                           // allow TCP without keys
@@ -41,7 +41,7 @@ struct ServerOptions {
   int io_threads = 1;                              // ZeroMQ threads for all shards
   std::vector<std::shared_ptr<StatusFeed>> feeds;  // one per shard, or empty
   std::string http;                                // address of the process's HTTP server; empty: none
-  // For experiments: delays the messages of a shard; none: as they come.
+  // For experiments: delays the messages of a shard. Empty: no delay.
   std::function<net::SlowTransportOptions(ShardId)> slow_network;
 };
 
@@ -54,11 +54,11 @@ class Server {
  public:
   explicit Server(ServerOptions options) : options_(std::move(options)) {}
 
-  // Blocks until every shard has ended. An error names the shard that failed and the reason. After RequestStop there is
-  // no error.
+  // Blocks until every shard has ended. Ok if the scheduler has stopped the run without an error. Otherwise the reason
+  // of its Shutdown, or the first error of a shard; kCancelled if RequestStop ended a shard before that.
   Status Run();
 
-  // Ends Run soon, without a message to other nodes. Any thread.
+  // Makes Run return soon, without a message to other nodes. Any thread.
   void RequestStop() { stop_.Set(); }
 
  private:
@@ -66,7 +66,8 @@ class Server {
   StopSignal stop_;
 };
 
-// The endpoint of shard `index` of a server bound to `bind`.
+// The endpoint of shard `index` of a server bound to `bind`: for tcp://HOST:PORT with a number other than 0, PORT +
+// `index`; otherwise `bind` itself. kInvalidArgument: PORT is not a number, or the sum is above 65535.
 Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index);
 
 }  // namespace tarn::server

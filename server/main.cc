@@ -40,7 +40,7 @@ int Fail(const std::string& message, int code = kExitFailure) {
   return code;
 }
 
-// Reads options that were not given from the run directory.
+// Sets the options that were not given, from the job in the run directory.
 tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   const auto fleet = tarn::FleetOfRun(options->run_dir);
   if (!fleet && options->shards == 0) return std::unexpected(fleet.error());
@@ -54,7 +54,8 @@ tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
 constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kServerThreads = 10, kShardThreads = 5, kTierThreads = 5;
 
-// Also raises the limit of open files to the system's maximum, because a tier has one open file per segment.
+// Checks the limits of open files and of address space. Also raises the soft limit of open files to the hard limit,
+// because a tier has one open file per segment.
 tarn::Status CheckLimits(const tarn::server::ServerOptions& options) {
   using namespace tarn;
   const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});

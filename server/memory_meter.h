@@ -15,22 +15,23 @@ class MemoryMeter {
  public:
   explicit MemoryMeter(std::size_t shards);
 
-  // Reports that shard `index` counts `bytes` and the process takes `resident_bytes`. Returns the shard's share of the
-  // budget.
+  // Reports that shard `index` counts `bytes` and the process has `resident_bytes`. Returns the shard's share of the
+  // budget, in bytes. All shards have equal shares.
   std::size_t Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget);
 
   // Whether the heap should be trimmed now (malloc_trim), because uncounted memory is so large that rows would have to
-  // be evicted. Returns true to one caller, then false for a second, or for twice the previous time if Trimmed reported
-  // a small gain.
+  // be evicted. After it has returned true, it returns false for one second. Small gains reported by Trimmed double
+  // this time, up to four seconds.
   bool TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now);
+  // Reports the resident bytes before and after a trim.
   void Trimmed(std::size_t resident_before, std::size_t resident_after);
 
  private:
-  std::size_t Besides(std::size_t resident_bytes) const;
+  std::size_t UncountedBytes(std::size_t resident_bytes) const;
 
   std::vector<std::atomic<std::size_t>> counted_;
   std::atomic<TimeUs> next_trim_{0}, trim_period_us_;
-  std::atomic<std::size_t> budget_{0};  // for which a trim was due
+  std::atomic<std::size_t> budget_{0};  // at the last trim that was due
 };
 
 // Resident memory of this process (RSS); 0 if unknown.

@@ -33,10 +33,11 @@ Status SchedulerWatch::CheckJoining(TimeUs silence) {
   if (silent <= options_.join_seconds) return {};
   return Fail(
       ErrorCode::kUnavailable,
-      fmt::format("shard {}: the scheduler at {} did not welcome it for {:.0f} s: is it running, is that its "
-                  "address, {}, and is everybody else there? Its log says for whom it waits; --join-seconds lets "
-                  "a server wait longer",
-                  ShardOf(options_, index_).value, options_.scheduler, silent, kSameKeys));
+      fmt::format(
+          "shard {}: no welcome from the scheduler at {} for {:.0f} s: is it running, is that its address, {}, and "
+          "have all servers and workers started? The scheduler's log names those that are missing; "
+          "--join-seconds lets a server wait longer",
+          ShardOf(options_, index_).value, options_.scheduler, silent, kSameKeys));
 }
 
 }  // namespace tarn::server

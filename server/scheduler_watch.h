@@ -1,5 +1,5 @@
-// The silence of the scheduler, as a shard notes it: logs what the shard waits for until it has joined, and fails when
-// the silence is too long (rule N7). One thread.
+// Watches for silence of the scheduler: until the shard has joined, logs what the shard waits for; fails when the
+// silence is too long (rule N7). One thread.
 #pragma once
 
 #include "core/error.h"
@@ -12,13 +12,14 @@ namespace tarn::server {
 
 class SchedulerWatch {
  public:
-  // `options` outlives the watch. `index` of the shard in its server: only the first logs, because all shards of a
-  // server wait for the same.
+  // `options` outlives the watch. `index` of the shard in its server: only shard 0 logs, because all shards of a server
+  // wait for the same scheduler.
   SchedulerWatch(const ServerOptions& options, std::uint32_t index) : options_(options), index_(index) {}
 
   void Begin(TimeUs now) { listening_.Begin(now); }
-  // Call it in every turn of the shard's loop. `heard`: time of the scheduler's last message. kUnavailable after two
-  // leases, and before the shard has joined after options.join_seconds. Pauses of this process do not count.
+  // Call it in every turn of the shard's loop. `heard`: time of the scheduler's last message. kUnavailable: the silence
+  // is longer than two leases or, before the shard has joined, than options.join_seconds. Pauses of this process do not
+  // count.
   Status Check(TimeUs now, TimeUs heard, TimeUs lease_us, bool joined);
 
  private:

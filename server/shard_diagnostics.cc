@@ -26,7 +26,7 @@ void ShardDiagnostics::OnCheckpointPart(const CheckpointPart& part) const {
   LogInfo("shard {}: checkpoint {}: {} rows, {} bytes", shard_.value, part.id.value, rows, bytes);
 }
 
-// Rule L1: callers that wait for acknowledgements then wait for the disk, and only this process can report it.
+// Without the log's disk nothing is acknowledged (rule L1), and only this process can report the reason.
 void ShardDiagnostics::WatchLog(TimeUs now, bool all_durable, LogSequence synced) {
   const auto silent = log_watch_.Note(now, all_durable, synced);
   if (!silent) return;
@@ -48,8 +48,8 @@ bool ShardDiagnostics::NotFiniteIsDue(TimeUs now, std::uint64_t skipped) {
 void ShardDiagnostics::LogNotFinite(std::span<const NotFiniteRows> tables) const {
   for (const NotFiniteRows& of : tables)
     LogWarning(
-        "shard {}: table '{}': {} gradients with infinite or NaN values so far, the last of key {}; their rows were "
-        "left as they were",
+        "shard {}: table '{}': {} gradients with infinite or NaN values so far, the last for key {}; they left "
+        "their rows unchanged",
         shard_.value, of.table, of.rows, of.key);
 }
 

@@ -11,10 +11,11 @@
 namespace tarn::server {
 namespace {
 
-// Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
+// Rows that wait to be written to a checkpoint get 1 / kCheckpointShare of a shard's part of the budget, and rows that
+// are being sorted get as much again.
 constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1} << 20;
 
-// Maximum number of open files of a shard's tier: the tiers together get half of the process's limit, the rest is for
+// Maximum number of open files of a shard's tier. The tiers together get half of the process's limit; the rest is for
 // connections and logs. -1: unlimited, which makes reads faster.
 int TierFiles(std::uint32_t shards) {
   constexpr rlim_t kEnough = 65536;

@@ -1,5 +1,5 @@
-// What one shard keeps on disk: checkpoints, blobs of workers, its log, and the rows beyond the memory budget. One
-// thread; the writing runs on strands of a pool.
+// Owns the disk storage of one shard: checkpoints, blobs of workers, its log, and the rows beyond the memory budget.
+// One thread; strands of a pool write the files.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class ShardDisks {
     std::uint32_t shards = 1;  // of the server
     std::string run_dir;       // empty: no log
   };
-  // `wake` is called on other threads when there is something to take. The pool outlives the disks.
+  // `wake` is called on other threads when one of the stores has a result to take. The pool outlives this object.
   ShardDisks(Options options, DiskPool* pool, std::function<void()> wake);
 
   // Opens the store for rows beyond storage.memory, and bounds the memory of checkpoints by the budget. Null if the job

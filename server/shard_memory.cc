@@ -11,7 +11,7 @@ namespace {
 // Period of memory checks, normally and during a checkpoint, when memory changes fast.
 constexpr TimeUs kPeriodUs = 100'000, kPeriodWritingUs = 20'000;
 constexpr TimeUs kWarningPeriodUs = 60'000'000;
-// Rows in memory are few if they are one in so many.
+// Few rows are in memory if they are at most 1 / kFewRows of all rows.
 constexpr std::uint64_t kFewRows = 16;
 constexpr TimeUs kTrimDelayUs = 2'000'000;
 
@@ -30,14 +30,14 @@ std::size_t ShardMemory::Share(const Use& use, TimeUs now) {
   return share - std::min(share, use.checkpoint_bytes);
 }
 
-// With more rows in memory there is something left to evict.
+// Does not warn while more rows are in memory, because evicting them still helps.
 void ShardMemory::WarnIfAbove(const Use& use, TimeUs now) {
   if (use.resident <= budget_ / 10 * 11 || now < next_warning_ || use.rows_in_memory * kFewRows > use.rows) return;
   next_warning_ = now + kWarningPeriodUs;
   LogWarning(
-      "shard {}: the process takes {} MiB, more than storage.memory = {}: {} MiB of this shard are the index of "
-      "its {} rows and what else it keeps of them, with {} rows in memory; expected a larger storage.memory, "
-      "more servers, or fewer rows (admission, expiry)",
+      "shard {}: the process takes {} MiB, more than storage.memory = {}: this shard uses {} MiB for the index and "
+      "other data of its {} rows, with {} rows in memory; use a larger storage.memory, more servers, or fewer rows "
+      "(admission, expiry)",
       shard_.value, use.resident >> 20, ToByteSize(budget_), use.bytes >> 20, use.rows, use.rows_in_memory);
 }
 

@@ -28,11 +28,14 @@ class ShardMemory {
     std::size_t resident = 0;                    // of the process
     std::uint64_t rows = 0, rows_in_memory = 0;  // of the shard
   };
-  // Returns the bytes that the shard's rows and messages may take. Trims the heap if that is due.
+  // Returns the bytes that the shard's rows and messages may take. Starts a trim of the heap if one is due. Logs a
+  // warning, at most once a minute, while the process exceeds the budget by a tenth although few rows are in memory.
   std::size_t Share(const Use& use, TimeUs now);
 
-  // The writer of a checkpoint has freed its memory. The heap keeps the holes, and the next writer's are others.
+  // Schedules a trim of the heap. Call it when the writer of a checkpoint has freed its memory, which the heap keeps
+  // otherwise.
   void TrimSoon(TimeUs now);
+  // Starts the scheduled trim if it is due.
   void TrimIfDue(TimeUs now);
 
  private:
@@ -44,7 +47,7 @@ class ShardMemory {
   HeapTrimmer* trimmer_;
   std::size_t budget_ = 0;  // 0: none
   TimeUs next_ = 0, next_warning_ = 0;
-  TimeUs trim_at_ = 0;  // 0: never
+  TimeUs trim_at_ = 0;  // 0: no trim is scheduled
 };
 
 }  // namespace tarn::server

@@ -22,7 +22,7 @@ class StopSignal {
     for (const auto& wake : wakes_) wake();
   }
 
-  // While it exists, Set calls `wake`, which must not block.
+  // While it exists, Set calls `wake`, which must not block or use the signal.
   class Waker {
    public:
     Waker(StopSignal* stop, std::function<void()> wake) : stop_(stop) {

@@ -128,7 +128,7 @@ void BucketCloser::SumPartition(const Contribution* begin, const Contribution* e
   }
 }
 
-// The keys from `first` on are the sum of these contributions: its rows are as old as the oldest of theirs.
+// Adds the section of the summed rows, whose keys begin at `first`. Its version is the oldest of the contributions.
 void BucketCloser::AddSection(Clock clock, const Contribution* begin, const Contribution* end, std::size_t first) {
   Section section{.partition = begin->partition, .count = static_cast<std::uint32_t>(keys_.size() - first)};
   for (const Contribution* c = begin; c != end; ++c) {

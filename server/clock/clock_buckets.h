@@ -25,7 +25,7 @@ class ClockBuckets {
   // The waiting contributions of one clock, in order of arrival.
   struct Bucket {
     std::vector<Contribution> contributions;
-    std::vector<TableId> tables;  // the tables of `contributions`, each once
+    std::vector<TableId> tables;  // of `contributions`, each once; Void does not remove any
   };
 
   void Add(Clock clock, Contribution contribution);

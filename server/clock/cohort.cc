@@ -41,7 +41,7 @@ Cohort::Changes Cohort::Adopt(const std::vector<WorkerEntry>& entries) {
 void Cohort::CountTicks() {
   ticks_.clear();
   for (const auto& [incarnation, member] : members_)
-    if (HoldsBack(member)) ++ticks_[member.tick];
+    if (CountsForMinimum(member)) ++ticks_[member.tick];
 }
 
 void Cohort::Restore(std::map<Incarnation, Member> members, Clock minimum) {
@@ -60,9 +60,9 @@ void Cohort::UpdateMinimum() {
   minimum_ = std::max(minimum_, least);
 }
 
-// A member that has not ticked since it joined counts with its join clock, which nobody can pass before. One that has
-// ended and was the fastest of the last ones has closed clocks that stay closed; its entry is there until all have
-// reached its end (rule M4).
+// Never decreases: a new member counts with its join clock, which no worker has passed when it joins (rule M2). A
+// member that has ended may have been the fastest, and the clocks that it opened stay open; its entry exists until the
+// minimum clock has reached its end (rule M4).
 Clock Cohort::Open(std::uint32_t backups) const {
   Clock open;
   std::uint32_t up_to = 0;
@@ -73,7 +73,7 @@ Clock Cohort::Open(std::uint32_t backups) const {
   }
   if (up_to <= backups)
     for (const auto& [incarnation, member] : members_)
-      if (!HoldsBack(member)) open = std::max(open, member.entry.end);
+      if (!CountsForMinimum(member)) open = std::max(open, member.entry.end);
   return std::max(minimum_, std::min(open, hold_));
 }
 
@@ -130,10 +130,10 @@ void Cohort::Tick(Incarnation incarnation, const struct Tick& tick, TimeUs now) 
 }
 
 // Adds the previous newest tick to the earlier ones, and the ticks that this shard did not receive.
-void Cohort::KeepEarlier(Member* member, const std::vector<TickPoint>& told) const {
+void Cohort::KeepEarlier(Member* member, const std::vector<TickPoint>& reported) const {
   std::vector<TickPoint>& kept = member->earlier;
   kept.push_back({member->tick, member->position});
-  for (const TickPoint& point : told)
+  for (const TickPoint& point : reported)
     if (point.clock > kept.back().clock) kept.push_back(point);
   std::size_t first = kept.size() - std::min<std::size_t>(kept.size(), limits::kTicksKeptMax);
   while (first + 1 < kept.size() && kept[first + 1].clock <= minimum_) ++first;

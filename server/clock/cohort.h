@@ -23,7 +23,8 @@ class Cohort {
     // Earlier ticks, ascending: those above the minimum clock and the last one before them; at most the newest
     // limits::kTicksKeptMax.
     std::vector<TickPoint> earlier;
-    // The time of the last tick, and the time between the last two ticks by clock. 0: not known; not in logs.
+    // The time of the last tick, and the time per clock between the last two ticks. 0: unknown. Logs do not contain
+    // them.
     TimeUs ticked_at = 0, clock_us = 0;
   };
 
@@ -49,13 +50,14 @@ class Cohort {
 
   // Rule C2. Never decreases.
   Clock minimum() const { return minimum_; }
-  // The minimum clock without the `backups` slowest workers, or that of the fastest one if there are not more (rule
-  // C8). While a cut is due it does not pass the cut's clock. Never decreases.
+  // Rule C8: the (backups + 1)-th smallest tick of the live and fencing workers; with `backups` or fewer of them, the
+  // largest tick or end clock. While a cut is due, it passes the cut's clock only together with the minimum clock.
+  // Never decreases.
   Clock Open(std::uint32_t backups) const;
   // The number of workers that count for clock `t` and have ticked beyond it.
   std::uint32_t Finished(Clock t) const;
   bool HasFinished(Incarnation incarnation, Clock t) const;
-  // The clock of the cut that is due; nullopt: none.
+  // Sets the clock of the cut that is due, for Open; nullopt: none.
   void HoldAt(std::optional<Clock> cut) { hold_ = cut.value_or(Clock(UINT64_MAX)); }
   // The highest clock that any worker of the view has ticked to.
   Clock maximum() const;
@@ -71,10 +73,10 @@ class Cohort {
   const std::map<Incarnation, Member>& members() const { return members_; }
 
  private:
-  static bool HoldsBack(const Member& member) { return member.entry.state != WorkerState::kEnded; }
+  static bool CountsForMinimum(const Member& member) { return member.entry.state != WorkerState::kEnded; }
   void CountTicks();
   void UpdateMinimum();
-  void KeepEarlier(Member* member, const std::vector<TickPoint>& told) const;
+  void KeepEarlier(Member* member, const std::vector<TickPoint>& reported) const;
 
   std::map<Incarnation, Member> members_;
   std::map<Clock, std::uint32_t> ticks_;  // for the members that count for the minimum: tick -> number of members

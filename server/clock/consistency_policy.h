@@ -4,9 +4,9 @@
 // A new policy is one file in server/clock/ that overrides what differs from the defaults here, and one line in
 // BuiltInPolicies (consistency_policy.cc).
 //
-// Methods are called once per message, or once per table and clock, never per row. Policies must be deterministic
-// functions of the arguments and of earlier calls, because a shard that recovers from its log repeats the calls. Not
-// thread-safe: the shard's thread owns them.
+// Methods are called a few times per message, or per table and clock, never per row. They must be deterministic
+// functions of their arguments. A shard that recovers from its log repeats the calls for pushes, ticks and views, but
+// not those for pulls. Not thread-safe: the shard's thread owns the policies.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class ConsistencyPolicy {
   explicit ConsistencyPolicy(const TableSpec& spec) : table_(spec.id), consistency_(spec.consistency) {}
   virtual ~ConsistencyPolicy() = default;
 
-  // The clock that must be open before a pull is answered which `worker` will use at clock `use`. Called once per pull,
-  // when it arrives.
+  // The clock that must be open before the shard answers a pull of `worker` for use at clock `use`. A parked pull keeps
+  // the result of its arrival.
   virtual Clock WantedClock(Incarnation worker, Clock use, const Cohort& cohort) const = 0;
   // The open clock of the table. Never decreases. Default: the minimum clock (rule C2).
   virtual Clock OpenClock(const Cohort& cohort) const { return cohort.minimum(); }
@@ -43,8 +43,9 @@ class ConsistencyPolicy {
     return consistency_.apply == ApplyMode::kAggregated && clock < OpenClock(cohort);
   }
 
-  // Whether this clock of an aggregated table may close. Called after a worker has ticked and after a push of the clock
-  // was gathered. `gathered`: waiting contributions of the clock, of all tables. Default: when a later clock is open.
+  // Whether this clock of an aggregated table may close. Called after a tick, after a new view, and after a push of
+  // the clock was gathered. `gathered`: waiting contributions of the clock, of all tables. Default: when a later clock
+  // is open.
   virtual bool MayClose(Clock clock, std::span<const Contribution> /*gathered*/, const Cohort& cohort) const {
     return clock < OpenClock(cohort);
   }

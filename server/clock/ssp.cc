@@ -20,7 +20,7 @@ TimeUs TickTime(const Member& member, std::uint64_t clock) {
   return member.ticked_at + (clock - member.tick.value) * member.clock_us;
 }
 
-// Of the workers at the minimum clock the one whose next tick is last. Null: its pace is not known.
+// The worker at the minimum clock whose next tick is predicted last. Null: the pace of one of these workers is unknown.
 const Member* Slowest(const Cohort& cohort) {
   const Member* slowest = nullptr;
   for (const auto& [incarnation, member] : cohort.members()) {
@@ -34,8 +34,9 @@ const Member* Slowest(const Cohort& cohort) {
 
 TimeUs Distance(TimeUs a, TimeUs b) { return a > b ? a - b : b - a; }
 
-// How many more clocks, at most `most`, a worker should go on that is about to begin clock `use`, so that it stops when
-// a tick of the slowest is nearest (the synchronization controller, algorithm 2 of the paper).
+// The number of clocks, at most `most`, for which a worker that is about to begin clock `use` should go on, so that the
+// time at which it stops is nearest to a tick of the slowest worker (the synchronization controller, algorithm 2 of the
+// paper).
 std::uint64_t ClocksToGoOn(const Member& worker, const Member& slowest, Clock use, std::uint64_t most) {
   const TimeUs first = TickTime(slowest, slowest.tick.value + 1);
   std::uint64_t best = 0;

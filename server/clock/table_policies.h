@@ -22,11 +22,11 @@ class TablePolicies {
   // unknown policy.
   Status Put(const TableSpec& spec) {
     if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
-    Of& of = tables_[spec.id.value];
-    if (of.policy && of.spec == spec.consistency) return {};
+    TablePolicy& table = tables_[spec.id.value];
+    if (table.policy && table.spec == spec.consistency) return {};
     auto policy = MakePolicy(spec, entries_);
     if (!policy) return std::unexpected(policy.error());
-    of = {spec.consistency, *std::move(policy)};
+    table = {spec.consistency, *std::move(policy)};
     return {};
   }
 
@@ -36,18 +36,18 @@ class TablePolicies {
   // The largest open clock of any table: no pull that wants a later clock can be answered.
   Clock OpenClockMax(const Cohort& cohort) const {
     Clock most;
-    for (const Of& of : tables_)
-      if (of.policy) most = std::max(most, of.policy->OpenClock(cohort));
+    for (const TablePolicy& table : tables_)
+      if (table.policy) most = std::max(most, table.policy->OpenClock(cohort));
     return most;
   }
 
  private:
-  struct Of {
+  struct TablePolicy {
     ConsistencySpec spec;
     std::unique_ptr<ConsistencyPolicy> policy;
   };
   std::span<const PolicyEntry> entries_;
-  std::vector<Of> tables_;  // by id
+  std::vector<TablePolicy> tables_;  // by id
 };
 
 }  // namespace tarn::server

@@ -22,13 +22,14 @@ namespace tarn::server {
 
 class CommitQueue {
  public:
-  // `begin` starts a commit on the strand. It is called with a lock held, unless one is queued or running.
+  // `begin` starts a commit on the strand. It is called with the queue's lock held, and only if no commit is queued or
+  // running.
   explicit CommitQueue(std::function<void()> begin) : begin_(std::move(begin)) {}
 
   // Must be called first. The sequence of the next record is `last` + 1.
   void Start(LogSequence last);
 
-  // Thread of the log's owner. After a failure items are kept, but never taken.
+  // For the thread of the log's owner. After a failure items are queued, but never taken.
   LogSequence BeginSegment(CheckpointId cut, LogRecord head);
   LogSequence Append(LogRecord record);
   void DropBefore(CheckpointId cut);
@@ -37,8 +38,9 @@ class CommitQueue {
   // The newest durable record, or the first failure.
   Expected<LogSequence> Synced();
 
-  // The strand. All items; none: the commit must end.
+  // For the strand. Take removes and returns all items; if there are none, the commit must end.
   std::vector<LogQueue::Item> Take();
+  // Reports the result of writing: the newest durable record, or a failure.
   void Publish(Status status, LogSequence durable);
   // Whether there is time for other work: nothing waits to be written.
   bool IsIdle();

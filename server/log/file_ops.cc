@@ -25,19 +25,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPartsMax = 512;  // of one system call; Linux takes 1024
+constexpr std::size_t kPartsMax = 512;  // of one system call; Linux accepts 1024
 
 std::unexpected<Error> Failed(const std::string& path, const char* what) {
   return std::unexpected(SystemError(path, what, errno));
 }
 
-struct Freed {
+struct FreeDeleter {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
 
 class PosixFile final : public LogFile {
  public:
-  // `direct`: past the system's cache; none: not possible there.
+  // `direct`: opened with O_DIRECT; invalid if the file system does not support that.
   PosixFile(Descriptor fd, Descriptor direct, std::string path)
       : fd_(std::move(fd)), direct_(std::move(direct)), path_(std::move(path)) {}
 
@@ -63,7 +63,7 @@ class PosixFile final : public LogFile {
     return Sync();
   }
 
-  // A reservation that fails may have taken all space that was left: cutting the file gives it back.
+  // A failed reservation may have used all space that was left; Truncate frees it.
   Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) override {
     const int error = Reserve(bytes);
     if (error == 0) return bytes;
@@ -100,7 +100,7 @@ class PosixFile final : public LogFile {
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kStagedBytes = std::size_t{1} << 20;
 
-  // An errno; 0: done. A file system that cannot reserve (EOPNOTSUPP) still gets the length.
+  // Returns an errno, or 0. If the file system cannot reserve space, only sets the length of the file.
   int Reserve(std::uint64_t bytes) {
     const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes));
     if (error != EOPNOTSUPP && error != EINVAL) return error;
@@ -131,7 +131,7 @@ class PosixFile final : public LogFile {
     return {};
   }
 
-  // Through a buffer with the alignment that the device requires.
+  // Writes through a buffer with the alignment that the device requires.
   Status WriteDirect(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
     if (!staged_) staged_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, kStagedBytes)));
     if (!staged_) throw std::bad_alloc();
@@ -168,7 +168,7 @@ class PosixFile final : public LogFile {
 
   Descriptor fd_, direct_;
   std::string path_;
-  std::unique_ptr<std::byte, Freed> staged_;
+  std::unique_ptr<std::byte, FreeDeleter> staged_;
 };
 
 class PosixLock final : public LogLock {
@@ -217,7 +217,7 @@ class PosixFileOps final : public FileOps {
   Status SyncDirectory(const std::string& path) override { return tarn::SyncDirectory(path); }
   Expected<std::unique_ptr<LogLock>> Lock(const std::string& path) override {
     auto lock =
-        FileLock::Take(path, "another process holds this log: does a server of this run still live?", lock_timeout_);
+        FileLock::Take(path, "another process holds this log: is a server of this run still alive?", lock_timeout_);
     if (!lock) return std::unexpected(lock.error());
     return std::make_unique<PosixLock>(*std::move(lock));
   }

@@ -38,7 +38,7 @@ FileShardLog::~FileShardLog() {
 
 Status FileShardLog::LockDirectory() {
   TARN_RETURN_IF_ERROR(files_->MakeDirectory(directory_));
-  // The directory's name must be durable too: <run>/log/shard-N, and the two above it.
+  // The names of the directory and of its parent must be durable too: shard-N in <run>/log, and log in <run>.
   const std::filesystem::path folder(directory_), above = folder.parent_path();
   TARN_RETURN_IF_ERROR(files_->SyncDirectory(above.string()));
   TARN_RETURN_IF_ERROR(files_->SyncDirectory(above.parent_path().string()));

@@ -31,7 +31,7 @@ Status CheckMayRemove(FileOps* files, const std::string& path, bool mark, const 
     const auto owner = OwnerOf(mark, std::span(bytes).first(*got));
     if (owner ? *owner == identity : owner.error().code != ErrorCode::kUnsupported) continue;
     return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: the log of another run lies here: expected a folder without one{}", path,
+                fmt::format("{}: the folder contains the log of another run, expected a folder without a log{}", path,
                             owner ? "" : fmt::format(" ({})", owner.error().message)));
   }
   return {};

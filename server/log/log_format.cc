@@ -11,7 +11,7 @@
 namespace tarn::server {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they are");
+static_assert(std::endian::native == std::endian::little, "numbers are copied without conversion");
 
 constexpr char kSegmentMagic[8] = {'T', 'A', 'R', 'N', 'L', 'O', 'G', '\n'};
 constexpr char kMarkMagic[8] = {'T', 'A', 'R', 'N', 'M', 'A', 'R', 'K'};
@@ -43,7 +43,7 @@ T At(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-// Of everything but itself.
+// The checksum of a header: of everything except the field that stores it.
 std::uint32_t FileHeaderCrc(std::span<const std::byte> bytes) {
   return Crc32c(bytes.subspan(kFileHeaderBytes), Crc32c(bytes.first(kFileSumAt)));
 }

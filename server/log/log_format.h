@@ -11,15 +11,15 @@
 //                (32 each), and these; then zeros up to the next page
 //
 // <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of these 12 and the following 32
-// bytes, run, job, shard, 0, the newest sequence that was durable when it was written. The page with the higher
-// sequence is valid.
+// bytes, run, job, shard, 0, the newest sequence that was durable when it was written. Of the pages with a correct
+// checksum, the one with the higher sequence counts.
 //
 // <directory>/LOCK: locked by the process that writes.
 //
 // A batch is durable before the next is written. So an invalid batch before a valid one is damaged, not torn.
 //
-// A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, which are
-// then not read there. It is written as "rewritten.tmp" and renamed when it is durable.
+// A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, and readers
+// skip those records in the previous segment. It is written as "rewritten.tmp" and renamed when it is durable.
 //
 // Versions 2 and 3 are read; in 2 all pushes are steps. Version 1 had the options of all update rules in each table.
 #pragma once

@@ -39,7 +39,7 @@ class LogQueue {
 
   LogSequence last() const { return last_; }  // the last one assigned
   bool empty() const { return items_.empty(); }
-  bool dropping() const { return dropping_; }  // a checkpoint is among the items
+  bool dropping() const { return dropping_; }  // a Drop is among the items
   std::size_t bytes() const { return bytes_; }
   std::vector<Item> TakeAll() {
     bytes_ = 0;

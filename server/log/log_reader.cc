@@ -18,7 +18,7 @@ struct Segment {
   std::unique_ptr<LogFile> file;  // open while it is read
   std::uint64_t size = 0;
   SegmentHeader header;
-  Status readable;  // the error of its header
+  Status readable;  // an error: the file or its header cannot be read
 };
 
 std::unexpected<Error> Corrupt(const std::string& path, std::uint64_t offset, const std::string& what) {
@@ -110,8 +110,8 @@ class Reading {
     return {};
   }
 
-  // The newest segment may contain nothing durable. An error in another one counts only if that segment is needed,
-  // which is known when the first one is found.
+  // Reads the headers of all segments. The newest segment may contain nothing durable. An error in another segment
+  // counts only if that segment is needed, which FindStart determines.
   Status OpenAll() {
     auto names = files_->List(directory_);
     if (!names) return std::unexpected(names.error());
@@ -152,10 +152,12 @@ class Reading {
 
   // The last segment has no valid header. It is torn if it contains no valid batch.
   Status NoHeader(const Segment& segment, const std::string& name, const Error& why) {
-    const auto good = FindGood(segment, kLogPage, LogSequence(0));
+    const auto good = FindValidBatch(segment, kLogPage, LogSequence(0));
     if (!good) return std::unexpected(good.error());
     if (*good != 0)
-      return Fail(ErrorCode::kCorrupt, fmt::format("{}; yet a good batch lies at offset {}", why.message, *good));
+      return Fail(
+          ErrorCode::kCorrupt,
+          fmt::format("{}; but there is a good batch at offset {}, so the header was durable", why.message, *good));
     tail_.torn.push_back(name);
     return {};
   }
@@ -201,7 +203,7 @@ class Reading {
         TARN_RETURN_IF_ERROR(CheckTorn(segment, offset, batch.error()));
         break;
       }
-      TARN_RETURN_IF_ERROR(HandOut(segment, offset, *batch));
+      TARN_RETURN_IF_ERROR(PassRecords(segment, offset, *batch));
       offset += BatchFileBytes(batch->header);
     }
     tail_.segments[index].bytes = offset;
@@ -210,7 +212,7 @@ class Reading {
     return {};
   }
 
-  Status HandOut(const Segment& segment, std::uint64_t offset, const LogBatch& batch) {
+  Status PassRecords(const Segment& segment, std::uint64_t offset, const LogBatch& batch) {
     if (batch.header.first.value != tail_.last.value + 1)
       return Corrupt(
           segment.path, offset,
@@ -241,7 +243,7 @@ class Reading {
   }
 
   Status CheckTorn(const Segment& segment, std::uint64_t offset, const Error& why) {
-    const auto good = FindGood(segment, offset + kLogPage, tail_.last);
+    const auto good = FindValidBatch(segment, offset + kLogPage, tail_.last);
     if (!good) return std::unexpected(good.error());
     if (*good == 0) return {};
     return Fail(ErrorCode::kCorrupt,
@@ -249,7 +251,7 @@ class Reading {
   }
 
   // The offset of a valid batch, at `offset` or later, whose records follow `after`; 0: none.
-  Expected<std::uint64_t> FindGood(const Segment& segment, std::uint64_t offset, LogSequence after) const {
+  Expected<std::uint64_t> FindValidBatch(const Segment& segment, std::uint64_t offset, LogSequence after) const {
     for (; offset < segment.size; offset += kLogPage) {
       const auto batch = ReadBatch(segment, offset);
       if (batch && batch->header.first > after) return offset;

@@ -1,13 +1,13 @@
 // Reads the log of one shard, and distinguishes a torn tail from damage:
 //
-//   a torn tail   a bad batch at the very end, nothing good behind it, and the mark not beyond: it was never durable,
-//                 and is left out
+//   a torn tail   a bad batch at the very end, no good batch behind it, and the mark not beyond it: it was never
+//                 durable, and is skipped
 //   damage        a bad batch with a good one behind it, records that the mark or the caller knows to be durable and
 //                 that are not there, a segment that is missing or stands under another's name: kCorrupt
-//   not ours      another job's, run's or shard's log: kWrongJob; a newer format: kUnsupported
+//   not ours      another job's, run's or shard's log: kWrongJob; another format: kUnsupported
 //
-// Errors in segments before the requested one are ignored. Every error names the file, the offset and what was
-// expected. Data whose checksum is wrong is never returned.
+// Errors in segments before the requested one are ignored, except those of "not ours". Every error names the file, the
+// offset and what was expected. Data whose checksum is wrong is never returned.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ struct LogSegment {
 
 // The end of a log, where it is continued.
 struct LogTail {
-  // Oldest first, with those before the first that was read: their contents are not checked. For a damaged header the
-  // cut is ShardLog::kContinues.
+  // Oldest first, including the segments before the first one read, whose contents are not checked. For a damaged
+  // header the cut is ShardLog::kContinues.
   std::vector<LogSegment> segments;
   std::uint64_t next_number = 1;
   LogSequence last;               // the last record returned
   std::vector<std::string> torn;  // names of segments without durable contents; the caller removes them
   // The part of the last segment that was read but may not be durable: the batches from this offset on, beginning with
-  // this record; kLogPage: the header too. Nothing: all of it was durable.
+  // this record; at kLogPage, the segment's header too. Nullopt: all of it was durable.
   struct Unproven {
     std::uint64_t offset = 0;
     LogSequence first;
@@ -49,17 +49,17 @@ struct LogTail {
 Expected<LogTail> ReadLog(FileOps* files, const std::string& directory, const LogIdentity& identity, CheckpointId from,
                           LogSequence at_least, LogSink& sink);
 
-// Reads the batch at an offset of a segment's file of `size` bytes, and checks its header and checksum. kCorrupt: there
-// is no valid batch.
 struct LogBatch {
   BatchHeader header;
   std::vector<std::byte> bytes;  // with its header
 };
+// Reads the batch at an offset of a segment's file of `size` bytes, and checks its header and checksum. kCorrupt: there
+// is no valid batch.
 Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64_t size, std::uint64_t segment,
                              std::uint64_t offset);
 
-// Decodes the records of one batch and checks its header and checksum. Errors name no file. `bytes`: the batch with its
-// header; may be longer than the batch.
+// Decodes the records of one batch. Does not check the checksum; ReadBatch does. kCorrupt: the header or the sizes of
+// the records are invalid; the message names no file. `bytes`: the batch with its header; may be longer than the batch.
 Expected<std::vector<LogRecord>> DecodeBatch(std::span<const std::byte> bytes);
 
 }  // namespace tarn::server

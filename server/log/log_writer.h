@@ -25,7 +25,7 @@ class LogWriter {
             SegmentFileOptions options = {});
   ~LogWriter();
 
-  // Must be called first. Creates the durable mark of a new log. For an existing log, reads its mark and writes records
+  // Must be called first. Creates the durable mark of a new log. For an existing log, opens its mark and writes records
   // that may not be durable (LogTail::unproven) again, to a new file.
   Status Start(bool new_log);
   // Makes all written records durable, and begins a segment whose first record has the sequence last() + 1.
@@ -34,7 +34,7 @@ class LogWriter {
   Status Write(std::span<const LogRecord> records);
   // Makes all written records durable and writes the mark. `sync_mark`: also makes the mark durable.
   Status Sync(bool sync_mark);
-  // Those of the segment's file, if there is one.
+  // SegmentFile::Prepare and Trim for the current segment; do nothing before BeginSegment.
   Status Prepare() { return file_ ? file_->Prepare() : Status(); }
   Status Trim() { return file_ ? file_->Trim() : Status(); }
   // Removes the segments before the one that began at `cut`; none if there is no such segment. The remaining records

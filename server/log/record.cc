@@ -204,7 +204,7 @@ Expected<LoggedBody> Read(const fb::Record& m, const LogRecord& record) {
     default: reader.bad_ = "body"; break;
   }
   if (reader.bad_.empty()) return body;
-  return Fail(ErrorCode::kCorrupt, fmt::format("field {} makes no sense", reader.bad_));
+  return Fail(ErrorCode::kCorrupt, fmt::format("field {} is invalid", reader.bad_));
 }
 
 }  // namespace
@@ -249,7 +249,7 @@ Expected<LoggedBody> DecodeRecord(const LogRecord& record) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(record.head.data());
   flatbuffers::Verifier verifier(bytes, record.head.size());
   if (record.head.size() < 8 || !fb::VerifyRecordBuffer(verifier))
-    return Fail(ErrorCode::kCorrupt, "its head does not verify");
+    return Fail(ErrorCode::kCorrupt, "its head is not a valid FlatBuffer");
   return Read(*fb::GetRecord(bytes), record);
 }
 

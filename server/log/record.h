@@ -1,5 +1,5 @@
-// The records of a shard's log: the inputs that change its state, and the state without the rows. Encoded by
-// schemas/log.fbs. Pure functions and values; any thread.
+// The records of a shard's log: the inputs that change its state, and the state without the rows. schemas/log.fbs
+// defines their encoding. Pure functions and values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct LoggedMember {
   std::vector<TickPoint> earlier;
 };
 
-// The state without the rows. `gathered` records follow it.
+// The state without the rows. `gathered` records of type LoggedGathered follow it.
 struct LoggedHead {
   std::uint32_t partition_bits = 0;
   LoggedView view;
@@ -53,12 +53,12 @@ struct LoggedHead {
   std::vector<LoggedMember> members;
   std::map<Incarnation, std::vector<Sequence>> watermarks;  // by partition
   std::uint64_t gathered = 0;
-  std::uint64_t hash = 0;
-  std::optional<Clock> rows_clock;  // the time of rows with a life
+  std::uint64_t hash = 0;           // SoftState::Hash (server/shard/soft_state.h)
+  std::optional<Clock> rows_clock;  // Expiry::clock and Expiry::seconds (server/store/expiry.h)
   std::optional<std::uint64_t> rows_seconds;
 };
 
-// A push that waits for its clock; part of a head.
+// One section of a push that waits for its clock; part of a head.
 struct LoggedGathered {
   LoggedPush push;
 };

@@ -22,8 +22,8 @@ Status SegmentFile::Begin(const SegmentHeader& header, std::uint64_t bytes, std:
   return file_->Write(0, parts);
 }
 
-// On a full disk a segment reserves only the space that it needs. A checkpoint begins a segment, and the unused space
-// of the previous one was freed.
+// With less disk space than `bytes`, reserves only `least`. A checkpoint can therefore begin a segment on a full disk,
+// in the space that the previous segment had reserved and not used (Trim).
 Status SegmentFile::Reserve(std::uint64_t bytes, std::uint64_t least) {
   const auto reserved = file_->Allocate(bytes, least);
   if (!reserved) return std::unexpected(reserved.error());

@@ -18,7 +18,8 @@ struct SegmentFileOptions {
   // Disk space of a segment is reserved in steps of this size, so that syncs need not write a new file length. If the
   // disk has less space, it is reserved as needed.
   std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
-  // Reserved space is prepared (LogFile::WriteZeros) in steps of this size when the writer is idle.
+  // Reserved space is prepared (LogFile::WriteZeros) in steps of this size when the writer is idle, unless
+  // prepare_ahead_bytes are prepared already.
   std::uint64_t prepare_bytes = std::uint64_t{4} << 20;
   std::uint64_t prepare_ahead_bytes = std::uint64_t{16} << 20;
 };
@@ -34,7 +35,7 @@ class SegmentFile {
   // Writes one batch, whose first record has the sequence `first`.
   Status Write(LogSequence first, std::span<const LogRecord> records);
   Status Sync() { return file_->Sync(); }
-  // To be called when idle: prepares some of the reserved space if little prepared space is left. A small segment is
+  // Call it when idle: prepares one step of the reserved space if little prepared space is left. A small segment is
   // prepared up to twice its size.
   Status Prepare();
   // Frees the space reserved after the last record.

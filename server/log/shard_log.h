@@ -22,8 +22,8 @@ namespace tarn::server {
 
 // Identifies the log. Every segment contains it, so that logs cannot be confused.
 struct LogIdentity {
-  std::uint64_t run = 0;  // drawn when the run began
-  std::uint64_t job = 0;  // its fingerprint
+  std::uint64_t run = 0;  // a random number per run
+  std::uint64_t job = 0;  // the job's fingerprint
   ShardId shard;
   friend bool operator==(const LogIdentity&, const LogIdentity&) = default;
 };
@@ -56,9 +56,10 @@ class ShardLog {
   virtual Status Recover(const LogIdentity& identity, CheckpointId from, LogSequence at_least, LogSink& sink) = 0;
 
   // Ends the current segment and starts another one with this record as its head. `cut`: the checkpoint whose cut the
-  // head describes (0: the start of the run), or none: a continuation, at which no recovery starts.
+  // head describes (0: the start of the run), or kContinues, at which no recovery starts. Returns the head's sequence.
   static constexpr CheckpointId kContinues{UINT64_MAX};
   virtual LogSequence BeginSegment(CheckpointId cut, LogRecord head) = 0;
+  // Returns the record's sequence.
   virtual LogSequence Append(LogRecord record) = 0;
   // Checkpoint `cut` is complete: removes the segments before the one that started at it.
   virtual void DropBefore(CheckpointId cut) = 0;

@@ -71,7 +71,8 @@ void BlobDesk::SetOrder(const CheckpointOrder& order) {
 }
 
 Expected<BlobSlice> BlobDesk::Get(const GetBlob& wanted) const {
-  if (store_ == nullptr || resumed_directory_.empty()) return Fail(ErrorCode::kNotFound, "no checkpoint to go on from");
+  if (store_ == nullptr || resumed_directory_.empty())
+    return Fail(ErrorCode::kNotFound, "there is no resumed checkpoint to read blobs from");
   return store_->Read(resumed_directory_, WorkerRank(wanted.rank), wanted.offset, limits::kBlobPieceBytesMax);
 }
 

@@ -1,6 +1,6 @@
-// Blobs of workers. For a checkpoint (rule K9) it receives pieces in order, one at a time, and answers when each is
-// written; workers that resume from a checkpoint read theirs (rule K10). Memory is bounded, because a worker sends its
-// next piece only when the previous one is on disk. Not thread-safe.
+// Receives and serves blobs of workers. For a checkpoint (rule K9), a worker sends pieces in order, one at a time, and
+// each is answered when it is written; workers that resume from a checkpoint read their blobs (rule K10). Memory is
+// bounded, because a worker sends its next piece only when the previous one is on disk. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class BlobDesk {
     Peer to;
     PutBlobAck ack;
   };
-  // Handles a piece. Answers at once if it is not the next one; does not answer while another one is being written.
+  // Handles a piece. If it is the next one, begins to write it, and OnWritten returns the answer. If it is not, returns
+  // the answer now. Drops the piece while another one is being written.
   // kUnavailable: no such checkpoint is being written here; kInvalidArgument: the piece does not fit the ones before.
   Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes);
 

@@ -58,8 +58,8 @@ Status Clocks::CloseUpTo(Clock limit) {
   return {};
 }
 
-// Of several boundaries without a push in between, only the last has an effect (rule R4).
 Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
+  // May pass several boundaries: without a push in between, only the last has an effect (rule R4).
   rows_->expiry().AdvanceClock(clock);
   SortForClosing(&contributions);
   for (auto begin = contributions.begin(); begin != contributions.end();) {
@@ -72,7 +72,7 @@ Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
   return {};
 }
 
-// It came too late.
+// Counts a gathered contribution that the policy has not chosen (rule C8).
 void Clocks::Void(const Contribution& contribution, Clock clock) {
   rows_->CountDiscarded(contribution.count);
   observer_->OnPushVoided(contribution.incarnation, contribution.partition, contribution.sequence, clock);

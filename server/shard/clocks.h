@@ -37,9 +37,10 @@ class Clocks {
   void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
     cohort_.Restore(std::move(members), minimum);
   }
-  // Adopts the order of a view. Until NoteCut, or a view without the order, clocks from its cut on close only when
-  // every worker has reached it.
+  // Adopts the order of a view. If it orders a cut at clock E, clocks from E on do not close before every worker has
+  // reached E, until NoteCut or a view without the order (rule C8).
   void SetOrder(const CheckpointOrder& order);
+  // Notes that the cut of this order was made.
   void NoteCut(CheckpointId order);
   // Records the tick of a live worker that came at `now`; 0: at an unknown time.
   void Tick(Incarnation worker, const tarn::Tick& tick, TimeUs now = 0) { cohort_.Tick(worker, tick, now); }

@@ -19,7 +19,7 @@ Status DecodeValues(const Push& push, const Buffer& values, const TableSpec& tab
   const std::span<const std::byte> bytes(values.data(), values.size());
   if (push.codec == ValueCodec::kTopK)
     return kernels::DecodeSparse(std::size_t{push.keys.count} * table.dim, bytes, rows);
-  if (table.push_codec != ValueCodec::kLowRank)  // few bytes of factors are much work
+  if (table.push_codec != ValueCodec::kLowRank)  // a few bytes of factors decode to many values
     return Fail(ErrorCode::kMalformed, fmt::format("low_rank, expected {}", Name(table.push_codec)));
   return kernels::DecodeLowRank(push.keys.count, table.dim, table.compression.rank, bytes, rows);
 }
@@ -45,7 +45,7 @@ Status CheckPulled(const Push& push, const TableSpec& table) {
               fmt::format("table '{}': pulled rows with a push, which {} does not need", table.name, rule.name));
 }
 
-// Of pushes that are not steps.
+// Checks assignments and deletions.
 Status CheckAction(const Push& push, const TableSpec& table) {
   if (push.action == PushAction::kStep) return {};
   if (push.codec != ValueCodec::kFp32)

@@ -25,8 +25,10 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
                                         std::vector<Key>* scratch);
 
 // kMalformed: an unknown codec, values that do not match the count, a sequence of 0, pulled rows that the table's rule
-// does not need. kInvalidArgument: no pulled rows, which it needs; rows of a dense table to be deleted.
+// does not need. kInvalidArgument: no pulled rows, which it needs; rows of a dense table to be deleted. kUnavailable:
+// the values are valid but were not decoded, because the sender was unknown when they arrived.
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table);
+// kMalformed: the codec is not one for pulls.
 Status CheckPull(const Pull& pull);
 
 // Encoded size of one row.

@@ -1,5 +1,5 @@
-// What a worker's message did to a shard, as a line of a record. The bits of a shard's rows, and of all answers to
-// pulls, follow from the order of its effects: with it tools/replay repeats an asynchronous run.
+// The effect of a worker's message on a shard, as a line of a record. The order of its effects determines the bits of a
+// shard's rows and of all answers to pulls, so tools/replay can repeat an asynchronous run from the record.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +27,11 @@ struct Effect {
 Effect EffectOf(WorkerRank worker, const Pull& pull);
 Effect EffectOf(WorkerRank worker, const Push& push, std::size_t first_new);
 Effect EffectOf(WorkerRank worker, const Tick& tick);
-// The effect that a message of a worker has if all its sections are new; nothing if it can have none. No PushPull: the
-// training loop sends none.
+// The effect that a message of a worker has if all its sections are new; nullopt if it can have none. Also nullopt for
+// PushPull, which the training loop does not send.
 std::optional<Effect> EffectOf(const Message& message);
 
-// "KIND WORKER TABLE AT SECTIONS"; Parse: nothing if the line is not that.
+// ToLine returns "KIND WORKER TABLE AT SECTIONS". ParseEffect returns nullopt if the line has another form.
 std::string ToLine(const Effect& effect);
 std::optional<Effect> ParseEffect(std::string_view line);
 

@@ -22,7 +22,7 @@ void FleetView::Restore(ViewVersion version, const std::vector<WorkerEntry>& wor
 Status FleetView::CheckRoutes(const View& view) const {
   if (view.routes.partition_bits == view_.routes.partition_bits && view.routes.owners == view_.routes.owners) return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("view {}: moves partitions, which rows do not follow yet", view.version.value));
+              fmt::format("view {}: it moves partitions between shards, which is not supported", view.version.value));
 }
 
 Status FleetView::Adopt(const View& view, const std::function<void()>& log) {

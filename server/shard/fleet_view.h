@@ -36,13 +36,13 @@ class FleetView {
 
   // Adds tables; updates the settings of existing ones.
   Status AddTables(const std::vector<TableSpec>& tables);
-  // Sets the tables from the head of a log, before the first view.
+  // Sets the tables of the view before the first view is adopted, for the head of a new log.
   void NoteTables(const std::vector<TableSpec>& tables) { view_.tables = tables; }
   // Restores the newest view from a log.
   void Restore(ViewVersion version, const std::vector<WorkerEntry>& workers);
 
   // Adopts a view: checks its routes, adds its tables, calls log(), then adopts its members. kUnsupported: the view
-  // moves partitions.
+  // moves partitions. Other errors are those of AddTables.
   Status Adopt(const View& view, const std::function<void()>& log = {});
 
  private:

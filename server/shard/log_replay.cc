@@ -58,8 +58,9 @@ Status LogReplay::OnGathered(const LoggedGathered& gathered) {
   return left_ == 0 ? OnRestored() : Status();
 }
 
-// Closes clocks that a cut had delayed, and sets the time of the rows if the cut began with the first view, as the step
-// of the cut did after the head. Before the first view nothing was closed.
+// Repeats what the step of the cut did after it had written the head: closes the clocks that the cut had delayed, and
+// advances the clock of the rows, which a head written during the adoption of the first view may lack. Before the first
+// view nothing was closed.
 Status LogReplay::OnRestored() {
   restored_ = true;
   return context_.view->view().version.value != 0 ? CloseReady() : Status();

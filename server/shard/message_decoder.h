@@ -1,6 +1,6 @@
 // Decodes a worker's message in place: copies it out of shared memory, and replaces coded keys and the numbers of key
-// lists by the keys, and top-k values by rows (rules W2, W3, W5). Parts that cannot be decoded are left as they are;
-// the handler of the message then rejects it. Not thread-safe.
+// lists by the keys, and the values of top-k and low-rank pushes by rows (rules W2, W3, W5). Parts that cannot be
+// decoded are left as they are; the handler of the message then rejects it. Not thread-safe.
 #pragma once
 
 #include "core/message.h"

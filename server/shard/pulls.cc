@@ -88,7 +88,8 @@ void Pulls::AnswerOpened() {
 
 void Pulls::AnswerAfterPush(Incarnation worker) { AnswerWaiting(parked_.TakeWaitingForPush(worker)); }
 
-// There is room to park pulls again, because they were parked before.
+// Parks pulls again that must wait further. There is room, because they were parked before, unless the bound was
+// lowered.
 void Pulls::AnswerWaiting(std::vector<ParkedPull> parked) {
   for (ParkedPull& waiting : parked) {
     if (context_.stop->step_failed()) return;

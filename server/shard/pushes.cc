@@ -72,7 +72,8 @@ Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& messag
   return any;
 }
 
-// Whether there is room for the new sections of this push.
+// Whether the shard may accept new sections of this push now. Aggregated table: there is room for them, or they are
+// discarded. Immediate table: they need not wait for a cut (rule K1).
 bool Pushes::MayTake(const Push& push, const TableSpec& table, const Message& message) const {
   if (table.consistency.apply == ApplyMode::kAggregated)
     return (*context_.policies)[push.table].Discards(message.sender.incarnation, push.clock,
@@ -92,7 +93,7 @@ Clock Pushes::OpenClock(TableId table) const {
 }
 
 // Whether the push can never fit (rule A2): the next clock to close waits for it, and no room becomes free before that
-// clock closes, unless a worker is dead. The shard then ends the job.
+// clock closes, unless a worker is being fenced. The shard then ends the job.
 bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
   const TableSpec& table = *context_.rows->FindTable(push.table);
   const bool refused = std::ranges::any_of(
@@ -110,7 +111,7 @@ bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
   return true;
 }
 
-// Rule E2 for one section. Returns the answer; taken_ records whether the section is new and was counted.
+// Rule E2 for one section. Returns the answer; taken_ records whether the section is new and was accepted.
 ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
   taken_.push_back(false);
   Watermarks& watermarks = context_.rows->Find(section.partition)->watermarks();
@@ -157,7 +158,7 @@ Status Pushes::Perform(const Push& push, const Message& message, std::span<const
 Status Pushes::Apply(const Push& push, const Message& message, std::span<const Key> keys) {
   const std::span<const Section> sections(push.keys.sections);
   const std::uint32_t dim = context_.rows->FindTable(push.table)->dim;
-  // The log contains only the accepted sections.
+  // The first accepted section identifies the push, because the log contains only accepted sections.
   const auto first = static_cast<std::size_t>(std::ranges::find(taken_, true) - taken_.begin());
   if (first == sections.size()) return {};
   PushedRows rows{.codec = push.codec,

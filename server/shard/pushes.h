@@ -61,7 +61,7 @@ class Pushes {
 
   std::size_t bucket_bytes_max_;
   Context context_;
-  std::vector<bool> taken_;  // by section of the current push: new, and counted
+  std::vector<bool> taken_;  // by section of the current push: new, and accepted
   std::vector<Key> keys_;    // scratch
 };
 

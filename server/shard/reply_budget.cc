@@ -34,12 +34,11 @@ Expected<Buffer> ReplyBudget::Allocate(Incarnation worker, std::size_t bytes) {
   if (!mine) mine = std::make_shared<Count>(0);
   if (*mine + bytes > worker_bytes_max_)
     return Fail(ErrorCode::kOverloaded,
-                fmt::format("{} bytes of replies to this worker are not taken yet: with {} more "
-                            "they would be over {}",
+                fmt::format("{} bytes of replies to this worker are not sent yet: with {} more they would exceed {}",
                             mine->load(), bytes, worker_bytes_max_));
   if (*all_ + bytes > bytes_max_)
     return Fail(ErrorCode::kOverloaded,
-                fmt::format("{} bytes of replies are not taken yet: with {} more they would be over {}", all_->load(),
+                fmt::format("{} bytes of replies are not sent yet: with {} more they would exceed {}", all_->load(),
                             bytes, bytes_max_));
   return Buffer::Allocate(bytes, std::make_shared<Lease>(all_, mine, bytes));
 }

@@ -20,6 +20,7 @@ namespace tarn::server {
 
 class RowGate {
  public:
+  // Parts of the shard that the gate uses; all outlive this object.
   struct Context {
     Store* rows;
     const Clocks* clocks;

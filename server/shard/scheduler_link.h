@@ -13,7 +13,7 @@ namespace tarn::server {
 
 class SchedulerLink {
  public:
-  // Of the Join.
+  // Fields of the Join message.
   struct Options {
     std::uint64_t nonce = 0;
     std::string endpoint;

@@ -54,8 +54,8 @@ class Shard::Impl {
   Expected<std::uint64_t> DurableHash() const;
 
  private:
-  // Runs a step. If the step cannot be completed, `out` contains only the stop of the shard, because an incomplete step
-  // must not acknowledge anything.
+  // Runs a step. If the step cannot be completed, replaces its messages in `out` by the reason for which the shard
+  // stops, because an incomplete step must not acknowledge anything.
   template <typename Run>
   void Guard(Outbox* out, Run run);
 
@@ -70,7 +70,7 @@ class Shard::Impl {
 
   ShardOptions options_;
   CheckpointStore* store_;
-  ShardObserver nobody_;
+  ShardObserver null_observer_;
   ShardObserver* observer_;
   ShardCounters counters_;
   TimeUs busy_poll_us_ = 0;
@@ -85,7 +85,7 @@ class Shard::Impl {
 Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer)
     : options_(std::move(options)),
       store_(store),
-      observer_(observer != nullptr ? observer : &nobody_),
+      observer_(observer != nullptr ? observer : &null_observer_),
       step_(options_.shard),
       stop_(&step_),
       scheduler_({options_.nonce, options_.endpoint, options_.shards_per_server, options_.http}, &step_),
@@ -250,7 +250,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   return Adopt(welcome.view);
 }
 
-// Sets the time last, because the log must contain the view, and what it closes, first.
+// Sets the time of day last: a replay adopts the view and closes clocks before it reads the record of the time.
 Status Shard::Impl::Adopt(const View& view) {
   FleetView& ours = parts_->view;
   if (view.version <= ours.view().version) return {};

@@ -117,7 +117,7 @@ void ShardCuts::Abandon() {
   cut_.reset();
 }
 
-// The directory of an abandoned checkpoint may be removed before its files are written.
+// Does not report the part of an abandoned checkpoint, which may have failed because its directory was removed.
 void ShardCuts::OnWritten(CheckpointPart part) {
   writing_.erase(part.id);
   if (part.id == current_order_) Report(std::move(part));

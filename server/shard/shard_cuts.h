@@ -36,7 +36,7 @@ class ShardCuts {
     ShardCounters* counters;
     std::function<void(Clock)> close_below;         // closes the clocks before a cut
     std::function<void(CheckpointId)> on_cut;       // called after a cut; the log then begins a segment with the state
-    std::function<std::uint32_t()> shards_of_view;  // number of shards
+    std::function<std::uint32_t()> shards_of_view;  // number of shards of the fleet
   };
   struct Options {
     std::size_t slice_bytes = 0;  // bytes copied per slice

@@ -36,7 +36,7 @@ struct ShardOptions {
   // those of the next clock to close, for which the others wait. That clock may use twice as much; a push beyond that
   // ends the job with kTooLarge.
   std::size_t bucket_bytes_max = limits::kBucketBytesMax;
-  // Number of waiting pulls; further pulls are rejected with kOverloaded.
+  // Number and bytes of parked pulls; further pulls are rejected with kOverloaded.
   std::size_t parked_pulls_max = limits::kParkedPullsMax;
   std::size_t parked_bytes_max = limits::kBucketBytesMax;
   // Bytes of rows copied per slice of a checkpoint, and the minimum time between two slices.
@@ -60,7 +60,7 @@ struct ShardOptions {
   std::function<Expected<Tier>(const Job& job)> make_tier;
   // Microseconds since 1970 = this + the times passed to the shard. Used by tables whose rows expire by seconds.
   TimeUs unix_us_at_zero = 0;
-  // Number of messages that wait for rows on disk; further ones are rejected with kOverloaded.
+  // Number and bytes of messages that wait for rows on disk; further ones are rejected with kOverloaded.
   std::size_t waiting_messages_max = limits::kWaitingMessagesMax;
   std::size_t waiting_bytes_max = limits::kWaitingBytesMax;
   // The consistency policies that tables may name.

@@ -13,8 +13,9 @@ namespace tarn::server {
 
 namespace {
 
-// The alternative if the rejected log cannot be restored.
-std::string WayOut(ErrorCode code, const std::string& checkpoint) {
+// The end of an error message: how to continue if the log cannot be restored. Empty if the log itself may be intact
+// (kUnavailable, kIo).
+std::string AdviceWithoutLog(ErrorCode code, const std::string& checkpoint) {
   if (code == ErrorCode::kUnavailable || code == ErrorCode::kIo) return {};
   if (checkpoint.empty()) return "; there is no checkpoint from which to go on without this log";
   return fmt::format(
@@ -60,7 +61,7 @@ Status Recover(const ShardBase& base, const LogIdentity& identity, const Welcome
   TARN_RETURN_IF_ERROR(base.options.log->Recover(identity, welcome.log.from, welcome.log.at_least, replay));
   if (!replay.restored()) return Fail(ErrorCode::kCorrupt, "the log has no head that is durable");
   TARN_RETURN_IF_ERROR(CheckIsNewer(welcome.view.version, parts->view.view().version));
-  parts->rows.ForgetCounters();  // of work before the restart, which was already reported
+  parts->rows.ForgetCounters();  // they count work before the restart, which was already reported
   return {};
 }
 
@@ -75,10 +76,11 @@ Status StartLog(const ShardBase& base, const Welcome& welcome, ShardParts* parts
   if (welcome.log.recover) {
     if (const Status status = Recover(base, identity, welcome, parts); !status)
       return Fail(status.error().code, fmt::format("{}: log: {}{}", who, status.error().message,
-                                                   WayOut(status.error().code, welcome.resume_directory)));
+                                                   AdviceWithoutLog(status.error().code, welcome.resume_directory)));
     base.outbox->Begin(welcome.log.from);
     parts->soft_state().BeginSegment(ShardLog::kContinues, base.outbox);
-    // Orders of before are void (rule G3): what waited for their cuts closes, as in a replay of this segment.
+    // Orders from before the restart are void (rule G3), so the clocks that waited for their cuts close now. A replay
+    // of this segment does the same.
     parts->clocks.NoteCut(parts->cuts.newest_order());
     return parts->view.view().version.value != 0 ? parts->clocks.CloseReady() : Status();
   }

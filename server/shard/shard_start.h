@@ -11,8 +11,8 @@
 
 namespace tarn::server {
 
-// Creates the parts for the job and the shard's partitions in `routes`, without tables and rows. kMalformed: a
-// partition has no owner in the routes. Other errors are those of the job's tier.
+// Creates the parts for the job and the shard's partitions in `routes`, without tables and rows. kMalformed: the
+// routes do not have one owner for each partition. Other errors are those of the job's tier.
 Expected<std::unique_ptr<ShardParts>> MakeParts(const ShardBase& base, const Job& job, const RouteMap& routes);
 
 // Loads the state that the Welcome names into new parts: the tables and the rows of a checkpoint or, with durability

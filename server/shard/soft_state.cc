@@ -28,7 +28,7 @@ void SoftState::BeginSegment(CheckpointId cut, DurableOutbox* outbox) const {
     for (const Contribution& c : bucket.contributions) outbox->Append(GatheredOf(clock, c, *rows.FindTable(c.table)));
 }
 
-// Clocks that may close are closed, or will be before the next input.
+// Skips clocks below the minimum clock: they are closed now, or will be before the next input.
 std::uint64_t SoftState::BucketsHash() const {
   std::uint64_t state = 0;
   for (const auto& [clock, bucket] : clocks.buckets().buckets())

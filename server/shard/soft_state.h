@@ -20,8 +20,8 @@ struct SoftState {
   const Store& rows;
 
   std::uint64_t Hash() const;
-  // Of the versions of partitions. Not part of Hash: where a segment begins, clocks that a cut delays have not raised
-  // them yet, and in a replay they have.
+  // Hash of the versions of partitions. Not part of Hash: when a shard writes a head, the clocks that the cut delays
+  // have not raised the versions yet; when a replay reaches the head, they may have.
   std::uint64_t VersionsHash() const;
   LoggedHead Head() const;
   // Begins a segment of the log: the head, and the pushes that wait for their clock.

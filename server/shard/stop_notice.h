@@ -1,5 +1,6 @@
 // Whether a shard has stopped, and why. A shard that stops by itself sends the reason to the scheduler and repeats it
-// every second, until the scheduler answers with Shutdown or a lease has passed (rule S2). Not thread-safe.
+// every second, until the scheduler answers with Shutdown, or a lease and three regular sends have passed (rule S2).
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ class StopNotice {
   // Returns the recorded error and clears it.
   Status TakeFailure() { return std::exchange(failure_, Status()); }
 
-  // For a shard that has stopped: repeats the reason when it is due, or ends the shard after a lease.
+  // For a shard that has stopped: repeats the reason when it is due, or ends the shard after a lease and three regular
+  // sends.
   void OnTimer(TimeUs lease_us);
   TimeUs NextTimer(TimeUs lease_us) const;
 
