@@ -38,7 +38,7 @@ class Expiry {
   // Whether Sweep must be called to free memory of expired rows. False during a cut of a store with a tier: removing a
   // row that the cut has not copied yet would read it from disk, one row at a time.
   bool sweeping() const { return context_->sweeps_due != 0 && !(context_->cut.active && context_->tier != nullptr); }
-  // Frees the expired rows among the next rows, about `rows` of them.
+  // Examines about `rows` further rows and frees the expired ones.
   void Sweep(std::size_t rows);
 
  private:

@@ -57,13 +57,13 @@ class FragmentCut {
       Keep(number, key, cold(), nullptr);
     }
   }
-  // Copies a row into the walk's chunk (`out` takes chunks that are full) or, without `out`, as one copied early.
-  // True: it was copied now.
+  // Copies a row into the walk's chunk (`out` receives full chunks) or, if `out` is null, as a row copied early. False:
+  // the cut does not need the row, or already has it.
   bool Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out);
   // Excludes a number from the cut, because it now belongs to a row inserted since the cut began. (An earlier row with
   // that number may have been in the cut.)
   void LeaveOut(std::uint64_t number);
-  // Records a key as removed at the beginning of the cut.
+  // Lists a key that was removed between the base and the beginning of the cut.
   void RecordRemoved(Key key);
   // Must be called when the rules change, after the rows that expired by earlier rules were listed.
   void ForgetVerdicts() { verdicts_.Clear(); }

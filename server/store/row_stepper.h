@@ -22,9 +22,9 @@ struct PushedRows {
   ValueCodec pulled_codec = ValueCodec::kFp32;
   const std::byte* pulled = nullptr;
   Clock clock;
-  std::uint64_t push = 0;  // distinguishes it from other pushes of that clock, for stochastic rounding to 16 bits
-  std::uint64_t staleness = 0;
-  WorkerRank worker = kNoWorker;
+  std::uint64_t push = 0;       // distinguishes it from other pushes of that clock, for stochastic rounding to 16 bits
+  std::uint64_t staleness = 0;  // as in RuleContext
+  WorkerRank worker = kNoWorker;  // kNoWorker: the gradients are a sum over workers
   PushAction action = PushAction::kStep;
 
   // Proceeds by n rows.

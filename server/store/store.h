@@ -102,11 +102,11 @@ class Store {
   // The values of one row of a partition that is owned; as Gather. For tools and checks.
   Expected<std::vector<float>> Values(TableId table, Key key) const;
 
-  // One optimizer step for each key that has or gets a row, in order; a row whose gradient has a value that is infinite
-  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A repeated key takes two steps. The
-  // rows have keys.size() gradients; the schedule is that at their clock. Each section with keys raises the version of
-  // the table in its partition by one; its own version is that at which its rows were pulled. The keys must have passed
-  // CheckKeys, and the rows have what the rule needs.
+  // Applies one optimizer step for each key that has or gets a row, in order; two for a key that occurs twice. A
+  // gradient that contains an infinity or a NaN is skipped: its row keeps its values, and is not inserted if it does
+  // not exist (rule A5). `rows` has keys.size() gradients and what the table's rule needs; the learning rate is that at
+  // their clock. Each section with keys raises the version of the table in its partition by one; Section::version is
+  // the version at which the section's rows were pulled. The keys must have passed CheckKeys.
   //
   // With kAssign, `rows` has values in place of gradients. They replace the values of the rows, whose slots remain. A
   // row that does not exist is created with initial slots, even if admission would refuse it. With kDelete, the rows of
@@ -131,7 +131,7 @@ class Store {
   Status Load(TableId table, std::span<const Key> keys, std::span<const std::uint32_t> rows);
   Status Remove(TableId table, std::span<const Key> keys);
   Status LoadSeen(TableId table, std::span<const Seen> seen);
-  // Sets the version and the rule's state of a partition, likewise. kCorrupt: the state of another rule.
+  // Sets the version and the rule's state of the table in a partition, likewise. kCorrupt: the state of another rule.
   Status LoadState(TableId table, PartitionId partition, const FragmentState& state);
 
   StoreCut& cut() { return cut_; }
@@ -150,8 +150,8 @@ class Store {
   // FragmentHash over all fragments. Does not depend on the distribution of rows over shards.
   Expected<std::uint64_t> StateHash() const;
 
-  // Starts to read the rows of a message that are on disk in the background; the conditions are those of Gather and
-  // Apply. The fetch ends when they are in memory; 0: all of them are.
+  // Starts to read, in the background, those rows of a message that are on disk; the conditions are those of Gather and
+  // Apply. The fetch ends when they are in memory. 0: none is on disk.
   FetchTicket FetchCold(TableId table, std::span<const Section> sections, std::span<const Key> keys);
   // Whether any row of the table is on disk.
   bool HasCold(TableId table) const;

@@ -101,7 +101,7 @@ class Residency : private ColdLogListener, private FetchReceiver {
   void SetLimit(std::size_t bytes);
 
   std::size_t limit_bytes() const { return options_.limit_bytes; }
-  // Rows that one message may read at a time: a multiple of 64, the group size of look-ups.
+  // Rows that one message may read at a time: a multiple of 64, and so of the group size of look-ups.
   std::size_t SpanRows(const ResidentRows& rows) const;
   std::size_t memory_bytes() const;  // of rows and cold log
   std::uint64_t resident_rows() const;

@@ -58,7 +58,7 @@ class TableSegments {
   void OnWritten(std::uint32_t number);
   void OnRemoved(std::uint32_t number);
 
-  // Whether more than half of all ids are used, and many of them for holes.
+  // Whether more than half of all ids are used, and more than 1/8 of the records are holes.
   bool IsTight() const;
   // The smallest share of live records in a written segment; 1: there is nothing to collect.
   double EmptiestFullness() const;
@@ -95,7 +95,7 @@ class TableSegments {
   ColdStore* store_;
   SegmentTotals* totals_;
   std::uint32_t per_page_;       // records
-  std::uint32_t capacity_log2_;  // records of a segment, as a rule
+  std::uint32_t capacity_log2_;  // log2 of the records of a segment, which has fewer if its run of ids is shorter
   IdBlocks ids_;                 // owned by segments, by index; one that is sealed early returns those not needed
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> free_;  // segments without ids
