@@ -1,7 +1,8 @@
 // The format of a shard's checkpoint files: RocksDB sorted tables (SST) in ascending order of key.
 //
 //   key    16 bytes, big-endian: table id (32 bits), partition (32 bits), key of the row (64 bits). The entries of a
-//          partition are therefore contiguous. Ids and partition bits are those of the checkpoint's MANIFEST.
+//          table in a partition are therefore contiguous. Ids and partition bits are those of the checkpoint's
+//          MANIFEST.
 //   value  the row's record (core/row_layout.h), little-endian words. Empty: the key was removed, and its rows in older
 //          generations are obsolete (only in checkpoints with a base).
 //
@@ -11,11 +12,12 @@
 // 0. Only the states of the newest generation are valid.
 //
 // Checkpoint 7 writes, for each shard, "7-shard-<id>.sst" and, if a partition has more rows than the writer sorts at a
-// time, "7-shard-<id>.1.sst", ".2.sst", ... At most one of these files has an entry for a key. Keys that wait for
-// admission are in "7-shard-<id>.seen.sst", with the number of their pushes as value (32 bits, little-endian). Every
-// checkpoint, also one with a base, contains those of all partitions; only those of the newest generation are valid.
-// Empty files are not written. MANIFEST (core/codec/manifest.h) contains the size and CRC-32C of every file, and the
-// tables. In version 1 the file is called "shard-<id>.sst" and contains only rows. Reader and writer share this header.
+// time, "7-shard-<id>.1.sst", ".2.sst", ... At most one of these files has an entry for a key of a table. Keys that
+// wait for admission are in "7-shard-<id>.seen.sst", with the number of their pushes as value (32 bits, little-endian).
+// Every checkpoint, also one with a base, contains those of all partitions; only those of the newest generation are
+// valid. Empty files are not written. MANIFEST (core/codec/manifest.h) contains the size and CRC-32C of every file, and
+// the tables. In version 1 the file is called "shard-<id>.sst" and contains only rows. Reader and writer share this
+// header.
 #pragma once
 
 #include <fmt/format.h>
