@@ -1,6 +1,6 @@
-// Where the blobs of workers (core/codec/worker_blob.h) go with a checkpoint and come from after it (rules K9, K10).
-// Pieces are written beside the shard's work and reported, on the shard's thread, through Shard::OnBlobWritten. An
-// interface, so that a simulated fleet can keep them in memory.
+// Storage for the blobs of workers (core/codec/worker_blob.h) in checkpoints (rules K9, K10). Pieces are written in the
+// background; the shard's loop passes the reports to Shard::OnBlobWritten. An interface, so that a simulated fleet can
+// store blobs in memory. All functions are called on the shard's thread.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace tarn::server {
 
-// The next bytes of one blob. The first ones (offset 0) begin its file in `directory`, the last ones end it.
+// The next bytes of one blob. A piece with offset 0 creates the blob's file in `directory`, or replaces it; the piece
+// that ends at `total` completes it.
 struct BlobWrite {
   CheckpointId checkpoint;
   std::string directory;
@@ -24,18 +25,18 @@ struct BlobWrite {
   Buffer bytes;
 };
 
-// What came of a write, or of giving a blob up (kCancelled): nothing more will be written of it then.
+// The result of a write or, with kCancelled, of Abandon. Nothing of the blob is written after kCancelled.
 struct BlobWritten {
   CheckpointId checkpoint;
   Incarnation worker;
-  std::uint64_t received = 0;
-  CheckpointFile file;  // no name: not all of it yet; else it is durable
+  std::uint64_t received = 0;  // if the write succeeded: bytes of the blob so far
+  CheckpointFile file;         // no name: the blob is incomplete; otherwise its bytes are durable
   ErrorCode code = ErrorCode::kOk;
   std::string message;
 };
 
 struct BlobSlice {
-  std::uint64_t total = 0;
+  std::uint64_t total = 0;  // bytes of the whole blob
   Buffer bytes;
 };
 
@@ -43,18 +44,20 @@ class BlobStore {
  public:
   virtual ~BlobStore() = default;
 
-  // Returns at once; each is reported once. After one that failed the blob is closed.
+  // Queues a piece and returns. Each write is reported once. Pieces of a blob must be written in order; after a failed
+  // write the next piece must have offset 0.
   virtual void Write(BlobWrite write) = 0;
-  // The blob is not wanted any more, whether its file is whole or not: that goes. Reported as kCancelled.
+  // Queues the removal of a blob's file, complete or not. Reported as kCancelled.
   virtual void Abandon(CheckpointId checkpoint, const std::string& directory, Incarnation worker, WorkerRank rank) = 0;
 
-  // At most `bytes_max` bytes from `offset` on of the blob that a whole checkpoint has of a rank. Blocks. kNotFound: it
-  // has none. kCorrupt or kIo, naming the file: it is not what the manifest says.
+  // Reads at most `bytes_max` bytes, from `offset` on, of the blob of a rank in a complete checkpoint. Blocks.
+  // kNotFound: the checkpoint has no blob of the rank, or `offset` is not in it. kCorrupt or kIo, naming the file: it
+  // differs from the manifest or cannot be read.
   virtual Expected<BlobSlice> Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,
                                    std::size_t bytes_max) = 0;
 };
 
-// The name of its file: no two starts of a worker share one.
+// The name of a blob's file. It contains the worker's incarnation, so two starts of a worker never use the same file.
 std::string BlobFileName(CheckpointId checkpoint, WorkerRank rank, Incarnation worker);
 
 }  // namespace tarn::server

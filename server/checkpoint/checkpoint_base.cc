@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-// Whatever is wrong with the base, a full checkpoint does without it.
+// Any error of the base becomes kNotFound, after which the scheduler orders a full checkpoint (rule K7).
 std::unexpected<Error> NoBase(const Error& error) { return Fail(ErrorCode::kNotFound, error.message); }
 
 Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
@@ -59,13 +59,14 @@ Status Copy(const std::string& from, const std::string& to, const CheckpointFile
   return {};
 }
 
+// Whether link() failed with a reason for which a copy may still work.
 bool LinksDoNotWork(int error_number) {
   return error_number == EXDEV || error_number == EPERM || error_number == EMLINK || error_number == EOPNOTSUPP ||
          error_number == ENOSYS;
 }
 
-Status TakeOver(const std::string& from, const std::string& to, const CheckpointFile& file) {
-  // What a shard that died in this checkpoint has left.
+Status LinkOrCopy(const std::string& from, const std::string& to, const CheckpointFile& file) {
+  // A shard that died while it wrote this checkpoint may have left the file.
   if (::unlink(to.c_str()) != 0 && errno != ENOENT)
     return Fail(ErrorCode::kIo, SystemError(to, "replace", errno).message);
   if (::link(from.c_str(), to.c_str()) == 0) return {};
@@ -76,17 +77,17 @@ Status TakeOver(const std::string& from, const std::string& to, const Checkpoint
 
 }  // namespace
 
-Status TakeOverBase(const BaseShare& share, const std::string& directory) {
+Status LinkBaseFiles(const BaseShare& share, const std::string& directory) {
   const auto manifest = ReadManifest(share.base_directory);
   if (!manifest) return NoBase(manifest.error());
   if (manifest->id != share.base)
-    return NoBase({ErrorCode::kCorrupt, fmt::format("{}/{}: it is of checkpoint {}, expected {}", share.base_directory,
+    return NoBase({ErrorCode::kCorrupt, fmt::format("{}/{}: of checkpoint {}, expected {}", share.base_directory,
                                                     kManifestName, manifest->id.value, share.base.value)});
   std::uint32_t index = 0;
   for (const Generation& generation : manifest->generations)
     for (const CheckpointFile& file : generation.files)
       if (file.seen == 0 && index++ % share.shards == share.shard.value % share.shards)
-        TARN_RETURN_IF_ERROR(TakeOver(share.base_directory + "/" + file.name, directory + "/" + file.name, file));
+        TARN_RETURN_IF_ERROR(LinkOrCopy(share.base_directory + "/" + file.name, directory + "/" + file.name, file));
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Every byte of a checkpoint's files against its manifest.
+// Verifies a checkpoint's files: size and checksum of every file, compared with the manifest.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -22,18 +22,18 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
-// What is read past the page cache goes to whole blocks of memory.
+// O_DIRECT requires a buffer that is aligned to blocks.
 struct alignas(4096) Page {
   std::byte bytes[4096];
 };
 
-// Whether the file is read past the page cache from now on. Not every file system can.
+// Sets or clears O_DIRECT. Returns whether it is set; some file systems do not support it.
 bool ReadPastCache(int fd, bool direct) {
   const int flags = ::fcntl(fd, F_GETFL);
   return ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
 
-// The other checkpoints that have the same file, by a hard link: what is wrong with it is wrong with them.
+// For an error message: the other checkpoints that contain the same file as a hard link, and its damage too.
 std::string SharedBy(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const fs::path here = file.parent_path();

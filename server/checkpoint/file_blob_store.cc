@@ -57,8 +57,8 @@ BlobWritten FileBlobStore::Do(const BlobWrite& write) {
 
 BlobWritten FileBlobStore::Do(const AbandonJob& job) {
   open_.erase({job.checkpoint, job.worker});
-  ::unlink(job.path.c_str());  // it may never have been begun
-  return {job.checkpoint, job.worker, 0, {}, ErrorCode::kCancelled, "given up"};
+  ::unlink(job.path.c_str());  // fails if no piece was written
+  return {job.checkpoint, job.worker, 0, {}, ErrorCode::kCancelled, "abandoned"};
 }
 
 Expected<FileBlobStore::Open*> FileBlobStore::OpenFor(const BlobWrite& write, const std::string& path) {
@@ -78,7 +78,8 @@ Expected<FileBlobStore::Open*> FileBlobStore::OpenFor(const BlobWrite& write, co
   return &open;
 }
 
-// The file, once it is whole and durable. Its name becomes so with the manifest.
+// Writes a piece. After the last one, syncs the file and returns its description; before, one without a name. The
+// directory is synced when the manifest is written.
 Expected<CheckpointFile> FileBlobStore::WritePiece(const BlobWrite& write) {
   const std::string name = BlobFileName(write.checkpoint, write.rank, write.worker);
   const std::string path = write.directory + "/" + name;
@@ -105,7 +106,7 @@ std::vector<BlobWritten> FileBlobStore::TakeWritten() {
   return std::exchange(written_, {});
 }
 
-// The file of a rank, all of whose bytes have been compared with the manifest once.
+// The blob file of a rank. Its first use verifies the whole file against the manifest.
 Expected<CheckpointFile> FileBlobStore::Verified(const std::string& directory, WorkerRank rank) {
   if (const auto known = verified_.find({directory, rank}); known != verified_.end()) return known->second;
   const auto manifest = ReadManifest(directory);
@@ -115,7 +116,7 @@ Expected<CheckpointFile> FileBlobStore::Verified(const std::string& directory, W
     return Fail(ErrorCode::kNotFound, fmt::format("{}: no blob of worker {}", directory, rank.value));
   if (const Status fits = VerifyFile(directory + "/" + blob->file.name, blob->file); !fits)
     return Fail(fits.error().code == ErrorCode::kNotFound ? ErrorCode::kCorrupt : fits.error().code,
-                fits.error().message);  // "not found" is a worker without a blob
+                fits.error().message);  // kNotFound means that the checkpoint has no blob of the worker
   return verified_[{directory, rank}] = blob->file;
 }
 
@@ -135,7 +136,9 @@ Expected<BlobSlice> FileBlobStore::Read(const std::string& directory, WorkerRank
         ::pread(in.get(), slice.bytes.data() + done, slice.bytes.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Fail(ErrorCode::kIo, SystemError(path, "read", errno).message);
-    if (n == 0) return Fail(ErrorCode::kCorrupt, fmt::format("{}: it has become shorter", path));
+    if (n == 0)
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: it became shorter than {} bytes after it was verified", path, file->bytes));
     done += static_cast<std::size_t>(n);
   }
   return slice;

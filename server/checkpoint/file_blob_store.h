@@ -1,5 +1,5 @@
-// Blobs of workers as files of a checkpoint's directory, written on a strand of a pool. All but the writing is the
-// shard's thread's.
+// Stores the blobs of workers as files in a checkpoint's directory. A strand of a pool writes them; all functions are
+// called on the shard's thread.
 //
 //   FileBlobStore blobs(&pool, [&] { transport.Wake(); });
 //   for (BlobWritten& written : blobs.TakeWritten()) shard.OnBlobWritten(written, now, &out);
@@ -23,9 +23,9 @@ namespace tarn::server {
 
 class FileBlobStore : public BlobStore {
  public:
-  // `wake` is called from the writing thread whenever there is something to take. The pool outlives the store.
+  // `wake` is called on the strand when TakeWritten has new reports. The pool outlives the store.
   FileBlobStore(DiskPool* pool, std::function<void()> wake) : wake_(std::move(wake)), writes_(pool, "blobs") {}
-  // Leaves the files at hand as they are; without a manifest they are none of a checkpoint.
+  // Leaves incomplete files in place; without a manifest they belong to no checkpoint.
   ~FileBlobStore() override;
 
   void Write(BlobWrite write) override;
@@ -33,6 +33,7 @@ class FileBlobStore : public BlobStore {
   Expected<BlobSlice> Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,
                            std::size_t bytes_max) override;
 
+  // The reports since the last call, in order.
   std::vector<BlobWritten> TakeWritten();
 
  private:
@@ -57,11 +58,11 @@ class FileBlobStore : public BlobStore {
   Expected<CheckpointFile> Verified(const std::string& directory, WorkerRank rank);
 
   std::function<void()> wake_;
-  std::map<std::pair<std::string, WorkerRank>, CheckpointFile> verified_;  // of whole checkpoints
-  std::mutex mutex_;                                                       // guards the next
+  std::map<std::pair<std::string, WorkerRank>, CheckpointFile> verified_;  // by directory and rank
+  std::mutex mutex_;                                                       // guards written_
   std::vector<BlobWritten> written_;
   std::atomic<bool> closing_ = false;
-  std::map<Id, Open> open_;  // the strand's
+  std::map<Id, Open> open_;  // incomplete blobs; used only on the strand
   DiskPool::Strand writes_;
 };
 

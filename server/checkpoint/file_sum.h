@@ -1,4 +1,4 @@
-// Size and checksum of a file as it lies on disk.
+// Size and checksum of a file on disk. All functions block; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,14 @@ struct FileSum {
   std::uint32_t crc32c = 0;
 };
 
-// Reads the file to its end. `sync`: also makes its bytes durable, and reads past the page cache where the file
-// system can. `progress` (empty: none) is told the bytes of each piece. kNotFound or kIo, naming the file.
+// Reads the whole file. `sync`: also makes its bytes durable, and bypasses the page cache if the file system supports
+// it. Calls progress(bytes), if not empty, after each piece with the piece's size. kNotFound or kIo, naming the file.
 Expected<FileSum> SumFile(const std::string& path, bool sync,
                           const std::function<void(std::uint64_t bytes)>& progress = {});
 
-// Reads the file to its end and compares with what a manifest says of it: kCorrupt (also: the checkpoints beside this
-// one that have it too, by a hard link), kNotFound or kIo, naming the file.
+// Reads the whole file and compares its size and CRC-32C with those in `file`, from a manifest. kCorrupt, kNotFound or
+// kIo, naming the file and, if its checksum is wrong, the checkpoints in the same folder that have the file too, as a
+// hard link.
 Status VerifyFile(const std::string& path, const CheckpointFile& file,
                   const std::function<void(std::uint64_t bytes)>& progress = {});
 

@@ -30,7 +30,7 @@ std::vector<PartitionRun> WantedRuns(const RowSink& sink, std::uint32_t partitio
   return runs;
 }
 
-// Rows on their way to the sink, some at a time.
+// Collects rows and passes them to the sink in batches.
 class Batch {
  public:
   explicit Batch(RowSink* sink) : sink_(*sink) {}
@@ -67,7 +67,7 @@ Status ReadRun(CheckpointRows* rows, const TableSpec& table, PartitionRun run, R
   return rows->ReadSeen(table, run, [&](std::span<const Seen> seen) { return sink.OnSeen(seen); });
 }
 
-// Tables that the manifest does not name have no state: they came after this part was cut.
+// A table without a state is skipped: nothing was applied to it before the cut.
 Status ReadStates(CheckpointRows* rows, std::span<const PartitionRun> runs, RowSink& sink) {
   const Manifest& manifest = rows->manifest();
   std::map<TableId, std::vector<std::pair<PartitionId, FragmentState>>> states;

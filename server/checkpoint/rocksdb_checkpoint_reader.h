@@ -8,8 +8,9 @@
 
 namespace tarn::server {
 
-// Hands `sink` the tables and the rows that it wants; see CheckpointStore::Load. A file that holds none of them is left
-// at a look at its index; of the others every byte is verified, and only the ranges of wanted partitions are decoded.
+// Passes the tables, and the partitions that `sink` wants, to `sink`; see CheckpointStore::Load. Opens only files whose
+// range of partitions in the manifest overlaps the wanted ones. Verifies these files completely before it passes rows,
+// and decodes only the wanted partitions.
 Status ReadCheckpoint(const std::string& directory, RowSink& sink);
 
 }  // namespace tarn::server

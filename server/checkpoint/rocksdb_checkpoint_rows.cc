@@ -1,4 +1,4 @@
-// Reading checkpoint files: their entries merged in order of key, the newest generation's first.
+// Reads checkpoint files: merges their entries in order of key; of one key, the newest generation first.
 #include <fmt/format.h>
 #include <rocksdb/iterator.h>
 #include <rocksdb/sst_file_reader.h>
@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{256} << 10;
 constexpr std::size_t kSeenPerBatch = 4096;
 
-// One file, opened when it is first looked into.
+// One file, opened by its first Seek.
 class Source {
  public:
   Source(std::string path, const CheckpointFile* file, std::size_t generation)
@@ -37,18 +37,19 @@ class Source {
     reader_.reset();
   }
 
-  // Goes to the first entry at or behind `key`; false: there is none up to the end of `last`'s partition.
+  // Moves to the first entry at or after `key`. False: the table has none up to the end of partition `last`.
   Expected<bool> Seek(const CheckpointKey& key, PartitionId last) {
     if (!it_) TARN_RETURN_IF_ERROR(Open());
     table_ = key.table;
     last_ = last;
     const auto bytes = EncodeCheckpointKey(key);
     it_->Seek(rocksdb::Slice(bytes.data(), bytes.size()));
-    return Read();
+    return ReadKey();
   }
+  // Moves to the next entry. False as for Seek.
   Expected<bool> Next() {
     it_->Next();
-    return Read();
+    return ReadKey();
   }
 
  private:
@@ -63,13 +64,15 @@ class Source {
     return {};
   }
 
-  Expected<bool> Read() {
+  // Decodes the current key. False: it is beyond the range of Seek.
+  Expected<bool> ReadKey() {
     if (!it_->Valid()) {
       if (!it_->status().ok()) return std::unexpected(RocksDbError(path_, "read", it_->status()));
       return false;
     }
     if (it_->key().size() != CheckpointKey::kBytes)
-      return Fail(ErrorCode::kCorrupt, fmt::format("{}: a key of {} bytes", path_, it_->key().size()));
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: a key of {} bytes, expected {}", path_, it_->key().size(), CheckpointKey::kBytes));
     key_ = DecodeCheckpointKey({it_->key().data(), it_->key().size()});
     return key_.table == table_ && key_.partition <= last_;
   }
@@ -78,7 +81,7 @@ class Source {
   const CheckpointFile* file_;
   std::size_t generation_;
   std::unique_ptr<rocksdb::SstFileReader> reader_;
-  std::unique_ptr<rocksdb::Iterator> it_;  // behind its reader
+  std::unique_ptr<rocksdb::Iterator> it_;  // must be destroyed before reader_
   TableId table_;
   PartitionId last_;
   CheckpointKey key_;
@@ -93,7 +96,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
         Source source(directory + "/" + file.name, &file, g);
         if (file.seen == 0)
           sources_.push_back(std::move(source));
-        else if (g + 1 == manifest_.generations.size())  // older ones are replaced by its
+        else if (g + 1 == manifest_.generations.size())  // counts of older generations are obsolete
           seen_.push_back(std::move(source));
       }
   }
@@ -119,11 +122,11 @@ class RocksDbCheckpointRows : public CheckpointRows {
 
   Expected<bool> Next(StoredRow* row) override {
     while (!heap_.empty()) {
-      // The one that the heap gives first is of the newest generation; older entries of its key are passed over.
+      // Of one key, the first entry of the heap is that of the newest generation. Skip the older ones.
       const CheckpointKey key = heap_.front()->key();
-      TARN_RETURN_IF_ERROR(Take(key, row));
+      TARN_RETURN_IF_ERROR(CopyFirst(key, row));
       do {
-        TARN_RETURN_IF_ERROR(Show(*heap_.front()));
+        TARN_RETURN_IF_ERROR(ReportEntry(*heap_.front()));
         if (auto status = Advance(); !status) return std::unexpected(status.error());
       } while (!heap_.empty() && heap_.front()->key().partition == key.partition &&
                heap_.front()->key().key == key.key);
@@ -142,9 +145,10 @@ class RocksDbCheckpointRows : public CheckpointRows {
         Seen& seen = batch.emplace_back(source.key().key, 0);
         if (source.value().size() != sizeof seen.second)
           return Fail(ErrorCode::kCorrupt,
-                      fmt::format("{}: a count of {} bytes", source.path(), source.value().size()));
+                      fmt::format("{}: the count of key {} has {} bytes, expected {}", source.path(), seen.first,
+                                  source.value().size(), sizeof seen.second));
         std::memcpy(&seen.second, source.value().data(), sizeof seen.second);
-        TARN_RETURN_IF_ERROR(Show(source));
+        TARN_RETURN_IF_ERROR(ReportEntry(source));
         if (batch.size() < kSeenPerBatch) continue;
         TARN_RETURN_IF_ERROR(take(batch));
         batch.clear();
@@ -179,22 +183,23 @@ class RocksDbCheckpointRows : public CheckpointRows {
   }
 
  private:
-  // Of two entries, the later key; of one key, the older generation.
+  // The order of the heap: ascending keys; of one key, the newest generation first.
   static bool IsLater(const Source* a, const Source* b) {
     if (a->key().partition != b->key().partition) return a->key().partition > b->key().partition;
     if (a->key().key != b->key().key) return a->key().key > b->key().key;
     return a->generation() < b->generation();
   }
 
-  Status Show(const Source& source) {
+  Status ReportEntry(const Source& source) {
     if (!options_.on_entry) return {};
     const rocksdb::Slice value = source.value();
-    shown_.resize(value.size() / sizeof(std::uint32_t));
-    if (!shown_.empty()) std::memcpy(shown_.data(), value.data(), shown_.size() * sizeof(std::uint32_t));
-    return options_.on_entry({&source.file(), source.generation(), source.key().partition, source.key().key, shown_});
+    entry_.resize(value.size() / sizeof(std::uint32_t));
+    if (!entry_.empty()) std::memcpy(entry_.data(), value.data(), entry_.size() * sizeof(std::uint32_t));
+    return options_.on_entry({&source.file(), source.generation(), source.key().partition, source.key().key, entry_});
   }
 
-  Status Take(const CheckpointKey& key, StoredRow* row) {
+  // Copies the first entry of the heap, which has this key, to `row`. A row of the first generation must not be empty.
+  Status CopyFirst(const CheckpointKey& key, StoredRow* row) {
     const Source& source = *heap_.front();
     const rocksdb::Slice value = source.value();
     if (value.size() != row_words_ * sizeof(std::uint32_t) && (!value.empty() || source.generation() == 0))
@@ -206,7 +211,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
     return {};
   }
 
-  // The first source of the heap goes on.
+  // Moves the first source of the heap to its next entry, or removes it from the heap.
   Status Advance() {
     std::ranges::pop_heap(heap_, IsLater);
     const auto more = heap_.back()->Next();
@@ -224,7 +229,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
   std::vector<Source*> heap_;
   const TableSpec* table_ = nullptr;
   std::size_t row_words_ = 0;
-  std::vector<std::uint32_t> words_, shown_;
+  std::vector<std::uint32_t> words_, entry_;  // of the last row, and of the last entry reported
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
   Queue(BeginJob{std::move(head), std::move(directory), run_bytes_max_}, 0);
 }
 
-// What waits, a run, its order, and what files and holes in the heap take beside them: measured.
+// Measured: queued rows, the run that the writer collects, its sorted order, RocksDB's files and heap fragmentation.
 std::size_t RocksDbCheckpointStore::memory_max() const { return parts_ == 0 ? 0 : 10 * run_bytes_max_; }
 
 void RocksDbCheckpointStore::BoundMemory(std::size_t bytes) {
@@ -39,8 +39,8 @@ void RocksDbCheckpointStore::Finish(std::optional<std::uint64_t> whole_hash) { Q
 void RocksDbCheckpointStore::Abandon() { Queue(AbandonJob{}, 0); }
 
 void RocksDbCheckpointStore::Queue(Job job, std::size_t bytes) {
-  const std::lock_guard lock(mutex_);  // the job takes it first, so it finds its bytes counted
-  writes_.Post([this, bytes, job = std::move(job)]() mutable { TakeUp(std::move(job), bytes); });
+  const std::lock_guard lock(mutex_);  // the job locks it first, so its bytes are counted by then
+  writes_.Post([this, bytes, job = std::move(job)]() mutable { RunJob(std::move(job), bytes); });
   queued_bytes_ += bytes;
 }
 
@@ -51,13 +51,13 @@ bool RocksDbCheckpointStore::HasRoom() {
 }
 
 // On the strand.
-void RocksDbCheckpointStore::TakeUp(Job job, std::size_t bytes) {
+void RocksDbCheckpointStore::RunJob(Job job, std::size_t bytes) {
   bool room = false;
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
     queued_bytes_ -= bytes;
-    // Half, so that the shard is not woken for every chunk.
+    // Wake the shard when the queue is half empty, not for every chunk.
     room = waited_for_ && queued_bytes_ <= queued_bytes_max_ / 2;
     if (room) waited_for_ = false;
   }
@@ -65,7 +65,7 @@ void RocksDbCheckpointStore::TakeUp(Job job, std::size_t bytes) {
   DoOrReport(std::move(job));
 }
 
-// Memory may end before there is a writer that knows what it was to write.
+// If memory runs out before the writer exists, the report is made from the job.
 void RocksDbCheckpointStore::DoOrReport(Job job) {
   CheckpointPart begun;
   if (const auto* begin = std::get_if<BeginJob>(&job))
@@ -82,7 +82,7 @@ void RocksDbCheckpointStore::DoOrReport(Job job) {
   }
 }
 
-// On the writing thread. What failed is reported at once; what comes of it after that is dropped.
+// A failure is reported at once; later jobs of the part are dropped.
 void RocksDbCheckpointStore::Do(Job job) {
   if (auto* begin = std::get_if<BeginJob>(&job)) {
     writer_ = std::make_unique<RocksDbCheckpointWriter>(std::move(begin->head), std::move(begin->directory),
@@ -103,7 +103,7 @@ void RocksDbCheckpointStore::Do(Job job) {
     writer_.reset();
   } else {
     writer_->Abandon();
-    Report(writer_->Failed({ErrorCode::kCancelled, "given up"}));
+    Report(writer_->Failed({ErrorCode::kCancelled, "abandoned"}));
     writer_.reset();
   }
 }

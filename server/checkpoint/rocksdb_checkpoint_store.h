@@ -1,11 +1,11 @@
-// Checkpoints as files (server/checkpoint/checkpoint_format.h): written on a strand of a pool, beside the shard's work;
-// read with every checksum verified. Only server/rocksdb_* includes RocksDB.
+// Stores checkpoints as files (server/checkpoint/checkpoint_format.h). A strand of a pool writes them in the
+// background; reads verify every checksum. Only server/checkpoint/rocksdb_* and server/tier/rocksdb_* include RocksDB.
 //
 //   RocksDbCheckpointStore store(&pool, [&] { transport.Wake(); });
 //   Shard shard(options, &store);
 //   for (CheckpointPart& part : store.TakeWritten()) shard.OnCheckpointWritten(std::move(part), now, &out);
 //
-// All but the writing is the shard's thread's.
+// All functions are called on the shard's thread.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ namespace tarn::server {
 
 class RocksDbCheckpointStore : public CheckpointStore {
  public:
-  // `wake` is called from the writing thread whenever there is something to take, or room again. Beyond
-  // `queued_bytes_max` of rows that wait to be written there is no room; the rows of the partition at hand, which the
-  // writer keeps until it has all of them, are not among them. The pool outlives the store.
+  // `wake` is called on the strand when TakeWritten has a new report, or HasRoom becomes true after it was false. There
+  // is no room while `queued_bytes_max` bytes of rows or more wait for the strand; rows that the writer collects
+  // for a run are not counted. The pool outlives the store.
   RocksDbCheckpointStore(DiskPool* pool, std::function<void()> wake,
                          std::size_t queued_bytes_max = limits::kCutQueuedBytesMax);
-  // Leaves the file at hand as it is; without a manifest it is none.
+  // Leaves incomplete files in place; without a manifest they belong to no checkpoint.
   ~RocksDbCheckpointStore() override;
 
   void Begin(Snapshot head, std::string directory) override;
@@ -40,13 +40,14 @@ class RocksDbCheckpointStore : public CheckpointStore {
   bool HasRoom() override;
   Status Load(const std::string& directory, RowSink& sink) override;
 
-  // From the next checkpoint on rows take no more than so much memory while they wait, and no more at the writer (but
-  // for many runs of one partition, which grow: they are of different files).
+  // Limits the rows that wait for the strand to `bytes` bytes, and from the next Begin on also the rows that the writer
+  // collects for a run. The first limit can only be lowered. After many runs of one partition, the writer's runs grow
+  // beyond the second.
   void BoundMemory(std::size_t bytes);
-  // Memory that it may take now, rows and what it makes of them; 0 unless a checkpoint is being written.
+  // Estimate of the memory that the store may use now; 0 unless a checkpoint is being written.
   std::size_t memory_max() const;
 
-  // Parts that are durable or have failed since the last call.
+  // The reports of parts that became durable or failed since the last call.
   std::vector<CheckpointPart> TakeWritten();
 
  private:
@@ -62,23 +63,23 @@ class RocksDbCheckpointStore : public CheckpointStore {
   using Job = std::variant<BeginJob, CutRows, FinishJob, AbandonJob>;
 
   void Queue(Job job, std::size_t bytes);
-  void TakeUp(Job job, std::size_t bytes);
+  void RunJob(Job job, std::size_t bytes);
   void DoOrReport(Job job);
   void Do(Job job);
   void Report(CheckpointPart part);
 
   std::function<void()> wake_;
-  // The shard's thread's.
+  // Used only on the shard's thread.
   std::size_t run_bytes_max_ = limits::kCheckpointRunBytes;
-  std::size_t parts_ = 0;  // begun, and not taken yet
+  std::size_t parts_ = 0;  // begun, and not returned by TakeWritten yet
 
-  std::mutex mutex_;  // guards all below but the last two
+  std::mutex mutex_;  // guards the members below, except the last two
   std::size_t queued_bytes_max_;
   std::size_t queued_bytes_ = 0;
-  bool waited_for_ = false;  // HasRoom said no
+  bool waited_for_ = false;  // HasRoom has returned false; wake when there is room
   std::vector<CheckpointPart> written_;
   bool closing_ = false;
-  std::unique_ptr<RocksDbCheckpointWriter> writer_;  // the strand's; null: nothing begun, or it has failed
+  std::unique_ptr<RocksDbCheckpointWriter> writer_;  // used only on the strand; null: no part, or it has failed
   DiskPool::Strand writes_;
 };
 

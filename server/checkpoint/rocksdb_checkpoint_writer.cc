@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of one partition: then they are twice as large.
-constexpr std::size_t kRunsOfSize = 512;
+// After so many runs of one partition, the size of its runs doubles.
+constexpr std::size_t kRunsPerSize = 512;
 
 struct EntryAt {
   Key key;
@@ -32,7 +32,7 @@ std::vector<EntryAt> InOrder(const std::vector<PartitionRows>& chunks, std::uint
       order.push_back({chunk.keys[i], chunk.rows.data() + i * row_words});
     for (Key key : chunk.removed) order.push_back({key, nullptr});
   }
-  // A key that was said to be removed twice, or has a row after all, is written once.
+  // A key that is listed as removed twice, or is listed and has a row, is written once: with the row if it has one.
   std::ranges::sort(order, {}, [](const EntryAt& entry) { return std::pair(entry.key, entry.words == nullptr); });
   const auto repeated = std::ranges::unique(order, {}, &EntryAt::key);
   order.erase(repeated.begin(), repeated.end());
@@ -57,7 +57,7 @@ Status RocksDbCheckpointWriter::Begin() {
   fs::create_directories(directory_, failure);
   if (failure) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create: {}", directory_, failure.message()));
   if (head_.base.value == 0) return {};
-  return TakeOverBase({head_.base, head_.base_directory, head_.shard, head_.shards}, directory_);
+  return LinkBaseFiles({head_.base, head_.base_directory, head_.shard, head_.shards}, directory_);
 }
 
 Status RocksDbCheckpointWriter::Put(CutRows chunk) {
@@ -73,8 +73,8 @@ Status RocksDbCheckpointWriter::Put(CutRows chunk) {
   if (chunk.rows.state) states_[{partition_, table_->spec.id}] = *std::move(chunk.rows.state);
   chunk_bytes_ += BytesOf(chunk.rows);
   chunks_.push_back(std::move(chunk.rows));
-  // Runs are files, of which there must not be too many.
-  return chunk_bytes_ < run_bytes_max_ << (runs_ / kRunsOfSize) ? Status{} : WriteRun();
+  // Runs grow because each run of a partition is in another file, and the number of files is limited.
+  return chunk_bytes_ < run_bytes_max_ << (runs_ / kRunsPerSize) ? Status{} : WriteRun();
 }
 
 Expected<SortedFile*> RocksDbCheckpointWriter::File(std::size_t number) {
@@ -122,7 +122,7 @@ Status RocksDbCheckpointWriter::WriteSeen() {
   return {};
 }
 
-// Behind all rows of the first file.
+// Appends the states to the first file, after all rows.
 Status RocksDbCheckpointWriter::WriteStates() {
   if (states_.empty()) return {};
   const auto file = File(0);

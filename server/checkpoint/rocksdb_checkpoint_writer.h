@@ -1,5 +1,6 @@
-// Writes one shard's part of a checkpoint (server/checkpoint/checkpoint_format.h) as its rows come. Of the partition at
-// hand, whose rows come in no order, it holds so many bytes at most; of others none. Blocks; one thread at a time.
+// Writes one shard's part of a checkpoint (server/checkpoint/checkpoint_format.h) while its rows arrive. The rows of a
+// partition arrive unordered: the writer collects about `run_bytes_max` bytes of them, sorts them and writes them as
+// one run; each run of a partition goes to another file. Blocks; one thread at a time.
 //
 //   RocksDbCheckpointWriter writer(head, directory);
 //   if (auto status = writer.Begin(); !status) ...;
@@ -31,15 +32,17 @@ class RocksDbCheckpointWriter {
   RocksDbCheckpointWriter(const RocksDbCheckpointWriter&) = delete;
   RocksDbCheckpointWriter& operator=(const RocksDbCheckpointWriter&) = delete;
 
-  // Makes the directory and takes over the shard's share of the base's files. After an error nothing may be put.
+  // Creates the directory and adds the shard's share of the base's files (LinkBaseFiles). After an error, here and in
+  // Put, only Failed and Abandon may be called.
   Status Begin();
-  // More rows, in order of table and partition. After an error nothing more may be put.
+  // Adds rows, in order of table and partition.
   Status Put(CutRows chunk);
-  // Makes it durable. What is returned says how that went.
+  // Writes the remaining rows and makes the files durable. Returns the report: the files, or the error as code and
+  // message. `whole_hash`: as in CheckpointStore::Finish.
   CheckpointPart Finish(std::optional<std::uint64_t> whole_hash);
-  // The part that says that writing failed.
+  // The report of a part that failed.
   CheckpointPart Failed(const Error& error) const;
-  // Removes what was written.
+  // Removes the files that the writer has created, but not those of the base.
   void Abandon();
 
  private:
@@ -55,14 +58,15 @@ class RocksDbCheckpointWriter {
   std::size_t run_bytes_max_;
   std::vector<std::unique_ptr<SortedFile>> files_;  // of rows, by number; each has at most one run of a partition
   std::unique_ptr<SortedFile> seen_file_;
-  // Of the partition at hand.
+  // Of the current partition.
   const TableRows* table_ = nullptr;
   PartitionId partition_;
   std::vector<PartitionRows> chunks_;
   std::size_t chunk_bytes_ = 0;
-  std::size_t runs_ = 0;  // written
+  std::size_t runs_ = 0;  // written; the next one goes to file `runs_`
   std::vector<Seen> seen_;
 
+  // Of all partitions, written by Finish.
   std::map<std::pair<PartitionId, TableId>, FragmentState> states_;
   std::map<TableId, CheckpointTable> tables_;
   std::uint64_t state_hash_ = 0;

@@ -18,7 +18,7 @@ namespace tarn::server {
 
 namespace {
 
-// Some file systems open such a file and refuse to write it.
+// Tries a write, because some file systems open a file with O_DIRECT but reject writes to it.
 bool CanWriteDirectly(const std::string& directory) {
   constexpr std::size_t kBlockBytes = 4096;
   const Descriptor file(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600));
@@ -27,7 +27,7 @@ bool CanWriteDirectly(const std::string& directory) {
   return ::pwrite(file.get(), block, kBlockBytes, 0) == ssize_t{kBlockBytes};
 }
 
-// RocksDB gives its sum as four bytes, the highest first.
+// RocksDB returns the CRC-32C as four bytes, big-endian.
 std::uint32_t SumOf(const std::string& bytes) {
   std::uint32_t sum = 0;
   for (const char byte : bytes) sum = sum << 8 | static_cast<unsigned char>(byte);
@@ -41,8 +41,8 @@ SortedFile::SortedFile(std::string directory, std::string name) : directory_(std
 }
 SortedFile::~SortedFile() = default;
 
-// Past the page cache, where the file system can: gigabytes that nobody reads soon would drive out what is used, and
-// under a hypervisor that takes back what a guest frees, everything that looks up rows stops while it does.
+// Bypasses the page cache if the file system supports it. Otherwise gigabytes that are not read soon would evict pages
+// in use, and a hypervisor that reclaims the memory which a guest frees would stall look-ups of rows meanwhile.
 Status SortedFile::Open() {
   if (CanWriteDirectly(directory_) && OpenWriter(true)) return {};
   return OpenWriter(false);

@@ -1,4 +1,5 @@
-// One file of a checkpoint as it is written: entries in ascending order of key. Blocks; one thread at a time.
+// Writes one file of a checkpoint: entries in ascending order of key. Errors name the file. Blocks; one thread at
+// a time.
 #pragma once
 
 #include <memory>
@@ -22,11 +23,14 @@ class SortedFile {
   SortedFile(const SortedFile&) = delete;
   SortedFile& operator=(const SortedFile&) = delete;
 
+  // Creates the file.
   Status Open();
+  // Appends an entry; its key must be above all earlier ones.
   Status Put(const CheckpointKey& key, std::span<const std::byte> value);
-  // Makes the file durable and reads it back; kCorrupt if the bytes differ. Returns its description with size and
+  // Makes the file durable and reads it back; kCorrupt if its checksum differs. Returns its description with size and
   // checksum.
   Expected<CheckpointFile> Close();
+  // Deletes the file, and ignores errors.
   void Remove();
 
   // The caller sets rows, removed and seen before Close.

@@ -24,7 +24,7 @@ Status RowLoader::OnTable(const TableSpec& spec) {
 
 Status RowLoader::CheckKnown() const {
   if (known_) return {};
-  return Fail(ErrorCode::kCorrupt, "the checkpoint has rows of a table that came after it was cut");
+  return Fail(ErrorCode::kCorrupt, "the checkpoint has rows, counts or states of a table that was added after its cut");
 }
 
 Status RowLoader::OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) {

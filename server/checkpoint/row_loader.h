@@ -1,5 +1,5 @@
-// Puts the rows of a checkpoint into a row store: checks each table's shape against the one that the job has now
-// (rule K5), by name, since ids may differ, and leaves out what the store does not own.
+// Loads the rows of a checkpoint into a store. Matches tables by name, since their ids may differ, and compares each
+// table's shape with that in the job (rule K5). Skips keys of partitions that the store does not own.
 #pragma once
 
 #include <span>
@@ -11,21 +11,22 @@ namespace tarn::server {
 
 class RowLoader : public RowSink {
  public:
-  // Of tables that `rows` does not have: kEmpty where they came after this shard's part was cut, while others still
-  // wrote theirs. The manifest names them, and has no rows of them that this shard owns.
+  // What to do with a table of the manifest that `rows` does not have. kEmpty: accept it if the checkpoint has no rows
+  // of it for this shard. This is so if the table was created after the shard cut its part and before the last part was
+  // written.
   enum class Unknown { kRefused, kEmpty };
 
   // `rows` has the tables of the job and outlives the loader.
   explicit RowLoader(Store* rows, Unknown unknown = Unknown::kRefused) : rows_(rows), unknown_(unknown) {}
 
-  // What the store owns; everything if it is cut into another number of partitions than the checkpoint.
+  // Whether the store owns the partition. True for all if store and checkpoint have different numbers of partitions.
   bool Wants(PartitionId partition, std::uint32_t partition_bits) const override;
-  // kInvalidArgument, naming the table and what differs; kNotFound if there must be such a table and is none.
+  // kInvalidArgument, naming the table and the difference; kNotFound if the store has no such table (kRefused).
   Status OnTable(const TableSpec& spec) override;
   Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) override;
   Status OnRemoved(std::span<const Key> keys) override;
   Status OnSeen(std::span<const Seen> seen) override;
-  // Of a checkpoint with another number of partitions it is dropped: versions and states of rules begin anew.
+  // Drops the state if the checkpoint has another number of partitions: versions and rules' states then start anew.
   Status OnState(PartitionId partition, std::uint32_t partition_bits, const FragmentState& state) override;
 
  private:
@@ -33,8 +34,8 @@ class RowLoader : public RowSink {
 
   Store* rows_;
   Unknown unknown_;
-  bool known_ = false;  // the table at hand
-  TableId table_;
+  bool known_ = false;  // whether the store has the current table
+  TableId table_;       // its id in the store
 };
 
 }  // namespace tarn::server

@@ -18,7 +18,7 @@ class BitSet {
     words_[i / 64] |= std::uint64_t{1} << (i % 64);
   }
   [[gnu::always_inline]] void Prefetch(std::uint64_t i) const { __builtin_prefetch(words_.data() + i / 64, 1); }
-  // Sets 0 .. count - 1.
+  // Sets bits 0 .. count - 1.
   void SetFirst(std::uint64_t count) {
     if (words_.size() < (count + 63) / 64) words_.resize((count + 63) / 64);
     std::fill_n(words_.begin(), count / 64, ~std::uint64_t{0});

@@ -12,7 +12,7 @@ std::uint32_t Candidates::Count(Key key) const {
 void Candidates::Set(Key key, std::uint32_t count) {
   const std::uint64_t hash = counts_->Hash(key);
   if (counts_->Replace(hash, key, count)) return;
-  if (counts_->size() == keys_max_) ForgetLeast();
+  if (counts_->size() == keys_max_) DropLowest();
   counts_->FindOrInsert(hash, key, count);
 }
 
@@ -25,15 +25,15 @@ std::vector<Seen> Candidates::All() const {
 
 // The remaining keys are inserted into a new index with a stride: filled in the order of another index, it would have
 // long probe sequences.
-void Candidates::ForgetLeast() {
-  constexpr std::size_t kLeap = 64;
+void Candidates::DropLowest() {
+  constexpr std::size_t kStride = 64;
   std::vector<Seen> all = All();
   auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::ranges::nth_element(all, middle, {}, &Seen::second);
   std::erase_if(all, [most = middle->second](const Seen& seen) { return seen.second <= most; });
   counts_.emplace(counts_->salt(), counts_->partition_bits());
-  for (std::size_t first = 0; first < std::min(kLeap, all.size()); ++first)
-    for (std::size_t i = first; i < all.size(); i += kLeap)
+  for (std::size_t first = 0; first < std::min(kStride, all.size()); ++first)
+    for (std::size_t i = first; i < all.size(); i += kStride)
       counts_->FindOrInsert(counts_->Hash(all[i].first), all[i].first, all[i].second);
 }
 

@@ -27,16 +27,17 @@ class Candidates {
 
   // Pushes of the key so far.
   std::uint32_t Count(Key key) const;
+  // Sets the count of a key. A new key at the limit drops others.
   void Set(Key key, std::uint32_t count);
   void Erase(Key key) { counts_->Erase(counts_->Hash(key), key); }
 
-  // Each key, in no particular order.
+  // Each key with its count, in no particular order.
   std::vector<Seen> All() const;
   std::size_t size() const { return counts_->size(); }
   std::size_t memory_bytes() const { return counts_->memory_bytes(); }
 
  private:
-  void ForgetLeast();
+  void DropLowest();
 
   std::optional<RowIndex> counts_;  // always set
   std::size_t keys_max_;

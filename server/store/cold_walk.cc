@@ -78,7 +78,7 @@ void ColdWalk::FetchNext(std::vector<CutRows>* out) {
   std::vector<ColdId> ids;
   for (const Row& row : fetching_) ids.push_back(row.id);
   context_->tier->cut().Fetch(table_.id(), std::move(ids));
-  // All rows may still be in memory, not written yet.
+  // If all rows are still in the write buffer, no disk read will complete later, so poll now.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }
 

@@ -18,10 +18,12 @@ class ColdWalk {
   ColdWalk(const Table& table, const SparseRows& rows, FragmentCut* cut, StoreContext* context)
       : table_(table), rows_(rows), cut_(cut), context_(context) {}
 
+  // Drops all rows, also those being read.
   void Clear();
   bool empty() const { return found_.empty(); }
   // Whether these rows must be read before the walk over the fragment continues.
   bool IsFull() const;
+  // Adds a row of the cut that is on disk.
   void Add(std::uint32_t number, Key key);
   // Adds the fetched slice to the cut and starts the fetch of the next. Returns the cost in copied bytes. The context
   // records whether the cut must wait for the disk, or that the disk failed.
@@ -43,8 +45,8 @@ class ColdWalk {
   FragmentCut* cut_;
   StoreContext* context_;
   std::vector<Row> found_;
-  std::size_t next_ = 0;       // earlier ones are done
-  std::vector<Row> fetching_;  // in order of id
+  std::size_t next_ = 0;       // index in found_; earlier rows are in the cut or in fetching_
+  std::vector<Row> fetching_;  // being read, in order of id
 };
 
 }  // namespace tarn::server

@@ -20,10 +20,11 @@ class Expiry {
       : tables_(tables), partitions_(partitions), context_(context) {}
 
   // Sets the time of later pushes. A call that passes a boundary expires rows; the first call only sets the time.
-  // Seconds count from 1970. Each call affects only the tables that count in its unit. A time before the current one
-  // changes nothing.
+  // Seconds count from the Unix epoch. Each call affects only the tables that count in its unit. A time before the
+  // current one changes nothing.
   void AdvanceClock(Clock clock);
   void AdvanceSeconds(std::uint64_t seconds);
+  // Whether a table counts in seconds, so that AdvanceSeconds has an effect.
   bool counts_seconds() const;
   // The latest times set.
   const std::optional<Clock>& clock() const { return clock_; }
@@ -34,10 +35,10 @@ class Expiry {
   // Must be called after a partition was dropped.
   void OnPartitionDropped() { sweeper_.Restart(); }
 
-  // Whether memory of expired rows remains to be freed. With a tier this waits for the end of a cut, because the cut
-  // would otherwise have to read those of its rows one by one.
+  // Whether Sweep must be called to free memory of expired rows. False during a cut of a store with a tier: removing a
+  // row that the cut has not copied yet would read it from disk, one row at a time.
   bool sweeping() const { return context_->sweeps_due != 0 && !(context_->cut.active && context_->tier != nullptr); }
-  // Frees the expired rows among the next rows, about `rows` of them.
+  // Examines about `rows` further rows and frees the expired ones.
   void Sweep(std::size_t rows);
 
  private:

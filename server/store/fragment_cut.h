@@ -2,7 +2,7 @@
 // after row. A row that a push changes before the walk reaches it is copied first (KeepFirst); with a memory budget
 // such copies are written to disk when there are many. A row is copied once.
 //
-//   cut.Begin(rows, verdicts);
+//   cut.Begin(rows, verdicts, state);
 //   cut.KeepFirst(...) / cut.Keep(..., out);     // early, or by the walk
 //   cut.HandOutRest(bytes, out);                 // after the walk, until !cut.open()
 //
@@ -31,17 +31,17 @@ class FragmentCut {
   FragmentCut(const Table& table, PartitionId partition, const ChangeMarks& marks, StoreContext* context)
       : table_(table), partition_(partition), marks_(marks), context_(context) {}
 
-  // Starts a cut of the rows with numbers below `rows`, some of which `verdicts` have expired already, and of the
-  // fragment's state.
+  // Begins a cut of the rows with numbers below `rows`, and of the fragment's `state`. Rows that have expired by
+  // `verdicts` are not in the cut; a kChanged cut lists their keys as removed.
   void Begin(std::uint64_t rows, Verdicts verdicts, FragmentState state);
   // Drops the cut, if there is one.
   void Drop();
   // Whether rows of the cut have not been handed out yet.
   bool open() const { return open_; }
-  // Rows in the cut have numbers below.
+  // Rows of the cut have numbers below this.
   std::uint64_t rows() const { return rows_; }
 
-  // Whether the row is in the cut and was neither copied nor skipped yet.
+  // For a row of the cut: whether it was neither copied nor left out yet.
   bool IsPending(std::uint64_t number) const { return !(state_ && state_->settled.Test(number)); }
   // Whether a copy needs the row's values: it is handed out, or hashed.
   bool NeedsValues(std::uint64_t number, const RowLife* life) const;
@@ -57,13 +57,13 @@ class FragmentCut {
       Keep(number, key, cold(), nullptr);
     }
   }
-  // Copies a row into the walk's chunk (`out` takes chunks that are full) or, without `out`, as one copied early.
-  // True: it was copied now.
+  // Copies a row into the walk's chunk (`out` receives full chunks) or, if `out` is null, as a row copied early. False:
+  // the cut does not need the row, or already has it.
   bool Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out);
   // Excludes a number from the cut, because it now belongs to a row inserted since the cut began. (An earlier row with
   // that number may have been in the cut.)
   void LeaveOut(std::uint64_t number);
-  // Records a key as removed at the beginning of the cut.
+  // Lists a key that was removed between the base and the beginning of the cut.
   void RecordRemoved(Key key);
   // Must be called when the rules change, after the rows that expired by earlier rules were listed.
   void ForgetVerdicts() { verdicts_.Clear(); }
@@ -86,9 +86,9 @@ class FragmentCut {
   struct State {
     BitSet settled;                    // by number: copied, or not in this cut
     std::vector<PartitionRows> early;  // rows copied before the walk reached them, because they were about to change
-    SpilledRows spilled;               // with a tier: more of these
+    SpilledRows spilled;               // with a tier: earlier such rows, which were moved to disk
     PartitionRows chunk;               // of the walk, not yet full
-    bool holds_early = false;          // it is in CutContext::holding_early
+    bool holds_early = false;          // this FragmentCut is in CutContext::holding_early
   };
   State& EnsureState() {
     if (!state_) state_ = std::make_unique<State>();
@@ -117,7 +117,7 @@ class FragmentCut {
   std::unique_ptr<State> state_;
 };
 
-// Memory that a chunk of rows takes.
+// Memory of the keys and rows of a chunk.
 std::size_t HeldBytes(const PartitionRows& chunk);
 
 // The cost of visiting a row, in bytes of copies.

@@ -25,7 +25,7 @@ bool FragmentLife::IsDrawn(Key key, Clock clock) const {
                                                                clock.value)) < double{life.admit_probability};
 }
 
-Candidates& FragmentLife::Candidate() {
+Candidates& FragmentLife::EnsureCandidates() {
   if (!candidates_)
     candidates_ = std::make_unique<Candidates>(table_.salt(), context_->partition_bits,
                                                limits::kCandidatesMax >> context_->partition_bits);
@@ -42,7 +42,7 @@ void FragmentLife::Drop(RowLife life) {
   if (rules.expires()) standings_.Drop(rules.Standing(life), rules.step());
 }
 
-void FragmentLife::TakenAway() {
+void FragmentLife::OnExpiredRemoved() {
   if (expired_ != 0 && --expired_ == 0) verdicts_.Clear();
 }
 

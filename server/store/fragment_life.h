@@ -37,10 +37,10 @@ class FragmentLife {
     if (admitted)
       candidates_->Erase(key);
     else
-      Candidate().Set(key, before + 1);
+      EnsureCandidates().Set(key, before + 1);
     return admitted;
   }
-  // Forgets the pushes of a key that waits for admission.
+  // Drops the count of a key that waits for admission. Calls before_count() before.
   template <typename BeforeCount>
   void Forget(Key key, BeforeCount before_count) {
     if (CountOf(key) == 0) return;
@@ -49,7 +49,7 @@ class FragmentLife {
   }
   // Keys that wait for admission, and the number of pushes of each.
   std::vector<Seen> Waiting() const { return candidates_ ? candidates_->All() : std::vector<Seen>(); }
-  void SetWaiting(Key key, std::uint32_t count) { Candidate().Set(key, count); }
+  void SetWaiting(Key key, std::uint32_t count) { EnsureCandidates().Set(key, count); }
 
   // Must be called when a row's life begins, changes or ends.
   void Add(RowLife life);
@@ -63,7 +63,7 @@ class FragmentLife {
   // Number of expired rows that are not removed yet.
   std::uint64_t expired() const { return expired_; }
   // Must be called when an expired row is removed.
-  void TakenAway();
+  void OnExpiredRemoved();
 
   // At a boundary: decides which of `rows` rows expire, and whether a sweep is due.
   void Decide(std::uint64_t rows);
@@ -79,7 +79,7 @@ class FragmentLife {
  private:
   std::uint32_t CountOf(Key key) const;
   bool IsDrawn(Key key, Clock clock) const;
-  Candidates& Candidate();
+  Candidates& EnsureCandidates();
 
   const Table& table_;
   StoreContext* context_;

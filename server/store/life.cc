@@ -13,8 +13,8 @@ using kernels::math::Log2;
 namespace {
 
 constexpr std::uint32_t kTimeMax = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kPeriodsPerLife = 16;  // sweeps in a lifetime that is given in seconds
-constexpr std::uint32_t kStepsPerPeriod = 8;
+constexpr std::uint32_t kPeriodsPerLife = 16;  // boundaries in a lifetime that is given in seconds
+constexpr std::uint32_t kStepsPerPeriod = 8;   // classes of standings between two boundaries
 
 std::uint32_t Clamped(double time) {
   return time >= kTimeMax ? kTimeMax : static_cast<std::uint32_t>(std::max(time, 0.0));

@@ -22,6 +22,7 @@ class PagePool {
 
   // At least `bytes` bytes (at most kRunBytesMax), uninitialised, aligned to a page; throws OutOfMemory.
   void* Allocate(std::size_t bytes);
+  // Frees a run that was allocated with the same `bytes`.
   void Free(void* run, std::size_t bytes);
 
   // Memory allocated from the system.

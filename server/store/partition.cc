@@ -36,7 +36,8 @@ Status Partition::CheckKeys(const Table& table, std::span<const Key> keys) const
   }
   if (all_in) return {};
   return Fail(ErrorCode::kWrongShard,
-              fmt::format("table '{}': a key of partition {}'s section lies in another", table.spec().name, id_.value));
+              fmt::format("table '{}': the section of partition {} has a key of another partition", table.spec().name,
+                          id_.value));
 }
 
 void Partition::Remove(const Table& table, std::span<const Key> keys) {

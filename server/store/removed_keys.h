@@ -57,14 +57,14 @@ class RemovedKeys {
     walk->done |= !keys_;
     if (walk->done) return 0;
     std::size_t seen = 0;
-    std::vector<Key> useless;
+    std::vector<Key> obsolete;
     keys_->Continue(walk, keys, [&](Key key, std::uint32_t cut) {
       ++seen;
       const When when = WhenOf(cut);
       if (when == When::kBeforeCut) visit(key);
-      if (when == When::kBeforeBase) useless.push_back(key);
+      if (when == When::kBeforeBase) obsolete.push_back(key);
     });
-    for (const Key key : useless) keys_->Erase(keys_->Hash(key), key);
+    for (const Key key : obsolete) keys_->Erase(keys_->Hash(key), key);
     return seen;
   }
   // Whether the walk has passed this key.

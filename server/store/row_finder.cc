@@ -35,8 +35,8 @@ void RowFinder::FindBuckets(RowGroup* group) const {
 
 // Prefetches a row and returns its address. always_inline, like all functions that mainly prefetch: GCC considers such
 // a function free of effects and drops calls of it.
-[[gnu::always_inline]] inline float* RowFinder::BringNear(Ahead ahead, const SparseFragment& fragment,
-                                                          std::uint32_t number) const {
+[[gnu::always_inline]] inline float* RowFinder::PrefetchRow(Ahead ahead, const SparseFragment& fragment,
+                                                            std::uint32_t number) const {
   const bool all = ahead == Ahead::kRows;
   float* row = fragment.rows().Row(number);
   PrefetchForWrite(row, table_.layout().value_words + (all ? table_.layout().slot_words : 0));
@@ -119,14 +119,14 @@ void RowFinder::FindFurther(Ahead ahead, RowGroup* group) const {
     group->numbers[i] = numbers[j] != kRowFurther ? numbers[j] : fragment.rows().index().Find(hashes[j], keys[j]);
     if (group->numbers[i] == RowIndex::kNone) continue;
     if (table_.resident() == nullptr)
-      group->rows[i] = BringNear(ahead, fragment, group->numbers[i]);
+      group->rows[i] = PrefetchRow(ahead, fragment, group->numbers[i]);
     else
       table_.resident()->PrefetchWord(fragment.rows().place(), group->numbers[i]);
   }
   // If numbers are outdated, the callback looks them up again.
   if (table_.resident() == nullptr || ahead == Ahead::kWords || group->generation != context_.insert_generation) return;
   for (std::size_t i = 0; i < group->n; ++i)
-    if (group->numbers[i] != RowIndex::kNone) group->rows[i] = BringNear(ahead, *group->sparse(i), group->numbers[i]);
+    if (group->numbers[i] != RowIndex::kNone) group->rows[i] = PrefetchRow(ahead, *group->sparse(i), group->numbers[i]);
 }
 
 }  // namespace tarn::server

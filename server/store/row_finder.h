@@ -3,7 +3,7 @@
 // the rows found there, and the next buckets of the other keys; the rows of those. With a tier the words that locate
 // the rows are prefetched first, then the rows.
 //
-//   for (KeyCursor cursor(partitions, table, sections, keys, create); cursor.left() > 0;)
+//   for (KeyCursor cursor(partitions, table, sections, keys, Missing::kCreate); cursor.left() > 0;)
 //     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
 //
 // The callback for one group may insert rows, so that the results for the next group are outdated. The `generation` of
@@ -125,7 +125,7 @@ class RowFinder {
                         RowGroup* group) const;
   void FindNearInTier(const SparseFragment& fragment, std::size_t i, std::size_t end, RowGroup* group) const;
   void FindFurther(Ahead ahead, RowGroup* group) const;
-  float* BringNear(Ahead ahead, const SparseFragment& fragment, std::uint32_t number) const;
+  float* PrefetchRow(Ahead ahead, const SparseFragment& fragment, std::uint32_t number) const;
 
   const Table& table_;
   const StoreContext& context_;

@@ -90,7 +90,7 @@ void ProbeBuckets(std::size_t n, const Key* keys, const RowBucket* const* bucket
 
 std::size_t LocateRows(const RowSlabs& slabs, std::uint32_t near_floats, std::size_t n, const Key* keys,
                        const RowBucket* const* buckets, std::uint32_t* numbers, float** rows, std::uint32_t* further) {
-  TARN_CHECK(slabs.size() != 0, "there are rows");
+  TARN_CHECK(slabs.size() != 0, "a look-up in slabs without rows");
   return HWY_DYNAMIC_DISPATCH(Locate)(slabs.places(), near_floats, n, keys, buckets, numbers, rows, further);
 }
 

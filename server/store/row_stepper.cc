@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kRounding = 0x726f756e64;
 
-// Number of leading rows that are distinct. Different rows rarely share a bit; then the result is smaller.
+// Number of leading rows that are distinct. Only rows that share a bit with an earlier row are searched for.
 std::size_t DistinctRows(std::size_t n, float* const* rows) {
   constexpr int kBitsLog2 = 12;
   std::uint64_t seen[(1 << kBitsLog2) / 64] = {};
@@ -47,8 +47,8 @@ std::uint32_t SkipNotFinite(const RowGroup& group, const float* values, Table* t
 }
 
 // Decodes rows and returns whether all values are finite. Floats are copied too, because a worker that shares the
-// memory of its push can change a value between the check and the step. Rows that follow others in a frame may be at an
-// address that no number has; they are copied to `aligned` first.
+// memory of its push can change a value between the check and the step. Rows that follow others in a frame may be
+// unaligned; they are copied to `aligned` first.
 bool Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* from, std::vector<float>* to,
             std::vector<float>* aligned) {
   to->resize(kGroupKeys * dim);
@@ -155,7 +155,7 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint3
   const std::uint32_t dim = table.dim();
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
-  // The step needs only the row and its mark.
+  // Whether a step needs only the row and its mark.
   const bool plain = !table.is_dense() && !table.has_life() && table.resident() == nullptr && !context.cut.active;
   for (std::size_t i = 0; i < group.n; ++i) {
     if ((left_out >> i & 1) != 0) {

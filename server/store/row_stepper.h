@@ -18,13 +18,13 @@ namespace tarn::server {
 struct PushedRows {
   ValueCodec codec = ValueCodec::kFp32;
   const std::byte* gradients = nullptr;  // of each key, in the codec; kAssign: the values, kDelete: unused
-  // Of rules with needs_pulled: the rows as they were pulled, likewise. Null: none.
+  // For rules with needs_pulled: each key's row as it was pulled, in pulled_codec. Null: none.
   ValueCodec pulled_codec = ValueCodec::kFp32;
   const std::byte* pulled = nullptr;
   Clock clock;
-  std::uint64_t push = 0;  // distinguishes it from other pushes of that clock, for stochastic rounding to 16 bits
-  std::uint64_t staleness = 0;
-  WorkerRank worker = kNoWorker;
+  std::uint64_t push = 0;       // distinguishes it from other pushes of that clock, for stochastic rounding to 16 bits
+  std::uint64_t staleness = 0;  // as in RuleContext
+  WorkerRank worker = kNoWorker;  // kNoWorker: the gradients are a sum over workers
   PushAction action = PushAction::kStep;
 
   // Proceeds by n rows.
@@ -68,11 +68,11 @@ class RowStepper {
   bool assigns_ = false;
   std::span<float> rule_state_;
   bool begins_section_ = false;  // no step of these sections yet
-  std::uint64_t rounding_ = 0;   // and its rounding
+  std::uint64_t rounding_ = 0;   // seed of the push, for stochastic rounding to 16 bits
   std::vector<float> wide_;      // values of one group of 16-bit rows
   std::vector<float> absent_;    // initial values of the absent rows of one group
   std::vector<float> decoded_;   // gradients of one group
-  std::vector<float> pulled_;    // its rows as they were pulled; empty: the rule does not need them
+  std::vector<float> pulled_;    // rows of one group as they were pulled; empty: the rule does not need them
   std::vector<float> aligned_;   // encoded rows, as Decode reads them
 };
 

@@ -18,14 +18,14 @@ std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const std::ui
 }
 
 std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen) {
-  constexpr std::uint64_t kNoRow = 0x7365656e;
-  return HashCombine(HashCombine(table_salt ^ kNoRow, seen.first), seen.second);
+  constexpr std::uint64_t kSeen = 0x7365656e;
+  return HashCombine(HashCombine(table_salt ^ kSeen, seen.first), seen.second);
 }
 
 std::uint64_t FragmentHash(std::uint64_t table_salt, PartitionId partition, std::span<const std::uint32_t> words) {
-  constexpr std::uint64_t kNoRow = 0x7061727469;
+  constexpr std::uint64_t kPartition = 0x7061727469;
   if (std::ranges::all_of(words, [](std::uint32_t word) { return word == 0; })) return 0;
-  return RowHash(table_salt ^ kNoRow, partition.value, words);
+  return RowHash(table_salt ^ kPartition, partition.value, words);
 }
 
 std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const PartitionRows& rows) {

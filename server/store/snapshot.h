@@ -17,7 +17,7 @@ namespace tarn::server {
 // A key without a row, and the number of its pushes (LifeSpec::admit_count).
 using Seen = std::pair<Key, std::uint32_t>;
 
-// The part of a fragment's state that is not of its rows.
+// The state of a fragment besides its rows.
 struct FragmentState {
   Version version;                   // number of sections applied
   std::vector<std::uint32_t> words;  // of the rule: the bits of UpdateRule::partition_floats
@@ -81,7 +81,7 @@ std::uint64_t StateHash(const std::vector<TableRows>& tables);
 std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const PartitionRows& rows);
 
 std::uint64_t RowCount(const std::vector<TableRows>& tables);
-// Bytes of keys and rows.
+// Bytes of keys, removed keys, rows and counts.
 std::uint64_t ByteCount(const std::vector<TableRows>& tables);
 std::uint64_t ByteCount(const PartitionRows& rows);
 

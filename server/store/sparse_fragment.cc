@@ -18,7 +18,7 @@ constexpr std::size_t kAhead = 8;
 // Number of rows on disk that are read together for the hash.
 constexpr std::size_t kHashedTogether = 4096;
 
-// Each push makes the score at least 1. A smaller one is invalid and has no valid logarithm.
+// Whether the words are a valid RowLife. Each push makes the score at least 1.
 bool IsLife(const std::uint32_t* words) {
   RowLife life;
   std::memcpy(static_cast<void*>(&life), words, sizeof life);
@@ -71,11 +71,11 @@ RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock,
     if (table_.resident() != nullptr) table_.resident()->MarkChanged(rows_.place(), number);
   } else {
     ++context_->insert_generation;
-    if (number != RowIndex::kNone) TakeExpiredRow(number, key);
+    if (number != RowIndex::kNone) RemoveExpiredRow(number, key);
     if (table_.has_life() && !life_.Admit(key, clock, creation, [this] { KeepSeen(); })) return {};
     number = InsertRow(rows_.index().Hash(key), key);
     cut_.LeaveOut(number);
-    NoteReturn(key);
+    OnInserted(key);
   }
   marks_.Set(number);
   return rows_.Parts(number);
@@ -99,8 +99,9 @@ void SparseFragment::KeepSeen() {
   walk_.seen = life_.Waiting();
 }
 
-// A removed key has a row again. If the current cut must list it as removed, it is listed now.
-void SparseFragment::NoteReturn(Key key) {
+// Must be called when a push has inserted a row. If the key was removed before, it is no longer recorded as removed; if
+// the current cut must list it as removed, the cut lists it now.
+void SparseFragment::OnInserted(Key key) {
   if (removed_.Take(key) != RemovedKeys::When::kBeforeCut) return;
   if (context_->cut.request.scope != CutScope::kChanged || !cut_.open()) return;
   if (!removed_.keys().IsBehind(walk_.removed, key)) cut_.RecordRemoved(key);
@@ -112,33 +113,33 @@ void SparseFragment::Delete(std::span<const Key> keys) {
     const std::uint32_t number = Find(key);
     if (number == RowIndex::kNone) continue;
     if (IsExpired(number)) {
-      TakeExpiredRow(number, key);
+      RemoveExpiredRow(number, key);
     } else {
       if (table_.has_life()) life_.Drop(*rows_.Life(number));
-      Take(number, key);
+      RemoveRow(number, key);
     }
   }
 }
 
 // Removes a row and records its key for the next cut. Without a base the key is not recorded: if every cut is full, or
 // only a hash, no later cut would clear the record.
-void SparseFragment::Take(std::uint32_t number, Key key) {
+void SparseFragment::RemoveRow(std::uint32_t number, Key key) {
   KeepFirst(number, key);
   rows_.Erase(rows_.index().Hash(key), key);
   if (context_->has_base) removed_.Add(rows_.index(), key);
 }
 
-void SparseFragment::TakeExpiredRow(std::uint32_t number, Key key) {
-  Take(number, key);
-  life_.TakenAway();
+void SparseFragment::RemoveExpiredRow(std::uint32_t number, Key key) {
+  RemoveRow(number, key);
+  life_.OnExpiredRemoved();
 }
 
-void SparseFragment::TakeExpired() {
+void SparseFragment::RemoveExpired() {
   context_->found.clear();
   rows_.index().ForEach([this](Key key, std::uint32_t number) {
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
-  for (const auto& [key, number] : context_->found) TakeExpiredRow(number, key);
+  for (const auto& [key, number] : context_->found) RemoveExpiredRow(number, key);
 }
 
 void SparseFragment::RecountLife() {
@@ -154,7 +155,7 @@ std::size_t SparseFragment::Sweep(RowIndex::Walk* walk, std::size_t rows) {
     ++seen;
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
-  for (const auto& [key, number] : context_->found) TakeExpiredRow(number, key);
+  for (const auto& [key, number] : context_->found) RemoveExpiredRow(number, key);
   if (walk->done) life_.EndSweep();
   return seen;
 }
@@ -225,8 +226,9 @@ Status SparseFragment::Load(std::span<const Key> keys, std::span<const std::uint
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::uint32_t* record = records.data() + i * table_.row_words();
     if (table_.has_life() && !IsLife(record + layout.value_words + layout.slot_words))
-      return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': the row of key {} has a score that no row can have",
-                                                   table_.spec().name, keys[i]));
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("table '{}': the score of the row of key {} is not finite or below 1", table_.spec().name,
+                              keys[i]));
     const auto row = RowForLoad(keys[i]);
     if (!row) return std::unexpected(row.error());
     if (row->life != nullptr) life_.Drop(*row->life);

@@ -18,6 +18,7 @@ namespace tarn::server {
 
 class SparseFragment final : public Fragment {
  public:
+  // `place`: the partition's number in the tier.
   SparseFragment(const Table& table, PartitionId partition, std::uint32_t place, StoreContext* context);
 
   const SparseRows& rows() const { return rows_; }
@@ -34,7 +35,7 @@ class SparseFragment final : public Fragment {
   // Replaces RowForApply for a row in memory, without life or tier, outside of cuts: only the mark is needed.
   void MarkChanged(std::uint32_t number) { marks_.Set(number); }
 
-  // Deletes the rows of keys, which need not have one, and what is known of the keys.
+  // Deletes the rows of the keys that have one, and the push counts of those that wait for admission.
   void Delete(std::span<const Key> keys);
   // Removes the rows of keys, which need not have one, during the load of a checkpoint. Must not be called during a
   // cut.
@@ -43,16 +44,17 @@ class SparseFragment final : public Fragment {
   void LoadSeen(std::span<const Seen> seen);
 
   // Removes every expired row.
-  void TakeExpired();
+  void RemoveExpired();
   // Recomputes the standings of all rows after the table's rules changed.
   void RecountLife();
   // Must be called when the cut has listed all rows that expired by earlier rules.
   void ForgetCutVerdicts() { cut_.ForgetVerdicts(); }
   // Must be called when the table's time has passed a boundary at which rows expire.
   void OnBoundary() { life_.Decide(rows_.index().size()); }
-  // Removes the expired rows among the next rows, about `rows` of them, and returns how many it examined. `walk`: the
-  // position of the sweep, which is complete when walk->done.
+  // Whether enough rows have expired that Sweep must be called.
   bool sweep_due() const { return life_.sweep_due(); }
+  // Examines about `rows` further rows, removes the expired ones, and returns how many it examined. `walk`: the
+  // position of the sweep, which is complete when walk->done.
   std::size_t Sweep(RowIndex::Walk* walk, std::size_t rows);
 
   // The key of a row, for an error message. Searches the whole index.
@@ -83,9 +85,9 @@ class SparseFragment final : public Fragment {
   RowParts ReadCold(std::uint32_t number) const;
   void KeepFirst(std::uint32_t number, Key key);
   void KeepSeen();
-  void NoteReturn(Key key);
-  void Take(std::uint32_t number, Key key);
-  void TakeExpiredRow(std::uint32_t number, Key key);
+  void OnInserted(Key key);
+  void RemoveRow(std::uint32_t number, Key key);
+  void RemoveExpiredRow(std::uint32_t number, Key key);
   Status HashCold(std::uint64_t* sum) const;
   std::size_t HandOutLists(std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkRows(std::size_t rows, std::vector<CutRows>* out);

@@ -12,12 +12,12 @@ void Verdicts::Add(Verdict verdict) {
 
 // Most pushes belong to the newest class.
 void Standings::Add(std::uint32_t standing, std::uint32_t step) {
-  const std::uint32_t mine = standing / step;
+  const std::uint32_t wanted = standing / step;
   ++rows_;
   auto at = classes_.end();
-  if (!classes_.empty() && classes_.back().first >= mine)
-    at = std::ranges::lower_bound(classes_, mine, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
-  if (at == classes_.end() || at->first != mine) at = classes_.insert(at, {mine, 0});
+  if (!classes_.empty() && classes_.back().first >= wanted)
+    at = std::ranges::lower_bound(classes_, wanted, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
+  if (at == classes_.end() || at->first != wanted) at = classes_.insert(at, {wanted, 0});
   ++at->second;
 }
 
@@ -37,9 +37,10 @@ std::uint32_t Standings::Decide(std::uint32_t least, std::uint64_t rows_max, std
     rows_ -= keep->second;
   }
   if (keep == classes_.begin()) return 0;
-  const std::uint32_t last_gone = (keep - 1)->first;
+  const std::uint32_t last_expired = (keep - 1)->first;
   classes_.erase(classes_.begin(), keep);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>((std::uint64_t{last_gone} + 1) * step, ~std::uint32_t{0}));
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>((std::uint64_t{last_expired} + 1) * step, ~std::uint32_t{0}));
 }
 
 }  // namespace tarn::server

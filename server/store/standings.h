@@ -12,7 +12,8 @@
 
 namespace tarn::server {
 
-// The decision of a boundary: rows whose last push was before it and whose standing is lower have expired.
+// The decision of a boundary: rows whose last push was before `before`, the time of the boundary, and whose standing is
+// below `least_standing` have expired.
 struct Verdict {
   std::uint32_t before = 0;
   std::uint32_t least_standing = 0;
@@ -37,12 +38,13 @@ class Verdicts {
 
 class Standings {
  public:
+  // Counts a row, or no longer counts it.
   void Add(std::uint32_t standing, std::uint32_t step);
   void Drop(std::uint32_t standing, std::uint32_t step);
 
   // Decides at a boundary. Rows with a standing below `least` expire. Then the lowest class expires as long as more
-  // than rows_max rows (0: unbounded) of more than one class remain. Returns the lowest standing that remains, a
-  // multiple of step; 0 if nothing expired.
+  // than rows_max rows (0: unbounded) of more than one class remain. Returns the standing below which rows have
+  // expired, a multiple of step; 0 if nothing expired.
   std::uint32_t Decide(std::uint32_t least, std::uint64_t rows_max, std::uint32_t step);
 
   std::uint64_t rows() const { return rows_; }

@@ -33,7 +33,7 @@ Store::~Store() = default;
 
 Partition& Store::AddPartition(PartitionId id) {
   TARN_CHECK(id.value < partitions_.size() && !partitions_[id.value], "no such partition, or it is owned already");
-  TARN_CHECK(!cut_.active(), "partitions do not come within a cut");
+  TARN_CHECK(!cut_.active(), "a partition is added during a cut");
   std::uint32_t place = 0;
   if (free_places_.empty()) {
     place = places_++;
@@ -49,7 +49,7 @@ Partition& Store::AddPartition(PartitionId id) {
 }
 
 void Store::DropPartition(PartitionId id) {
-  TARN_CHECK(Owns(id) && !cut_.active(), "the partition is not owned, or a cut is under way");
+  TARN_CHECK(Owns(id) && !cut_.active(), "the partition is not owned, or a cut is in progress");
   partitions_[id.value]->Release();
   free_places_.push_back(partitions_[id.value]->place());
   partitions_[id.value].reset();
@@ -95,7 +95,7 @@ Status Store::UpdateTable(Table& table, const TableSpec& spec) {
   const bool other_life = known.life != spec.life;
   if (other_life)
     ForEachSparse(partitions_, table, [](SparseFragment& fragment) {
-      fragment.TakeExpired();
+      fragment.RemoveExpired();
       fragment.ForgetCutVerdicts();
     });
   table.Update(spec);
@@ -127,7 +127,8 @@ Status Store::CheckKeys(TableId id, std::span<const Section> sections, std::span
     TARN_CHECK(section.count <= keys.size() - next, "sections do not match the keys");
     const Partition* partition = Find(section.partition);
     if (partition == nullptr)
-      return Fail(ErrorCode::kWrongShard, fmt::format("partition {} is not of this shard", section.partition.value));
+      return Fail(ErrorCode::kWrongShard,
+                  fmt::format("partition {} does not belong to this shard", section.partition.value));
     TARN_RETURN_IF_ERROR(partition->CheckKeys(table, keys.subspan(next, section.count)));
     next += section.count;
   }
@@ -154,7 +155,7 @@ Status Store::Gather(TableId id, std::span<const Section> sections, std::span<co
 Expected<std::vector<float>> Store::Values(TableId id, Key key) const {
   const Table& table = At(id);
   const Section section{table.PartitionOf(key), 1, {}};
-  TARN_CHECK(Owns(section.partition), "the row is another shard's");
+  TARN_CHECK(Owns(section.partition), "the row belongs to another shard");
   std::vector<float> values(table.dim());
   TARN_RETURN_IF_ERROR(
       Gather(id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data())));
@@ -205,7 +206,8 @@ Status Store::Delete(const Table& table, std::span<const Section> sections, std:
   return context_.failure;
 }
 
-// Raises the versions. The step has the delay and the state of the last section; rules that use them have one section.
+// Raises the versions. The stepper has the delay and the state of the last section; rules that use them are applied
+// section by section.
 void Store::CountSections(const Table& table, std::span<const Section> sections, WorkerRank worker) {
   for (const Section& section : sections) {
     if (section.count == 0) continue;
@@ -221,7 +223,7 @@ void Store::CountDelay(std::uint64_t delay, WorkerRank worker) {
   const std::size_t bucket = std::min<std::uint64_t>(delay, limits::kDelayBucketsMax - 1);
   if (context_.delays.size() <= bucket) context_.delays.resize(bucket + 1);
   ++context_.delays[bucket];
-  if (worker.value >= limits::kDelayWorkersMax) return;  // also that of sums of several workers
+  if (worker.value >= limits::kDelayWorkersMax) return;  // also kNoWorker, for sums of several workers
   std::vector<WorkerDelay>& by_worker = context_.delays_by_worker;
   if (by_worker.size() <= worker.value) by_worker.resize(worker.value + 1);
   by_worker[worker.value].sum += delay;
@@ -273,7 +275,7 @@ Status Store::ForEachRun(const Table& table, std::span<const Key> keys, Take tak
 Status Store::Load(TableId id, std::span<const Key> keys, std::span<const std::uint32_t> rows) {
   const Table& table = At(id);
   TARN_CHECK(rows.size() == keys.size() * table.row_words(), "rows do not match the keys");
-  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "a load during a cut");
   context_.has_base = true;
   if (table.is_dense())
     for (const Key key : keys)
@@ -293,10 +295,10 @@ Status Store::Load(TableId id, std::span<const Key> keys, std::span<const std::u
 
 Status Store::Remove(TableId id, std::span<const Key> keys) {
   const Table& table = At(id);
-  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "a load during a cut");
   if (table.is_dense() && !keys.empty())
     return Fail(ErrorCode::kCorrupt,
-                fmt::format("table '{}': key {} removed of a dense table", table.spec().name, keys.front()));
+                fmt::format("table '{}': key {} is removed, but the table is dense", table.spec().name, keys.front()));
   return ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
     partition.Remove(table, keys.subspan(first, count));
     return Status();
@@ -305,10 +307,10 @@ Status Store::Remove(TableId id, std::span<const Key> keys) {
 
 Status Store::LoadSeen(TableId id, std::span<const Seen> seen) {
   const Table& table = At(id);
-  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "a load during a cut");
   if (table.is_dense() && !seen.empty())
-    return Fail(ErrorCode::kCorrupt,
-                fmt::format("table '{}': key {} counted of a dense table", table.spec().name, seen.front().first));
+    return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} waits for admission, but the table is dense",
+                                                 table.spec().name, seen.front().first));
   std::vector<Key> keys;
   for (const auto& [key, count] : seen) keys.push_back(key);
   return ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
@@ -319,7 +321,7 @@ Status Store::LoadSeen(TableId id, std::span<const Seen> seen) {
 
 Status Store::LoadState(TableId id, PartitionId partition, const FragmentState& state) {
   const Table& table = At(id);
-  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "a load during a cut");
   const std::uint32_t floats = table.optimizer().rule().partition_floats;
   if (state.words.size() != floats)
     return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': a state of {} floats in partition {}, expected {}",

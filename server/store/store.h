@@ -1,6 +1,5 @@
-// All rows of one shard: maps tables and partitions to fragments and passes the keys of a message on to them. The RAM
-// tier of the storage. Rows are accessed through Gather and Apply (one call per message), through partitions, and
-// through cuts.
+// All rows of one shard: maps tables and partitions to fragments and passes the keys of a message on to them. Rows are
+// accessed through Gather and Apply (one call per message), through partitions, and through cuts.
 //
 //   Store rows({.job_seed = 1, .partition_bits = 6, .owned = mine});
 //   rows.AddTable(spec);
@@ -50,16 +49,16 @@ struct StoreOptions {
   std::uint64_t job_seed = 0;
   std::uint32_t partition_bits = 0;
   std::vector<PartitionId> owned;  // each once
-  // Keys of a table, over all partitions, that are remembered as removed since the base of the next cut; beyond, it
-  // must hold all rows (StoreCut::KnowsChanges).
+  // Maximum number of a table's keys, over all partitions, that are recorded as removed since the base of the next cut.
+  // If one partition exceeds its share, that cut must contain all rows (StoreCut::KnowsChanges).
   std::uint64_t removed_keys_max = limits::kRemovedKeysMax;
 };
 
-// Of one table: gradients that were skipped since they hold an infinity or a NaN.
+// The gradients of one table that were skipped because they contain an infinity or a NaN (rule A5).
 struct NotFiniteRows {
   std::string table;
-  std::uint64_t rows = 0;
-  Key key = 0;  // of the last one
+  std::uint64_t rows = 0;  // number of gradients
+  Key key = 0;             // of the last one
 };
 
 class Store {
@@ -71,8 +70,8 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // Creates a table, or gives an existing one new settings. Another shape under its id or name, and a bad spec, are
-  // errors.
+  // Creates a table, or changes the settings of an existing one. kAlreadyExists: a table with this id has another name,
+  // one with this name has another id, or its shape differs. An invalid spec is an error too.
   Status AddTable(const TableSpec& spec);
   // Null if there is none; valid as long as the store.
   const TableSpec* FindTable(TableId id) const;
@@ -83,9 +82,9 @@ class Store {
   Partition* Find(PartitionId partition) const {
     return partition.value < partitions_.size() ? partitions_[partition.value].get() : nullptr;
   }
-  // Creates an empty partition, which the store must not own yet. Not within a cut.
+  // Creates an empty partition, which the store must not own yet. Must not be called during a cut.
   Partition& AddPartition(PartitionId partition);
-  // Drops a partition with all rows; their memory serves later rows. Not within a cut.
+  // Drops a partition with all rows; their memory is reused for later rows. Must not be called during a cut.
   void DropPartition(PartitionId partition);
   std::uint32_t partition_bits() const { return context_.partition_bits; }
   std::vector<PartitionId> owned() const;
@@ -103,15 +102,15 @@ class Store {
   // The values of one row of a partition that is owned; as Gather. For tools and checks.
   Expected<std::vector<float>> Values(TableId table, Key key) const;
 
-  // One optimizer step for each key that has or gets a row, in order; a row whose gradient has a value that is infinite
-  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A repeated key takes two steps. The
-  // rows have keys.size() gradients; the schedule is that at their clock. Each section with keys raises the version of
-  // the table in its partition by one; its own version is that at which its rows were pulled. The keys must have passed
-  // CheckKeys, and the rows have what the rule needs.
+  // Applies one optimizer step for each key that has or gets a row, in order; two for a key that occurs twice. A
+  // gradient that contains an infinity or a NaN is skipped: its row keeps its values, and is not inserted if it does
+  // not exist (rule A5). `rows` has keys.size() gradients and what the table's rule needs; the learning rate is that at
+  // their clock. Each section with keys raises the version of the table in its partition by one; Section::version is
+  // the version at which the section's rows were pulled. The keys must have passed CheckKeys.
   //
-  // Of kAssign the rows have values instead, which replace those of the rows: slots remain, and a row that did not
-  // exist is created with initial ones, even if admission would refuse it. kDelete removes rows of a sparse table, if
-  // they exist.
+  // With kAssign, `rows` has values in place of gradients. They replace the values of the rows, whose slots remain. A
+  // row that does not exist is created with initial slots, even if admission would refuse it. With kDelete, the rows of
+  // the keys are removed if they exist; the table must be sparse.
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, const PushedRows& rows);
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                const std::byte* gradients, Clock clock, std::uint64_t push = 0) {
@@ -122,16 +121,17 @@ class Store {
   void SkipNotFinite(TableId table, Key key);
   // Counts gradients that came too late and were dropped before Apply, as Apply counts those that a rule discards.
   void CountDiscarded(std::uint64_t rows) { context_.counters.discarded += rows; }
-  // The tables that have skipped some.
+  // The tables with skipped gradients.
   std::vector<NotFiniteRows> not_finite() const;
 
-  // Fills the store from a checkpoint, not within a cut. Keys of partitions that are not owned are skipped; no key
-  // counts as changed. Load sets rows from keys.size() records, of which the last one of a key wins; Remove removes
-  // rows, which need not exist; LoadSeen sets how often keys without a row were pushed, from the newest increment only.
+  // Load the contents of a checkpoint. Must not be called during a cut. Keys of partitions that are not owned are
+  // skipped; no key counts as changed. Load sets rows from keys.size() records; the last record of a key is valid.
+  // Remove removes rows, which need not exist. LoadSeen sets how often keys without a row were pushed, from the newest
+  // increment only. kCorrupt: keys do not fit the table, or a record is invalid.
   Status Load(TableId table, std::span<const Key> keys, std::span<const std::uint32_t> rows);
   Status Remove(TableId table, std::span<const Key> keys);
   Status LoadSeen(TableId table, std::span<const Seen> seen);
-  // Sets the version and the rule's state of a partition, likewise. kCorrupt: the state of another rule.
+  // Sets the version and the rule's state of the table in a partition, likewise. kCorrupt: the state of another rule.
   Status LoadState(TableId table, PartitionId partition, const FragmentState& state);
 
   StoreCut& cut() { return cut_; }
@@ -143,14 +143,15 @@ class Store {
   // Histogram of the gradient delays of all sections applied: bucket i = i sections, the last one also more.
   const std::vector<std::uint64_t>& delays() const { return context_.delays; }
   const std::vector<WorkerDelay>& delays_by_worker() const { return context_.delays_by_worker; }
+  // Resets counters, delays and not_finite.
   void ForgetCounters();
 
-  // Sum of RowHash (server/store/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
-  // same however rows are spread over shards.
+  // Sum of RowHash (server/store/snapshot.h) over all rows, of SeenHash over the keys that wait for admission, and of
+  // FragmentHash over all fragments. Does not depend on the distribution of rows over shards.
   Expected<std::uint64_t> StateHash() const;
 
-  // Starts to read the rows of a message that are on disk in the background; the conditions are those of Gather and
-  // Apply. The fetch ends when they are in memory; 0: all of them are.
+  // Starts to read, in the background, those rows of a message that are on disk; the conditions are those of Gather and
+  // Apply. The fetch ends when they are in memory. 0: none is on disk.
   FetchTicket FetchCold(TableId table, std::span<const Section> sections, std::span<const Key> keys);
   // Whether any row of the table is on disk.
   bool HasCold(TableId table) const;
@@ -181,7 +182,7 @@ class Store {
   std::unique_ptr<Residency> tier_;
   Tables tables_;
   Partitions partitions_;
-  std::uint32_t places_ = 0;                // numbers of partitions in the tier, given out so far
+  std::uint32_t places_ = 0;                // numbers of partitions in the tier that were ever used
   std::vector<std::uint32_t> free_places_;  // of dropped partitions
   mutable RowStepper stepper_;
   mutable TierReader reader_;

@@ -12,7 +12,7 @@ class Sweeper {
  public:
   // Examines about `rows` rows. `due`: the number of fragments with a sweep due, which decreases as they are done.
   void Continue(std::size_t rows, const Tables& tables, const Partitions& partitions, const std::size_t& due);
-  // Must be called when partitions were added or dropped: restarts the current fragment.
+  // Must be called after a partition was dropped: restarts the current fragment.
   void Restart() { walk_ = {}; }
 
  private:

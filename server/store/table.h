@@ -43,7 +43,7 @@ class Table {
   std::size_t row_bytes() const { return row_words() * sizeof(std::uint32_t); }
   PartitionId PartitionOf(Key key) const { return tarn::PartitionOf(position_(key), partition_bits_); }
 
-  // Memory budget of the table's rows; null: all rows stay in memory, or the table is dense.
+  // The table's rows under a memory budget; null: all rows stay in memory, or the table is dense.
   ResidentRows* resident() const { return resident_; }
   void set_resident(ResidentRows* resident) { resident_ = resident; }
 

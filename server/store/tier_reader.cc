@@ -11,8 +11,8 @@ namespace {
 
 // Attempts to make room for exactly the rows on disk, before room is made for all rows of the message.
 constexpr int kAttempts = 4;
-// Other memory is counted again after so many spans.
-constexpr std::uint32_t kTendPeriod = 64;
+// Memory outside the tier is counted again after so many spans.
+constexpr std::uint32_t kCountPeriod = 64;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size
 }
 
 Expected<std::size_t> TierReader::BringInCold(const Table& table, const KeyCursor& cursor) {
-  if (++spans_ % kTendPeriod == 0) CountOthers();
+  if (++spans_ % kCountPeriod == 0) CountOthers();
   ResidentRows* resident = table.resident();
   Residency& tier = *context_->tier;
   const std::size_t rows = std::min(tier.SpanRows(*resident), cursor.left());

@@ -20,8 +20,8 @@ class TierReader {
   TierReader(StoreContext* context, std::function<std::uint64_t()> memory_bytes)
       : context_(context), memory_bytes_(std::move(memory_bytes)) {}
 
-  // Makes room for the next rows of a message and reads those that are on disk. Returns the number of those rows; they
-  // stay in memory until they are processed. For a table without a budget: all that are left.
+  // Makes room for the next keys of a message and reads those of their rows that are on disk. Returns the number of
+  // these keys: their rows stay in memory until they are processed. All keys that are left if the table has no budget.
   Expected<std::size_t> BringIn(const Table& table, const KeyCursor& cursor) {
     if (table.resident() == nullptr) return cursor.left();
     return BringInCold(table, cursor);

@@ -8,7 +8,8 @@
 namespace tarn::server {
 namespace {
 
-// Share of the budget: rows copied early for a cut, which are moved to disk at once (a few milliseconds).
+// Limit of the memory of rows copied early for a cut, as a share of the budget. Beyond it all of them are moved to disk
+// in one step, which takes a few milliseconds.
 constexpr std::size_t kSpillShare = 32, kSpillBytesMax = std::size_t{16} << 20;
 
 // The table of the cold log for spilled rows of `table`.

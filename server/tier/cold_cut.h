@@ -28,24 +28,24 @@ class ColdCut : private FetchReceiver {
   ColdCut(ColdLog* log, std::size_t limit_bytes) : log_(log) { SetLimit(limit_bytes); }
   void SetLimit(std::size_t bytes);
 
-  // Reads the whole records of cold rows, in ascending order of their ids.
+  // Starts to read the whole records of cold rows. `ids` must be ascending.
   void Fetch(TableId table, std::vector<ColdId> ids);
   bool HasRecords() const { return !records_.empty(); }
-  // The records of the oldest fetch that was not taken. False if it has not ended.
+  // Returns the records of the oldest fetch that was not taken yet. False if that fetch has not ended.
   bool Take(std::vector<std::uint32_t>* records);
-  // The cut has ended: forgets fetches, also those in progress, and frees the spilled rows.
+  // Must be called when the cut has ended. Discards all fetches, also those in progress, and frees the spilled rows.
   void Drop();
 
-  // Writes a copy of a row to the log. `words` of a whole record. Blocks if the disk is too slow. Errors are the
-  // store's.
+  // Appends a copy of a row to the log: its `record`, which has `words` words. Blocks if the disk is too slow. Errors
+  // are those of ColdLog::Append and WaitForRoom.
   Expected<ColdId> Spill(TableId table, std::size_t words, Key key, const std::uint32_t* record);
-  // Like Fetch: records of the key (its upper word first) and then the words.
+  // Like Fetch, for spilled rows. Each record is the row's key (upper word first) and then the words given to Spill.
   void FetchSpilled(TableId table, std::vector<ColdId> ids);
   void FreeSpilled(TableId table, std::span<const ColdId> ids);
-  // Whether a cut with that many bytes of copies in memory must spill them now. It may hold 1/32 of the budget, at most
-  // 16 MiB, and twice that while the disk is too slow.
+  // Whether a cut with `held_bytes` bytes of copies in memory must spill them now. The limit is 1/32 of the budget, at
+  // most 16 MiB, and twice that while the disk is too slow.
   bool MustSpill(std::size_t held_bytes) const;
-  // Bytes that it may always hold.
+  // That limit, without the doubling.
   std::size_t held_bytes_max() const { return held_bytes_max_; }
 
  private:

@@ -39,7 +39,8 @@ bool ColdGate::TakesRepetition(Peer peer, const Message& message) {
   if (it == of_peer->second.pushes.end()) return false;
   Message& waiting = waiting_.at(it->second).message;
   Push* first = PushIn(waiting);
-  // A message whose keys could not be read is repeated with its keys; one for an older route map is divided again.
+  // Not repetitions: a push that is resent with its keys because the shard did not have its key list, and one that the
+  // client has divided anew for another route map.
   const bool has_keys = first->keys.codec != KeyCodec::kHeld || again->keys.codec == KeyCodec::kHeld;
   if (!has_keys || waiting.epoch != message.epoch || first->table != again->table ||
       !std::ranges::equal(first->keys.sections, again->keys.sections, SameSection))

@@ -1,6 +1,6 @@
 // Holds messages whose rows are being read from disk, and later messages of the same peers, so that the order of each
-// peer's messages is kept. Messages of other peers do not wait. Bounded. Finding the ready messages takes no time for
-// the others. Not thread-safe.
+// peer's messages is kept. Messages of other peers do not wait. Bounded. The time to find the ready
+// messages does not depend on the number of the others. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,8 @@ class ColdGate {
   // Whether `message` repeats a waiting message of this peer (rule E5). If so, the waiting message takes the request id
   // of the newest attempt, because every attempt of a push has its own.
   bool TakesRepetition(Peer peer, const Message& message);
-  // Adds the message. Returns false and changes nothing if there is no room. An empty gate accepts any one message.
+  // Moves the message into the gate. Returns false and changes nothing if there is no room. An empty gate accepts any
+  // message.
   bool Add(Peer from, Message* message, FetchTicket ticket);
   // Calls begin(message) for the messages without a ticket, in order, until it returns kNotBegun.
   template <typename Begin>
@@ -71,7 +72,7 @@ class ColdGate {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  using Number = std::uint64_t;  // of a message, in the order in which they came
+  using Number = std::uint64_t;  // of a message, in order of arrival
   // The push id of a push's first section.
   using FirstPush = std::tuple<Incarnation, PartitionId, Sequence>;
   struct OfPeer {

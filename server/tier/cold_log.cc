@@ -7,11 +7,11 @@ namespace tarn::server {
 
 namespace {
 
-// Rows that collecting takes on at one go, in bytes: as a rule, and where there are too many holes.
+// Bytes of the rows that are collected together: normally, and when there are too many holes or few ids.
 constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
 // Holes of up to this many segments are not collected.
 constexpr std::size_t kHoleSegments = 4;
-// So many holes for a row, in bytes, are too many.
+// There are too many holes if their bytes are more than this multiple of the live rows' bytes.
 constexpr std::uint64_t kTooManyHoles = 2;
 
 }  // namespace
@@ -73,7 +73,7 @@ Status ColdLog::Deliver(const ColdFetch& fetch) {
   Status taken =
       fetch.receiver == nullptr ? MoveRows(fetch) : fetch.receiver->OnFetched(fetch.table, fetch.ids, fetch.records);
   if (!taken) return failed_ = std::move(taken);
-  // Only now: while a fetch touches a segment, none of its ids can become another row's.
+  // End the reads after the delivery: until then no id of their segments is reused.
   for (ColdId id : fetch.ids) Of(fetch.table).EndRead(id);
   return {};
 }

@@ -39,7 +39,7 @@ class ColdLogListener {
 
 struct ColdLogOptions {
   std::size_t segment_bytes = std::size_t{8} << 20;
-  // Segments of this size that wait to be written; beyond, there is no room.
+  // HasRoom is false while the segments that wait to be written have this many times segment_bytes, or more.
   std::uint32_t queued_segments_max = 3;
   ColdId ids_max = kColdIds;  // of a table
 };
@@ -58,18 +58,18 @@ class ColdLog {
 
   // Whether the store keeps up. Rows may be appended all the same, but memory grows.
   bool HasRoom() const { return totals_.queued_bytes < options_.queued_segments_max * options_.segment_bytes; }
-  // Blocks until it does. The error is the store's.
+  // Blocks until HasRoom. The error is the store's.
   Status WaitForRoom();
-  // Takes a row. kTooLarge when the table has all the ids that there are; before, its holes are collected.
+  // Stores a row. kTooLarge if all ids of the table are used. (Its holes are collected once half of them are.)
   Expected<ColdId> Append(TableId table, RowOwner owner, const std::uint32_t* words);
   void Free(TableId table, ColdId id) { Of(table).Free(id); }
   void FreeAll(TableId table) { Of(table).FreeAll(); }
 
-  // Whole records of ids in ascending order. Blocks for those that are not in memory.
+  // Reads the whole records of `ids`, which must be ascending. Blocks for those that are not in memory.
   Status Read(TableId table, std::span<const ColdId> ids, std::uint32_t* records) {
     return reads_.Read(Of(table), ids, records);
   }
-  // Reads asynchronously; Poll calls the receiver. Fetches end in order.
+  // The same in the background; Poll calls the receiver, which must outlive the fetch. Fetches end in order.
   void Fetch(TableId table, std::vector<ColdId> ids, FetchReceiver* receiver) {
     reads_.Begin(table, &Of(table), std::move(ids), receiver);
   }

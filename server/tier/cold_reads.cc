@@ -6,7 +6,8 @@
 namespace tarn::server {
 namespace {
 
-// Copies the records that are in memory. The others: where they are, and their places in `ids`.
+// Copies the records that are in memory. Appends the locations of the others in the store to `at`, and their indices in
+// `ids` to `from_store`.
 void CopyFromMemory(const TableSegments& segments, std::span<const ColdId> ids, std::uint32_t* records,
                     std::vector<RecordAt>* at, std::vector<std::uint32_t>* from_store) {
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -38,11 +38,13 @@ class ColdReads {
   // The store outlives it.
   explicit ColdReads(ColdStore* store) : store_(store) {}
 
-  // Whole records of ids in ascending order. Blocks for those that are not in memory. Errors are the store's.
+  // Reads the whole records of `ids`, which must be ascending. Blocks for those that are not in memory. Errors are the
+  // store's.
   Status Read(const TableSegments& segments, std::span<const ColdId> ids, std::uint32_t* records);
-  // Begins a fetch of `table`, whose segments these are, and a read of each id, which the caller ends after Next.
+  // Begins a fetch of ascending ids. `segments` are those of `table`. Calls BeginRead for each id; the caller must call
+  // EndRead for each after Next has returned the fetch.
   void Begin(TableId table, TableSegments* segments, std::vector<ColdId> ids, FetchReceiver* receiver);
-  // The store has read records, for the oldest fetch that waits for some.
+  // Receives the records that the store has read for the oldest fetch that waits for the store.
   void OnRead(std::vector<std::byte> records) { read_.push_back(std::move(records)); }
   // The oldest fetch, if it has ended.
   std::optional<ColdFetch> Next();
@@ -54,7 +56,7 @@ class ColdReads {
   struct Pending {
     ColdFetch fetch;
     std::size_t record_bytes = 0;
-    std::vector<std::uint32_t> from_store;  // places in ids; the store's records go there
+    std::vector<std::uint32_t> from_store;  // indices in fetch.ids of the records that the store reads
     std::size_t bytes() const { return (fetch.ids.size() + from_store.size()) * record_bytes; }
   };
 

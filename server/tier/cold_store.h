@@ -71,7 +71,8 @@ class ColdStore {
 
   // The operations that ended since the last call, in order.
   virtual std::vector<ColdEvent> TakeEvents() = 0;
-  // Blocks until a segment is written or an operation has failed; TakeEvents reports it.
+  // Blocks until a write has ended, or a removal has failed; TakeEvents reports it. Returns at once if no write is in
+  // progress.
   virtual void WaitForWrite() = 0;
 
   // Its directory, for errors.

@@ -5,7 +5,7 @@
 namespace tarn::server {
 namespace {
 
-// Free blocks are searched when they are more than one of so many.
+// Free blocks are searched if more than one in so many blocks is free.
 constexpr std::size_t kFreeShare = 8;
 
 }  // namespace
@@ -21,7 +21,7 @@ IdBlocks::Run IdBlocks::Find() const {
   return longest;
 }
 
-// The first run of free blocks that is enough for a segment, else the longest.
+// The first run of free blocks that is long enough for a segment, otherwise the longest run.
 IdBlocks::Run IdBlocks::NextFree(std::size_t from, std::size_t to) const {
   Run longest, run;
   for (std::size_t block = from; block < to && longest.count < wanted_; ++block) {

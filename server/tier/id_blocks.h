@@ -21,7 +21,7 @@ class IdBlocks {
   IdBlocks(std::uint32_t block_log2, std::size_t wanted, ColdId ids_max)
       : block_log2_(block_log2), wanted_(wanted), blocks_max_(ids_max >> block_log2) {}
 
-  // Takes free blocks for a segment: as many as wanted, else the longest run. None: all ids are used.
+  // Takes free blocks for a segment: as many as wanted, otherwise the longest run. Run.count is 0 if all ids are used.
   Run Take(std::uint32_t owner);
   // Frees the blocks first .. end - 1.
   void Give(std::size_t first, std::size_t end);
@@ -29,7 +29,7 @@ class IdBlocks {
   std::uint32_t OwnerOf(ColdId id) const { return owners_[id >> block_log2_]; }
   std::uint32_t OwnerOfBlock(std::size_t block) const { return owners_[block]; }
   ColdId FirstId(std::size_t block) const { return static_cast<ColdId>(block << block_log2_); }
-  // Blocks that hold so many ids.
+  // Number of blocks that `ids` ids need.
   std::uint32_t BlocksFor(std::uint32_t ids) const { return (ids + (1u << block_log2_) - 1) >> block_log2_; }
   std::uint64_t used_ids() const { return std::uint64_t{owners_.size() - free_} << block_log2_; }
   std::size_t memory_bytes() const { return owners_.capacity() * sizeof(owners_[0]); }

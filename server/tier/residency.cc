@@ -133,7 +133,7 @@ Status Residency::Reserve(ResidentRows* rows, std::size_t slots) {
     } else if (rows->resident() != 0) {
       TARN_RETURN_IF_ERROR(Evict(rows, std::max(slots - rows->free_slots(), EvictBatch(*rows))));
     } else {
-      // The share is less than one message needs, so the budget is exceeded.
+      // The budget is smaller than the rows of one message, so it is exceeded.
       TARN_CHECK(rows->AddChunk(), "a message has more rows than there are slots");
     }
   }
@@ -209,7 +209,7 @@ Status Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::spa
 Status Residency::OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) {
   if (std::ranges::find(tables_, table, &Table::id)->rows->OnMoved(owner, from, to)) return {};
   return Fail(ErrorCode::kCorrupt,
-              fmt::format("{}: a record says that it is of {}, which does not lie there: the tier's files are damaged",
+              fmt::format("{}: a record names {} as its row, which is not stored there: the tier's files are damaged",
                           store_->where(), namer_(table, owner)));
 }
 

@@ -4,7 +4,7 @@
 //
 //   Residency tier({.limit_bytes = share, .places = partitions}, std::move(store));
 //   ResidentRows* rows = tier.AddTable(id, words);
-//   tier.Reserve(rows, n);                       // n free slots, so that n rows can be born or brought in
+//   tier.Reserve(rows, n);                       // n free slots, so that n rows can be inserted or read
 //   tier.BringIn(rows, cold_owners);
 //
 // Memory is divided so that, at the margin, the least used rows of all tables have the same number of uses per byte.
@@ -57,18 +57,18 @@ class Residency : private ColdLogListener, private FetchReceiver {
   Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store);
   ~Residency() override;
 
-  // Names a row in errors: its table, its key, its partition, and the owner found on disk.
+  // Describes a row for an error message, by table, key and partition. By default, rows are described by numbers only.
   using RowNamer = std::function<std::string(TableId table, RowOwner owner)>;
   void NameRowsBy(RowNamer namer) { namer_ = std::move(namer); }
-  // The disk returned a different row than the requested one, or a spilled row of a cut with a key of another
-  // partition.
+  // Errors (kCorrupt): the disk returned another row than `asked`, or, for a cut, a spilled row of another partition
+  // than `asked`.
   Error AnotherRow(TableId table, RowOwner asked) const;
   Error WrongPartitionError(TableId table, Key key, PartitionId asked) const;
 
   // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places);
 
-  // Valid as long as the residency. `words` of a row that are kept.
+  // Adds a table with rows of `words` words. The result is valid as long as the residency.
   ResidentRows* AddTable(TableId table, std::size_t words);
 
   // Makes free slots if memory is available. False: it would require evictions.
@@ -77,7 +77,8 @@ class Residency : private ColdLogListener, private FetchReceiver {
   Status Reserve(ResidentRows* rows, std::size_t slots);
   // Reads cold rows into free slots, of which there must be enough. Sorts `owners`, which may contain duplicates.
   Status BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
-  // Starts to read cold rows. The returned fetch ends when they are in memory; they are then not evicted soon.
+  // Starts to read cold rows. The returned fetch ends when they are in memory; they are then not evicted soon. 0: none
+  // of the rows is cold.
   FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);
   bool Ended(FetchTicket ticket) const { return ticket <= ended_; }
   // Whether a fetch and an eviction could start without waiting for others.
@@ -100,7 +101,7 @@ class Residency : private ColdLogListener, private FetchReceiver {
   void SetLimit(std::size_t bytes);
 
   std::size_t limit_bytes() const { return options_.limit_bytes; }
-  // Rows that one message may read at a time: a multiple of 64, the group size of look-ups.
+  // Rows that one message may read at a time: a multiple of 64, and so of the group size of look-ups.
   std::size_t SpanRows(const ResidentRows& rows) const;
   std::size_t memory_bytes() const;  // of rows and cold log
   std::uint64_t resident_rows() const;
@@ -132,12 +133,12 @@ class Residency : private ColdLogListener, private FetchReceiver {
   ColdCut cut_;
   RowNamer namer_ = NumbersOf;
   std::vector<Table> tables_;
-  std::size_t next_table_ = 0;  // to be compared with
+  std::size_t next_table_ = 0;  // compared next, as a source of memory
   std::size_t other_bytes_ = 0;
   ResidencyCounters counters_;
 
   FetchTicket begun_ = 0, ended_ = 0;
-  std::unordered_map<std::uint64_t, FetchTicket> in_flight_;  // rows
+  std::unordered_map<std::uint64_t, FetchTicket> in_flight_;  // the fetch of each row being read, by InFlightKey
 
   std::vector<ColdId> ids_;
   std::vector<std::uint32_t> records_;

@@ -87,7 +87,7 @@ std::uint32_t ResidentRows::CountIn(std::uint32_t slot) const {
 }
 
 // Adds the slot at the clock hand to the candidates if its row may be evicted.
-void ResidentRows::LookAtNext() {
+void ResidentRows::ExamineNext() {
   RowSlots::Info& info = slots_.Of(hand_);
   if (info.place != RowSlots::kNone && !info.spared) candidates_.push_back(hand_);
   info.spared = false;
@@ -96,11 +96,11 @@ void ResidentRows::LookAtNext() {
 
 // Finds the least used rows at the clock hand.
 void ResidentRows::FindVictims(std::size_t wanted) {
-  const std::size_t looked_at = std::min(resident(), wanted * kVictimWindow);
+  const std::size_t examined = std::min(resident(), wanted * kVictimWindow);
   candidates_.clear();
   if (!slots_.Has(hand_)) hand_ = 0;
-  for (std::size_t left = slots_.used() + slots_.free(); left != 0 && candidates_.size() < looked_at; --left)
-    LookAtNext();
+  for (std::size_t left = slots_.used() + slots_.free(); left != 0 && candidates_.size() < examined; --left)
+    ExamineNext();
   counts_.clear();
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     if (i + kAhead < candidates_.size()) {
@@ -144,10 +144,10 @@ Status ResidentRows::EvictSlot(std::uint32_t slot) {
 
 Status ResidentRows::ReleaseChunk() {
   TARN_CHECK(slots_.chunks() > 1, "a table keeps a chunk");
-  const std::size_t homeless = slots_.RowsInLastChunk();
-  const std::size_t elsewhere = slots_.free() - (slots_.rows_per_chunk() - homeless);
+  const std::size_t to_move = slots_.RowsInLastChunk();
+  const std::size_t free_elsewhere = slots_.free() - (slots_.rows_per_chunk() - to_move);
   // Some evicted rows may be in the chunk itself; then a few more than necessary are evicted.
-  if (homeless > elsewhere) TARN_RETURN_IF_ERROR(Evict(homeless - elsewhere));
+  if (to_move > free_elsewhere) TARN_RETURN_IF_ERROR(Evict(to_move - free_elsewhere));
   EmptyLastChunk();
   slots_.DropLastChunk();
   return {};
@@ -160,7 +160,7 @@ void ResidentRows::EmptyLastChunk() {
     const RowSlots::Info info = slots_.Of(slot);
     if (info.place == RowSlots::kNone) continue;
     const std::uint32_t to = slots_.Take(info.place, info.number);
-    TARN_CHECK(to < first, "a chunk that goes has rows and no room is elsewhere");
+    TARN_CHECK(to < first, "the rows of a chunk that is released do not fit into the others");
     slots_.Of(to) = info;
     slots_.Write(to, reinterpret_cast<const std::uint32_t*>(slots_.Row(slot)));
     RowState& state = states_.At(info.place, info.number);

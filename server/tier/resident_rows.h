@@ -3,7 +3,7 @@
 // identified by the place of its partition and its number there.
 //
 //   if (float* row = rows.Row(place, number)) ...; else it is cold: rows.cold_id(place, number)
-//   rows.Add(place, number)       // a birth: uninitialised, in a free slot
+//   rows.Add(place, number)       // a new row: uninitialised, in a free slot
 //   rows.Install(...)             // the record of a cold row was read
 //   rows.MarkChanged(...)         // before a row in memory is changed: its copy on disk, if any, is outdated
 //   rows.Evict(n)                 // n of the least used rows leave memory; unchanged ones without being written
@@ -30,7 +30,7 @@ class ResidentRows {
   ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, ColdLog* log)
       : table_(table), log_(log), slots_(words, chunk_bytes), states_(places) {}
 
-  // Partitions have places below.
+  // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places) { states_.AddPlacesTo(places); }
 
   // Null if the row is cold.
@@ -72,10 +72,10 @@ class ResidentRows {
   bool AddChunk() { return slots_.AddChunk(); }
   // Evicts `wanted` rows, all if there are fewer. The error is the cold store's.
   Status Evict(std::size_t wanted);
-  // Returns a chunk to the system and evicts the rows that do not fit into the others. Keeps the last chunk.
+  // Returns a chunk to the system and evicts the rows that do not fit into the others. There must be at least two.
   Status ReleaseChunk();
-  // The use count of the next row to be evicted, divided by its bytes: the value of a byte of this table. 0 if the
-  // slots at the clock hand are almost empty.
+  // The value of a byte of this table: the average use count of the rows to be evicted next, divided by the bytes of a
+  // row. 0 if almost all slots at the clock hand are free.
   double WorthOfByte();
   // Ages counts; `uses` rows were used since the last call.
   void Age(std::uint64_t uses) { states_.Age(uses, resident()); }
@@ -94,7 +94,7 @@ class ResidentRows {
   std::uint32_t CountIn(std::uint32_t slot) const;
   void DropCopy(std::uint32_t place, std::uint32_t number);
   void FindVictims(std::size_t wanted);
-  void LookAtNext();
+  void ExamineNext();
   Status EvictSlot(std::uint32_t slot);
   void EmptyLastChunk();
 

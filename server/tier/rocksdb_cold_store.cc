@@ -29,9 +29,9 @@ constexpr std::size_t kPartRecords = 128;
 constexpr std::size_t kMultiGetPages = 32;
 constexpr std::size_t kBlockBytes = 4096;
 constexpr const char* kMarker = "TARN_TIER";
-// RocksDB needs some for itself.
+// RocksDB needs some open files besides the segments.
 constexpr int kOpenFilesMin = 64;
-// What RocksDB keeps in memory for a file, and for a page of it: measured with segments of 92 and of 1,000 pages.
+// RocksDB's memory for a file and for a page of it, measured with segments of 92 and of 1,000 pages.
 constexpr std::size_t kFileMemoryBytes = 6144, kPageMemoryBytes = 16;
 
 // Big-endian, so that a segment is one range with its pages in order.
@@ -58,7 +58,7 @@ rocksdb::Options TierOptions(rocksdb::Env* env, int open_files_max) {
   options.compression = rocksdb::kNoCompression;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.disable_auto_compactions = true;
-  options.force_consistency_checks = false;  // at every change of the files, of all of them
+  options.force_consistency_checks = false;  // they would check all files whenever one is added or removed
   options.write_buffer_size = 64 << 10;
   options.max_open_files = open_files_max < 0 ? -1 : std::max(open_files_max, kOpenFilesMin);
   options.info_log_level = rocksdb::ERROR_LEVEL;
@@ -70,7 +70,7 @@ rocksdb::Options TierOptions(rocksdb::Env* env, int open_files_max) {
   return options;
 }
 
-// A page is read whole; whatever fails must not be taken for an empty one.
+// The operating system caches pages, RocksDB does not.
 rocksdb::ReadOptions PageReads() {
   rocksdb::ReadOptions options;
   options.verify_checksums = true;
@@ -90,7 +90,7 @@ struct RocksDbColdStore::Files {
   rocksdb::Options options;
   std::unique_ptr<rocksdb::DB> db;
 
-  // What there is; the writing thread's. RocksDB's own properties walk over all files for every answer.
+  // Sizes of the segments, used only on the strand. Counted here, because RocksDB's properties iterate over all files.
   struct Size {
     std::uint64_t file_bytes = 0;
     std::size_t memory_bytes = 0;
@@ -117,9 +117,11 @@ Status RocksDbColdStore::Files::Hold(const std::string& directory) {
   const std::string marker = directory + "/" + kMarker;
   if (!fs::exists(marker, failure) && !fs::is_empty(directory, failure))
     return Fail(ErrorCode::kAlreadyExists,
-                fmt::format("{}: holds files that are not of a tier (no {}); it would be emptied", directory, kMarker));
+                fmt::format("{}: contains files but no {}, so it is not a tier's directory and is not emptied; name "
+                            "another directory, or an empty one",
+                            directory, kMarker));
   auto taken =
-      FileLock::Take(marker, "this tier is another process's: does a server of this run still live?", kLockTimeout);
+      FileLock::Take(marker, "another process uses this tier: is a server of this run still running?", kLockTimeout);
   if (!taken) return Fail(ErrorCode::kIo, taken.error().message);
   lock.emplace(*std::move(taken));
   return {};
@@ -206,7 +208,7 @@ Status RocksDbColdStore::Files::Read(const std::string& directory, std::span<con
   return {};
 }
 
-// Records of so many pages.
+// Reads records that are in `pages` pages, at most kMultiGetPages.
 Status RocksDbColdStore::Files::ReadPages(const std::string& directory, std::span<const RecordAt> records,
                                           std::size_t pages, std::size_t record_bytes, std::byte* out) {
   std::array<PageKey, kMultiGetPages> keys;
@@ -228,8 +230,9 @@ Status RocksDbColdStore::Files::ReadPages(const std::string& directory, std::spa
     if (i != 0 && (record.segment != records[i - 1].segment || record.page != records[i - 1].page)) ++page;
     if (!statuses[page].ok()) return std::unexpected(RocksDbError(directory, "read a cold row", statuses[page]));
     if (record.offset + record_bytes > values[page].size())
-      return Fail(ErrorCode::kCorrupt, fmt::format("{}: page {} of segment {}/{} has {} bytes", directory, record.page,
-                                                   record.segment.table, record.segment.number, values[page].size()));
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}: page {} of segment {}/{} has {} bytes, expected at least {}",
+                                                   directory, record.page, record.segment.table, record.segment.number,
+                                                   values[page].size(), record.offset + record_bytes));
     std::memcpy(out + i * record_bytes, values[page].data() + record.offset, record_bytes);
   }
   return {};
@@ -329,7 +332,7 @@ ColdEvent RocksDbColdStore::Do(const Job& job) {
   return event;
 }
 
-// On a reading thread: part after part of the oldest fetch that has one left, until none has.
+// On a reader thread. Reads parts until none is left, those of the oldest fetch first.
 void RocksDbColdStore::ReadParts() {
   const auto has_more = [](const std::shared_ptr<FetchJob>& job) { return job->next < job->records.size(); };
   std::unique_lock lock(mutex_);
@@ -357,7 +360,7 @@ void RocksDbColdStore::ReadParts() {
   }
 }
 
-// Those that have ended, in their order.
+// Reports the fetches that have ended, in the order in which they began. mutex_ must be locked.
 void RocksDbColdStore::ReportFetches() {
   for (; !fetches_.empty() && fetches_.front()->parts_left == 0; fetches_.pop_front()) {
     FetchJob& fetch = *fetches_.front();

@@ -91,12 +91,12 @@ class RocksDbColdStore : public ColdStore {
   std::atomic<std::size_t> memory_bytes_{0};
   std::atomic<std::uint64_t> disk_bytes_{0};
 
-  std::mutex mutex_;  // guards all members below
+  std::mutex mutex_;  // guards the members from here to writes_ended_
   std::condition_variable written_changed_;
   std::deque<std::shared_ptr<FetchJob>> fetches_;  // in the order in which they must end
   std::vector<ColdEvent> events_;
   std::size_t writes_under_way_ = 0;
-  std::size_t writes_ended_ = 0;  // or a failure
+  std::size_t writes_ended_ = 0;  // also counts failed removals
 
   std::atomic<bool> closing_ = false;
   std::optional<DiskPool> readers_;

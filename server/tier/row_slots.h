@@ -1,7 +1,7 @@
 // The memory of one sparse table's rows: slots in chunks, which are mapped and unmapped as a whole. Each slot holds a
 // row and its owner.
 //
-//   std::uint32_t slot = slots.Take({place, number});    // of a free slot; low chunks first
+//   std::uint32_t slot = slots.Take(place, number);    // a free slot, in the lowest chunk that has one
 //   float* row = slots.Row(slot);
 //   slots.Free(slot);
 //
@@ -17,14 +17,13 @@
 
 namespace tarn::server {
 
-// Maximum of rows of one table in memory, up to one chunk less: the limit of slot numbers, of which one means "no
-// slot".
+// Upper bound of the slots of one table; only whole chunks below it are used. As a slot number it means "no slot".
 inline constexpr std::uint32_t kResidentRowsMax = (1u << 26) - 1;
 
 class RowSlots {
  public:
   static constexpr std::uint32_t kNone = 0xffffffff;
-  // The row in a slot. The number of a free slot is the next free slot of its chunk.
+  // The row in a slot. In a free slot, `number` is the index of the next free slot in the chunk (kNone: there is none).
   struct Info {
     std::uint32_t place = kNone;  // kNone: free
     std::uint32_t number = 0;
@@ -45,12 +44,13 @@ class RowSlots {
   Info& Of(std::uint32_t slot) const {
     return reinterpret_cast<Info*>(chunks_[slot >> shift_].memory + info_offset_)[IndexOf(slot)];
   }
+  // Overwrites the row in a slot.
   void Write(std::uint32_t slot, const std::uint32_t* words);
 
-  // There must be a free slot.
+  // Stores the owner in a free slot of the lowest chunk that has one, and returns the slot. There must be one.
   std::uint32_t Take(std::uint32_t place, std::uint32_t number);
   void Free(std::uint32_t slot);
-  // The slot after it, in the order of chunks; after the last one the first.
+  // The next slot; after the last one, the first.
   std::uint32_t After(std::uint32_t slot) const;
   bool Has(std::uint32_t slot) const { return slot >> shift_ < chunks_.size(); }
 

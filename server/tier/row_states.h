@@ -50,7 +50,7 @@ class RowStates {
  public:
   explicit RowStates(std::uint32_t places) : places_(places) {}
 
-  // Partitions have places below.
+  // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places) {
     if (places_.size() < places) places_.resize(places);
   }

@@ -14,9 +14,9 @@ namespace {
 constexpr std::size_t kPageBytes = 4032;
 // Minimum number of records per segment, so that lists remain short.
 constexpr std::uint32_t kSegmentRecordsMinLog2 = 4;
-// Blocks of ids in a segment, and rows in a block at least.
+// Blocks of ids in a segment, and minimum number of ids in a block.
 constexpr std::uint32_t kSegmentBlocksLog2 = 5, kBlockRecordsMinLog2 = 4;
-// Of a table that has used half of its ids, so many holes are collected: one of so many rows.
+// If half of a table's ids are used, holes are collected when they are more than one in so many records.
 constexpr std::uint64_t kTightShare = 8;
 
 std::size_t RecordBytes(const TableSegments::Options& options) {
@@ -52,7 +52,8 @@ Status TableSegments::Open() {
   if (blocks.count == 0)
     return Fail(
         ErrorCode::kTooLarge,
-        fmt::format("table {}: its rows on disk have all {} ids of a shard: {} segments of {} rows and {} holes",
+        fmt::format("table {}: all {} ids for its rows on this shard's disk are used, by {} segments with {} rows and "
+                    "{} holes: use more servers or shards",
                     options_.table.value, options_.ids_max, segments_.size() - free_.size(), live_, records_ - live_));
   if (free_.empty()) {
     segments_.emplace_back();
@@ -130,7 +131,7 @@ void TableSegments::Free(ColdId id) {
   --live_;
   --totals_->rows;
   if (segment.state == Segment::State::kWritten && options_.collected) totals_->live_written_bytes -= record_bytes();
-  Settle(&segment);
+  RemoveIfUnused(&segment);
 }
 
 void TableSegments::FreeAll() {
@@ -141,12 +142,12 @@ void TableSegments::FreeAll() {
     totals_->rows -= segment.live;
     live_ -= std::exchange(segment.live, 0);
     std::ranges::fill(segment.alive, 0);
-    Settle(&segment);
+    RemoveIfUnused(&segment);
   }
 }
 
 // Removes a segment without rows that is not being read.
-void TableSegments::Settle(Segment* segment) {
+void TableSegments::RemoveIfUnused(Segment* segment) {
   if (segment->state != Segment::State::kWritten || segment->live != 0 || segment->readers != 0) return;
   segment->state = Segment::State::kRemoving;
   if (options_.collected) totals_->written_bytes -= segment->count * record_bytes();
@@ -171,7 +172,7 @@ RecordAt TableSegments::At(ColdId id) const {
 void TableSegments::EndRead(ColdId id) {
   Segment& segment = Of(id);
   --segment.readers;
-  Settle(&segment);
+  RemoveIfUnused(&segment);
 }
 
 void TableSegments::OnWritten(std::uint32_t number) {
@@ -183,7 +184,7 @@ void TableSegments::OnWritten(std::uint32_t number) {
     totals_->written_bytes += segment.count * record_bytes();
     totals_->live_written_bytes += segment.live * record_bytes();
   }
-  Settle(&segment);
+  RemoveIfUnused(&segment);
 }
 
 void TableSegments::OnRemoved(std::uint32_t number) {

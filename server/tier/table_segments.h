@@ -1,7 +1,7 @@
 // The segments of one table in the cold log. Rows are appended to the open segment, which is handed to the store when
-// it is full or Seal is called. A segment that has no live rows left is removed once nobody
-// reads it. A hole is the record of a freed row in a segment that is not removed yet. A record is the row's owner (two
-// words) and then its words. Not thread-safe: the shard's thread owns it.
+// it is full or Seal is called. A written segment without live rows is removed when no fetch reads it. A hole is the
+// record of a freed row in a segment that is not removed yet. A record is the row's owner (two words) and then its
+// words. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace tarn::server {
 
 // Sums over the tables of a log.
 struct SegmentTotals {
-  std::size_t open_bytes = 0, queued_bytes = 0;  // of segments in memory: open, and given to the store
+  std::size_t open_bytes = 0, queued_bytes = 0;  // memory of segments that are open, or being written
   std::size_t list_bytes = 0;                    // memory of lists
   std::uint64_t rows = 0, segments = 0;
   std::uint64_t written_bytes = 0, live_written_bytes = 0;  // of collected tables: all records, and live ones
@@ -39,7 +39,7 @@ class TableSegments {
 
   // kTooLarge if all ids are used.
   Expected<ColdId> Append(RowOwner owner, const std::uint32_t* words);
-  // Gives the open segment to the store; there must be one.
+  // Passes the open segment to the store; there must be one.
   void Seal();
   std::size_t open_bytes() const;  // memory of the open segment; 0: there is none
 
@@ -47,22 +47,22 @@ class TableSegments {
   void FreeAll();
   bool IsLive(ColdId id) const;
 
-  // Copies the record if its segment is in memory; else it is in the store, At that place.
+  // Copies the record if its segment is in memory. Otherwise returns false, and At returns its location in the store.
   bool CopyFromMemory(ColdId id, std::uint32_t* record) const;
   RecordAt At(ColdId id) const;
-  // Between the two the segment of `id` is not removed, and none of its ids is reused.
+  // Between BeginRead and EndRead the segment of `id` is not removed, and none of its ids is reused.
   void BeginRead(ColdId id) { ++Of(id).readers; }
   void EndRead(ColdId id);
 
-  // Reports of the store; `number` of the segment.
+  // Must be called when the store has written, or removed, the segment with this number.
   void OnWritten(std::uint32_t number);
   void OnRemoved(std::uint32_t number);
 
-  // Whether more than half of all ids are used, and many of them for holes.
+  // Whether more than half of all ids are used, and more than 1/8 of the records are holes.
   bool IsTight() const;
   // The smallest share of live records in a written segment; 1: there is nothing to collect.
   double EmptiestFullness() const;
-  // Up to `rows` live rows of the emptiest segments, in ascending order.
+  // The ids of up to `rows` live rows of the emptiest segments, in ascending order.
   std::vector<ColdId> EmptiestRows(std::size_t rows) const;
 
   bool collected() const { return options_.collected; }
@@ -75,7 +75,7 @@ class TableSegments {
     std::uint32_t first = 0, blocks = 0;  // its ids; `first` is its number, too
     std::uint32_t count = 0, live = 0;
     std::uint32_t readers = 0;            // fetches in progress that read it
-    std::vector<std::uint64_t> alive;     // a bit a record
+    std::vector<std::uint64_t> alive;     // one bit per record: whether its row is live
     std::shared_ptr<SegmentBytes> bytes;  // until written
   };
   static constexpr std::uint32_t kNone = IdBlocks::kNone;
@@ -88,14 +88,14 @@ class TableSegments {
   }
   Status Open();
   std::byte* AddRecord(SegmentBytes* segment);
-  void Settle(Segment* segment);
+  void RemoveIfUnused(Segment* segment);
   static double Fullness(const Segment& segment);
 
   Options options_;
   ColdStore* store_;
   SegmentTotals* totals_;
   std::uint32_t per_page_;       // records
-  std::uint32_t capacity_log2_;  // records of a segment, as a rule
+  std::uint32_t capacity_log2_;  // log2 of the records of a segment, which has fewer if its run of ids is shorter
   IdBlocks ids_;                 // owned by segments, by index; one that is sealed early returns those not needed
   std::vector<Segment> segments_;
   std::vector<std::uint32_t> free_;  // segments without ids
