@@ -74,8 +74,8 @@ class Scheduler::Impl {
   void OnStateFailed(const StoreWritten& written, TimeUs now, Outbox* out);
   bool AnythingDone() const;
   Status MayCut() const;
-  // Stops the run with the reason `as`, after a checkpoint if there is anything to keep.
-  void WantStop(Shutdown as, TimeUs now, Outbox* out);
+  // Stops the run with this reason, after a checkpoint if there is anything to keep.
+  void WantStop(Shutdown reason, TimeUs now, Outbox* out);
   // Ends the run: sends every node a Shutdown. `phase`: the phase of progress() from now on.
   void Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);

@@ -1,4 +1,4 @@
-// The sizes of a job's data sets and how a pass over one is cut into splits (rules D1, D3). The first worker that asks
+// The sizes of a job's data sets and how a pass over one is cut into splits (rules D1, D2). The first worker that asks
 // for data reports the sizes; all others must see the same.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace tarn::scheduler {
 
-// Whether workers train in lockstep and their pushes are summed: bsp, or ssp with a bound of 0, and aggregated. The
-// bits of the parameters then depend only on the data.
+// Whether workers train in lockstep and all their pushes are summed: bsp, or ssp with a bound of 0; aggregated; without
+// backup workers. The bits of the parameters then depend only on the data.
 bool IsLockstep(const ConsistencySpec& consistency);
 
 class DataSets {
@@ -21,7 +21,7 @@ class DataSets {
   explicit DataSets(const Job& job);
   // Restores the sizes from a checkpoint.
   void Resume(const DataState& state);
-  void Fill(DataState* state) const;
+  void Fill(DataState* state) const;  // stores the sizes in `state`
 
   bool known() const { return known_; }
   std::uint64_t rows(LeasePurpose set) const { return rows_[static_cast<std::size_t>(set)]; }  // 0 while unknown
