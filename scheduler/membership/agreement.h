@@ -43,8 +43,8 @@ class Agreement {
 
  private:
   enum class Stage : std::uint8_t { kClosed, kReporting, kConfirming };
-  // Whether every live worker has reported this proposal, or has drained for it (all its pushes are acknowledged and
-  // included in its position), and no verdict is outstanding.
+  // AllReported: every live worker has reported this proposal. AllDrained: every live worker has drained for it, so all
+  // its pushes are acknowledged and included in its position. Both are false while a verdict is outstanding.
   bool AllReported() const;
   bool AllDrained() const;
   Clock ClockThatNobodyPassed() const;

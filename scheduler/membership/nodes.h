@@ -26,7 +26,7 @@ struct ShardNode {
   ViewSent view_sent;
   ViewVersion confirmed;
   Clock min_clock;
-  CheckpointId writing;  // as of `confirmed`
+  CheckpointId writing;  // the oldest checkpoint to which it may still write, as of `confirmed`; 0: none
   LogSequence logged;    // durable in its log
   std::uint64_t log_bytes = 0;
   // A second process with this rank that joined before the fleet was complete.
@@ -43,10 +43,10 @@ struct WorkerNode {
   Peer peer;
   State state = State::kWaiting;
   bool welcomed = false;
-  bool left = false;         // it sent Leave (M5)
-  bool continues = false;    // from the blobs of the checkpoint that the run resumes from
-  bool keeps_state = false;  // of its program, for checkpoints
-  bool understood = false;   // it has confirmed its Shutdown (rule S1)
+  bool left = false;                // it sent Leave (M5)
+  bool continues = false;           // from the blobs of the checkpoint that the run resumes from
+  bool keeps_state = false;         // of its program, for checkpoints
+  bool shutdown_confirmed = false;  // it has confirmed its Shutdown (rule S1)
   TimeUs heard = 0;
   ViewSent view_sent;
   ViewVersion live_version;  // the view that made it live
