@@ -1,5 +1,5 @@
 // The C++ part of bench/torch_exchange: a worker that pulls and pushes the rows of several tables, step after step.
-// Prints the seconds of the last --steps steps. The batches of the file are used again and again.
+// Prints the seconds of the last --steps steps. The batches of the file are used in rotation.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -56,8 +56,8 @@ tarn::Status Run(const Options& options) {
   std::ifstream file(options.keys, std::ios::binary);
   file.read(reinterpret_cast<char*>(keys.data()), std::streamsize(keys.size() * sizeof(tarn::Key)));
   if (!file) return tarn::Fail(tarn::ErrorCode::kIo, fmt::format("{}: expected {} keys", options.keys, keys.size()));
-  const char* run = std::getenv("TARN_SCHEDULER");
-  auto ps = tarn::Client::Connect({.scheduler = run != nullptr ? run : ""});
+  const char* scheduler = std::getenv("TARN_SCHEDULER");
+  auto ps = tarn::Client::Connect({.scheduler = scheduler != nullptr ? scheduler : ""});
   if (!ps) return std::unexpected(ps.error());
   std::vector<tarn::Table> tables;
   for (std::size_t t = 0; t < options.tables; ++t) {

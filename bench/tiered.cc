@@ -101,7 +101,7 @@ class Messages {
   const Trace& trace_;
 };
 
-// Of the second half of the trace.
+// Measurements of the second half of the trace.
 struct Figures {
   std::vector<double> pulls;  // seconds each
   double seconds = 0;

@@ -14,7 +14,7 @@
 namespace tarn::scale {
 namespace {
 
-constexpr double kMessageBytes = 216;  // as FleetModel counts a message of one section
+constexpr double kMessageBytes = 216;  // as MessageCosts counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
 // Both ends are on one host here, but on different hosts in the predicted fleets.
 constexpr net::ZmqTransportOptions kSockets = {.insecure = true, .shm = false};
@@ -57,9 +57,10 @@ void Echo(int to_parent) {
   }
 }
 
-class Ends {
+// The client's end of the connection to the echo process.
+class EchoClient {
  public:
-  explicit Ends(const std::string& endpoint) : transport_(&context_, kSockets) {
+  explicit EchoClient(const std::string& endpoint) : transport_(&context_, kSockets) {
     bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(),
                    "cannot connect to the echo process");
   }
@@ -117,7 +118,7 @@ Status MeasureTransport(double seconds, Costs* costs) {
   bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes),
                  "the echo process did not start");
   endpoint.resize(endpoint.find('\0'));
-  Ends here(endpoint);
+  EchoClient client(endpoint);
   struct Case {
     int burst;
     std::uint32_t values;
@@ -126,13 +127,13 @@ Status MeasureTransport(double seconds, Costs* costs) {
   const double begin = bench::Now();
   for (bool counts : {false, true}) do
       for (const Case& c : kCases)
-        for (bool push : {false, true}) here.Round(c.burst, c.values, push, counts);
+        for (bool push : {false, true}) client.Round(c.burst, c.values, push, counts);
     while (counts && bench::Now() - begin < seconds);
-  here.SetCosts(costs);
+  client.SetCosts(costs);
   std::vector<double> trips;
   for (int i = 0; i < 2000; ++i) {
     const double before = bench::Now();
-    here.Round(1, 1, false, false);
+    client.Round(1, 1, false, false);
     trips.push_back((bench::Now() - before) * 1e9);
   }
   double work = 0;
