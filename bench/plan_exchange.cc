@@ -82,13 +82,13 @@ tarn::Status Run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{"The C++ part of bench/torch_exchange."};
-  app.add_option("--keys", options.keys)->required();
-  app.add_option("--tables", options.tables)->capture_default_str();
-  app.add_option("--batch", options.batch)->capture_default_str();
-  app.add_option("--batches", options.batches, "in the file")->capture_default_str();
-  app.add_option("--dim", options.dim)->capture_default_str();
-  app.add_option("--warm-up", options.warm_up)->capture_default_str();
-  app.add_option("--steps", options.steps)->capture_default_str();
+  app.add_option("--keys", options.keys, "file of 64-bit keys: by step, table and row of the batch")->required();
+  app.add_option("--tables", options.tables, "number of tables")->capture_default_str();
+  app.add_option("--batch", options.batch, "keys per table and step")->capture_default_str();
+  app.add_option("--batches", options.batches, "number of batches in the file")->capture_default_str();
+  app.add_option("--dim", options.dim, "values per row")->capture_default_str();
+  app.add_option("--warm-up", options.warm_up, "steps before the measurement")->capture_default_str();
+  app.add_option("--steps", options.steps, "measured steps")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const tarn::Status done = Run(options);
   if (!done) fmt::print(stderr, "plan_exchange: {}\n", tarn::ToString(done.error()));

@@ -66,7 +66,7 @@ class Scheduler::Impl {
   void FromWorker(const WorkerNode& worker, const Message& message, TimeUs now, Outbox* out);
   void OnCreateTable(Incarnation worker, const TableSpec& wanted);
   void OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, TimeUs now, Outbox* out);
-  // Checkpoint and stop. `who`: for users.
+  // Requests for a checkpoint or a stop, and reports of failures. `who`: the sender in texts for users.
   void OnRequest(const std::string& who, Peer from, const Message& message, TimeUs now, Outbox* out);
 
   // impl.cc

@@ -232,8 +232,9 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--set", flags.overrides, "section.key=value: overrides a key of the job file; may be repeated")
       ->allow_extra_args(false);
-  auto* resume =
-      app.add_option("--resume", flags.resume, "continues from a checkpoint, or from the newest one of a run's folder");
+  auto* resume = app.add_option("--resume", flags.resume,
+                                "a checkpoint to continue from, or the folder of a run: continue where its logs end, "
+                                "else from its newest checkpoint");
   app.add_option("--bind", flags.loop.bind,
                  "address to listen on, tcp://HOST:PORT (port *: a free port) or ipc:///FOLDER/NAME; default: a "
                  "socket in RUN_DIR/sockets that only this user can connect to; with --keys or --insecure "

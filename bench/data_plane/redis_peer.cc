@@ -146,7 +146,7 @@ Server Start(const std::string& program, const std::string& folder) {
   return server;
 }
 
-// Waits until the server accepts connections. Aborts with the server's output if it does not start.
+// Waits until the server accepts connections. Exits with the server's output if it does not start.
 int WaitFor(Server* server, const std::function<int()>& connect) {
   std::string how;
   for (const double begin = Now(); Now() - begin < kStartSeconds;) {

@@ -27,7 +27,7 @@ class CurrentView {
   void Restore(const SchedulerState& state);
   void Capture(SchedulerState* state) const;
 
-  // Makes the first view, with a new epoch. Distributes partitions evenly unless they already have owners.
+  // Makes the first view, with a new route epoch. Distributes partitions evenly unless they already have owners.
   void Form(std::vector<std::string> endpoints);
 
   // Begins a new version. Call it before AddWorker, which may be called several times per version; other changes call

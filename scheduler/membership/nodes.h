@@ -21,7 +21,7 @@ struct ShardNode {
   Peer peer;
   std::string endpoint;
   bool joined = false;
-  TimeUs heard = 0;
+  TimeUs heard = 0;     // when its last message arrived
   TimeUs welcomed = 0;  // time when the fleet was complete; from then until it confirms a view it loads its rows
   ViewSent view_sent;
   ViewVersion confirmed;
@@ -47,7 +47,7 @@ struct WorkerNode {
   bool continues = false;           // from the blobs of the checkpoint that the run resumes from
   bool keeps_state = false;         // of its program, for checkpoints
   bool shutdown_confirmed = false;  // it has confirmed its Shutdown (rule S1)
-  TimeUs heard = 0;
+  TimeUs heard = 0;                 // when its last message arrived
   ViewSent view_sent;
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
