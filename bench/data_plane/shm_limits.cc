@@ -61,7 +61,7 @@ struct Channel {
 
 Channel* MakeChannel() {
   void* memory = mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  Require(memory != MAP_FAILED, "shared memory");
+  Require(memory != MAP_FAILED, "cannot map shared memory");
   return new (memory) Channel;
 }
 

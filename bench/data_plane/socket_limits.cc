@@ -55,7 +55,7 @@ std::pair<int, int> Connection() {
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   Require(bind(listener, generic, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, generic, &size) == 0,
-          "a port on loopback");
+          "cannot listen on a port of 127.0.0.1");
   const int near = socket(AF_INET, SOCK_STREAM, 0);
   Require(near >= 0 && connect(near, generic, size) == 0, "connect");
   const int far = accept(listener, nullptr, nullptr);

@@ -224,7 +224,8 @@ class Step {
 
   // Checks the step: every row was found, predictions are finite, all tables have gradients.
   void Check() {
-    if (place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front() != 0) Die("rows are missing in the cache");
+    if (const std::uint32_t missing = place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front(); missing != 0)
+      Die(std::to_string(missing) + " rows of a batch are not in the cache, expected all");
     for (const float logit : place_.Fetch(predictions_.logits, sizes_.batch))
       if (!std::isfinite(logit)) Die("a prediction of the model is not finite");
     for (std::size_t t = 0; t < views_.size(); ++t) {
@@ -232,7 +233,7 @@ class Step {
       const std::vector<float> gradients = place_.Fetch(views_[t].gradients, n);
       if (!std::ranges::all_of(gradients, [](float g) { return std::isfinite(g); }) ||
           std::ranges::all_of(gradients, [](float g) { return g == 0; }))
-        Die("no gradient for " + model_->tables()[t].spec.name);
+        Die("the gradients of table " + model_->tables()[t].spec.name + " are all 0 or not finite");
     }
   }
 

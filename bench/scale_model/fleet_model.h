@@ -12,7 +12,7 @@
 //     its slowest server, and its dense rows are those of the server with the most.
 //   - A worker's client receives the messages of a turn and then settles, like the real loop. A turn with messages of
 //     bundles counts as the minimum number of turns that the real fleet would need for them.
-//   - A machine is one node, unless `cores` says how many cores all nodes share.
+//   - Each node has a machine of its own, unless all nodes share the `cores` of one host.
 #pragma once
 
 #include "bench/scale_model/costs.h"

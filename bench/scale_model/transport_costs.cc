@@ -34,7 +34,7 @@ void Echo(int to_parent) {
   std::string text = *endpoint;
   text.resize(kEndpointBytes);
   bench::Require(write(to_parent, text.data(), text.size()) == ssize_t(text.size()),
-                 "cannot receive from the echo process");
+                 "the echo process cannot send its endpoint");
   std::vector<net::Received> received;
   Outbox out;
   while (true) {
