@@ -77,15 +77,15 @@ struct Longest {
   }
 };
 
-// Measures delays by the machine: random reads, once a millisecond.
-class Beside {
+// Measures the delays that the machine causes: times random reads once a millisecond, on a thread of its own.
+class MachineProbe {
  public:
-  Beside() : thread_([this] { Read(); }) {}
-  ~Beside() {
+  MachineProbe() : thread_([this] { Read(); }) {}
+  ~MachineProbe() {
     done_ = true;
     thread_.join();
   }
-  // Since the last call.
+  // The longest CPU time of the reads since the last call, in seconds.
   double TakeLongestCpu() { return longest_.exchange(0); }
 
  private:
@@ -216,15 +216,16 @@ class Bench {
     message.values = gradients_;
     longest->Time([&] {
       shard_.OnMessage(Peer(kFirstAcceptedPeer + 1), std::move(message), 0, &out_);
-      TakeRest();
+      EndTurn();
       while (out_.empty()) {  // waits for rows from disk
         (void)disk_events_.try_acquire_for(std::chrono::milliseconds(1));
-        TakeRest();
+        EndTurn();
       }
     });
     out_.clear();
   }
-  void TakeRest() {
+  // The rest of a turn of the server's loop: rows from disk, and the timer if it is due.
+  void EndTurn() {
     shard_.OnTier(0, &out_);
     if (shard_.NextTimer() <= 0) shard_.OnTimer(0, &out_);
   }
@@ -256,7 +257,7 @@ class Bench {
     Longest longest, order;
     order.Time([&] { FromScheduler(ViewUpdate{view_}); });
     order.Print("the order to cut");
-    (void)beside_.TakeLongestCpu();
+    (void)machine_probe_.TakeLongestCpu();
     std::vector<CheckpointPart> parts;
     for (; parts.empty(); parts = store->TakeWritten()) Turn(&longest);
     const double took = Now() - start;
@@ -275,7 +276,7 @@ class Bench {
     std::uint64_t entries = 0;
     for (const CheckpointFile& file : own.files) entries += file.rows;
     fmt::print("  {:.2f} s, {} rows, {} bytes; random reads meanwhile: longest {:.3f} ms of their thread\n", took,
-               entries, own.bytes(), beside_.TakeLongestCpu() * 1e3);
+               entries, own.bytes(), machine_probe_.TakeLongestCpu() * 1e3);
     return own.bytes();
   }
 
@@ -300,7 +301,7 @@ class Bench {
   DiskPool disk_;
   std::counting_semaphore<> disk_events_{0};
   Shard shard_;
-  Beside beside_;
+  MachineProbe machine_probe_;
   TableSpec spec_;
   Positioner position_;
   View view_;

@@ -396,7 +396,7 @@ class Bench {
     }
   }
 
-  // Without bias and ReLU.
+  // Compares a layer's product, without bias and ReLU, with that of the other library.
   void CompareProducts(std::size_t in, std::size_t out, const float* x, const float* w, float* y) {
     const double operations = 2.0 * 2048 * double(in) * double(out);
     Multiplies(fmt::format("layer {} to {}, only its product", in, out), operations,

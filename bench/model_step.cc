@@ -146,7 +146,7 @@ class Bench {
     return {};
   }
 
-  // The parameters that the next step would see, and the batches, as raw little-endian arrays.
+  // Writes the current parameters and the batches to --dump, as raw little-endian arrays.
   Status Dump(std::span<const Batch> batches) const {
     const std::filesystem::path folder = options_.dump;
     std::error_code error;
@@ -186,7 +186,8 @@ class Bench {
     }
     const std::string config = JsonText(json, 2);
     write("config.json", config.data(), config.size(), "wb");
-    if (!good) return Fail(ErrorCode::kIo, fmt::format("{}: cannot write", options_.dump));
+    if (!good)
+      return Fail(ErrorCode::kIo, fmt::format("--dump {}: cannot write the parameters and batches", options_.dump));
     return {};
   }
 
@@ -209,7 +210,7 @@ class Bench {
       TableSpec& spec = uses_[t].spec;
       spec.id = TableId(t);
       const Status added = rows_.AddTable(spec);
-      TARN_CHECK(added.has_value(), "the model's tables are fine");
+      TARN_CHECK(added.has_value(), "the row store accepts the model's tables");
       positioners_.emplace_back(spec, TableSalt(job.job.seed, spec.name));
       std::vector<Key>& all = all_keys_.emplace_back(use_all(t) ? spec.rows : 0);
       for (Key i = 0; i < all.size(); ++i) all[i] = i;

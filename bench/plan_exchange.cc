@@ -1,5 +1,5 @@
 // The C++ part of bench/torch_exchange: a worker that pulls and pushes the rows of several tables, step after step.
-// Prints the seconds of the last --steps steps. The batches of the file are used again and again.
+// Prints the seconds of the last --steps steps. The batches of the file are used in rotation.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -56,8 +56,8 @@ tarn::Status Run(const Options& options) {
   std::ifstream file(options.keys, std::ios::binary);
   file.read(reinterpret_cast<char*>(keys.data()), std::streamsize(keys.size() * sizeof(tarn::Key)));
   if (!file) return tarn::Fail(tarn::ErrorCode::kIo, fmt::format("{}: expected {} keys", options.keys, keys.size()));
-  const char* run = std::getenv("TARN_SCHEDULER");
-  auto ps = tarn::Client::Connect({.scheduler = run != nullptr ? run : ""});
+  const char* scheduler = std::getenv("TARN_SCHEDULER");
+  auto ps = tarn::Client::Connect({.scheduler = scheduler != nullptr ? scheduler : ""});
   if (!ps) return std::unexpected(ps.error());
   std::vector<tarn::Table> tables;
   for (std::size_t t = 0; t < options.tables; ++t) {
@@ -82,13 +82,13 @@ tarn::Status Run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app{"The C++ part of bench/torch_exchange."};
-  app.add_option("--keys", options.keys)->required();
-  app.add_option("--tables", options.tables)->capture_default_str();
-  app.add_option("--batch", options.batch)->capture_default_str();
-  app.add_option("--batches", options.batches, "in the file")->capture_default_str();
-  app.add_option("--dim", options.dim)->capture_default_str();
-  app.add_option("--warm-up", options.warm_up)->capture_default_str();
-  app.add_option("--steps", options.steps)->capture_default_str();
+  app.add_option("--keys", options.keys, "file of 64-bit keys: by step, table and row of the batch")->required();
+  app.add_option("--tables", options.tables, "number of tables")->capture_default_str();
+  app.add_option("--batch", options.batch, "keys per table and step")->capture_default_str();
+  app.add_option("--batches", options.batches, "number of batches in the file")->capture_default_str();
+  app.add_option("--dim", options.dim, "values per row")->capture_default_str();
+  app.add_option("--warm-up", options.warm_up, "steps before the measurement")->capture_default_str();
+  app.add_option("--steps", options.steps, "measured steps")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const tarn::Status done = Run(options);
   if (!done) fmt::print(stderr, "plan_exchange: {}\n", tarn::ToString(done.error()));

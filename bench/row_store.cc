@@ -153,7 +153,7 @@ class Bench {
     });
   }
 
-  // The work of both other implementations when the addresses of the rows are known.
+  // The work of the array and of the map after the addresses of the rows are found.
   void Work(std::vector<float*>* values) {
     if (!setting_.apply) return kernels::GatherRows(spec_.dim, values->size(), values->data(), out_.data());
     slots_.resize(values->size());
@@ -195,7 +195,7 @@ class Bench {
   std::string memory_;
 };
 
-// Runs it in a separate process with fresh memory. Returns its exit status.
+// Calls `run` in a separate process with fresh memory. Returns its exit status; 1 if it was killed.
 int InChild(const std::function<void()>& run) {
   const pid_t child = fork();
   if (child < 0) return std::perror("row_store: fork"), 1;
@@ -213,7 +213,7 @@ int Main(int argc, char** argv) {
   std::uint32_t rows = 10'000'000, only_dim = 0;
   std::string only;
   app.add_option("--rows", rows, "rows of the table")->check(CLI::Range(1L, 1L << 40));
-  app.add_option("--dim", only_dim, "values per row; 0: 16 and 64");
+  app.add_option("--dim", only_dim, "values per row: 16 or 64; 0: both");
   app.add_option("--only", only, "only settings whose names contain this text");
   CLI11_PARSE(app, argc, argv);
   constexpr Setting kSettings[] = {{"look up and copy", "sgd", false, false},

@@ -54,6 +54,7 @@ Batch MakeBatch(const TableSpec& spec, std::uint64_t seed, std::uint64_t rows) {
   return batch;
 }
 
+// A store with a table of `row_count` rows, and batches of their keys.
 struct Filled {
   explicit Filled(const char* optimizer, std::uint64_t row_count) : spec(MakeSpec(optimizer)) {
     StoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
@@ -107,7 +108,8 @@ BENCHMARK(BM_Apply)
     ->Args({2'000'000, 2})
     ->Args({2'000'000, 3});
 
-void BM_Born(benchmark::State& state) {
+// Pushes that create their rows.
+void BM_Insert(benchmark::State& state) {
   const TableSpec spec = MakeSpec("adagrad");
   const std::vector<float> gradients(kMessageKeys * 16, 0.001f);
   std::vector<Batch> batches;
@@ -126,7 +128,7 @@ void BM_Born(benchmark::State& state) {
   }
   state.SetItemsProcessed(std::int64_t(keys));
 }
-BENCHMARK(BM_Born)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Insert)->Unit(benchmark::kMillisecond);
 
 // A push and then a pull of the same keys, as messages.
 void BM_ShardPushAndPull(benchmark::State& state) {

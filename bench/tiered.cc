@@ -101,7 +101,7 @@ class Messages {
   const Trace& trace_;
 };
 
-// Of the second half of the trace.
+// Measurements of the second half of the trace.
 struct Figures {
   std::vector<double> pulls;  // seconds each
   double seconds = 0;
@@ -133,7 +133,7 @@ class TieredStore {
                                          std::move(*cold));
     }
     rows_ = std::make_unique<Store>(std::move(rows), std::move(tier));
-    if (!rows_->AddTable(spec_)) Die("no table");
+    if (const Status added = rows_->AddTable(spec_); !added) Die(added.error().message);
   }
 
   void Fill() {
@@ -146,7 +146,8 @@ class TieredStore {
       // Inserts the most frequent rows last, as if they had been used.
       for (std::uint32_t i = first; i < std::min(options_.rows, first + kAtOnce); ++i)
         keys.push_back(Mix64(options_.rows - 1 - i));
-      if (!rows_->Load(spec_.id, keys, std::span(records).first(keys.size() * words))) Die("cannot fill");
+      const Status loaded = rows_->Load(spec_.id, keys, std::span(records).first(keys.size() * words));
+      if (!loaded) Die(loaded.error().message);
     }
   }
 

@@ -106,7 +106,7 @@ bool Scheduler::Impl::AdvanceEpochs(TimeUs now, Outbox* out) {
   const Phase phase = epochs_.phase();
   if (stop_request_.requested() && phase != Phase::kFinalCheckpoint && phase != Phase::kLeaving)
     return AdvanceStop(now, out);
-  // A shard that has not received the order would pass its clock with the first pushes of another epoch.
+  // A shard that has not received the order would pass the order's clock with the first pushes of another epoch.
   if (!cuts_.OrderConfirmed()) return false;
   const Epochs::Step step = epochs_.Advance({.now = now,
                                              .cut_under_way = cuts_.UnderWay(),

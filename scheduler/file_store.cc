@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 FileStore::FileStore(DiskPool* pool, std::string run_dir, std::string checkpoints_directory, std::function<void()> wake)
     : run_dir_(std::move(run_dir)),
-      root_(std::move(checkpoints_directory)),
+      checkpoints_directory_(std::move(checkpoints_directory)),
       wake_(std::move(wake)),
       removals_(pool, "removals"),
       writes_(pool, "state") {}
@@ -79,8 +79,8 @@ Status FileStore::Settle() {
   fs::rename(path, run_dir_ + "/" + kOverName, error);
   if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot rename to {}: {}", path, kOverName, error.message()));
   TARN_RETURN_IF_ERROR(SyncDirectory(run_dir_));
-  // Only after the state is removed: with a state a run could continue from the logs, and logs without a state look
-  // like a loss.
+  // The state is renamed before the logs are removed, because a run that continues from a state needs its logs. It is
+  // not removed before them, because logs without either file look like the loss of a state.
   RemoveOldLogs();
   return {};
 }
@@ -128,13 +128,13 @@ void FileStore::Remove(const std::string& directory) {
   // Removes only checkpoints of this run: a state may contain an earlier path of the directory.
   const auto id = CheckpointIdOf(directory);
   if (!id) return;
-  const fs::path path = fs::path(root_) / fmt::format("ckpt-{}", id->value);
+  const fs::path path = fs::path(checkpoints_directory_) / fmt::format("ckpt-{}", id->value);
   std::error_code error;
   // Removes the manifest first, so that a partial removal leaves no valid checkpoint. Does not follow links, because
   // their target may belong to someone else.
   if (!fs::is_symlink(path, error)) fs::remove(path / kManifestName, error);
   fs::remove_all(path, error);
-  if (error) LogWarning("{}: cannot be removed: {}", directory, error.message());
+  if (error) LogWarning("{}: cannot be removed: {}", path.string(), error.message());
 }
 
 }  // namespace tarn::scheduler

@@ -1,5 +1,5 @@
-// The SchedulerStore of a real run: files in its directory. One strand of a thread pool writes states, manifests and
-// the list of addresses, another removes checkpoints, so that a slow disk never blocks the scheduler.
+// The SchedulerStore of a real run: files in the run's directory. One strand of a thread pool writes states, manifests
+// and the list of addresses, another removes checkpoints, so that a slow disk never blocks the scheduler.
 //
 //   FileStore store(&pool, run_dir, checkpoints, [&] { transport.Wake(); });
 //   for (const StoreWritten& written : store.TakeWritten()) scheduler.OnWritten(written, now, &out);
@@ -23,8 +23,8 @@ inline constexpr const char* kAddressesName = "addresses.json";  // in the run d
 
 class FileStore final : public SchedulerStore {
  public:
-  // Removes only ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`. `wake` is called on another
-  // thread when TakeWritten has a result. The pool outlives the store.
+  // Of checkpoints it removes only ckpt-<number> in `checkpoints_directory`. `wake` is called on another thread when
+  // TakeWritten has a result. The pool outlives the store.
   FileStore(DiskPool* pool, std::string run_dir, std::string checkpoints_directory, std::function<void()> wake = [] {});
   void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
@@ -39,12 +39,13 @@ class FileStore final : public SchedulerStore {
   std::vector<StoreWritten> TakeWritten();
   // Waits until all writes have ended.
   void Drain() { writes_.Drain(); }
-  // Call it when the summary is written. If RemoveState was called, removes the state and then the shards' logs in the
-  // run directory, which are useless without it.
+  // Call it when the summary is written. Waits until all writes have ended. If RemoveState was called, removes the
+  // state and then the shards' logs in the run directory, which are useless without it.
   Status Settle();
   // Removes the logs of a run that has ended, if they still exist.
   void RemoveOldLogs();
-  // Removes incomplete checkpoints of the run, after all pending removals. No checkpoint may be in progress.
+  // Waits for all pending writes and removals, and removes the incomplete checkpoints of the run. No checkpoint may be
+  // in progress.
   void RemovePartial();
 
  private:
@@ -52,7 +53,7 @@ class FileStore final : public SchedulerStore {
   void Report(StoreWritten written);
 
   std::string run_dir_;
-  std::string root_;
+  std::string checkpoints_directory_;
   std::function<void()> wake_;
   bool over_ = false;
   mutable std::mutex mutex_;  // guards the next two

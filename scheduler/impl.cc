@@ -205,7 +205,8 @@ void Scheduler::Impl::OnStateFailed(const StoreWritten& written, TimeUs now, Out
 void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
   if (!state_.active()) return;
   if (stop_.begun()) state_.RunEnds();
-  // Also in the step that stops: replaced checkpoints are removed when the state names the new one.
+  // The step that stops the run writes a state too, because replaced checkpoints are removed only when the state names
+  // the new one.
   state_.HoldBack(record_.StateRevision(cuts_), sent, out);
   if (state_.MayWrite(now)) {
     cuts_.removal().OnStateBegun();

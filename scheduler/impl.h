@@ -66,7 +66,7 @@ class Scheduler::Impl {
   void FromWorker(const WorkerNode& worker, const Message& message, TimeUs now, Outbox* out);
   void OnCreateTable(Incarnation worker, const TableSpec& wanted);
   void OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, TimeUs now, Outbox* out);
-  // Checkpoint and stop. `who`: for users.
+  // Requests for a checkpoint or a stop, and reports of failures. `who`: the sender in texts for users.
   void OnRequest(const std::string& who, Peer from, const Message& message, TimeUs now, Outbox* out);
 
   // impl.cc
@@ -74,8 +74,8 @@ class Scheduler::Impl {
   void OnStateFailed(const StoreWritten& written, TimeUs now, Outbox* out);
   bool AnythingDone() const;
   Status MayCut() const;
-  // Stops the run with the reason `as`, after a checkpoint if there is anything to keep.
-  void WantStop(Shutdown as, TimeUs now, Outbox* out);
+  // Stops the run with this reason, after a checkpoint if there is anything to keep.
+  void WantStop(Shutdown reason, TimeUs now, Outbox* out);
   // Ends the run: sends every node a Shutdown. `phase`: the phase of progress() from now on.
   void Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);

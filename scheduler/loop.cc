@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kReceiveMax = 256;
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
-constexpr int kStopsToLeave = 3;
+constexpr int kStopsToExit = 3;  // requests to stop after which the loop ends at once
 
 double UnixSeconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -43,14 +43,15 @@ Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(
   scheduler.first_incarnation = options_.first_incarnation;
   scheduler.restore = options_.restore ? &*options_.restore : nullptr;
   scheduler.http = options_.http;
-  TakeOver(&scheduler);
+  PrepareRunDirectory(&scheduler);
   scheduler_ = std::make_unique<Scheduler>(std::move(scheduler), store_.get());
 }
 
 Loop::~Loop() = default;
 
-// Cleans up the run directory after an earlier start: removes unfinished files and old logs.
-void Loop::TakeOver(SchedulerOptions* scheduler) {
+// Cleans up the run directory after an earlier start: removes unfinished files, incomplete checkpoints and old logs.
+// Sets the options that list the existing checkpoints.
+void Loop::PrepareRunDirectory(SchedulerOptions* scheduler) {
   for (const std::string& path :
        {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
     RemoveUnfinished(path);
@@ -74,7 +75,7 @@ TimeUs Loop::Now() const {
 
 Status Loop::Run() {
   TARN_RETURN_IF_ERROR(Begin());
-  while (!scheduler_->stopped() && stops_seen_ < kStopsToLeave) Step();
+  while (!scheduler_->stopped() && stops_seen_ < kStopsToExit) Step();
   return End();
 }
 
@@ -100,7 +101,7 @@ Status Loop::Begin() {
   TARN_RETURN_IF_ERROR(WriteFileAtomic(AddressFile(options_.run_dir), *advertised + "\n"));
   scheduler_->Start(Now());
   scheduler_->OnTimer(Now(), &outbox_);
-  store_->Drain();  // the state is durable before any node can connect
+  store_->Drain();  // the state is durable before the first message is received
   HearStore();
   if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   next_metrics_ = Now();
@@ -134,7 +135,7 @@ void Loop::HandleStops() {
   }
 }
 
-// Logged before it is sent to the nodes, so that it can be read after a crash.
+// Notes are logged before messages are sent, so that after a crash the log explains what nodes have received.
 void Loop::Flush() {
   const std::vector<Note> notes = scheduler_->TakeNotes();
   for (const Note& note : notes) {
@@ -166,11 +167,11 @@ void Loop::WriteMetrics() {
 
 Status Loop::End() {
   WriteMetrics();
-  do store_->Drain();  // a state that replaces another may follow it
+  do store_->Drain();  // handling the end of a write may start another one
   while (HearStore());
   Flush();
-  // A shard may have begun a part that the scheduler does not know of; one that received no Shutdown may still be
-  // writing.
+  // Shards may have begun parts of checkpoints that the scheduler does not know of. If the nodes were not stopped,
+  // shards may still be writing them.
   if (scheduler_->stopped()) store_->RemovePartial();
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);

@@ -1,5 +1,5 @@
-// Runs the scheduler's state machine over a transport, on one thread, and writes the files of a run: log,
-// metrics.jsonl, summary.json, checkpoints.
+// Runs the scheduler's state machine over a transport, on one thread. Writes its notes to the log and the files of a
+// run: job.toml, metrics.jsonl, summary.json and, through FileStore, manifests, the state and the list of addresses.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ struct LoopOptions {
   std::string http;                  // address of that server; empty: none
 };
 
-// The file with the address of the running scheduler, for tools. Removed at the end.
+// The path of the file with the address of the running scheduler, for tools. The loop removes the file at the end.
 std::string AddressFile(const std::string& run_dir);
 
 class Loop {
@@ -56,7 +56,7 @@ class Loop {
   }
 
  private:
-  void TakeOver(SchedulerOptions* scheduler);
+  void PrepareRunDirectory(SchedulerOptions* scheduler);
   Status Begin();
   void Step();
   bool HearStore();  // handles completed writes; false: there are none

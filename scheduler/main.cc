@@ -41,9 +41,8 @@ struct Flags {
   std::optional<FileLock> lock;  // of the run's folder
 };
 
-// A checkpoint that has lost its MANIFEST looks like an incomplete one, so a user who resumes the newest is told about
-// it.
-void TellOfNewer(const std::string& run_dir, const std::string& chosen) {
+// Prints the newer checkpoints that are skipped as incomplete, because one that has lost its MANIFEST looks the same.
+void PrintSkippedCheckpoints(const std::string& run_dir, const std::string& chosen) {
   const auto all = ListCheckpoints(run_dir);
   const auto id = CheckpointIdOf(chosen);
   if (!all || !id) return;
@@ -58,7 +57,7 @@ Status LoadCheckpoint(Flags* flags, const std::string& path) {
   TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(path));
   auto directory = scheduler::ResolveCheckpoint(path);
   if (!directory) return std::unexpected(directory.error());
-  TellOfNewer(path, *directory);
+  PrintSkippedCheckpoints(path, *directory);
   options.resume_directory = std::filesystem::absolute(*directory).string();
   auto manifest = ReadManifest(options.resume_directory);
   if (!manifest) return std::unexpected(manifest.error());
@@ -130,7 +129,7 @@ Status CheckFolderIsFree(const std::string& run_dir) {
 
 // Two schedulers in one folder would overwrite each other's state and remove each other's checkpoints. A folder that
 // does not exist yet is locked when it is created. A process that was just killed may hold its lock for a moment.
-Status HoldFolder(Flags* flags) {
+Status LockFolder(Flags* flags) {
   constexpr std::chrono::milliseconds kPatience(2000);
   std::error_code ignored;
   if (flags->lock || !std::filesystem::is_directory(flags->run_dir, ignored)) return {};
@@ -144,7 +143,7 @@ Status HoldFolder(Flags* flags) {
 
 // Reads the state or the checkpoint to resume from, if there is one, and the job.
 Status LoadAll(Flags* flags) {
-  TARN_RETURN_IF_ERROR(HoldFolder(flags));
+  TARN_RETURN_IF_ERROR(LockFolder(flags));
   auto& options = flags->loop;
   std::random_device random;
   options.run = std::uint64_t{random()} << 32 | random() | 1;
@@ -164,7 +163,8 @@ Status LoadAll(Flags* flags) {
   return scheduler::CheckSameJob(options.job, *options.resume, options.resume_directory);
 }
 
-int Complain(int code, const Error& error) {
+// Returns `code`, the exit status.
+int PrintError(int code, const Error& error) {
   fmt::print(stderr, "tarn-scheduler: {}\n", error.message);
   return code;
 }
@@ -176,24 +176,24 @@ Status CheckLimits(const Job& job) {
 }
 
 int RunLoop(Flags flags, ProcessContext* process) {
-  if (Status s = CheckLimits(flags.loop.job); !s) return Complain(kExitFailure, s.error());
+  if (Status s = CheckLimits(flags.loop.job); !s) return PrintError(kExitFailure, s.error());
   std::error_code error;
   std::filesystem::create_directories(flags.run_dir + "/checkpoints", error);
   if (error)
-    return Complain(kExitFailure,
-                    {ErrorCode::kIo, fmt::format("{}: cannot create this folder: {}", flags.run_dir, error.message())});
-  if (Status s = HoldFolder(&flags); !s) return Complain(kExitFailure, s.error());
+    return PrintError(kExitFailure, {ErrorCode::kIo,
+                                     fmt::format("{}: cannot create this folder: {}", flags.run_dir, error.message())});
+  if (Status s = LockFolder(&flags); !s) return PrintError(kExitFailure, s.error());
   flags.loop.run_dir = std::filesystem::absolute(flags.run_dir).string();
   if (Status s = InitLog({.role = "scheduler-0", .path = flags.loop.run_dir + "/logs/scheduler-0.log"}); !s)
-    return Complain(kExitFailure, s.error());
+    return PrintError(kExitFailure, s.error());
 
   net::ZmqContext context;
-  if (Status s = context.SecureFromFile(flags.keys); !s) return Complain(kExitFailure, s.error());
+  if (Status s = context.SecureFromFile(flags.keys); !s) return PrintError(kExitFailure, s.error());
   if (flags.loop.bind.empty()) flags.loop.bind = net::DefaultBind(!flags.keys.empty(), flags.insecure);
   net::RemoveSockets(flags.loop.run_dir, true);
   if (flags.loop.bind == net::kAnyLocalEndpoint) {
     const auto endpoint = context.folders().Make(flags.loop.run_dir, "scheduler");
-    if (!endpoint) return Complain(kExitFailure, endpoint.error());
+    if (!endpoint) return PrintError(kExitFailure, endpoint.error());
     flags.loop.bind = *endpoint;
   }
   flags.http.insecure = flags.insecure;
@@ -202,19 +202,19 @@ int RunLoop(Flags flags, ProcessContext* process) {
   flags.http.role = "scheduler";
   flags.http.rank = "0";
   const auto status_server = net::StatusServer::Start(process, flags.http);
-  if (!status_server) return Complain(kExitFailure, status_server.error());
+  if (!status_server) return PrintError(kExitFailure, status_server.error());
   flags.loop.feed = (*status_server)->AddFeed();
   flags.loop.http = (*status_server)->url();
   net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   scheduler::Loop loop(std::move(flags.loop), &transport);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails like one to a full disk
   process->OnSignal([&loop](int) { loop.RequestStop(); });
   const Status status = CatchLimits([&] { return loop.Run(); });
   process->OnSignal([](int) {});
   FlushLog();
   if (status) return 0;
-  return Complain(status.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, status.error());
+  return PrintError(status.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, status.error());
 }
 
 }  // namespace
@@ -232,8 +232,9 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--set", flags.overrides, "section.key=value: overrides a key of the job file; may be repeated")
       ->allow_extra_args(false);
-  auto* resume =
-      app.add_option("--resume", flags.resume, "continues from a checkpoint, or from the newest one of a run's folder");
+  auto* resume = app.add_option("--resume", flags.resume,
+                                "a checkpoint to continue from, or the folder of a run: continue where its logs end, "
+                                "else from its newest checkpoint");
   app.add_option("--bind", flags.loop.bind,
                  "address to listen on, tcp://HOST:PORT (port *: a free port) or ipc:///FOLDER/NAME; default: a "
                  "socket in RUN_DIR/sockets that only this user can connect to; with --keys or --insecure "
@@ -260,10 +261,10 @@ int main(int argc, char** argv) {
     const auto process = ProcessContext::Start({SIGINT, SIGTERM});
     if (!process) return std::unexpected(process.error());
     if (Status s = LoadAll(&flags); !s)
-      code = Complain(kExitUsage, s.error());
+      code = PrintError(kExitUsage, s.error());
     else
       code = RunLoop(std::move(flags), process->get());
     return {};
   });
-  return status ? code : Complain(kExitFailure, status.error());
+  return status ? code : PrintError(kExitFailure, status.error());
 }

@@ -28,7 +28,8 @@ struct SchedulerOptions {
   const Manifest* resume = nullptr;  // copied; null: a new run
   std::string resume_directory;      // directory of that manifest
   // Durability "log": a random number of this run and, after a crash of all processes, the saved state (copied; null: a
-  // new run). A state that is not `begun` is not restored; only its run and next incarnation are used.
+  // new run). The state must be `begun`; of any other, callers pass only its run and its next incarnation, as `run` and
+  // `first_incarnation`.
   std::uint64_t run = 0;
   const SchedulerState* restore = nullptr;
   // For a run that continues in its own directory: the highest number of a checkpoint there, complete or not, and the
@@ -42,24 +43,28 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
+  // `store` outlives this object and is not null.
   Scheduler(SchedulerOptions options, SchedulerStore* store);
   ~Scheduler();
 
+  // Must be called first.
   void Start(TimeUs now);
+  // Handles a message. Every function with `out` appends the messages to send to it.
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
   // The same for a batch of messages: Hear receives each message, Settle performs the consequences of all of them once.
-  // Every other call settles first.
+  // Every other function with `out` settles first.
   void Hear(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
-  TimeUs NextTimer() const;
+  TimeUs NextTimer() const;  // when OnTimer must be called next
   // Handles the end of a write: sends the messages that waited for it. Also valid after the scheduler has stopped.
   void OnWritten(const StoreWritten& written, TimeUs now, Outbox* out);
 
-  // For Ctrl-C: cuts a checkpoint (if the job has checkpoints), then stops the fleet with phase "stopped". A second
-  // call stops without waiting for the checkpoint.
+  // For Ctrl-C: cuts a checkpoint (if the job has checkpoints and there is anything to save), then stops the fleet with
+  // phase "stopped". A second call stops without waiting for the checkpoint.
   void RequestStop(TimeUs now, Outbox* out);
-  // Cuts a checkpoint now, like a periodic one. Does nothing if the job has no checkpoints.
+  // Requests a checkpoint, which is cut as soon as possible. Does nothing if the job has no checkpoints, nothing has
+  // been trained yet, or the run is ending.
   void RequestCheckpoint(TimeUs now, Outbox* out);
 
   bool stopping() const;  // nodes are being stopped
@@ -69,6 +74,7 @@ class Scheduler {
   Progress progress() const;
   // Lines for the log since the last call: joins, deaths, checkpoints, epochs.
   std::vector<Note> TakeNotes();
+  // A hash of the run's state, to compare simulated runs.
   std::uint64_t StateHash() const;
 
  private:

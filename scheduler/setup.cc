@@ -26,8 +26,9 @@ bool AnyTable(const Job& job, const Holds& holds) {
          });
 }
 
-// Workers of a job with such a table are at most some clocks apart, so all reach one clock soon; and a worker that is
-// held at its clock may make others wait for rows.
+// Whether some table is ssp. If programs keep state, checkpoints of such a job are cut at a clock (rule K1): its
+// workers are at most some clocks apart, so all reach the clock of the cut soon. If they drained at different clocks
+// instead (rule K11), one could wait for pushes of a worker that has drained at an earlier clock.
 bool HasBoundedTable(const Job& job) {
   return AnyTable(job, [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kSsp; });
 }

@@ -39,7 +39,7 @@ class Tables {
   std::optional<TableSpec> AskResumed(const TableSpec& stored, std::uint32_t partition_bits, CreateTable* answer);
 
   Job job_;
-  std::set<std::string> resumed_;             // not requested yet
+  std::set<std::string> resumed_;             // tables of the checkpoint that are not requested yet
   std::map<std::string, ViewVersion> since_;  // absent: since the first view
   std::map<std::pair<Incarnation, std::string>, CreateTable> waiting_;
 };

@@ -108,7 +108,8 @@ std::uint16_t FreePort() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  Require(fd >= 0 && bind(fd, generic, size) == 0 && getsockname(fd, generic, &size) == 0, "a port on loopback");
+  Require(fd >= 0 && bind(fd, generic, size) == 0 && getsockname(fd, generic, &size) == 0,
+          "cannot bind a port of 127.0.0.1");
   close(fd);
   return ntohs(address.sin_port);
 }

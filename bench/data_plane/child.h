@@ -26,7 +26,7 @@ class Child {
   pid_t pid() const { return pid_; }
   // Whether the process has ended; `how`: a description of its end.
   bool Ended(std::string* how);
-  // Waits for its end. Aborts if it failed, or if `peer`, for which it may be waiting, ends first.
+  // Waits for its end. Exits if it failed, or if `peer`, for which it may be waiting, ends first.
   void WaitFor(Child* peer);
   // Sends SIGTERM and, after a second, SIGKILL. Does nothing if it has ended.
   void Stop();

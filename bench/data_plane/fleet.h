@@ -1,5 +1,5 @@
 // A fleet for a benchmark: the tarn-scheduler and tarn-server programs as processes, and the benchmark as their only
-// worker. Asynchronous consistency; nothing is written to disk. One thread.
+// worker. Asynchronous consistency, durability "none". One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,12 @@ struct FleetOptions {
 
 class Fleet {
  public:
-  // kUnavailable, with the last output of the program, if one of them does not start.
+  // Waits for the scheduler, not for the servers. kUnavailable, with the output of the programs, if the scheduler ends;
+  // kTimeout if it does not bind a port.
   static Expected<std::unique_ptr<Fleet>> Start(const FleetOptions& options);
 
-  // May be called once, before the benchmark starts threads.
+  // Waits until the fleet is complete. May be called once, before the benchmark starts threads. kUnavailable, with the
+  // output of the programs, if one of them has ended.
   Expected<Client> Connect();
 
   // CPU seconds of all servers so far.

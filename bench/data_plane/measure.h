@@ -22,8 +22,8 @@ inline double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// `what` and, if `number` is not 0, the system's words for it, to stderr; exit status 1. Children (child.h) end with
-// the process.
+// Prints `what` to stderr, with the system's text for the error `number` if that is not 0, and exits with status 1.
+// Children (child.h) end with the process.
 [[noreturn]] void Die(std::string_view what, int number = 0);
 // Exits with the message of errno if `good` is false.
 void Require(bool good, std::string_view what);
@@ -41,7 +41,7 @@ struct Figure {
 // Prints a line {"name":..,"value":..,"unit":..,"settings":{..},"cores":2} with `more`, and flushes it. `cores`: the
 // number that this process may use.
 void Print(const Figure& figure);
-// {"name":..,"skipped":"why"}.
+// Prints a line {"name":..,"skipped":"why"} for a figure that cannot be measured here.
 void PrintSkipped(const std::string& name, const std::string& why);
 
 // The `share` quantile (0.5: the median) of values, which are reordered.

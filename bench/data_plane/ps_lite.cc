@@ -68,7 +68,7 @@ std::vector<Rows> MakeStore(const PsLiteOptions& options) {
   return store;
 }
 
-// Applies SGD, and copies rows whole.
+// Handles a request: applies a push with SGD, answers a pull with copies of the rows.
 void Serve(const ps::KVMeta& request, const ps::KVPairs<float>& data, ps::KVServer<float>* server,
            std::vector<Rows>* store) {
   Rows& rows = store->at(static_cast<std::size_t>(request.cmd));

@@ -27,7 +27,7 @@ struct PsLiteOptions {
 bool HasPsLite();
 
 // Prints the figures over tcp, or over ps-lite's own path between processes of one host. Starts scheduler, server and
-// worker as processes. Aborts on failure. Call it while no other thread runs.
+// worker as processes. Exits on failure. Call it while no other thread runs.
 void MeasurePsLite(const PsLiteOptions& options, const std::string& transport);
 
 }  // namespace tarn::bench

@@ -124,7 +124,9 @@ int ConnectUnix(const std::string& path) {
   Require(fd >= 0, "socket");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  Require(path.size() < sizeof address.sun_path, "the name of a unix socket");
+  if (path.size() >= sizeof address.sun_path)
+    Die(fmt::format("{}: the path of a Unix socket: {} bytes, expected at most {}", path, path.size(),
+                    sizeof address.sun_path - 1));
   std::memcpy(address.sun_path, path.c_str(), path.size());
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
   close(fd);
@@ -146,7 +148,7 @@ Server Start(const std::string& program, const std::string& folder) {
   return server;
 }
 
-// Waits until the server accepts connections. Aborts with the server's output if it does not start.
+// Waits until the server accepts connections. Exits with the server's output if it does not start.
 int WaitFor(Server* server, const std::function<int()>& connect) {
   std::string how;
   for (const double begin = Now(); Now() - begin < kStartSeconds;) {
@@ -154,7 +156,8 @@ int WaitFor(Server* server, const std::function<int()>& connect) {
     if (server->process.Ended(&how)) Die(fmt::format("{}: {}\n{}", server->program, how, ReadText(server->output)));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  Die(fmt::format("{} does not answer\n{}", server->program, ReadText(server->output)));
+  Die(fmt::format("{} has not accepted a connection in {} s\n{}", server->program, kStartSeconds,
+                  ReadText(server->output)));
 }
 
 void Load(const Options& options, Connection* connection) {

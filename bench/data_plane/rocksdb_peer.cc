@@ -36,7 +36,7 @@ struct Options {
   Duration duration;
 };
 
-// Keys as bytes that sort like the numbers.
+// Keys in big-endian byte order, so that RocksDB sorts them like the numbers.
 using Keys = std::vector<std::uint64_t>;
 
 rocksdb::Slice SliceOf(const std::uint64_t& key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }

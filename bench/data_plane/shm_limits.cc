@@ -61,7 +61,7 @@ struct Channel {
 
 Channel* MakeChannel() {
   void* memory = mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  Require(memory != MAP_FAILED, "shared memory");
+  Require(memory != MAP_FAILED, "cannot map shared memory");
   return new (memory) Channel;
 }
 
@@ -95,7 +95,7 @@ void Measure(const Exchange& exchange, const Duration& duration) {
 
 void MeasureSharedMemory(const LimitOptions& options) {
   for (Exchange exchange : Exchanges(options)) {
-    // So many slots keep both sides busy. More messages in flight than slots would cause a deadlock.
+    // As many messages as the ring holds keep both sides busy; more in flight would cause a deadlock.
     const std::size_t largest = std::max(exchange.request_bytes, exchange.reply_bytes);
     const std::size_t slots = (largest + kSlotBytes - 1) / kSlotBytes;
     exchange.depth = std::min(exchange.depth, std::max<std::size_t>(1, kSlots / slots));

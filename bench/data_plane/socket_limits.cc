@@ -14,25 +14,25 @@
 namespace tarn::bench {
 namespace {
 
-void Whole(bool good) {
+void RequireConnected(bool good) {
   if (!good) Die("the other side of a socket has disconnected");
 }
 
 void ReadAll(int fd, void* to, std::size_t bytes) {
-  Whole(recv(fd, to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes));
+  RequireConnected(recv(fd, to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes));
 }
 
 void WriteAll(int fd, const std::byte* from, std::size_t bytes) {
   while (bytes != 0) {
     const ssize_t sent = send(fd, from, bytes, MSG_NOSIGNAL);
-    Whole(sent > 0);
+    RequireConnected(sent > 0);
     from += sent;
     bytes -= static_cast<std::size_t>(sent);
   }
 }
 
 struct Ask {
-  std::size_t request_bytes, reply_bytes;  // of the request: with this
+  std::size_t request_bytes, reply_bytes;  // request_bytes includes this header
 };
 
 [[noreturn]] void Answer(int fd, const Largest& largest) {
@@ -45,7 +45,7 @@ struct Ask {
   }
 }
 
-// A connection over loopback within this process; it forks afterwards.
+// The two ends of a connection over loopback. A child process takes over the second one.
 std::pair<int, int> Connection() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   Require(listener >= 0, "socket");
@@ -55,7 +55,7 @@ std::pair<int, int> Connection() {
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   Require(bind(listener, generic, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, generic, &size) == 0,
-          "a port on loopback");
+          "cannot listen on a port of 127.0.0.1");
   const int near = socket(AF_INET, SOCK_STREAM, 0);
   Require(near >= 0 && connect(near, generic, size) == 0, "connect");
   const int far = accept(listener, nullptr, nullptr);
@@ -67,8 +67,8 @@ std::pair<int, int> Connection() {
   return {near, far};
 }
 
-// Only one request is in flight if both sides could block while writing to each other. Pushes cannot: many
-// acknowledgements fit into the socket's buffer.
+// The requests or the replies must be small, so that all small ones in flight fit into the socket's buffers and the two
+// sides never block each other.
 void Measure(int fd, const Exchange& exchange, const Duration& duration) {
   const std::size_t extra = sizeof(Ask);
   std::vector<std::byte> request(exchange.request_bytes + extra), reply(exchange.reply_bytes);
@@ -93,7 +93,7 @@ void MeasureSockets(const LimitOptions& options) {
   });
   close(far);
   for (const Exchange& exchange : exchanges) {
-    // Two blocking writers would wait for each other, because keys and rows both exceed a socket's buffers.
+    // Keys and rows both exceed a socket's buffers, so two blocking writers would wait for each other.
     if (exchange.request_bytes > kSmallBytes && exchange.reply_bytes > kSmallBytes) continue;
     Measure(near, exchange, options.duration);
   }

@@ -72,7 +72,9 @@ void Measure(zmq::socket_t* dealer, const Child& server, const char* prefix, con
   const auto start = [&] { return SendBytes(dealer, request.data(), request.size()), 0; };
   const auto finish = [&](int) {
     Receive(dealer, &reply);
-    if (reply.size() != exchange.reply_bytes) Die("ZeroMQ: an answer of another size");
+    if (reply.size() != exchange.reply_bytes)
+      Die("ZeroMQ: an answer of " + std::to_string(reply.size()) + " bytes, expected " +
+          std::to_string(exchange.reply_bytes));
   };
   Figure figure = ExchangeFigure(prefix, exchange);
   if (exchange.round_trip) return PrintLatencies(std::move(figure), Latencies(duration, [&] { finish(start()); }));
@@ -97,7 +99,8 @@ void MeasureZmq(const LimitOptions& options) {
     Child server = Fork([&] { Answer(endpoint, pipe_ends[1], reply_bytes_max); });
     close(pipe_ends[1]);
     char bound[kEndpointBytes] = {};
-    if (read(pipe_ends[0], bound, sizeof bound) != sizeof bound) Die("ZeroMQ: the answering side has ended");
+    if (read(pipe_ends[0], bound, sizeof bound) != sizeof bound)
+      Die("ZeroMQ: the answering process has ended before it sent its endpoint");
     close(pipe_ends[0]);
     Child worker = Fork([&] {
       zmq::socket_t* dealer = OpenSocket(zmq::socket_type::dealer);

@@ -44,7 +44,7 @@ class HostMemory {
     if (pinned)
       Need(cudaMallocHost(&data_, bytes), "pinned memory");
     else if (data_ = std::malloc(bytes); data_ == nullptr)
-      Die("no memory of the host");
+      Die("cannot allocate " + std::to_string(bytes) + " bytes of host memory");
     std::memset(data_, 1, bytes);
   }
   ~HostMemory() { pinned_ ? void(cudaFreeHost(data_)) : std::free(data_); }

@@ -61,7 +61,7 @@ class Embedding {
   }
 
  private:
-  // Gathers the rows: copies the rows of a sample one after the other.
+  // Copies the rows of each sample one after the other.
   void Forward() {
     const double row_bytes = double(sizes_.dim) * 4, moved = double(occurrences_) * row_bytes;
     const Array all = place_.Bring(Permutation(occurrences_), "an index");
@@ -73,8 +73,8 @@ class Embedding {
         });
       };
     };
-    Tell("kernel.embedding_forward", 2 * moved, concat(all), occurrences_);
-    Tell("kernel.embedding_forward_power_law", 2 * moved, concat(inverse_), law_.unique);
+    Report("kernel.embedding_forward", 2 * moved, concat(all), occurrences_);
+    Report("kernel.embedding_forward_power_law", 2 * moved, concat(inverse_), law_.unique);
     std::vector<std::uint32_t> starts(sizes_.batch + 1);
     for (std::size_t s = 0; s <= sizes_.batch; ++s) starts[s] = static_cast<std::uint32_t>(s * sizes_.fields);
     const Array offsets = place_.Bring(starts, "offsets");
@@ -84,7 +84,7 @@ class Embedding {
                                      offsets.as<std::uint32_t>(), nullptr, wide_.as<float>());
       });
     };
-    Tell("kernel.embedding_bag_forward", moved + double(sizes_.batch) * row_bytes, bag, occurrences_);
+    Report("kernel.embedding_bag_forward", moved + double(sizes_.batch) * row_bytes, bag, occurrences_);
   }
 
   // Bytes that must be moved: the gradient of every occurrence, and rows with their slot, read and written.
@@ -117,8 +117,8 @@ class Embedding {
       };
     };
     const double bytes = double(occurrences_) * dim * 4 + 2.0 * double(unique) * (dim + 1) * 4;
-    Tell("kernel.embedding_backward_adagrad", bytes, step(false), unique);
-    Tell("kernel.embedding_backward_adagrad_grouped", bytes, step(true), unique);
+    Report("kernel.embedding_backward_adagrad", bytes, step(false), unique);
+    Report("kernel.embedding_backward_adagrad_grouped", bytes, step(true), unique);
   }
 
   void Unique() {
@@ -135,21 +135,21 @@ class Embedding {
           kernels::UniqueKeys(keys_, unique.as<Key>(), inverse.as<std::uint32_t>(), unique_scratch_);
       });
     });
-    run_.Tell("kernel.unique_keys", double(occurrences_) / seconds, "keys/s", Shape(sizes_),
-              {{"unique", double(law_.unique)}});
+    run_.Report("kernel.unique_keys", double(occurrences_) / seconds, "keys/s", Shape(sizes_),
+                {{"unique", double(law_.unique)}});
   }
 
   void Interaction() {
-    const std::uint32_t vectors = sizes_.fields, dim = sizes_.dim;  // as many as fit in memory
+    const std::uint32_t vectors = sizes_.fields, dim = sizes_.dim;  // as many vectors as wide_ has
     const std::size_t width = kernels::InteractionWidth(vectors, dim);
     const Array out = place_.Floats(sizes_.batch * width, "dot products");
     const double in_bytes = double(sizes_.batch) * double(Width()) * 4, out_bytes = double(sizes_.batch * width) * 4;
-    Tell("kernel.interaction_forward", in_bytes + out_bytes, [&] {
+    Report("kernel.interaction_forward", in_bytes + out_bytes, [&] {
       place_.Run([&](auto&... on) {
         kernels::InteractionForward(on..., sizes_.batch, vectors, dim, wide_.as<float>(), out.as<float>());
       });
     });
-    Tell("kernel.interaction_backward", 2 * in_bytes + out_bytes, [&] {
+    Report("kernel.interaction_backward", 2 * in_bytes + out_bytes, [&] {
       place_.Run([&](auto&... on) {
         kernels::InteractionBackward(on..., sizes_.batch, vectors, dim, wide_.as<float>(), out.as<float>(),
                                      rows_.as<float>());
@@ -159,7 +159,7 @@ class Embedding {
 
   void Narrow() {
     const std::size_t n = occurrences_ * sizes_.dim;
-    Tell("kernel.fp32_to_bf16", 6 * double(n), [&] {
+    Report("kernel.fp32_to_bf16", 6 * double(n), [&] {
       place_.Run([&](auto&... on) { kernels::FloatToBf16(on..., n, wide_.as<float>(), rows_.as<std::uint16_t>()); });
     });
   }
@@ -174,11 +174,11 @@ class Embedding {
 
   // Reports the gigabytes per second of a call that must move `bytes`. unique: its number of different rows.
   template <typename Call>
-  void Tell(const char* name, double bytes, Call call, std::size_t unique = 0) {
+  void Report(const char* name, double bytes, Call call, std::size_t unique = 0) {
     std::vector<Setting> settings = Shape(sizes_);
     if (unique != 0) settings.emplace_back("unique_rows", std::uint64_t{unique});
     const double seconds = SecondsOf(place_, run_.timing, call);
-    run_.Tell(name, bytes / seconds / kGiga, "GB/s", std::move(settings), {{"us", seconds * 1e6}});
+    run_.Report(name, bytes / seconds / kGiga, "GB/s", std::move(settings), {{"us", seconds * 1e6}});
   }
   std::size_t Width() const { return std::size_t{sizes_.fields} * sizes_.dim; }
 

@@ -61,13 +61,14 @@ class Filled {
 void MeasureHotRows(const Run& run) {
   for (const auto& [share, suffix] : {std::pair{0.5, ""}, {1.0, "_full"}}) {
     Filled filled(run.place, run.sizes, share);
-    const auto tell = [&](const char* name, double seconds) {
-      run.Tell(std::string(name) + suffix, double(run.sizes.hot_keys) / seconds, "keys/s",
-               {{"dim", std::uint64_t{kDim}}, {"rows", filled.capacity()}, {"keys", std::uint64_t{run.sizes.hot_keys}}},
-               {{"filled", share}, {"found", filled.found_share()}});
+    const auto report = [&](const char* name, double seconds) {
+      run.Report(
+          std::string(name) + suffix, double(run.sizes.hot_keys) / seconds, "keys/s",
+          {{"dim", std::uint64_t{kDim}}, {"rows", filled.capacity()}, {"keys", std::uint64_t{run.sizes.hot_keys}}},
+          {{"filled", share}, {"found", filled.found_share()}});
     };
-    tell("hot_rows.find", SecondsOf(run.place, run.timing, [&] { filled.Find(); }));
-    tell("hot_rows.find_and_read", SecondsOf(run.place, run.timing, [&] { filled.Find(), filled.Read(); }));
+    report("hot_rows.find", SecondsOf(run.place, run.timing, [&] { filled.Find(); }));
+    report("hot_rows.find_and_read", SecondsOf(run.place, run.timing, [&] { filled.Find(), filled.Read(); }));
   }
 }
 

@@ -5,7 +5,8 @@
 namespace tarn::bench {
 namespace {
 
-// All layers have ReLU; their input is the data (inputs) or comes from a layer without ReLU.
+// Adds a stack of layers with ReLU. Its input is data (`inputs`) or the output of a layer without ReLU. Returns the
+// width of its output.
 std::uint32_t AddStack(std::uint32_t in, const std::vector<std::uint32_t>& sizes, bool inputs,
                        std::vector<Layer>* layers) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -29,8 +29,8 @@ void MeasureOne(const Run& run, const char* kind) {
     });
   });
   const double bytes = double(rows) * 4 * (2 * double(dim + slot_floats) + dim);
-  run.Tell(std::string("kernel.optimizer_") + std::string(Name(kind)), bytes / seconds / 1e9, "GB/s",
-           {{"rows", std::uint64_t{rows}}, {"dim", std::uint64_t{dim}}}, {{"us", seconds * 1e6}});
+  run.Report(std::string("kernel.optimizer_") + std::string(Name(kind)), bytes / seconds / 1e9, "GB/s",
+             {{"rows", std::uint64_t{rows}}, {"dim", std::uint64_t{dim}}}, {{"us", seconds * 1e6}});
 }
 
 }  // namespace

@@ -31,8 +31,9 @@ struct Run {
   const Sizes& sizes;
   const Timing& timing;
 
-  void Tell(std::string name, double value, std::string unit, std::vector<Setting> settings,
-            std::vector<std::pair<std::string, double>> more = {}) const {
+  // Prints a figure, with the device among its settings.
+  void Report(std::string name, double value, std::string unit, std::vector<Setting> settings,
+              std::vector<std::pair<std::string, double>> more = {}) const {
     settings.emplace(settings.begin(), "device", place.name());
     Print({std::move(name), value, std::move(unit), std::move(settings), std::move(more)});
   }

@@ -17,9 +17,9 @@ class Plans {
   }
 
   void Measure() {
-    Tell("plan.batch", [this] { device_ != nullptr ? OnDevice() : OnHost(); });
+    Report("plan.batch", [this] { device_ != nullptr ? OnDevice() : OnHost(); });
     if (device_ != nullptr) device_->TakeBack(&plan_);
-    Tell("plan.batch_on_host", [this] { OnHost(); });
+    Report("plan.batch_on_host", [this] { OnHost(); });
   }
 
  private:
@@ -32,11 +32,11 @@ class Plans {
   }
 
   template <typename Call>
-  void Tell(const char* name, Call call) {
+  void Report(const char* name, Call call) {
     const double seconds = SecondsOf(run_.place, run_.timing, call);
-    run_.Tell(name, double(keys_.size()) / seconds, "keys/s",
-              {{"batch", std::uint64_t{run_.sizes.batch}}, {"fields", std::uint64_t{run_.sizes.fields}}},
-              {{"us", seconds * 1e6}, {"unique", double(plan_.keys.size())}});
+    run_.Report(name, double(keys_.size()) / seconds, "keys/s",
+                {{"batch", std::uint64_t{run_.sizes.batch}}, {"fields", std::uint64_t{run_.sizes.fields}}},
+                {{"us", seconds * 1e6}, {"unique", double(plan_.keys.size())}});
   }
 
   const Run& run_;

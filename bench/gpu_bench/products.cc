@@ -43,7 +43,7 @@ class Products {
       all.ours += seconds.ours, all.limit += seconds.limit;
       operations += OperationsOf(layer);
     }
-    Tell(fmt::format("product.{}", model.name), operations, all);
+    Report(fmt::format("product.{}", model.name), operations, all);
   }
 
  private:
@@ -65,13 +65,14 @@ class Products {
                     run_.limits.ProductSeconds({.m = out, .n = in, .k = rows, .a_transposed = true, .wide_c = true});
     if (!layer.inputs) seconds.limit += run_.limits.ProductSeconds({.m = rows, .n = in, .k = out});
     seconds.ours = place_.on_gpu() ? OnGpu(layer, {rows, in, out, Precision::kBf16}) : OnHost(layer, {rows, in, out});
-    Tell(fmt::format("product.{}x{}{}", layer.in, layer.out, layer.relu ? "_relu" : ""), OperationsOf(layer), seconds);
+    Report(fmt::format("product.{}x{}{}", layer.in, layer.out, layer.relu ? "_relu" : ""), OperationsOf(layer),
+           seconds);
     measured_.emplace(layer, seconds);
     return seconds;
   }
 
-  void Tell(std::string name, double operations, const Seconds& seconds) const {
-    run_.Tell(
+  void Report(std::string name, double operations, const Seconds& seconds) const {
+    run_.Report(
         std::move(name), operations / seconds.ours / 1e12, "TFLOP/s",
         {{"batch", std::uint64_t{run_.sizes.batch}}, {"precision", std::string(place_.on_gpu() ? "bf16" : "fp32")}},
         {{"limit", operations / seconds.limit / 1e12}, {"us", seconds.ours * 1e6}});
@@ -98,8 +99,8 @@ class Products {
     using Bits = std::uint16_t;
     const auto [rows, in, out, precision] = shape;
     kernels::Stream& stream = *place_.stream();
-    const Array x = Sixteen(rows * in, "x"), w = Sixteen(out * in, "w"), bias = Sixteen(out, "bias");
-    const Array y = Sixteen(rows * out, "y"), dy = Sixteen(rows * out, "dy"), dx = Sixteen(rows * in, "dx");
+    const Array x = Bf16(rows * in, "x"), w = Bf16(out * in, "w"), bias = Bf16(out, "bias");
+    const Array y = Bf16(rows * out, "y"), dy = Bf16(rows * out, "dy"), dx = Bf16(rows * in, "dx");
     const Array dw = place_.Floats(out * in, "dw"), dbias = place_.Floats(out, "dbias");
     const Array y_mask = Mask(rows, out), x_mask = Mask(rows, in);
     const Bits* const b = layer.bias ? bias.as<Bits>() : nullptr;
@@ -119,7 +120,7 @@ class Products {
     });
   }
 
-  Array Sixteen(std::size_t n, const char* what) {
+  Array Bf16(std::size_t n, const char* what) {
     const Array wide = place_.Floats(n, what);
     Array narrow = place_.Allocate(n * sizeof(std::uint16_t), what);
     kernels::FloatToBf16(*place_.stream(), n, wide.as<float>(), narrow.as<std::uint16_t>());

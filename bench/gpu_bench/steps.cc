@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kBatches = 4;  // distinct batches, used in turn
 
-// A batch as the reader leaves it, in memory of the host.
+// A batch as the reader produces it, in pinned host memory.
 struct HostBatch {
   Array keys, labels, dense;
 #if TARN_HAS_CUDA
@@ -27,9 +27,9 @@ struct HostBatch {
 #endif
 };
 
-// Only the GPU's work, from a batch's keys to its gradients, with all rows in the cache: copies the batch to the GPU,
-// removes duplicate keys, finds and reads the rows, computes the model, and sums the gradients of rows and layers in
-// GPU memory. A worker also reads data, plans for its servers and pushes.
+// Does only the GPU's work, from a batch's keys to its gradients, with all rows in the cache: copies the batch to the
+// GPU, removes duplicate keys, finds and reads the rows, computes the model, and sums the gradients of rows and layers
+// in GPU memory. A worker also reads data, plans for its servers and pushes.
 class Step {
  public:
   Step(const Run& run, ModelKind kind)
@@ -57,7 +57,7 @@ class Step {
     offsets_ = place_.Bring(offsets, "offsets");
     MakeBatches();
     MakeLayers();
-    OnGpu();
+    SetUpGpu();
   }
   ~Step() {
 #if TARN_HAS_CUDA
@@ -70,27 +70,27 @@ class Step {
   Step& operator=(const Step&) = delete;
 
   void Measure(const std::string& name) {
-    for (std::size_t i = 0; i < kBatches; ++i) One();
+    for (std::size_t i = 0; i < kBatches; ++i) RunOnce();
     Check();
-    const double seconds = SecondsOf(place_, {8 * run_.timing.seconds, run_.timing.repetitions}, [&] { One(); });
-    Tell(name, seconds);
+    const double seconds = SecondsOf(place_, {8 * run_.timing.seconds, run_.timing.repetitions}, [&] { RunOnce(); });
+    Report(name, seconds);
     Record();
-    const double recorded = SecondsOf(place_, {8 * run_.timing.seconds, run_.timing.repetitions}, [&] { One(); });
+    const double recorded = SecondsOf(place_, {8 * run_.timing.seconds, run_.timing.repetitions}, [&] { RunOnce(); });
     Check();
-    Tell(name + "_graph", recorded);
+    Report(name + "_graph", recorded);
   }
 
  private:
-  void Tell(const std::string& name, double seconds) {
-    run_.Tell(name, double(sizes_.batch) / seconds, "samples/s",
-              {{"batch", std::uint64_t{sizes_.batch}},
-               {"fields", std::uint64_t{sizes_.fields}},
-               {"dim", std::uint64_t{dim_}},
-               {"precision", std::string(place_.on_gpu() ? "bf16" : "fp32")}},
-              {{"us", seconds * 1e6}, {"unique_rows", double(n_unique_)}});
+  void Report(const std::string& name, double seconds) {
+    run_.Report(name, double(sizes_.batch) / seconds, "samples/s",
+                {{"batch", std::uint64_t{sizes_.batch}},
+                 {"fields", std::uint64_t{sizes_.fields}},
+                 {"dim", std::uint64_t{dim_}},
+                 {"precision", std::string(place_.on_gpu() ? "bf16" : "fp32")}},
+                {{"us", seconds * 1e6}, {"unique_rows", double(n_unique_)}});
   }
 
-  // From now on the model's work of each batch is launched as a whole. On this thread nothing is recorded.
+  // Records the model's work of each batch as a graph, which later steps launch. On the CPU nothing is recorded.
   void Record() {
 #if TARN_HAS_CUDA
     for (std::size_t b = 0; place_.on_gpu() && b < kBatches; ++b) {
@@ -119,11 +119,11 @@ class Step {
       std::generate_n(batch.dense.as<float>(), sizes_.batch * kDenseColumns, [&] { return float(random.Unit()); });
       all.insert(keys.begin(), keys.end());
     }
-    Keep({all.begin(), all.end()});
+    FillCache({all.begin(), all.end()});
   }
 
   // Puts rows of these keys into the cache, which has room for twice as many: no bucket overflows.
-  void Keep(const std::vector<Key>& keys) {
+  void FillCache(const std::vector<Key>& keys) {
     cache_ = place_.MakeHotRows(
         {.dim = dim_, .rows = 2 * keys.size() + 4096, .batch_keys_max = static_cast<std::uint32_t>(occurrences_)});
     rows_ = place_.Floats(occurrences_ * dim_, "rows", 0.01f);
@@ -156,7 +156,7 @@ class Step {
     }
   }
 
-  void OnGpu() {
+  void SetUpGpu() {
 #if TARN_HAS_CUDA
     if (!place_.on_gpu()) return;
     kernels::Stream& stream = *place_.stream();
@@ -166,7 +166,8 @@ class Step {
 #endif
   }
 
-  void One() {
+  // One step.
+  void RunOnce() {
     const HostBatch& batch = batches_[next_++ % kBatches];
     Enter(batch);
     FindRows();
@@ -194,7 +195,7 @@ class Step {
     if (compute_.memory().failed()) Die("no memory for the activations: " + compute_.memory().failure());
   }
 
-  // The batch in the place's memory, without duplicates.
+  // Copies the batch to the place's memory and removes duplicate keys.
   void Enter(const HostBatch& batch) {
     place_.BringFrom(batch.keys, occurrences_ * sizeof(Key), keys_.as<Key>());
     place_.BringFrom(batch.labels, sizes_.batch * sizeof(float), labels_.as<float>());
@@ -223,7 +224,8 @@ class Step {
 
   // Checks the step: every row was found, predictions are finite, all tables have gradients.
   void Check() {
-    if (place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front() != 0) Die("rows are missing in the cache");
+    if (const std::uint32_t missing = place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front(); missing != 0)
+      Die(std::to_string(missing) + " rows of a batch are not in the cache, expected all");
     for (const float logit : place_.Fetch(predictions_.logits, sizes_.batch))
       if (!std::isfinite(logit)) Die("a prediction of the model is not finite");
     for (std::size_t t = 0; t < views_.size(); ++t) {
@@ -231,7 +233,7 @@ class Step {
       const std::vector<float> gradients = place_.Fetch(views_[t].gradients, n);
       if (!std::ranges::all_of(gradients, [](float g) { return std::isfinite(g); }) ||
           std::ranges::all_of(gradients, [](float g) { return g == 0; }))
-        Die("no gradient for " + model_->tables()[t].spec.name);
+        Die("the gradients of table " + model_->tables()[t].spec.name + " are all 0 or not finite");
     }
   }
 

@@ -20,21 +20,21 @@ struct Shape {
 constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16}, {8, 64, 6}, {64, 8, 3}};
 constexpr Shape kImmediate[] = {{2, 1, 40}, {2, 64, 12}};
 
-void Say(const char* what) { fmt::print(stderr, "scale_model: measuring {}\n", what); }
+void PrintProgress(const char* what) { fmt::print(stderr, "scale_model: measuring {}\n", what); }
 
 }  // namespace
 
 Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
   Costs costs;
-  Say("the transport");
+  PrintProgress("the transport");
   TARN_RETURN_IF_ERROR(MeasureTransport(options.seconds, &costs));
-  Say("batches");
+  PrintProgress("batches");
   auto set = worker::Dataset::Open(given.data, given.data.train);
   if (!set) return std::unexpected(set.error());
   TARN_RETURN_IF_ERROR(MeasureStages(given, **set, options.seconds, &costs));
-  Say("the state machines");
-  const auto company = Company::Make(given, **set);
-  if (!company) return std::unexpected(company.error());
+  PrintProgress("the state machines");
+  const auto busy_core = BusyCore::Make(given, **set);
+  if (!busy_core) return std::unexpected(busy_core.error());
   std::map<Work, std::vector<Sample>> samples;
   for (const bool aggregated : {true, false}) {
     Job job = given;

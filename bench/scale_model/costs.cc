@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kNames[kWorks] = {
     "read", "plan",  "compute", "ask",   "take_reply", "push",  "take_ack", "tick",    "take_tick_ack", "settle",
     "park", "serve", "gather",  "apply", "shard_tick", "close", "send",     "receive", "io_send",       "io_receive"};
-constexpr double kFarOff = 3;  // ratio to the fitted line
+constexpr double kOutlierRatio = 3;  // to the fitted line
 constexpr int kRounds = 6;
 
 // Every number of the file, by name.
@@ -64,7 +64,8 @@ bool Solve(std::span<const Sample> samples, const std::array<bool, kParts>& used
   return true;
 }
 
-Line Draw(std::span<const Sample> samples, const Line& expected) {
+// One fit, with weights from the line `expected`.
+Line FitOnce(std::span<const Sample> samples, const Line& expected) {
   std::array<bool, kParts> used;
   for (std::size_t i = 0; i < kParts; ++i)
     used[i] = std::ranges::any_of(samples, [i](const Sample& s) { return s.amount.parts()[i] > 0; });
@@ -128,10 +129,10 @@ Line Fit(std::span<const Sample> samples) {
   Line line{each, each, each, each};
   std::vector<Sample> kept(samples.begin(), samples.end());
   for (int round = 0; round < kRounds; ++round) {
-    line = Draw(kept, line);
+    line = FitOnce(kept, line);
     kept.clear();
     for (const Sample& s : samples)
-      if (s.ns <= kFarOff * std::max(1.0, line(s.amount))) kept.push_back(s);
+      if (s.ns <= kOutlierRatio * std::max(1.0, line(s.amount))) kept.push_back(s);
   }
   return line;
 }

@@ -27,12 +27,12 @@ enum class Work : std::uint8_t {
   kTakeTickAck,
   kSettle,  // the end of a turn of its loop, after the turn's messages
   // server::Shard, a message and its rows.
-  kPark,    // a pull arrives
-  kServe,   // its answer is made
+  kPark,    // a pull arrives and is parked
+  kServe,   // a pull's answer is made
   kGather,  // an aggregated push arrives
-  kApply,   // a push comes, applied at once
+  kApply,   // an immediate push arrives and is applied
   kShardTick,
-  kClose,  // a clock: messages: contributions, and their rows; third: different rows
+  kClose,  // a clock closes; messages and rows: the contributions and their rows; third: distinct rows
   // net::ZmqTransport, the caller's thread: a message; rows: bytes; third: frames.
   kSend,
   kReceive,

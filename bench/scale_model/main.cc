@@ -40,7 +40,8 @@ struct Arguments {
   WorkloadOptions workload;
 };
 
-int Complain(const Error& error) {
+// Returns the exit status.
+int PrintError(const Error& error) {
   fmt::print(stderr, "scale_model: {}\n", error.message);
   return 1;
 }
@@ -109,16 +110,16 @@ int RunOne(Arguments a, Job job) {
   }
   job.fleet.partition_bits = std::max<std::uint32_t>(job.fleet.partition_bits, std::bit_width(shards - 1));
   const auto costs = ReadCosts(a.costs);
-  if (!costs) return Complain(costs.error());
+  if (!costs) return PrintError(costs.error());
   if (a.workload.batch_rows == 0) a.workload.batch_rows = job.train.batch_rows;
   auto workload = Workload::Make(job, a.workload);
-  if (!workload) return Complain(workload.error());
+  if (!workload) return PrintError(workload.error());
   std::unique_ptr<Workload> slow;
   if (a.fleet.stragglers.batch_share < 1) {
     WorkloadOptions smaller = a.workload;
     smaller.batch_rows = std::max(1u, std::uint32_t(smaller.batch_rows * a.fleet.stragglers.batch_share));
     auto made = Workload::Make(job, smaller);
-    if (!made) return Complain(made.error());
+    if (!made) return PrintError(made.error());
     slow = *std::move(made);
   }
   PrintResult(a, job, **workload, RunFleet(job, a.fleet, *costs, workload->get(), nullptr, slow.get()));
@@ -127,8 +128,8 @@ int RunOne(Arguments a, Job job) {
 
 int CalibrateTo(const Arguments& a, const Job& job) {
   const auto costs = Calibrate(job, a.calibrate);
-  if (!costs) return Complain(costs.error());
-  if (auto status = WriteFileAtomic(a.out, ToText(*costs)); !status) return Complain(status.error());
+  if (!costs) return PrintError(costs.error());
+  if (auto status = WriteFileAtomic(a.out, ToText(*costs)); !status) return PrintError(status.error());
   fmt::print("{}", ToText(*costs));
   return 0;
 }
@@ -141,10 +142,10 @@ void AddJob(CLI::App* app, Arguments* a) {
 
 void AddFleet(CLI::App* app, Arguments* a) {
   FleetOptions& f = a->fleet;
-  app->add_option("--workers", f.workers, "how many")
+  app->add_option("--workers", f.workers, "number of workers")
       ->check(CLI::Range(1u, limits::kWorkersMax))
       ->capture_default_str();
-  app->add_option("--servers", f.servers, "servers, with one shard each")
+  app->add_option("--servers", f.servers, "number of servers, with one shard each")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
   app->add_option("--bundle", f.bundle, "servers simulated as one shard, for large fleets")
@@ -204,13 +205,13 @@ int main(int argc, char** argv) {
   CLI::App app{"Predicts the throughput of large fleets: the real scheduler, shards and clients in simulated time."};
   app.footer(kEpilog);
   app.require_subcommand(1);
-  CLI::App* calibrate = app.add_subcommand("calibrate", "measures the costs of the job's work on this machine");
+  CLI::App* calibrate = app.add_subcommand("calibrate", "measure the costs of the job's work on this machine");
   AddJob(calibrate, &a);
   calibrate->add_option("--out", a.out, "file to write")->capture_default_str();
   calibrate->add_option("--seconds", a.calibrate.seconds, "seconds per measurement")
       ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
-  CLI::App* run = app.add_subcommand("run", "simulates one fleet; prints one line of JSON");
+  CLI::App* run = app.add_subcommand("run", "simulate one fleet and print one line of JSON");
   AddJob(run, &a);
   run->add_option("--costs", a.costs, "file written by calibrate")->required();
   AddFleet(run, &a);

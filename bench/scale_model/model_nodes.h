@@ -76,7 +76,7 @@ class ModelNodes {
   Peer PeerOf(const ModelNode& node) const {
     return Peer(kFirstAcceptedPeer + (node.is_worker ? shards_ : 0) + node.index);
   }
-  // The shard that sends or receives the message; 0 for messages to or from the scheduler.
+  // The shard that sends the message or, if a worker sends it, receives it; 0 for a worker's message to the scheduler.
   static std::uint32_t ShardOf(const ModelNode& from, Peer to);
   // Current factor of the time of the node's threads.
   double Slow(const ModelNode& node) const;

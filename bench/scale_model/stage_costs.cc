@@ -22,8 +22,8 @@ namespace tarn::scale {
 namespace {
 
 constexpr std::uint32_t kBatchRows[] = {256, 2048, 16384};
-constexpr std::uint32_t kLeast = 5;  // minimum number of batches per size
-constexpr int kRounds = 4;           // alternately with and without another busy core
+constexpr std::uint32_t kBatchesMin = 5;  // per size
+constexpr int kRounds = 4;                // alternately with and without another busy core
 
 // The work of one worker on batches of one size, with its own store.
 class Stages {
@@ -76,13 +76,13 @@ class Stages {
     return {};
   }
 
-  // Processes batches for `seconds`, but at least kLeast, after one warm-up batch.
+  // Processes batches for `seconds`, but at least kBatchesMin, after one warm-up batch.
   Status Take(double seconds, std::map<Work, std::vector<Sample>>* samples) {
     TARN_RETURN_IF_ERROR(Step(next_++));
     Forget();
     const auto begin = std::chrono::steady_clock::now();
     for (std::uint32_t i = 0;
-         i < kLeast || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds); ++i)
+         i < kBatchesMin || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds); ++i)
       TARN_RETURN_IF_ERROR(Step(next_++));
     for (const auto& [work, taken] : meter_.samples())
       (*samples)[work].insert((*samples)[work].end(), taken.begin(), taken.end());
@@ -123,7 +123,7 @@ class Stages {
 
 }  // namespace
 
-class Company::Impl {
+class BusyCore::Impl {
  public:
   explicit Impl(std::unique_ptr<Stages> stages)
       : stages_(std::move(stages)), thread_([this](std::stop_token stop) {
@@ -135,13 +135,13 @@ class Company::Impl {
   std::jthread thread_;
 };
 
-Company::Company(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Company::~Company() = default;
+BusyCore::BusyCore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+BusyCore::~BusyCore() = default;
 
-Expected<std::unique_ptr<Company>> Company::Make(const Job& job, const worker::Dataset& set) {
+Expected<std::unique_ptr<BusyCore>> BusyCore::Make(const Job& job, const worker::Dataset& set) {
   auto stages = Stages::Make(job, set, job.train.batch_rows);
   if (!stages) return std::unexpected(stages.error());
-  return std::unique_ptr<Company>(new Company(std::make_unique<Impl>(std::move(*stages))));
+  return std::unique_ptr<BusyCore>(new BusyCore(std::make_unique<Impl>(std::move(*stages))));
 }
 
 Status MeasureStages(const Job& job, const worker::Dataset& set, double seconds, Costs* costs) {
@@ -154,11 +154,11 @@ Status MeasureStages(const Job& job, const worker::Dataset& set, double seconds,
   }
   for (int round = 0; round < kRounds; ++round) {
     for (auto* samples : {&alone, &together}) {
-      std::unique_ptr<Company> company;
+      std::unique_ptr<BusyCore> busy_core;
       if (samples == &together) {
-        auto made = Company::Make(job, set);
+        auto made = BusyCore::Make(job, set);
         if (!made) return std::unexpected(made.error());
-        company = std::move(*made);
+        busy_core = std::move(*made);
       }
       for (auto& stages : sizes) TARN_RETURN_IF_ERROR(stages->Take(seconds / kRounds, samples));
     }

@@ -11,14 +11,14 @@ namespace tarn::scale {
 
 // While it exists, keeps another core busy with the batches of a job, like other nodes on the machine. Measurements
 // then depend little on other load.
-class Company {
+class BusyCore {
  public:
-  static Expected<std::unique_ptr<Company>> Make(const Job& job, const worker::Dataset& set);
-  ~Company();
+  static Expected<std::unique_ptr<BusyCore>> Make(const Job& job, const worker::Dataset& set);
+  ~BusyCore();
 
  private:
   class Impl;
-  explicit Company(std::unique_ptr<Impl> impl);
+  explicit BusyCore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -32,7 +32,7 @@ void TrainerModel::Done(TableSpec table) {
 }
 
 void TrainerModel::Done(LeaseReply reply) {
-  asked_ = false;
+  lease_requested_ = false;
   for (const LeaseGrant& grant : reply.grants) leases_.push_back(grant);
   TARN_CHECK(!reply.finished, "a simulated run stops before the end of its data");
   if (reply.grants.empty()) jump_to_ = reply.jump_to;
@@ -45,7 +45,7 @@ void TrainerModel::Advance(TimeUs now, Outbox* out) {
   }
   if (client_.state() != worker::ClientState::kRunning) return;
   if (options_.client.rank != 0 && !ready()) LearnTables();
-  if (std::exchange(tables_asked_, true)) return;
+  if (std::exchange(tables_requested_, true)) return;
   next_clock_ = client_.clock();
   if (options_.client.rank != 0) return;
   for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, this, now, out);
@@ -64,7 +64,7 @@ void TrainerModel::Turn(TimeUs now, Outbox* out) {
     window_.push_back(NextBatch());
     StartPulls(&window_.back(), now, out);
   }
-  AskForWork(now, out);
+  RequestLeases(now, out);
 }
 
 TrainerModel::InFlight TrainerModel::NextBatch() {
@@ -134,8 +134,8 @@ void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
   if (batch.after == batch.lease.rows) done_at_tick_[client_.clock().value] = LeaseDone{batch.lease.lease, {}};
 }
 
-void TrainerModel::AskForWork(TimeUs now, Outbox* out) {
-  if (asked_) return;
+void TrainerModel::RequestLeases(TimeUs now, Outbox* out) {
+  if (lease_requested_) return;
   const bool drained = leases_.empty() && window_.empty();
   if (drained && jump_to_) {
     if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, nullptr, now, out);
@@ -149,7 +149,7 @@ void TrainerModel::AskForWork(TimeUs now, Outbox* out) {
   request.done = std::move(done_);
   done_.clear();
   request.rows[0] = options_.train_rows;
-  asked_ = true;
+  lease_requested_ = true;
   client_.RequestLeases(std::move(request), this, now, out);
 }
 

@@ -81,7 +81,7 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   void Advance(TimeUs now, Outbox* out);
   void LearnTables();
   void StartPulls(InFlight* batch, TimeUs now, Outbox* out);
-  void AskForWork(TimeUs now, Outbox* out);
+  void RequestLeases(TimeUs now, Outbox* out);
   InFlight NextBatch();
   void Measure(Work work, std::size_t before, const Outbox& out);
 
@@ -89,7 +89,7 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   Workload* workload_;
   Meter* meter_;
   worker::Client client_;
-  bool tables_asked_ = false, begun_ = false, asked_ = false;
+  bool tables_requested_ = false, begun_ = false, lease_requested_ = false;
   std::size_t tables_ready_ = 0;
   std::deque<LeaseGrant> leases_;
   std::uint64_t offset_ = 0;  // in leases_.front()

@@ -14,7 +14,7 @@
 namespace tarn::scale {
 namespace {
 
-constexpr double kMessageBytes = 216;  // as FleetModel counts a message of one section
+constexpr double kMessageBytes = 216;  // as MessageCosts counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
 constexpr std::size_t kBundled = 8;  // messages of a frame that has several
 // Requests of a message that shares a frame with others, and of one that has its own.
@@ -38,7 +38,7 @@ void Echo(int to_parent) {
   std::string text = *endpoint;
   text.resize(kEndpointBytes);
   bench::Require(write(to_parent, text.data(), text.size()) == ssize_t(text.size()),
-                 "cannot receive from the echo process");
+                 "the echo process cannot send its endpoint");
   std::vector<net::Received> received;
   Outbox out;
   while (true) {
@@ -67,9 +67,10 @@ void Echo(int to_parent) {
   }
 }
 
-class Ends {
+// The client's end of the connection to the echo process.
+class EchoClient {
  public:
-  explicit Ends(const std::string& endpoint) : transport_(&context_, kSockets) {
+  explicit EchoClient(const std::string& endpoint) : transport_(&context_, kSockets) {
     bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(),
                    "cannot connect to the echo process");
   }
@@ -131,7 +132,7 @@ Status MeasureTransport(double seconds, Costs* costs) {
   bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes),
                  "the echo process did not start");
   endpoint.resize(endpoint.find('\0'));
-  Ends here(endpoint);
+  EchoClient client(endpoint);
   struct Case {
     int frames;
     bool bundled;
@@ -142,13 +143,13 @@ Status MeasureTransport(double seconds, Costs* costs) {
   const double begin = bench::Now();
   for (bool counts : {false, true}) do
       for (const Case& c : kCases)
-        for (bool push : {false, true}) here.Round(c.frames, c.bundled, c.values, push, counts);
+        for (bool push : {false, true}) client.Round(c.frames, c.bundled, c.values, push, counts);
     while (counts && bench::Now() - begin < seconds);
-  here.SetCosts(costs);
+  client.SetCosts(costs);
   std::vector<double> trips;
   for (int i = 0; i < 2000; ++i) {
     const double before = bench::Now();
-    here.Round(1, false, 1, false, false);
+    client.Round(1, false, 1, false, false);
     trips.push_back((bench::Now() - before) * 1e9);
   }
   double work = 0;

@@ -31,7 +31,7 @@ Expected<std::unique_ptr<Workload>> Workload::Make(const Job& job, const Workloa
   std::vector<worker::Batch> batches(
       std::clamp<std::uint64_t>((*set)->rows() / options.batch_rows, 1, std::max(1u, options.batches)));
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    // Batches wrap around at the end of the set.
+    // A set with fewer rows than a batch is one batch.
     const std::uint64_t rows = std::min<std::uint64_t>(options.batch_rows, (*set)->rows());
     TARN_RETURN_IF_ERROR(worker::ReadRows(**set, job, LeasePurpose::kTrain, 0, i * rows, rows, &batches[i]));
   }

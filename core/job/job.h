@@ -229,8 +229,8 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// Whether workers train in lockstep and their pushes are summed: bsp, or ssp with a bound of 0, and aggregated. The
-// bits of the parameters then depend only on the data.
+// Whether workers train in lockstep and all their pushes are summed: bsp, or ssp with a bound of 0; aggregated; without
+// backup workers. The bits of the parameters then depend only on the data.
 bool IsLockstep(const ConsistencySpec& consistency);
 
 // Rows of each rank's batch; empty without train.batch_shares. Above 0 in a job that was read.

@@ -45,7 +45,8 @@ bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) co
 }
 
 // Before the checkpoint of a stop that is cut at once rather than at a clock, workers drain, so that no push is beyond
-// the recorded positions (rule K11). Not without granted leases: such programs have no positions, and may never tick.
+// the recorded positions (rule K11). Without granted leases they do not drain, because their programs have no positions
+// and may never tick.
 bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
   return reason == CutReason::kStop && !at_clock_ && context_.leases->granted_any();
 }
@@ -213,7 +214,8 @@ void CheckpointCoordinator::Abandon() {
   removal_.Abandon(id, std::move(directory), context_.membership->view().version);
 }
 
-// The base or one of its files is missing, or a manifest with all increments would be too large.
+// Abandons the cut and requests a full one. The reason: a shard cannot use the base or does not know what changed
+// since, or a manifest with all increments would be too large.
 void CheckpointCoordinator::CutInFull(const std::string& reason) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;

@@ -118,10 +118,12 @@ class CheckpointCoordinator {
   // nodes that the fleet waits for.
   void OnRequest(Peer from, const CheckpointRequest& request, const Status& may, const std::string& waits,
                  const Mailer& mail);
-  // While the run stops: repeats the answer to a request. False: it was not answered before.
+  // Repeats the answer to an answered request, or rejects a new one beyond limits::kCheckpointRequestsMax. False:
+  // nothing was sent, and the request waits.
   bool AnswerAgain(Peer from, std::uint64_t number, const Mailer& mail);
 
-  // OnStop: the run stops, and no more checkpoints are cut. OnStopped: all nodes have stopped.
+  // OnStop: the run stops, and no more checkpoints are cut. OnStopped: all nodes have stopped, or the wait for them has
+  // timed out.
   void OnStop(const std::string& reason, const Mailer& mail);
   void OnStopped() { removal_.RemoveAllAbandoned(); }
 

@@ -23,13 +23,15 @@ class CheckpointRemoval {
   // The directories that a state must list: outdated ones, and those that the store is removing.
   std::vector<std::string> Outdated() const;
 
-  // Removes an abandoned cut, which no view from `since` on orders.
+  // Adds the directory of an abandoned cut, which no view from `since` on orders. Ignores an empty name.
   void Abandon(CheckpointId id, std::string directory, ViewVersion since);
+  // Removes the abandoned cuts to which no shard may still write.
   void RemoveAbandoned(const Shards& shards);
   // Removes all abandoned cuts at the end of the run, when no shard writes.
   void RemoveAllAbandoned();
 
-  // Removes checkpoints that newer ones replace.
+  // Removes checkpoints that newer ones replace: at once, or if the run has a state, when one that lists them is
+  // durable.
   void Replace(const std::vector<std::string>& directories);
   // Events of the write of a state that lists the outdated directories: begun, durable, failed.
   void OnStateBegun() { being_written_ = outdated_.size(); }
@@ -47,7 +49,7 @@ class CheckpointRemoval {
   SchedulerStore* store_;
   std::vector<Abandoned> abandoned_;
   std::vector<std::string> outdated_;
-  std::size_t being_written_ = 0;  // the first so many of outdated_ are listed by the state being written
+  std::size_t being_written_ = 0;  // length of the prefix of outdated_ that the state being written lists
 };
 
 }  // namespace tarn::scheduler

@@ -21,7 +21,7 @@ class CheckpointRequests {
   // Adds a request. Returns the answer if it is a repetition, or kOverloaded beyond limits::kCheckpointRequestsMax;
   // nullopt: the request waits.
   std::optional<CheckpointRequest> Ask(Peer from, std::uint64_t number);
-  // Answers a waiting request.
+  // Answers a waiting request; nullopt: none with this number waits.
   std::optional<Answer> Reply(std::uint64_t number, ErrorCode code, std::string text_or_directory);
 
   // A checkpoint was ordered: it serves all requests without a checkpoint.

@@ -56,7 +56,7 @@ void Checkpoints::NotWritten(TimeUs now) {
   ++failures_;
 }
 
-// A restore reads all generations: with this limit it reads at most twice the bytes of a full checkpoint.
+// A restore reads all generations, so the number and the total size of the increments are limited.
 bool Checkpoints::NextIsFull() const {
   if (base_generations_.empty() || base_generations_.size() > options_.storage.checkpoint_chain) return true;
   std::uint64_t deltas = 0;
@@ -119,7 +119,7 @@ std::optional<std::uint64_t> Checkpoints::WholeHash() const {
 std::vector<Generation> Checkpoints::Generations(Clock clock) const {
   std::vector<Generation> all;
   if (pending_->order.base.value != 0) all = base_generations_;
-  // Each checkpoint lists all keys that wait for admission.
+  // Each generation contains all keys that wait for admission, so those of the earlier ones are outdated.
   for (Generation& generation : all) {
     std::erase_if(generation.files, [](const CheckpointFile& file) { return file.seen != 0; });
     for (CheckpointTable& table : generation.tables) table.seen = 0;

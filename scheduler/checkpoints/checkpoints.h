@@ -54,7 +54,7 @@ class Checkpoints {
   void OnShardPart(ShardId shard, const CheckpointPart& part);
   void OnWorkerPart(Incarnation worker, const CheckpointPart& part);
 
-  // The first part that reports a failure.
+  // The first part that reports a failure, and its shard. Null: none.
   const CheckpointPart* Failed(ShardId* shard) const;
 
   // The generations in the manifest of the pending checkpoint, its own last; and the hash of the whole state, if all
@@ -64,7 +64,8 @@ class Checkpoints {
   // The pending checkpoint is complete: its manifest with these generations is durable, or only a hash was wanted.
   // Returns directories to remove.
   std::vector<std::string> Complete(std::vector<Generation> generations);
-  // The pending checkpoint could not be written.
+  // The pending checkpoint could not be written: the pause before the next periodic one begins. It remains pending
+  // until Abandon.
   void NotWritten(TimeUs now);
   // The newest complete checkpoint cannot be a base: the next one is full.
   void ForgetBase() { base_generations_.clear(); }

@@ -8,7 +8,7 @@ namespace tarn::scheduler {
 namespace {
 
 // Whether the checkpoint must include the worker's blob (rule K9).
-bool OwesBlob(const Cut& cut, const WorkerNode& worker) {
+bool RequiresBlob(const Cut& cut, const WorkerNode& worker) {
   if (!cut.order.blobs || !worker.live()) return false;
   return cut.order.at_clock ? worker.join <= cut.order.clock : cut.had_workers.contains(worker.incarnation);
 }
@@ -30,7 +30,7 @@ std::string_view Name(CutReason reason) {
 bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers) {
   if (cut.shards.size() != shards) return true;
   for (const auto& [id, worker] : workers.all()) {
-    if (OwesBlob(cut, worker) && !cut.blobs.contains(id)) return true;
+    if (RequiresBlob(cut, worker) && !cut.blobs.contains(id)) return true;
     const bool fencing = worker.state == WorkerNode::State::kFencing;
     if (fencing && worker.keeps_state && cut.order.blobs && cut.had_workers.contains(id)) return true;
     if (!cut.order.at_clock || cut.workers.contains(id)) continue;
@@ -43,7 +43,7 @@ bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers) {
 std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* notes) {
   std::vector<WorkerBlob> blobs;
   for (const auto& [id, worker] : workers.all()) {
-    if (OwesBlob(cut, worker))
+    if (RequiresBlob(cut, worker))
       blobs.push_back({worker.rank, id, cut.blobs.at(id).files.front(), cut.blobs.at(id).program_state});
     else if (cut.order.blobs && cut.had_workers.contains(id))
       notes->Warn(fmt::format("checkpoint {} does not contain the state of worker {}, which has ended",

@@ -23,8 +23,8 @@ std::string_view Name(CutReason reason);
 struct Cut {
   CutReason reason = CutReason::kPeriodic;
   CheckpointOrder order;
-  Manifest manifest;                // K2: set at the order; K1: completed at the end
-  std::uint64_t samples_noted = 0;  // K2
+  Manifest manifest;                // K2: made at the order, completed at the end; K1: made at the end
+  std::uint64_t samples_noted = 0;  // K2: rows trained by the order
   bool at_boundary = false;         // no training since the order: the cut has the whole state
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
@@ -41,8 +41,8 @@ bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers);
 // The workers' blobs for the manifest (rule K9), by rank. Warns about those whose worker has ended.
 std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* notes);
 
-// Whether the cut can never be complete, because the worker ended beyond the clock of the cut without reporting its
-// position at that clock, or its program's state belongs to it.
+// Whether the cut can never be complete: the worker ended beyond the clock of the cut without reporting its position at
+// that clock, or the cut must contain the state of its program.
 bool IsVoidedBy(const Cut& cut, const Verdict& verdict);
 
 }  // namespace tarn::scheduler

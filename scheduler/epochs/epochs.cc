@@ -114,7 +114,7 @@ Epochs::Step Epochs::AfterBest(const Facts& facts) {
   return NextEpoch(facts);
 }
 
-// Training continues without the checkpoint of the best epoch.
+// After the last attempt, training continues without the checkpoint of the best epoch.
 void Epochs::OnBestFailed(TimeUs now, const std::string& kept) {
   if (!best_.OnFailed(now)) return;
   context_.notes->Warn(

@@ -60,8 +60,8 @@ class Epochs {
   Step Advance(const Facts& facts);
 
   void OnGrant(TimeUs now) { train_time_.OnGrant(now); }  // training leases were granted
-  void OnBestWhole() { best_.OnWhole(); }
-  // `kept`: the best existing checkpoint, or empty.
+  void OnBestWhole() { best_.OnWhole(); }                 // the checkpoint of the best epoch is complete
+  // An attempt to write that checkpoint failed. `kept`: the best existing checkpoint, or empty.
   void OnBestFailed(TimeUs now, const std::string& kept);
   void OnStop(TimeUs now) { train_time_.End(now); }
 

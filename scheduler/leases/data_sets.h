@@ -1,4 +1,4 @@
-// The sizes of a job's data sets and how a pass over one is cut into splits (rules D1, D3). The first worker that asks
+// The sizes of a job's data sets and how a pass over one is cut into splits (rules D1, D2). The first worker that asks
 // for data reports the sizes; all others must see the same.
 #pragma once
 
@@ -17,12 +17,12 @@ class DataSets {
   explicit DataSets(const Job& job);
   // Restores the sizes from a checkpoint.
   void Resume(const DataState& state);
-  void Fill(DataState* state) const;
+  void Fill(DataState* state) const;  // stores the sizes in `state`
 
   bool known() const { return known_; }
   std::uint64_t rows(LeasePurpose set) const { return rows_[static_cast<std::size_t>(set)]; }  // 0 while unknown
   std::uint64_t split_rows() const { return split_rows_; }  // per training split; the last may be shorter
-  // Split i of the training set belongs to rank i mod ranks.
+  // Whether split i of the training set belongs to rank i mod fleet.workers (rule D2).
   bool by_rank() const { return by_rank_; }
 
   // The first call fixes the sizes; later ones must agree. A worker that does not read data reports zeros, which change

@@ -14,7 +14,8 @@ LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock
   const bool sizes_were_known = leases_.data().known();
   if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
     Heard heard;
-    // If the first worker's sizes are invalid, the run cannot continue; later ones only reject the worker.
+    // If the first worker's sizes are invalid, the run cannot continue. Invalid sizes of another reject only that
+    // worker.
     (sizes_were_known ? heard.refuses : heard.ends_run) = sizes.error();
     return heard;
   }

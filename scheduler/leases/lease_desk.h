@@ -2,7 +2,7 @@
 // repeated request gets the same answer. The caller sends the answers.
 //
 //   LeaseDesk desk(job, start_clock, &notes);
-//   LeaseDesk::Heard heard = desk.OnRequest(worker, request);
+//   LeaseDesk::Heard heard = desk.OnRequest(rank, worker, clock, request);
 //   for (LeaseDesk::Answer& answer : desk.Answers(LeaseSupply::kTraining, is_live)) ...
 #pragma once
 
@@ -39,6 +39,7 @@ class LeaseDesk {
     std::optional<Error> refuses;     // the worker is rejected
     std::optional<LeaseReply> reply;  // set if the request is a repetition
   };
+  // `clock`: of the worker, for the error if training has diverged.
   Heard OnRequest(WorkerRank rank, Incarnation worker, Clock clock, const LeaseRequest& request);
 
   struct Answer {

@@ -27,11 +27,11 @@ class Leases {
   // Repeats the grants of a recorded run: lease i + 1 goes to the worker of rank order[i], and no further one is
   // granted.
   void SetOrder(std::vector<WorkerRank> order) { order_ = std::move(order); }
-  // Continues from a checkpoint. Must be called first.
+  // Continues from a checkpoint. Must be called before workers join.
   void Resume(const DataState& state);
 
   const DataSets& data() const { return data_; }
-  // The first call with known sizes begins the epoch; later ones must agree.
+  // The first call with nonzero sizes begins the epoch; later ones must agree (see DataSets::Set).
   Status SetSizes(const SetRows& rows);
 
   // Join adds a worker of the cohort; End removes it. `end`: the clock of the verdict.
@@ -75,7 +75,7 @@ class Leases {
   bool granted_any() const { return granted_any_; }
   LeaseId last_lease() const { return last_lease_; }  // the newest one granted
 
-  // Capture saves the state of the scheduler; Restore restores it, after Resume and before any other call.
+  // Capture saves the state of the scheduler; Restore restores it, after Resume and before workers join.
   DataState Capture(std::vector<KeptLease>* kept, LeaseId* last) const;
   void Restore(const std::vector<KeptLease>& kept, LeaseId last);
   // Incremented by each change of the result of Capture.

@@ -17,7 +17,8 @@
 
 namespace tarn::scheduler {
 
-// "http://HOST:PORT" with a host of letters, digits and "._-", or an IPv6 address in brackets. kInvalidArgument.
+// Checks that `text` is "http://HOST:PORT", with a host of letters, digits and "._-" or an IPv6 address in brackets,
+// and a port other than 0. Else kInvalidArgument.
 Status CheckHttpAddress(std::string_view text);
 
 class Addresses {

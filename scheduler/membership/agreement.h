@@ -34,7 +34,8 @@ class Agreement {
   bool reporting() const { return stage_ == Stage::kReporting; }
   Purpose purpose() const { return purpose_; }
 
-  // While workers report: the clock, when every live worker has reported, has drained, or is late.
+  // While workers report: a clock that no worker has passed, once every live worker has reported; for a drained cut,
+  // once every one has drained or the wait for that has timed out. nullopt: not yet.
   std::optional<Clock> FreeClock(TimeUs now);
   // Must be called when the agreed clock is used in the view.
   void AwaitConfirmation();
@@ -43,8 +44,8 @@ class Agreement {
 
  private:
   enum class Stage : std::uint8_t { kClosed, kReporting, kConfirming };
-  // Whether every live worker has reported this proposal, or has drained for it (all its pushes are acknowledged and
-  // included in its position), and no verdict is outstanding.
+  // AllReported: every live worker has reported this proposal. AllDrained: every live worker has drained for it, so all
+  // its pushes are acknowledged and included in its position. Both are false while a verdict is outstanding.
   bool AllReported() const;
   bool AllDrained() const;
   Clock ClockThatNobodyPassed() const;

@@ -22,11 +22,12 @@ class CurrentView {
  public:
   // `shards` outlives this object. `workers_max`: maximum number of worker entries; beyond it, joining workers wait.
   CurrentView(std::uint32_t partition_bits, std::size_t workers_max, const Shards* shards);
-  // Restores the saved state of a run with a log: workers that had not ended are fenced. Must be called first.
+  // Restores the saved state of a run with a log: workers that had not ended are fenced. Must be called before the
+  // first view is made.
   void Restore(const SchedulerState& state);
   void Capture(SchedulerState* state) const;
 
-  // Makes the first view, with a new epoch. Distributes partitions evenly unless they already have owners.
+  // Makes the first view, with a new route epoch. Distributes partitions evenly unless they already have owners.
   void Form(std::vector<std::string> endpoints);
 
   // Begins a new version. Call it before AddWorker, which may be called several times per version; other changes call
@@ -35,7 +36,7 @@ class CurrentView {
   void AddWorker(const WorkerNode& worker);
   void Fence(Incarnation worker);
   void End(Incarnation worker, Clock end);
-  // The number of entries that can be added after removable ones are removed.
+  // The number of worker entries that can be added after removable ones are removed.
   std::size_t Room() const;
 
   void OpenProposal(bool drain);
@@ -47,15 +48,14 @@ class CurrentView {
   ViewVersion whole_since() const { return whole_since_; }
   // Adds the table, or replaces the one with its id.
   void PutTable(const TableSpec& spec);
-  // Sets the tables of the checkpoint from which the run continues. Must be called before any other function but
-  // Restore.
+  // Sets the tables of the checkpoint from which the run continues. Must be called before the first view is made.
   void SetTables(std::vector<TableSpec> tables) { view_.tables = std::move(tables); }
 
   const View& get() const { return view_; }
 
  private:
   bool MayDrop(const WorkerEntry& entry) const;
-  WorkerEntry* Entry(Incarnation worker);
+  WorkerEntry* Entry(Incarnation worker);  // null: none
 
   std::uint32_t partition_bits_;
   std::size_t workers_max_;

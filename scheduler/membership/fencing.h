@@ -30,7 +30,7 @@ class Fencing {
     Clock clock;
     DataPosition position;
     Clock pushed;             // one past the highest clock with an applied push; 0: none
-    bool taken_back = false;  // ended at an earlier clock than its last tick (rule G4)
+    bool taken_back = false;  // may have ended at an earlier clock than its last tick (rule G4)
   };
   // Removes and returns the workers that all shards have reported, by incarnation. `formed`: whether the fleet is
   // complete.

@@ -17,7 +17,7 @@ namespace tarn::scheduler {
 
 class FleetWatch {
  public:
-  // The number of leases for which a fleet waits without any worker.
+  // How long a fleet waits without any worker, in multiples of fleet.lease_seconds.
   static constexpr int kWorkerlessLeasesMax = 20;
 
   // Membership and notes outlive this object.
@@ -30,13 +30,14 @@ class FleetWatch {
 
   // `left`: the worker sent Leave instead of dying.
   void OnWorkerEnded(bool left) { deserted_ = !left; }
-  // Whether the last worker died and no other has joined for kWorkerlessLeasesMax leases. Called at each timer.
+  // Whether the last worker died and no other has joined for kWorkerlessLeasesMax * lease_seconds. Must be called at
+  // each timer.
   // `may_be_empty`: the run is ending, so workers are not needed.
   bool Deserted(TimeUs now, bool may_be_empty);
 
   // Text about the nodes that the fleet waits for, or empty. `cut`: what a checkpoint waits for.
   std::string WaitText(TimeUs now, const CutWaits& cut) const;
-  // Logs that text every kWaitNotePeriodUs.
+  // Logs that text as a warning, at most once per kWaitNotePeriodUs.
   void WarnOfWaits(TimeUs now, const CutWaits& cut);
 
  private:

@@ -125,7 +125,7 @@ void Membership::OnAddressesWritten(const StoreWritten& written) {
 }
 
 bool Membership::Form(TimeUs now) {
-  // One worker per rank waits.
+  // Waiting workers have different ranks.
   if (formed() || !shards_.Complete() || workers_.waiting() < options_.workers || !addresses_.Write()) return false;
   view_.Form(shards_.Form(now));
   workers_.Form(now);

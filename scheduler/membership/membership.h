@@ -31,7 +31,7 @@ struct Verdict {
   Clock join, end;
   DataPosition position;
   std::uint64_t repeated = 0;  // batches with an applied push that will be trained again
-  bool taken_back = false;     // ended at an earlier clock than its last tick (rule G4)
+  bool taken_back = false;     // may have ended at an earlier clock than its last tick (rule G4)
   bool keeps_state = false;    // of its program, for checkpoints
 };
 
@@ -56,12 +56,12 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Restores a run whose processes all ended; the fleet is formed again (rule G3). Must be called first.
+  // Restores a run whose processes all ended; the fleet is formed again (rule G3). Must be called before nodes join.
   void Restore(const SchedulerState& state);
   // Whether workers from before a restart have no verdict yet.
   bool restarting() const { return fencing_.restarting(); }
   void Capture(SchedulerState* state) const;
-  // Whether every shard has confirmed a view, so its log has begun.
+  // Whether every shard has confirmed a view, so that all logs have begun.
   bool begun() const { return begun_ || (formed() && shards_.Confirmed(ViewVersion(1))); }
 
   // Handles a Join (rule N1): answers with Welcome or Shutdown, now or later. Returns a note for the log, or an empty
@@ -89,7 +89,9 @@ class Membership {
 
   // Removes nodes that joined and became silent before the view listed them.
   void DropSilentJoiners(TimeUs now, TimeUs listening_since);
+  // Begins to fence a worker (rule M3), if it is live.
   void Fence(Incarnation worker);
+  // A live worker leaves cleanly: it ends at once, at the clock and position of its Leave (rule M5).
   void OnLeave(Incarnation worker, const Leave& leave);
   // The incarnations that have ended since the last call (rules M3, M5).
   std::vector<Verdict> TakeVerdicts();
@@ -97,7 +99,8 @@ class Membership {
 
   // For proposals (rule M1), orders and tables.
   CurrentView* current_view() { return &view_; }
-  // M2.
+  // JoinersReady: whether waiting workers can be admitted now. AdmitJoiners: makes them live with this join clock, as
+  // many as the view has room for, and returns them (rule M2).
   bool JoinersReady() const;
   std::vector<Incarnation> AdmitJoiners(Clock join);
 

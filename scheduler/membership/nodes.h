@@ -21,12 +21,12 @@ struct ShardNode {
   Peer peer;
   std::string endpoint;
   bool joined = false;
-  TimeUs heard = 0;
+  TimeUs heard = 0;     // when its last message arrived
   TimeUs welcomed = 0;  // time when the fleet was complete; from then until it confirms a view it loads its rows
   ViewSent view_sent;
   ViewVersion confirmed;
   Clock min_clock;
-  CheckpointId writing;  // as of `confirmed`
+  CheckpointId writing;  // the oldest checkpoint to which it may still write, as of `confirmed`; 0: none
   LogSequence logged;    // durable in its log
   std::uint64_t log_bytes = 0;
   // A second process with this rank that joined before the fleet was complete.
@@ -43,11 +43,11 @@ struct WorkerNode {
   Peer peer;
   State state = State::kWaiting;
   bool welcomed = false;
-  bool left = false;         // it sent Leave (M5)
-  bool continues = false;    // from the blobs of the checkpoint that the run resumes from
-  bool keeps_state = false;  // of its program, for checkpoints
-  bool understood = false;   // it has confirmed its Shutdown (rule S1)
-  TimeUs heard = 0;
+  bool left = false;                // it sent Leave (M5)
+  bool continues = false;           // from the blobs of the checkpoint that the run resumes from
+  bool keeps_state = false;         // of its program, for checkpoints
+  bool shutdown_confirmed = false;  // it has confirmed its Shutdown (rule S1)
+  TimeUs heard = 0;                 // when its last message arrived
   ViewSent view_sent;
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;

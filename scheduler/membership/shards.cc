@@ -50,7 +50,7 @@ std::string Shards::RefuseMisfit(Peer from, const Join& join, const Mailer& mail
 std::string Shards::RefuseRival(Peer from, const Join& join, const ShardNode& shard, const Mailer& mail) const {
   const std::uint32_t server = join.rank / options_.per_server;
   if (formed_) {
-    // The first process owns the rows; the job ends when its lease runs out.
+    // The first process owns the rows. If it is dead, the job ends when it has been silent for lease_us.
     mail.Refuse(from, ErrorCode::kFenced,
                 fmt::format("server {}: the run already has a server of this rank, at {}. If that one has died: {}",
                             server, shard.endpoint, options_.after_a_lost_shard));

@@ -51,8 +51,8 @@ class Shards {
   void ForgetLogBytes();
   ViewSent* view_sent(ShardId shard) { return &nodes_[shard.value].view_sent; }
 
-  // The first shard that is silent for a lease. Silence counts from `listening_since` at the earliest, when the
-  // scheduler began to receive.
+  // The first shard that has been silent for longer than lease_us. Silence counts from `listening_since` at the
+  // earliest, when the scheduler began to receive.
   std::optional<ShardId> Silent(TimeUs now, TimeUs listening_since) const;
   // Removes processes that joined and became silent before the fleet was complete.
   void DropSilent(TimeUs now, TimeUs listening_since);
@@ -63,7 +63,7 @@ class Shards {
   std::uint32_t joined() const;
   bool Confirmed(ViewVersion version) const { return LeastConfirmed() >= version; }
   ViewVersion LeastConfirmed() const;
-  // Whether a shard may still write to the directory of a checkpoint that was ordered in view `version`.
+  // Whether a shard may still write to the directory of a checkpoint that no view from `version` on orders.
   bool MayWrite(CheckpointId id, ViewVersion version) const;
   Clock MinClock() const;
   Clock MaxClock() const;

@@ -26,8 +26,10 @@ class ViewSender {
 
   void Welcome(const ShardNode& shard, const Mailer& mail) const;
   void Welcome(const WorkerNode& worker, const Mailer& mail) const;
-  // Answers the heartbeat of a node whose view is `theirs`; includes the newest view if `theirs` is older.
+  // Answers the heartbeat of a node whose view is `theirs`. Also sends the newest view if `theirs` is older, unless it
+  // was sent less than a quarter of a heartbeat period ago.
   void Acknowledge(Peer peer, ViewVersion theirs, ViewSent* sent, TimeUs now, const Mailer& mail) const;
+  // Sends the newest view to a shard that has not confirmed it: as a Welcome if the shard has not confirmed any view.
   void SendIfDue(const ShardNode& shard, ViewSent* sent, TimeUs now, const Mailer& mail) const;
   // Sends to a live worker. The first message is a Welcome, sent when every shard has confirmed (`confirmed`) the view
   // that made the worker live.

@@ -47,16 +47,16 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
   const auto silence = [&](TimeUs heard) { return now - std::max(heard, listening_since); };
   TimeUs longest = 0, longest_loading = 0;
   std::set<std::uint32_t> shards, loading, workers;
-  const auto see = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent, TimeUs* most) {
+  const auto add_if_silent = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent, TimeUs* most) {
     if (silence(heard) < std::min(kWaitNotePeriodUs, lease_us / 2)) return;
     silent->insert(id);
     *most = std::max(*most, silence(heard));
   };
   for (const ShardNode& shard : membership.shards().all())
-    shard.confirmed.value == 0 ? see(shard.welcomed, shard.shard.value, &loading, &longest_loading)
-                               : see(shard.heard, shard.shard.value, &shards, &longest);
+    shard.confirmed.value == 0 ? add_if_silent(shard.welcomed, shard.shard.value, &loading, &longest_loading)
+                               : add_if_silent(shard.heard, shard.shard.value, &shards, &longest);
   for (const WorkerNode* worker : membership.workers().Live())
-    see(worker->heard, worker->rank.value, &workers, &longest);
+    add_if_silent(worker->heard, worker->rank.value, &workers, &longest);
   if (!shards.empty() || !workers.empty()) {
     std::vector<std::string> parts;
     if (!shards.empty()) parts.push_back(Named("shard", shards));
@@ -78,10 +78,10 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
     acked.insert(worker->acked_clock);
   }
   if (acked.empty()) return {};
-  // That of the slowest worker for which others wait.
+  // The acknowledged clock of the slowest worker for which others wait.
   const Clock slowest = *std::next(acked.begin(), std::min<std::ptrdiff_t>(waits.backups, std::ssize(acked) - 1));
   std::set<std::uint32_t> ranks;
-  const WorkerNode* first = nullptr;  // the slowest one
+  const WorkerNode* slowest_named = nullptr;  // of `ranks`
   TimeUs longest = 0;
   bool for_cut = false;
   for (const WorkerNode* worker : live) {
@@ -95,14 +95,14 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
     ranks.insert(worker->rank.value);
     for_cut |= holds_cut;
     longest = std::max(longest, age);
-    if (first == nullptr || worker->acked_clock < first->acked_clock) first = worker;
+    if (slowest_named == nullptr || worker->acked_clock < slowest_named->acked_clock) slowest_named = worker;
   }
-  if (first == nullptr || (!for_cut && ranks.size() <= waits.backups)) return {};
+  if (slowest_named == nullptr || (!for_cut && ranks.size() <= waits.backups)) return {};
   return fmt::format(
       "waiting for {} to tick: alive, but at clock {} for {} s{}{}; a program must call Tick after each clock; "
       "stop a worker that hangs",
-      Named("worker", ranks), first->acked_clock.value, longest / 1'000'000,
-      furthest > first->acked_clock ? fmt::format(", others are at clock {}", furthest.value) : "",
+      Named("worker", ranks), slowest_named->acked_clock.value, longest / 1'000'000,
+      furthest > slowest_named->acked_clock ? fmt::format(", others are at clock {}", furthest.value) : "",
       !for_cut          ? ""
       : waits.cut.clock ? fmt::format(", and a checkpoint waits for clock {}", waits.cut.clock->value)
                         : ", and a checkpoint waits for the state of its program");

@@ -13,8 +13,9 @@
 namespace tarn::scheduler {
 
 // Before the fleet is complete: the servers and workers that have not joined. Then: the shards and live workers that
-// have been silent for kWaitNotePeriodUs, or for half a lease if that is shorter; silence counts from `listening_since`
-// at the earliest. Empty: there are none.
+// have been silent for kWaitNotePeriodUs, or for half of lease_seconds if that is shorter; if there are none, the
+// shards that have been loading rows for as long. Time counts from `listening_since` at the earliest. Empty: there are
+// none.
 std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since);
 
 // What a checkpoint waits for.
@@ -25,7 +26,7 @@ struct CutWaits {
 // Why others wait for a worker's ticks.
 struct TickWaits {
   std::optional<std::uint64_t> bound;  // the lowest staleness bound of any table; nullopt: all are asp
-  std::uint32_t backups = 0;           // for so many workers nobody waits but a checkpoint (rule C8)
+  std::uint32_t backups = 0;           // number of slowest workers for which only checkpoints wait (rule C8)
   CutWaits cut;
 };
 

@@ -103,7 +103,7 @@ void Workers::OnHeartbeat(Incarnation id, const Heartbeat& heartbeat, const View
 }
 
 void Workers::OnFarewell(Incarnation id) {
-  if (const auto it = nodes_.find(id); it != nodes_.end()) it->second.understood = true;
+  if (const auto it = nodes_.find(id); it != nodes_.end()) it->second.shutdown_confirmed = true;
 }
 
 void Workers::End(Incarnation worker, Clock end) {
@@ -179,7 +179,7 @@ std::uint32_t Workers::waiting() const {
 
 void Workers::AddPeers(std::map<Incarnation, Peer>* peers) const {
   for (const auto& [id, worker] : nodes_)
-    if (worker.live() || worker.state == State::kWaiting || (worker.left && !worker.understood))
+    if (worker.live() || worker.state == State::kWaiting || (worker.left && !worker.shutdown_confirmed))
       (*peers)[id] = worker.peer;
 }
 

@@ -38,7 +38,7 @@ class Workers {
 
   // The incarnation of a process that joined before.
   std::optional<Incarnation> IncarnationOf(std::uint64_t nonce) const { return starts_.Find(nonce); }
-  // The rank that the Join requests, or the lowest free one; nullopt: not available.
+  // The rank that the Join requests, or the lowest free one; nullopt: all are in use.
   std::optional<WorkerRank> RankFor(const Join& join) const;
   std::vector<Incarnation> OfRank(WorkerRank rank) const;
   const WorkerNode& Add(WorkerRank rank, Incarnation incarnation, std::uint64_t nonce, Peer from, TimeUs now);

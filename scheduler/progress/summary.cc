@@ -114,7 +114,8 @@ void WriteHistogram(Json* json, const std::string& name, const std::vector<std::
   (*json)[name + "_histogram"] = std::move(histogram);
 }
 
-// That of the best epoch, like the evaluation. Before an epoch is finished, from leases, else from workers.
+// The log-loss of the best epoch, like the evaluation. Before there is one: of the leases done, else of the counters of
+// workers.
 std::optional<double> TrainLogLoss(const Progress& progress) {
   if (const EpochResult* best = BestEpoch(progress))
     return best->train.rows > 0 ? std::optional(best->train.log_loss) : std::nullopt;
@@ -132,8 +133,8 @@ Json BoundOf(const ConsistencySpec& consistency) {
   return nullptr;
 }
 
-// Null before the first epoch is finished, without checkpoints, and if the job stopped before its last checkpoint was
-// complete.
+// Null if no epoch was the best yet, without checkpoints, and if the run stopped before the first checkpoint of a best
+// epoch was complete.
 Json BestKept(const Job& job, const Progress& progress) {
   if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
       (!progress.best_lost && progress.best_checkpoint.empty()))

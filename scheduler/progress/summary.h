@@ -16,7 +16,7 @@ namespace tarn::scheduler {
 class Rate {
  public:
   void Add(double time_seconds, const Progress& progress);
-  double per_second() const;
+  double per_second() const;  // 0: unknown
   // The rate for estimating the rest of the job: per_second() if its window is full, else that of all training so far.
   // 0 in the first seconds of training, because the first batches are not representative.
   double lasting_per_second() const;

@@ -10,7 +10,7 @@ void AddTo(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_
   for (std::size_t i = 0; i < histogram.size(); ++i) (*sums)[i] += histogram[i];
 }
 
-// Totals never decrease: a delayed heartbeat has an older histogram.
+// Keeps the larger counts, because a delayed heartbeat has an older histogram.
 void Raise(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_t>* known) {
   if (histogram.size() > known->size()) known->resize(histogram.size());
   for (std::size_t i = 0; i < histogram.size(); ++i) (*known)[i] = std::max((*known)[i], histogram[i]);

@@ -13,8 +13,8 @@ class WorkerLines {
  public:
   // {"time": ..., "role": "worker", "rank": 0, "clock": ..., "samples": ..., "samples_per_second": ..., "loss": ...,
   // "staleness_mean": ..., "waiting_share": ..., ...} without line ends. Rates, loss, staleness_mean and
-  // waiting_share are of the time since the worker's line before; they are left out of its first, and where nothing
-  // happened. time_seconds: since 1970.
+  // waiting_share are of the time since the worker's previous line and absent from its first. loss and staleness_mean
+  // are also absent if there was no loss or no pull in that time. `time_seconds`: since 1970.
   std::vector<std::string> Make(const Progress& progress, double time_seconds);
 
  private:

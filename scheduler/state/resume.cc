@@ -98,16 +98,16 @@ Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerSt
   const auto is_ours = [&](const std::string& directory) {
     return std::ranges::find(state->kept, directory) != state->kept.end();
   };
-  const auto bring = [&](std::string* directory) {
+  const auto relocate = [&](std::string* directory) {
     *directory =
         (std::filesystem::path(run_dir) / "checkpoints" / std::filesystem::path(*directory).filename()).string();
   };
   // Other paths may belong to the run from which this one was resumed.
   for (std::string* directory : {&state->progress.best_checkpoint, &state->whole_directory})
-    if (is_ours(*directory)) bring(directory);
-  for (std::string& directory : state->kept) bring(&directory);
-  for (std::string& directory : state->outdated) bring(&directory);
-  if (!state->pending_directory.empty()) bring(&state->pending_directory);
+    if (is_ours(*directory)) relocate(directory);
+  for (std::string& directory : state->kept) relocate(&directory);
+  for (std::string& directory : state->outdated) relocate(&directory);
+  if (!state->pending_directory.empty()) relocate(&state->pending_directory);
   if (state->whole_directory.empty()) return std::nullopt;
 
   auto manifest = ReadManifest(state->whole_directory);

@@ -52,7 +52,7 @@ struct SchedulerState {
   std::uint64_t whole_files = 0;      // its FilesHash
   std::string pending_directory;      // of an ordered checkpoint that is not complete
   std::vector<std::string> kept;      // complete checkpoints of this run, oldest first
-  std::vector<std::string> outdated;  // complete ones to remove when this state is durable
+  std::vector<std::string> outdated;  // checkpoints to remove when this state is durable
   std::vector<LogSequence> logged;    // by shard: last durable record by its last heartbeat
 };
 

@@ -59,7 +59,8 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
   if (m.owners() != nullptr)
     for (std::uint32_t owner : *m.owners()) s.owners.emplace_back(owner);
   if ((m.begun() || !s.owners.empty()) && s.owners.size() != std::size_t{1} << s.progress.partition_bits)
-    return Corrupt(origin, fmt::format("{} owners of 2^{} partitions", s.owners.size(), s.progress.partition_bits));
+    return Corrupt(origin, fmt::format("field owners has {} entries, expected 2^{}, one per partition", s.owners.size(),
+                                       s.progress.partition_bits));
   if (m.workers() != nullptr)
     for (const wire::WorkerEntry* w : *m.workers()) {
       if (w->state() > wire::WorkerState::MAX) return Corrupt(origin, "field workers.state is invalid");

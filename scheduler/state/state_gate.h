@@ -33,7 +33,8 @@ class StateGate {
   bool MayBegin(TimeUs now) const { return !writing() && !durable() && now >= not_before_ && failures_ < kTriesMax; }
   // Begins a write of the state with a view of this version. Returns the number of the write.
   std::uint64_t Begin(ViewVersion version, TimeUs now);
-  // The write has ended. False: it is not the current write.
+  // The write with this number has succeeded: appends the messages that waited for it to `out`. Or it has failed: they
+  // wait for the next write. False: it is not the current write.
   bool OnWritten(std::uint64_t number, Outbox* out);
   bool OnFailed(std::uint64_t number, TimeUs now);
 

@@ -27,7 +27,6 @@ void StateKeeper::Remove() {
   store_->RemoveState();
 }
 
-// After a failed sync the file is never synced again: the next state is written to a new file.
 std::optional<Error> StateKeeper::JudgeFailure(const Error& error, bool ends) {
   std::string why = "the scheduler's state: " + error.message;
   if (!ends && gate_.failures() >= StateGate::kTriesMax)

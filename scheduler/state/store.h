@@ -38,7 +38,7 @@ class SchedulerStore {
   virtual ~SchedulerStore() = default;
   virtual void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
-  virtual std::vector<std::string> Removing() const { return {}; }  // directories that still exist
+  virtual std::vector<std::string> Removing() const { return {}; }  // those whose removal has not ended
   // Only for runs with durability "log". WriteState replaces the state by a new file (rule G1), one write at a time;
   // RemoveState removes it at the end.
   virtual void WriteState(std::uint64_t /*number*/, const SchedulerState&) {}

@@ -3,7 +3,8 @@
 //
 //   stop.Begin({ErrorCode::kOk, "done"}, "done", membership.EveryPeer(), now);
 //   stop.Repeat(now, mail);                    // at once and at each timer
-//   stop.OnMessage(from, message, now, mail);
+//   stop.Hear(now);                            // for each message
+//   stop.OnMessage(from, message, mail);
 #pragma once
 
 #include <map>
@@ -37,6 +38,8 @@ class FleetStop {
   void Hear(TimeUs now) { heard_ = now; }
   // Answers the message with a Shutdown, unless it confirms the stop. Returns over().
   bool OnMessage(Peer from, const Message& message, const Mailer& mail);
+  // Sends the Shutdown to nodes that have not confirmed it, if a heartbeat period has passed since the last time.
+  // Returns over().
   bool Repeat(TimeUs now, const Mailer& mail);
 
  private:

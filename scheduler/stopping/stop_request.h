@@ -1,5 +1,5 @@
-// A pending request to stop the run. The run first writes a final checkpoint if there is anything to save; at the
-// deadline it stops without one. A plain value.
+// A pending request to stop the run. The run first writes a checkpoint if there is anything to save; at the deadline it
+// stops without one. A plain value.
 #pragma once
 
 #include <utility>
@@ -22,7 +22,7 @@ class StopRequest {
   // The value of Progress.phase.
   const char* phase() const { return reason_.code == ErrorCode::kUnavailable ? "failed" : "stopped"; }
 
-  // Marks the final checkpoint as requested. Returns false if it already was.
+  // Marks the checkpoint of the stop as requested. Returns false if it already was.
   bool BeginCut() { return !std::exchange(cut_begun_, true); }
   // Marks that a checkpoint contains the whole state; the scheduler's state and the logs may be removed.
   void MarkStateSaved() { state_saved_ = true; }
