@@ -157,8 +157,8 @@ def sign_flip_p(differences):
 
 
 def choose(study, records):
-    """The records of an algorithm's best point: of the points with the fewest diverged or failed trials, the one with the
-    best mean validation score over the seeds."""
+    """The records of an algorithm's best point: of the points with the fewest diverged or failed trials, the one with
+    the best mean validation score over the seeds."""
     points = {}
     for record in records:
         points.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)

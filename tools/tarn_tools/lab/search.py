@@ -1,5 +1,5 @@
-"""The [search] of a LAB.toml: instead of a grid, Optuna's sampler (TPE) proposes the points of each algorithm under each
-condition. Points are proposed in rounds of fixed size, and each is judged by its mean score on the validation set over
+"""The [search] of a LAB.toml: instead of a grid, Optuna's sampler (TPE) proposes the points of each algorithm under
+each condition. Points are proposed in rounds of fixed size, and each is judged by its mean score on the validation set over
 the seeds. So the points, and with them a simulated study, repeat to the bit, and an interrupted study continues."""
 
 from tarn_tools.lab import results

@@ -168,7 +168,8 @@ def expand(settings, job):
         if key.startswith("tables.*."):
             tables = [table for table in tables_of(job) if fits(table, key[9:], value)]
             if not tables:
-                raise StudyError(f"{key} = {value!r}: no table of the model supports it: rows of one value have no scale, and low_rank is for dense layers")
+                raise StudyError(f"{key} = {value!r}: no table of the model supports it: rows of one value have no scale, "
+                                 "and low_rank is for dense layers")
             found.update({f'tables."{table}".{key[9:]}': value for table in tables})
             continue
         found[key] = value
@@ -291,7 +292,8 @@ def _entry(reader, raw, grid, of_all):
     own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
     for key, value in settings.items():
         if key in of_all and key not in own and of_all[key] != value:
-            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that algorithm")
+            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
+                                      "algorithm")
     settings.update(own)
     points = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
     return Entry(name, tuple(use), tuple(settings.items()), points, rate)
