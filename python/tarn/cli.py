@@ -75,10 +75,10 @@ def run_program(name: str, arguments: list[str]) -> NoReturn:
     if not os.access(path, os.X_OK):
         sys.exit(f"tarn: no program {path}" + ("" if ROOT == PACKAGE else f": build it with {ROOT}/tools/build"))
     if ROOT == PACKAGE and ("-h" in arguments or "--help" in arguments):
-        told = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
-        print(re.sub(r"\btools/(checkpoint|inspect|lab|launch|replay)\b", r"tarn \1", told.stdout), end="")
-        print(told.stderr, end="", file=sys.stderr)
-        sys.exit(told.returncode)
+        shown = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+        print(re.sub(r"\btools/(checkpoint|inspect|lab|launch|replay)\b", r"tarn \1", shown.stdout), end="")
+        print(shown.stderr, end="", file=sys.stderr)
+        sys.exit(shown.returncode)
     os.execv(path, [str(path), *arguments])
 
 

@@ -39,7 +39,7 @@ __all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "Lea
            "Settings", "Table", "Timeout", "connect"]
 
 _ANY_RANK = 2**32 - 1
-_NO_TIME = 1e-9  # seconds; 0 is the library's default
+_NO_TIME = 1e-9  # seconds; the timeout passed for 0, which the library would replace by its default
 
 
 def _toml(value: object) -> str:
@@ -256,7 +256,8 @@ class Client:
     def plans_at(
         self, tables: Sequence[Table], keys: Iterable[int], counts: Sequence[int], limits: Iterable[int], index: int
     ) -> list[Plan]:
-        """Internal, unchecked. The same from addresses: tables[i] has counts[i] keys at keys[i]; sum(counts) indices are written to `index`."""
+        """Internal, unchecked. plans() from addresses: tables[i] has counts[i] keys at keys[i]; sum(counts) indices are
+        written to `index`."""
         count = len(tables)
         requests = _words(4 * count, zip((table.address for table in tables), keys, counts, limits))
         made, sizes = (ctypes.c_uint64 * count)(), (ctypes.c_size_t * count)()
@@ -281,8 +282,8 @@ class Client:
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def pull_to(self, plans: Sequence[Plan], addresses: Sequence[int], kept: object, clock: int) -> Future:
-        """Internal, unchecked. Pulls the rows of plans[i] to the memory at addresses[i], which `kept` must keep. Ready with
-        the rows."""
+        """Internal, unchecked. Pulls the rows of plans[i] to the memory at addresses[i], which `kept` must keep alive.
+        Ready when the rows are there."""
         return Arrival(self._pull_to(plans, addresses, kept, 0, clock))
 
     def _pull_to(
@@ -303,7 +304,8 @@ class Client:
         return self.push_from([plan for plan, _ in pushes], [array.ctypes.data for array in arrays])
 
     def push_from(self, plans: Sequence[Plan], addresses: Iterable[int]) -> Future:
-        """Internal, unchecked. Pushes the gradients of plans[i] at addresses[i], float32 [plan.size, dim]. They are copied."""
+        """Internal, unchecked. Pushes the gradients of plans[i] at addresses[i], float32 [plan.size, dim]. They are
+        copied."""
         pointer, items = POINTER(), _words(2 * len(plans), zip((plan.address for plan in plans), addresses))
         library().push_plans(self.pointer, items, len(plans), 0, pointer)
         return Future(pointer)
@@ -321,7 +323,7 @@ class Client:
         return Future(pointer)
 
     def tick_to(self, clock: int) -> Future:
-        """Ticks to `clock`; ready at once if that is not ahead."""
+        """Finishes all clocks before `clock` at once. Returns a Future, ready at once if `clock` is not ahead."""
         pointer = POINTER()
         library().tick_to(self.pointer, operator.index(clock), pointer)
         return Future(pointer)
@@ -398,7 +400,7 @@ class Client:
         They appear in the terminal, in metrics.jsonl (a line a second at most, with the mean of what was reported since
         the last one), in summary.json and in the report: the mean over all workers. Tensors and arrays of one value are
         numbers, too. Without `tools/launch`, which sets TARN_RUN_DIR, nothing is written. Values that are not finite are
-        left out. TypeError, InvalidArgument: a value is no number, or a name is taken.
+        left out. TypeError: a value is not a number. InvalidArgument: a name is empty, or is a field of every line.
         """
         numbers = (ctypes.c_double * len(values))()
         for i, (name, value) in enumerate(values.items()):
@@ -419,7 +421,7 @@ class Client:
                       "or the scheduler does not answer")
 
     def close(self) -> None:
-        """Leaves first unless leave() was called, but waits only briefly."""
+        """Leaves first unless leave() was called, but waits at most 2 seconds."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
             library().close(pointer)
@@ -445,16 +447,17 @@ def connect(
     scheduler: the run directory, "runs/mine", of this user's fleet on this machine; or an address, "tcp://host:7700",
     with `keys`, the key file of the fleet (made by tarn-keys), or `insecure`. timeout: seconds, also for tables that do
     not exist yet; math.inf waits without limit. rank: from 0; default: chosen by the scheduler. shm: use shared memory
-    with servers on this machine. Without `scheduler` all but the timeout come from the environment variables that
-    `tools/launch JOB -- PROGRAM` sets: TARN_SCHEDULER, and if set TARN_KEYS, TARN_RANK, TARN_INSECURE, TARN_NO_SHM.
+    with servers on this machine. Without `scheduler`, all arguments that are not given, except the timeout, come
+    from the environment variables that `tools/launch JOB -- PROGRAM` sets: TARN_SCHEDULER, and if set TARN_KEYS,
+    TARN_RANK, TARN_INSECURE, TARN_NO_SHM.
     """
     if not scheduler:
-        told = os.environ
-        if not told.get("TARN_SCHEDULER"):
+        variables = os.environ
+        if not variables.get("TARN_SCHEDULER"):
             raise InvalidArgument(1, 'no scheduler: give the folder of its run or its address, such as "tcp://host:7700", or set TARN_SCHEDULER')
-        scheduler, keys = told["TARN_SCHEDULER"], keys or told.get("TARN_KEYS")
-        rank = _as_rank(told["TARN_RANK"]) if rank is None and "TARN_RANK" in told else rank
-        insecure, shm = insecure or "TARN_INSECURE" in told, shm and "TARN_NO_SHM" not in told
+        scheduler, keys = variables["TARN_SCHEDULER"], keys or variables.get("TARN_KEYS")
+        rank = _as_rank(variables["TARN_RANK"]) if rank is None and "TARN_RANK" in variables else rank
+        insecure, shm = insecure or "TARN_INSECURE" in variables, shm and "TARN_NO_SHM" not in variables
     if rank is not None and not 0 <= operator.index(rank) < _ANY_RANK:
         raise InvalidArgument(1, f"rank: expected 0 to {_ANY_RANK - 1}, found {rank}")
     options = CConnectOptions(size=ctypes.sizeof(CConnectOptions), keys=as_bytes(keys) if keys else None,

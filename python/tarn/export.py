@@ -210,7 +210,8 @@ class Table:
         return np.asarray(position >> np.uint64(64 - self._bits), np.uint64)
 
     def find(self, keys: Keys, values: Values, state: NDArray[np.uint8]) -> None:
-        """Looks up the keys with state 0. New state: 1 if there is a row, 2 if a delta has removed it."""
+        """Looks up the keys whose state is 0. Copies the rows found to `values` and sets their state to 1. Sets the
+        state of keys whose row this delta has removed to 2."""
         wanted = np.flatnonzero(state == 0)
         if self.dense:
             wanted = wanted[keys[wanted] < np.uint64(self.dense_rows)]
@@ -223,7 +224,7 @@ class Table:
     def _find_in(
         self, wanted: NDArray[np.intp], partition: np.uint64, keys: Keys, values: Values, state: NDArray[np.uint8]
     ) -> None:
-        """The same for keys of one partition, in the sections that may have them."""
+        """find() for keys of one partition, in the sections whose range contains them."""
         begin, end = np.searchsorted(self._partitions, partition, "left"), np.searchsorted(self._partitions, partition, "right")
         section = begin + np.searchsorted(self._firsts[begin:end], keys[wanted], "right") - 1
         inside = section >= begin
@@ -302,7 +303,7 @@ class Export:
         self.base_checkpoint, self.base_content = root.scalar(4, "<Q"), root.scalar(5, "<Q")
         bits = root.scalar(6, "<I")
         if bits > _PARTITION_BITS_MAX:
-            raise ExportError("field partition_bits is invalid")
+            raise ExportError(f"field partition_bits is {bits}, expected at most {_PARTITION_BITS_MAX}")
         self.tables: dict[str, Table] = {}
         for entry in root.tables(7):
             table = Table(self._bytes, entry, bits)
@@ -326,7 +327,7 @@ class Model:
         self._layers = [full]
 
     def apply(self, path: str | PathLike[str], verify: bool = True) -> None:
-        """Applies a delta. Raises ExportError if it is for another state."""
+        """Applies a delta. Raises ExportError if its base is not the model's current state."""
         delta, here = Export(path, verify), self._layers[-1]
         if not delta.is_delta:
             raise ExportError(f"{path}: a full export, expected a delta; open it instead")

@@ -14,15 +14,15 @@ _ROWS = "rows: other workers have not finished an earlier clock, or a server doe
 
 
 def future_handle(kept: object = None) -> Handle:
-    """For a future that a call of the library then makes. Made before it, so that Ctrl-C after the call frees the future
-    before `kept`, the memory to which the library writes."""
+    """An empty handle, into which a call of the library then writes its future. Created before the call, so that Ctrl-C
+    after it frees the future before `kept`, the memory to which the library writes."""
     return Handle(POINTER(), library().future_free, kept)
 
 
 class Future:
     """An operation in progress. Dropping the future does not cancel the operation."""
 
-    _what = "the acknowledgement of a push or a tick: a server does not answer"  # a message of a long wait
+    _what = "the acknowledgement of a push or a tick: a server does not answer"  # what a long wait logs
 
     def __init__(self, pointer: Any) -> None:
         self._handle = Handle(pointer, library().future_free)
@@ -32,8 +32,8 @@ class Future:
         return bool(library().ready(self._handle.pointer))
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Waits until it is done, at most `timeout` seconds. After a Timeout it may be called again. Without a timeout a
-        line in the logger `tarn` says every ten seconds what it waits for."""
+        """Waits until the operation is done. Raises Timeout after `timeout` seconds; wait() may then be called again.
+        Without a timeout, logs every ten seconds what it waits for (logger `tarn`)."""
         self._wait(lambda seconds: library().wait(self._handle.pointer, seconds), timeout)
 
     def _wait(self, call: Callable[[float], Any], timeout: float | None) -> Any:

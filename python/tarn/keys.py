@@ -9,9 +9,8 @@
     rows = encoder.rows([{7: 1, 12: 0.5}])                           # libsvm: {column: value}, or pairs of them
     rows = encoder.lines(open_lines("test.tsv.gz"))                  # lines with labels, as in files
 
-docs/serving.md describes how fields are converted to keys. The C++ implementation: worker/data/keys.h, bins.h and the
-parsers there.
-Needs NumPy and nothing else.
+docs/serving.md describes how fields are converted to keys. The C++ implementation is in worker/data: keys.h, bins.h and
+the parsers. Needs NumPy and nothing else.
 """
 
 import bisect
@@ -105,7 +104,7 @@ def category_value(text: str | bytes | None) -> int:
 
 
 def key(column: int, value: int) -> int:
-    """Columns count from 0; `value` has 48 bits."""
+    """The key of a value in a column. Columns count from 0; `value` has 48 bits."""
     return (column + 1) << _VALUE_BITS | value
 
 
@@ -237,7 +236,7 @@ class _Libsvm:
         self._classes: int = data.get("classes", 2)
 
     def row(self, row: Any) -> _Row:
-        """The same for pairs of a column and a number, or a mapping."""
+        """Returns keys, weights and dense values of a row: pairs of a column and a number, or a mapping."""
         pairs = [(operator.index(column), float(x)) for column, x in (row.items() if hasattr(row, "items") else row)]
         for column, x in pairs:
             if not 0 <= column < _LIBSVM_END or not math.isfinite(x):
@@ -276,8 +275,8 @@ class _Libsvm:
 class Encoder:
     """Encodes by the [data] section of a job file, as a dict; missing keys have the defaults of docs/job-file.md.
 
-    `fields`: keys per row; 0: varies. `dense_columns`: dense values per row. Supports the formats criteo and libsvm. A
-    libsvm column has the same number in every row. Raises ValueError for an invalid section.
+    `fields`: keys per row; 0: varies. `dense_columns`: dense values per row. Supports the formats criteo and libsvm.
+    Column numbers of libsvm are used as they are. Raises ValueError for an invalid section.
     """
 
     def __init__(self, data: Mapping[str, Any]) -> None:

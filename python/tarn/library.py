@@ -132,8 +132,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def _find_library() -> str:
-    """The path of libtarn.so: TARN_LIBRARY, else that in this package, in the build of this checkout, or next to this
-    directory in a bundle."""
+    """The path of libtarn.so: TARN_LIBRARY, else that in this package, in the build of this checkout, or in the bundle
+    that contains this package."""
     if given := os.environ.get("TARN_LIBRARY"):
         return given
     package = pathlib.Path(__file__).resolve().parent
@@ -142,7 +142,8 @@ def _find_library() -> str:
     for place in places:
         if place.exists():
             return str(place)
-    raise ImportError(f"libtarn.so is not at {places[1]}: build it with tools/build, or set TARN_LIBRARY to its path")
+    raise ImportError(f"libtarn.so not found in {', '.join(str(place.parent) for place in places)}: build it with "
+                      "tools/build, or set TARN_LIBRARY to its path")
 
 
 class Library:
@@ -187,7 +188,7 @@ def library() -> Library:
 
 
 class Note:
-    """Logs what a wait, which begins now, waits for, every NOTE_SECONDS."""
+    """Logs what a wait is for. The wait begins at construction; log() writes a line once every NOTE_SECONDS."""
 
     def __init__(self, what: str) -> None:
         self._what, self._begun, self._notes = what, time.monotonic(), 0
@@ -200,8 +201,8 @@ class Note:
 
 
 def interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _T:
-    """Runs `call` on a separate thread, so that Ctrl-C interrupts the wait for it. Logs `what` it waits for every
-    NOTE_SECONDS."""
+    """Returns the result of `call`. In the main thread, runs it on a separate thread, so that Ctrl-C interrupts the
+    wait, and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []

@@ -1,4 +1,4 @@
-"""State of a program in checkpoints, as the library calls for it. Internal to tarn; see Client.keep_state."""
+"""The callback through which the library gets a program's state for checkpoints. Internal; see Client.keep_state."""
 
 import ctypes
 import logging
@@ -9,7 +9,7 @@ SAVE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_v
 
 
 class Saver:
-    """A function of the program as one of C. Keep it as long as the client."""
+    """A function of the program as a C function, `function`. Must live as long as the client that calls it."""
 
     def __init__(self, save: Callable[[], bytes]) -> None:
         self._save, self._bytes = save, b""

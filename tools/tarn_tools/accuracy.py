@@ -17,7 +17,7 @@ LAUNCH = launch_options.ROOT / "tools/launch"
 EXAMPLES = launch_options.ROOT / "examples"
 EXIT_OK, EXIT_MISSED, EXIT_USAGE, EXIT_SKIPPED = 0, 1, 2, 77
 CANNOT_TELL = "cannot tell"
-STOP_SECONDS_MAX = 60.0  # for a run that is stopping
+STOP_SECONDS_MAX = 60.0  # from SIGTERM to the end of a launcher
 
 # The reference results: metric of summary.json -> (reference, tolerance). A run is good if it is no more than
 # the tolerance below. Results of one thread with batches of one row; a9a: of liblinear with C = 0.1; criteo: of PyTorch
@@ -48,13 +48,13 @@ FLEET = ["fleet.servers=2", "fleet.workers=4"]
 
 ABOUT = """\
 Test results of the examples with 4 workers and 2 servers, compared with those of one thread: `bsp` aggregated, `ssp` with
-bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC where nothing
-else is said. s: training and evaluation, in seconds, with whatever else the machine did."""
+bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC unless another
+figure is named. s: seconds of training and evaluation, which other load on the machine prolongs."""
 BESIDE_ABOUT = """\
 Test results of the examples with and without `{}`, 4 workers and 2 servers: means of {} seeds, the smallest
 and the largest. Difference: the mean over the seeds of the difference of two runs with the same seed, and its standard
-error. ok: the mean difference is no more than what is allowed, in either direction. Where the standard error is larger
-than that it cannot be told, unless the difference is further off than three of them."""
+error. ok: the mean difference is at most the allowed one, in either direction. "cannot tell": the standard error is
+larger than the allowed difference, and the mean exceeds that by at most three standard errors."""
 
 BESIDE_HEADER = """\
 | set | model | mode | figure | seeds | without | with | difference | allowed | ok |
@@ -122,7 +122,7 @@ def parse_arguments(argv):
     if options.data and not os.path.isdir(options.data):
         parser.error(f"--data {options.data}: no such folder")
     if options.seeds < 1:
-        parser.error("--seeds: at least 1")
+        parser.error(f"--seeds {options.seeds}: expected at least 1")
     options.all = not options.examples
     options.examples = options.examples or known
     options.mode = options.mode or list(MODES)
@@ -266,8 +266,9 @@ def difference(pairs):
 
 
 def judge(pairs, allowed):
-    """Whether the mean difference is within the allowed range, or why this cannot be decided."""
-    slack = 1e-9  # of decimal fractions
+    """Whether the mean difference is within the allowed range: returns "yes", "NO" or CANNOT_TELL, and for the last the
+    reason."""
+    slack = 1e-9  # allows for rounding of decimal fractions
     mean, error = difference(pairs)
     if math.isinf(error):
         return CANNOT_TELL, ": one seed"

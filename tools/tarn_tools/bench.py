@@ -21,12 +21,12 @@ BIN = ROOT / "build/release/bin"
 SCRIPTS = ROOT / "bench/data_plane"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
 PROGRAMS = ("push_pull", "data_plane_limits", "ps_lite_peer", "redis_peer", "rocksdb_peer", "tarn-scheduler", "tarn-server")
-# arguments of these programs
+# The largest --batch that each of these programs supports.
 BATCH_MAX = {"data_plane_limits": 1_000_000, "ps_lite_peer": 1_000_000, "redis_peer": 500_000, "rocksdb_peer": 1_000_000}
 LINE_SHOWN = 200  # characters shown of a line that is not a figure
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
-# The purpose of each bench, and its programs with their arguments; "rows" marks those that accept --rows.
+# The purpose of each bench, and its programs: name, arguments, and whether it accepts --rows, --batch and --depth.
 BENCHES = {
     "sparse": (
         "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, ps-lite, Redis, "
@@ -79,8 +79,8 @@ peers. Prints each figure and, at the end, a Markdown table. Writes to the folde
 
 EPILOG = """\
 A peer that is not installed is skipped, with a message. tools/install bench installs Redis; ps-lite is built from its
-sources in build/peers/ps-lite; torch is searched in this Python and in build/peers. Other load on the machine distorts
-the figures: `nice -n -10 tools/bench` as root helps.
+sources in build/peers/ps-lite; torch is searched for in this Python and in build/peers. Other load on the machine
+distorts the figures: `nice -n -10 tools/bench` as root helps.
 
 exit codes  0 done    1 a program or writing failed    2 bad usage    130 interrupted
 """
@@ -207,7 +207,7 @@ def run(command, record):
 
 @contextlib.contextmanager
 def writing_out():
-    """Raises errors of the directory of --out as Failed."""
+    """Raises Failed for an OSError of writing to the folder of --out."""
     try:
         yield
     except OSError as error:
@@ -286,7 +286,7 @@ def write_results(options, where, figures):
 
 
 def measure_and_write(argv, options):
-    """Raises Failed or KeyboardInterrupt if it does not complete."""
+    """Measures and writes all results. Raises Failed or KeyboardInterrupt if it does not complete."""
     where = circumstances(argv)
     figures, busy = measure(options)
     where.append(("other work meanwhile", f"{bench_table.spread(busy)} cores"))
@@ -306,7 +306,8 @@ def main(argv):
             return EXIT_FAILED
     for program in PROGRAMS:
         if not (options.bin_dir / program).exists():
-            print(f"tools/bench: {options.bin_dir / program}: not found; expected the programs", file=sys.stderr)
+            print(f"tools/bench: {options.bin_dir / program}: not found; expected the programs in --bin-dir",
+                  file=sys.stderr)
             return EXIT_USAGE
     try:
         measure_and_write(argv, options)

@@ -20,12 +20,13 @@ NAME = "tarn"
 OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|resolv|anl|nss_\w+|mvec))\.so")
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
-# Loaded by name in kernels/cuda/cublas_lt.cc, if built with CUDA. Whole, because compilers also store parts.
+# The library that kernels/cuda/cublas_lt.cc loads by name, if built with CUDA. The NUL excludes the parts of the name
+# that compilers also store.
 LOADED_BY_NAME = re.compile(rb"(libcublasLt\.so\.[0-9]+)\0")
-# Libraries of the compiler. The target's own versions match its C library, which may be too old for ours.
+# Libraries of the compiler. The target's own versions have precedence: its C library may be too old for ours.
 OF_THE_COMPILER = {"libstdc++.so.6", "libgcc_s.so.1"}
 ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
-LIBRARY = "lib/libtarn.so"  # for programs in other languages (python/); next to our own directory
+LIBRARY = "lib/libtarn.so"  # for programs in other languages (python/); relative to the parent of bin/
 # They verify the computations of the target's GPU: bench/gpu runs them under compute-sanitizer.
 GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
 BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
@@ -70,7 +71,7 @@ def parse_arguments(argv):
     if not options.out.endswith((".tar.xz", ".tar.gz")):
         parser.error(f"--out {options.out}: expected a name that ends in .tar.xz or .tar.gz")
     if options.gpu and options.with_tests:
-        parser.error("--gpu and --with-tests: one of them")
+        parser.error("--gpu and --with-tests: expected only one of them")
     options.slim = options.slim or options.gpu
     return options
 
@@ -89,8 +90,8 @@ def libraries_of(programs, slim):
     for program in programs:
         # Library paths of the environment must not replace the libraries that this build is linked with.
         environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
-        told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, env=environment).stdout
-        for line in told.splitlines():
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, env=environment).stdout
+        for line in listed.splitlines():
             name, arrow, rest = line.strip().partition(" => ")
             if not arrow or OF_THE_C_LIBRARY.match(name) or OF_THE_DRIVER.match(name):
                 continue
@@ -127,7 +128,7 @@ def check_for_gpu(programs):
     """Raises LookupError if a bundle of these programs could not measure on a GPU."""
     names = {program.name for program in programs}
     if missing := sorted(OF_GPU - names):
-        raise LookupError(f"--gpu: {', '.join(missing)} not there: built without CUDA? (tools/install cuda)")
+        raise LookupError(f"--gpu: {', '.join(missing)} not found: built without CUDA? (tools/install cuda)")
     for program in programs:
         code = code_for_gpus(program.read_bytes())
         if program.name in GPU_TESTS | {"gpu_bench", "model_step", "tarn-worker"}:
@@ -141,8 +142,8 @@ def check_for_gpu(programs):
 
 def search_path(program):
     """The directories that the loader searches first for the program."""
-    told = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
-    paths = re.findall(r"Library rpath: \[(.*)\]", told)
+    entries = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    paths = re.findall(r"Library rpath: \[(.*)\]", entries)
     return [pathlib.Path(p) for path in paths for p in path.split(":") if not p.startswith("$")]
 
 
@@ -160,8 +161,8 @@ def cuda_libraries_of(programs):
 
 def glibc_needed(paths):
     """The newest version of the C library that any of them requires, such as '2.34'."""
-    told = subprocess.run(["readelf", "-V", *paths], capture_output=True, text=True, check=True).stdout
-    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"Name: GLIBC_([0-9.]+)", told)}
+    needed = subprocess.run(["readelf", "-V", *paths], capture_output=True, text=True, check=True).stdout
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"Name: GLIBC_([0-9.]+)", needed)}
     return ".".join(map(str, max(versions)))
 
 

@@ -48,7 +48,7 @@ class Deployment:
     # --- before the run ---
 
     def prepare(self, given_up):
-        """Checks all hosts, and makes keys if there are none. Raises CannotDeploy."""
+        """Checks all hosts, and makes keys if there are none. Stops when `given_up()` is true. Raises CannotDeploy."""
         if not self:
             return
         try:
@@ -136,9 +136,9 @@ class Deployment:
         here = host is None or host.here
         keys = self._keys if here or not self._keys else "/dev/stdin"
         run_dir = os.path.abspath(self._run_dir) if here else self._remote_run_dir
-        told = own_program.variables(self._options, address, rank, sizes, keys, run_dir, starts_again)
+        variables = own_program.variables(self._options, address, rank, sizes, keys, run_dir, starts_again)
         bin_dir = os.path.abspath(self._bin_dir) if here else self._found[host.name].programs
-        command = own_program.command(self._options.program, os.getcwd(), bin_dir, here, told)
+        command = own_program.command(self._options.program, os.getcwd(), bin_dir, here, variables)
         log = self._run_dir / f"logs/worker-{rank}.log"
         node = fleet.Node("worker", rank, command, log) if here else self._through_ssh("worker", rank, host, command, log)
         node.ours = False
@@ -198,7 +198,8 @@ class Deployment:
         return [name for name, (code, output) in results.items() if code == 0 and self._unpack(output)]
 
     def _unpack(self, packed):
-        """Unpacks only into logs/ and metrics.jsonl of the directory. Returns whether the archive was complete."""
+        """Unpacks an archive into logs/ and appends its metrics.jsonl; writes nothing outside of the run directory.
+        Returns whether the archive was complete."""
         try:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                 for member in archive:
@@ -214,7 +215,7 @@ class Deployment:
 
 
 def sizes_as_flags(role, sizes):
-    """Flags for a program whose directory has no job.toml with these sizes."""
+    """Flags for a program on another host, whose run directory has no job.toml. `sizes`: [fleet] of the run's job."""
     sizes = sizes or {}
     flags = ["--io-threads", str((sizes.get("lanes", 1) + 1) // 2)]  # net/zmq/context.h
     return flags + (["--shards", str(sizes.get("shards", 1))] if role == "server" else [])

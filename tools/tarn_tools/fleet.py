@@ -171,7 +171,7 @@ class Fleet:
         return ended
 
     def _end(self, node):
-        """Handles the remaining output of a process that has ended."""
+        """Handles the remaining output of a process that has ended, and notes whether its children still run."""
         node.ended_at = time.monotonic()
         self._read(node, LEFT_BYTES_MAX)
         self._close(node)
@@ -180,7 +180,7 @@ class Fleet:
             self._left.append(node.process.pid)
 
     def _read(self, node, bytes_max):
-        """Handles at most about `most` bytes of output; closes the pipe at its end."""
+        """Handles at most about `bytes_max` bytes of output; closes the pipe at its end."""
         pipe = node.process.stdout
         while not pipe.closed and bytes_max > 0:
             try:
@@ -208,7 +208,7 @@ class Fleet:
             node.output = b""
 
     def kill(self):
-        """Ends every process: SIGTERM, and SIGKILL for those that still run two seconds later.
+        """Ends every process: SIGTERM, and SIGKILL for those that still run after their GRACE_SECONDS.
 
         Also ends their remaining children, unless those have moved to another session.
         """
@@ -226,6 +226,7 @@ class Fleet:
             signal_group(group, signal.SIGKILL)
 
     def kill_now(self):
+        """Sends SIGKILL to every process that runs, and waits for it."""
         for node in self.running():
             node.signal(signal.SIGKILL)
         for node in self.running():

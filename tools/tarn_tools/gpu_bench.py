@@ -158,7 +158,7 @@ def parse_arguments(argv):
     if not re.fullmatch(r"cpu|gpu(:\d+)?", options.device):
         parser.error(f"--device {options.device}: expected gpu, gpu:N or cpu")
     if options.check and options.only:
-        parser.error("--check and --only: one of them")
+        parser.error("--check and --only: expected only one of them")
     options.only = options.only or [part for part in PARTS if (part in OF_CHECK) == options.check]
     options.sanitizers = OF_QUICK_SANITIZER if options.check else SANITIZERS
     options.shards = options.shards or max(1, min(8, len(os.sched_getaffinity(0)) // 2))
@@ -182,7 +182,7 @@ class Results:
         print(f"  {bench_table.in_words(line)}", flush=True)
 
     def skip(self, part, why):
-        """A part that failed or was skipped: the reason for its missing rows."""
+        """Adds the reason why the missing rows of a part were not measured."""
         have = {line["name"] for line in self.lines}
         for row in gpu_table.PARTS[part]:
             if row.name not in have:
@@ -190,7 +190,7 @@ class Results:
 
 
 def environment(options):
-    """That of the programs."""
+    """The environment of the programs; None: that of this process."""
     if not options.cuda_lib:
         return None
     behind = os.environ.get("LD_LIBRARY_PATH")
@@ -203,10 +203,10 @@ def end(process, number):
         os.killpg(process.pid, number)
 
 
-def why_it_failed(code, said):
-    """Describes an exit code. said: the last line on stderr."""
-    hint = "; give its folder with --cuda-lib DIR" if "libcublas" in said and "shared" in said else ""
-    return f"{fleet.describe_exit(code)}: {said[:OUTPUT_SHOWN]}{hint}"
+def why_it_failed(code, last_line):
+    """Describes an exit code. last_line: the last line on stderr."""
+    hint = "; give its folder with --cuda-lib DIR" if "libcublas" in last_line and "shared" in last_line else ""
+    return f"{fleet.describe_exit(code)}: {last_line[:OUTPUT_SHOWN]}{hint}"
 
 
 @contextlib.contextmanager
@@ -259,15 +259,15 @@ def run(command, options, on_line, seconds=math.inf):
             for timer in timers:
                 timer.cancel()
         errors.seek(0)
-        complaints = errors.read()
-        log.write(complaints + f"exit {process.returncode}\n")
-        said = complaints.strip().splitlines() or [""]
+        error_text = errors.read()
+        log.write(error_text + f"exit {process.returncode}\n")
+        error_lines = error_text.strip().splitlines() or [""]
     if late.is_set():
         raise Late(f"{program}: not done after {limit:.3g} s (--limit, --minutes)")
     if process.returncode == EXIT_NO_GPU and program.endswith("gpu_bench"):
-        raise NoGpu(said[-1].partition(": ")[2])
+        raise NoGpu(error_lines[-1].partition(": ")[2])
     if process.returncode:
-        raise bench.Failed(f"{program}: {why_it_failed(process.returncode, said[-1])}")
+        raise bench.Failed(f"{program}: {why_it_failed(process.returncode, error_lines[-1])}")
 
 
 def each(options, commands, take):
@@ -312,13 +312,13 @@ def measure_stepper(options, results):
 
     def measure_one(what, seconds):
         model, graphs = what
-        told = []
+        lines = []
         command = [options.bin_dir / "model_step", "--model", model, "--device", options.device, "--rows", batch]
         command += ["--dim", sizes.dim, "--bottom", joined(sizes.bottom), "--hidden", joined(sizes.hidden)]
         command += ["--cross-layers", 3, "--cross-rank", 512, "--field-keys", 100 if options.tiny else 100_000]
         command += ["--steps", 8, "--warmup", 4]
-        run([*command, "--precision", precision, *([] if graphs else ["--no-graphs"])], options, told.append, seconds)
-        record = json.loads(told[-1]) if told else {}
+        run([*command, "--precision", precision, *([] if graphs else ["--no-graphs"])], options, lines.append, seconds)
+        record = json.loads(lines[-1]) if lines else {}
         if "compute" not in record:
             raise bench.Failed(f"model_step --model {model} printed no result")
         results.add({
@@ -388,20 +388,20 @@ def steady_lines(text):
     Begins with the second epoch: in the first one programs start, data is opened, matrix product algorithms are measured
     and the hot-row cache is cold. Ends with the last line before the last sample, whose exact time is unknown."""
     records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
-    told = [record for record in records if record.get("samples")]
-    lines = [record for record in told if record["epoch"] >= 2 and record["samples"] < told[-1]["samples"]]
+    trained = [record for record in records if record.get("samples")]
+    lines = [record for record in trained if record["epoch"] >= 2 and record["samples"] < trained[-1]["samples"]]
     return (lines[0], lines[-1]) if len(lines) > 1 else None
 
 
 def steady_rate(text):
-    """Samples per second between these lines; None if the time is too short."""
+    """Samples per second between the lines of steady_lines(); None if the time is too short."""
     first, last = steady_lines(text) or ({"time": 0}, {"time": 0})
     seconds = last["time"] - first["time"]
     return (last["samples"] - first["samples"]) / seconds if seconds >= STEADY_SECONDS_MIN else None
 
 
 def fleet_figure(name, options, sizes, run_dir, ended=False):
-    """ended: it was stopped at its time limit."""
+    """The figure of a fleet from its files. ended: it was stopped at its time limit."""
     record = summary.read(run_dir / "summary.json")
     metrics = run_dir / "metrics.jsonl"
     found = steady_rate(metrics.read_text()) if metrics.exists() else None
@@ -461,7 +461,7 @@ def measure_fleet(options, results):
 
 
 def keep_logs(run_dir, folder):
-    """Removes a fleet's checkpoints, and keeps its other files."""
+    """Copies the logs, metrics.jsonl and summary.json of a fleet to `folder`; its run directory is temporary."""
     if (run_dir / "logs").is_dir():
         shutil.copytree(run_dir / "logs", folder, dirs_exist_ok=True)
         for name in ("metrics.jsonl", "summary.json"):
@@ -575,13 +575,13 @@ def sanitized(options, sanitizer, tool, test, seconds=math.inf):
     except bench.Failed as failure:
         if not error_count("".join(lines)):
             raise bench.Failed(f"{test.name} under {tool}: {failure}") from failure
-    told, passed = error_count("".join(lines)), tests_passed("".join(lines))
-    if told is None:
+    reported, passed = error_count("".join(lines)), tests_passed("".join(lines))
+    if reported is None:
         raise bench.Failed(f"{test.name}: {tool} did not report the number of errors")
     if passed == 0:
         raise bench.Failed(f"{test.name} under {tool}: no test passed, all were skipped or none ran")
     _, of_libraries = findings_in("".join(lines))
-    return max(0, told - of_libraries), of_libraries, passed
+    return max(0, reported - of_libraries), of_libraries, passed
 
 
 def measure_tests(options, results):
@@ -593,13 +593,13 @@ def measure_tests(options, results):
             run([options.bin_dir / name, "--gtest_brief=1"], options, lines.append, seconds)
         except bench.Failed as why:
             failure = why
-        said = "".join(lines)
-        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", said, re.MULTILINE)))
-        if failed or not failure and tests_passed(said):
+        output = "".join(lines)
+        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", output, re.MULTILINE)))
+        if failed or not failure and tests_passed(output):
             note = {"note": "failed: " + " ".join(failed)} if failed else {}
             results.add({"name": f"tests.{name}", "value": len(failed), "unit": "failed",
-                         "settings": {"device": options.gpu, "passed": tests_passed(said)}, **note})
-        if failure or not tests_passed(said):
+                         "settings": {"device": options.gpu, "passed": tests_passed(output)}, **note})
+        if failure or not tests_passed(output):
             raise failure or bench.Failed(f"{name}: no test passed, all were skipped or none ran")
 
     def run_tiny(_, seconds):
@@ -639,7 +639,7 @@ def measure(options, where, results):
             print(f"bench/gpu: {errors.message(failure)}", file=sys.stderr)
             good = False
             results.skip(part, str(failure))
-        except NoGpu as failure:  # it existed before
+        except NoGpu as failure:  # the GPU was there at the start: gpu_of() found it
             print(f"bench/gpu: {failure}", file=sys.stderr)
             good = False
             results.skip(part, str(failure))
@@ -649,13 +649,13 @@ def measure(options, where, results):
 
 def gpu_of(options):
     """The device's name. Raises NoGpu if there is no GPU, and Failed if the program cannot start."""
-    told = []
-    run([options.bin_dir / "gpu_bench", "--device", options.device, "--probe"], options, told.append)
-    return "".join(told).strip()
+    lines = []
+    run([options.bin_dir / "gpu_bench", "--device", options.device, "--probe"], options, lines.append)
+    return "".join(lines).strip()
 
 
 def driver():
-    """The version of NVIDIA's driver, or "unknown"."""
+    """The version of NVIDIA's driver; "none" without a driver, "unknown" if its version is not found."""
     try:
         text = pathlib.Path("/proc/driver/nvidia/version").read_text()
     except OSError:
@@ -702,8 +702,8 @@ def note_machine(options):
 def draw(options):
     """Writes the table of an earlier run to its folder."""
     lines = [json.loads(line) for line in options.draw.read_text().splitlines()]
-    told = options.draw.with_name("circumstances.json")
-    where = [tuple(pair) for pair in json.loads(told.read_text())] if told.exists() else []
+    saved = options.draw.with_name("circumstances.json")
+    where = [tuple(pair) for pair in json.loads(saved.read_text())] if saved.exists() else []
     names = {line["name"] for line in lines}
     parts = [part for part, rows in gpu_table.PARTS.items() if part != "limits" and any(row.name in names for row in rows)]
     options.out = options.draw.parent
@@ -746,7 +746,8 @@ def main(argv):
             return EXIT_FAILED
         for program in PROGRAMS:
             if not (options.bin_dir / program).exists():
-                print(f"bench/gpu: {options.bin_dir / program}: not found; expected the programs", file=sys.stderr)
+                print(f"bench/gpu: {options.bin_dir / program}: not found; expected the programs in --bin-dir",
+                      file=sys.stderr)
                 return EXIT_USAGE
         return measure_and_write(argv, options)
     except NoGpu as why:

@@ -54,14 +54,14 @@ def _host(words, where):
     host = Host(words[0])
     if host.name.startswith("-") or "=" in host.name:
         raise BadHosts(f"{where}: '{host.name}': expected the name of a host first, as in: node1 servers=1 workers=2")
-    told = set()
+    seen = set()
     for word in words[1:]:
         key, _, value = word.partition("=")
         if key not in (*COUNTS, "address"):
             raise BadHosts(f"{where}: '{word}': expected servers=N, workers=N or address=HOST")
-        if key in told:
+        if key in seen:
             raise BadHosts(f"{where}: '{word}': {key} occurs twice")
-        told.add(key)
+        seen.add(key)
         setattr(host, key, _value(key, value, f"{where}: '{word}'"))
     if not host.servers and not host.workers:
         raise BadHosts(f"{where}: nothing runs on {host.name}: expected servers=N or workers=N, above 0")

@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 
-# From bottom to top: a folder may include its own files and those of earlier entries. An entry is a folder without its
-# subfolders, or a single file if it ends in .h.
+# From bottom to top: a folder may include its own files and those of earlier entries. An entry is a folder, or a single
+# file if it ends in .h. Its subfolders belong to it only if it is in PARTS_OF.
 LAYERS = (
     "schemas",
     "core",

@@ -13,15 +13,15 @@ from tarn_tools import called, cores, deployment, errors, launch_options, own_pr
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_DIVERGED, EXIT_KILLED = 0, 1, 2, 4, 130
 # Exit codes of the programs after which a restart is useless: bad usage, diverged.
 PROGRAM_FINAL = (2, EXIT_DIVERGED)
-ENDED_BADLY = ("failed", "diverged")  # exit statuses with a reason
+ENDED_BADLY = ("failed", "diverged")  # values of `status` in summary.json that have a reason
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # time for servers and workers to end after the scheduler
 STOPPED_SECONDS_MAX = 5.0  # the same, for a stopped run, or one whose programs have ended: for late processes
-VERDICT_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server has ended
+REASON_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server has ended
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
-LAST_WORDS_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
+LAST_LINE_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
 SAME_LINE_CHARS = 60  # lines with such a common end, within this time, count as the same message
 SAME_LINE_SECONDS = 5.0
 
@@ -100,7 +100,7 @@ class Launch:
         return self._complete and not self._stopping and not over and self._starts_again < self._options.restarts
 
     def _prepare_again(self, reason):
-        """The fleet goes on from the logs of the run, else from its newest checkpoint, else from where it began."""
+        """Lets the fleet continue from the logs of the run, else its newest checkpoint, else from where it began."""
         self._starts_again += 1
         has_checkpoint = any((self._run_dir / "checkpoints").glob("ckpt-*/MANIFEST"))
         if has_checkpoint or (self._run_dir / "scheduler.state").exists():
@@ -121,7 +121,7 @@ class Launch:
         self._fleet.kill()
 
     def _leave_hosts(self):
-        self._signals.clear()  # a second signal stops faster
+        self._signals.clear()  # a signal from now on ends the fetching of files
         for place in self._deployment.close(self._begun, lambda: bool(self._signals)):
             self._fail(f"launch: logs could not be fetched and are left: {place}")
 
@@ -263,34 +263,34 @@ class Launch:
         self._note(f"{node.name}: {node.how_it_ended()}")
         if code == 0 or (self._stopping and node is self._scheduler and code == -signal.SIGINT):
             self._end_with_programs()
-            return  # SIGINT: it was stopped before it handled signals
+            return  # SIGINT: the scheduler was stopped before it could handle signals
         if node.role == "worker" and code not in (own_program.NOT_STARTED if self._is_own(node) else PROGRAM_FINAL):
             self._on_worker_death(node)
             return
         bad_job = node.role == "scheduler" and code == EXIT_USAGE
         diverged = self._diverged(node)
-        others = self._await_verdict() if (node.role == "server" and code > 0) or diverged else []
+        others = self._await_reason() if (node.role == "server" and code > 0) or diverged else []
         for dead in [node, *others]:
             if not bad_job:
                 self._show_death(dead)
         raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_DIVERGED if diverged else EXIT_FAILED)
 
     def _end_with_programs(self):
-        """Ends a fleet of the user's programs, which has no data, when all programs have ended."""
+        """Stops the scheduler when all of the user's programs have ended."""
         workers = self._fleet.of_role("worker")
         ended = self._complete and not self._restarts_due and not any(worker.running for worker in workers)
         if self._options.program and ended and self._scheduler.running and not (self._stopping or self._programs_done):
             self._programs_done = True
             self._scheduler.signal(signal.SIGINT)
 
-    def _await_verdict(self):
-        """Waits for the scheduler's reason: a server that ends by itself may know the reason before the scheduler has
-        written it, and a worker whose training diverges ends after a message to the scheduler.
+    def _await_reason(self):
+        """Waits until the scheduler has written its reason of the job's end. A server that ends by itself may know the
+        reason earlier, and a worker whose training diverges ends right after its message to the scheduler.
 
         Returns the other processes that died meanwhile.
         """
         dead = []
-        deadline = time.monotonic() + VERDICT_SECONDS_MAX
+        deadline = time.monotonic() + REASON_SECONDS_MAX
         while self._scheduler.running and time.monotonic() < deadline:
             for node in self._newly_ended(0.05):
                 self._note(f"{node.name}: {node.how_it_ended()}")
@@ -377,7 +377,7 @@ class Launch:
             self._display.say(f"{node.name}: {line}")
 
     def _was_shown(self, node, line):
-        """Whether another process has just printed the same; stores the line if not."""
+        """Whether the same line was shown shortly before; stores the line if not."""
         now = time.monotonic()
         self._shown = [entry for entry in self._shown if now - entry[2] < SAME_LINE_SECONDS]
         for other, shown, _ in self._shown:
@@ -387,24 +387,24 @@ class Launch:
         self._shown.append((node, line, now))
         return False
 
-    def _last_words(self, node):
+    def _recent_last_line(self, node):
         """The last output of an ended process, if it is recent enough to explain its end."""
-        return node.last_line if node.ended_at - node.last_line_at < LAST_WORDS_SECONDS else ""
+        return node.last_line if node.ended_at - node.last_line_at < LAST_LINE_SECONDS else ""
 
     def _death(self, node):
         """Text: how a process ended, its reason if known, and the path of its log."""
-        why = self._last_words(node).removeprefix(f"tarn-{node.role}: ")
+        why = self._recent_last_line(node).removeprefix(f"tarn-{node.role}: ")
         return f"{node.name} died: {node.how_it_ended()}{why and f' ({why})'}; log: {node.log_hint}"
 
-    def _obeyed(self, node):
+    def _ended_with_job(self, node):
         """Whether a process ended because the job had failed for another reason."""
         reason = self._reason()
         if node.code <= 0 or not reason:
             return False
         first, shards = node.rank * self._shards, range(self._shards)
         own = [f"shard {first + i}: " for i in shards] if node.role == "server" else [f"{node.role} {node.rank}: "]
-        told = node.role == "scheduler" or self._last_words(node).endswith(reason.splitlines()[-1])
-        return told and not reason.startswith(tuple(own))
+        printed = node.role == "scheduler" or self._recent_last_line(node).endswith(reason.splitlines()[-1])
+        return printed and not reason.startswith(tuple(own))
 
     def _diverged(self, node):
         """Whether a process ended because the training has diverged, which is a result and not a death."""
@@ -416,11 +416,11 @@ class Launch:
         return record.get("reason") if record.get("status") in ENDED_BADLY else ""
 
     def _show_death(self, node):
-        if self._obeyed(node) or self._diverged(node) or (self._stopping and self._is_own(node)):
+        if self._ended_with_job(node) or self._diverged(node) or (self._stopping and self._is_own(node)):
             return
         self._deployment.fetch_log(node)
         self._fail(f"launch: {node.name} died: {node.how_it_ended()}; log: {node.log_hint}")
-        if not self._last_words(node):
+        if not self._recent_last_line(node):
             for line in fleets.tail(node.log, TAIL_LINES):
                 self._display.fail(f"    {line}")
 
@@ -444,8 +444,8 @@ class Launch:
         if record.get("status") == "done":
             return record, reason  # processes that died later were only cleaning up
         job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_job(self._options)
-        told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
-        record = summary.complete(told, job, self._metrics.latest or {})
+        known = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
+        record = summary.complete(known, job, self._metrics.latest or {})
         status = "diverged" if code == EXIT_DIVERGED else "failed" if code else "stopped"
         record |= {"status": status, "reason": reason}
         record = self._of_programs(record, seconds) if self._options.program else record
@@ -456,8 +456,8 @@ class Launch:
         return launch_options.go_on_command(self._options, start, overrides)
 
     def _of_programs(self, record, seconds):
-        """Completes the summary of a fleet of user's programs, whose scheduler counts no samples, unless it has leased
-        them, and was stopped at the end."""
+        """Completes the summary of a fleet of user programs. Its scheduler counts samples only if it leases data. Once
+        all programs have ended, the launcher stops it, which is no failure."""
         counted = () if progress.number(record, "samples") else ("samples", "samples_per_second", "train_seconds")
         unknown = dict.fromkeys(("model", *counted))
         if reported := (self._metrics.latest or {}).get("reported"):
@@ -480,7 +480,7 @@ class Launch:
         record, reason = self._settle_summary(code, reason, seconds)
         status = "diverged" if record.get("status") == "diverged" else "failed"
         if status == "diverged":
-            code = EXIT_DIVERGED  # the first process that ended
+            code = EXIT_DIVERGED  # even if another process ended first
         if reason:
             self._note(f"{status}: {reason}")
         if code == EXIT_OK and not (self._run_dir / "scheduler.state").exists():

@@ -204,11 +204,12 @@ def take_hosts(options):
     if not os.path.exists(options.hosts):
         raise ValueError(f"no such file of hosts: {options.hosts}")
     path, options.hosts = options.hosts, hosts.read(options.hosts)
-    told = section(overridden({}, options.overrides), "fleet")
+    given = section(overridden({}, options.overrides), "fleet")
     for role, count in hosts.counts(options.hosts).items():
-        if told.get(role, count) != count:
+        if given.get(role, count) != count:
             raise ValueError(
-                f"{path}: {role}={count} in all, but --set says fleet.{role}={told[role]}: expected the same, or one of them"
+                f"{path}: {role}={count} in all, but --set says fleet.{role}={given[role]}: expected the same, or only "
+                "one of them"
             )
         options.overrides.append(f"fleet.{role}={count}")
 
@@ -246,7 +247,7 @@ def manifest_of(options):
 
 
 def read_job(options):
-    """The text of the job file, or the job in the checkpoint."""
+    """The contents of the job file, or the job in the checkpoint, as a dict; empty if it cannot be read."""
     return read_toml(options.job) if options.job is not None else manifest.job(manifest_of(options))
 
 
@@ -349,6 +350,8 @@ def goes_on(options):
 
 
 def make_run_dir(options):
+    """Returns the locked directory of the run: that of --resume if its run continues there, that of --run-dir, or a new
+    one under runs/. Raises OSError."""
     if goes_on(options):
         path = pathlib.Path(options.resume)
         if options.run_dir and not (os.path.exists(options.run_dir) and os.path.samefile(options.run_dir, path)):
@@ -389,7 +392,7 @@ def given_run_dir(path):
 def require_empty(path):
     if path.exists() and any(entry.name != LOCK_NAME for entry in path.iterdir()):
         if (path / LOCK_NAME).exists():
-            hold(path).close()  # for a run that continues this is the reason
+            hold(path).close()  # raises a better error if another launcher runs there
         raise FileExistsError(
             f"--run-dir {path}: this folder is not empty. Name a new or an empty one, or leave --run-dir out for a new "
             f"one under runs/. To go on with the run that is in it: --resume {path}"

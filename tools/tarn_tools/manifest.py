@@ -18,7 +18,7 @@ def _string(body, entry):
 
 
 def job(path):
-    """The job as a dictionary; empty if the file cannot be read so."""
+    """The job as a dictionary; empty if the file cannot be read or is not a manifest."""
     try:
         with open(path, "rb") as file:
             return tomllib.loads(_string(file.read()[HEAD_BYTES:], JOB_TEXT_ENTRY))

@@ -19,8 +19,8 @@ INSPECT = pathlib.Path(__file__).resolve().parents[1] / "inspect"
 
 DESCRIPTION = """\
 Scores the rows of a file of lines (criteo, libsvm) with an export. Prints one line per row: the probability of label 1,
-or for model.kind = "mlp" those of all classes, separated by blanks. A malformed line is an error for any
-data.malformed_max, so that each line of the output is one of the file.
+or for model.kind = "mlp" those of all classes, separated by blanks. A malformed line is an error, whatever
+data.malformed_max is, so that lines of the output and of the file correspond.
 
   tools/inspect export runs/mine model.tarn
   tools/predict runs/mine model.tarn rows.tsv > probabilities
@@ -135,7 +135,7 @@ def main(argv):
     except ModuleNotFoundError as error:
         print(f"{called.here('tools/predict')}: {error}: it needs NumPy", file=sys.stderr)
         return 1
-    except (OSError, ValueError) as error:  # tarn's are ValueErrors
+    except (OSError, ValueError) as error:  # errors of the package tarn are ValueErrors
         print(f"{called.here('tools/predict')}: {errors.message(error)}", file=sys.stderr)
         return 1
     return 0

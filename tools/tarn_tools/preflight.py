@@ -10,8 +10,8 @@ from tarn_tools import remote
 TOKEN_NAME = ".launch-token"  # in remote_check.sh too
 SECONDS_MAX = 60.0
 ANSWER = "tarn-launch: "
-SAID_LINES = 2
-PROBLEMS = {  # by the output of remote_check.sh
+OUTPUT_LINES = 2  # shown of a host that gives no answer
+PROBLEMS = {  # by the first word of a line of remote_check.sh; {}: the rest of the line
     "absent": "no {}: workers read the data under the same path on every host (--set data.dir=DIR)",
     "do-not-load": "the programs in {} do not start there: libraries are missing, which an unpacked tools/bundle has",
     "occupied": "{} is there already, and is not the run's folder of this machine: name a new one, --run-dir DIR",
@@ -19,7 +19,7 @@ PROBLEMS = {  # by the output of remote_check.sh
     "no-tool": "there is no program {}",
 }
 NOT_SHARED = (
-    "servers there would write checkpoints where nobody else finds them: {} is not the folder that it is on this "
+    "servers there would write checkpoints where nobody else finds them: {} there is not the same folder as on this "
     "machine. Name one that all hosts share, --run-dir DIR, or do without checkpoints: --set storage.durability=none"
 )
 
@@ -84,12 +84,12 @@ def _programs(host):
 def _understand(host, code, output, needs, ssh):
     lines = output.decode("utf-8", "replace").splitlines()
     answers = [line.removeprefix(ANSWER).partition(" ")[::2] for line in lines if line.startswith(ANSWER)]
-    told = dict(answers)
-    found = Found(told.get("programs", ""), told.get("libraries", ""), "made" in told)
-    if "end" not in told:
+    text_of = dict(answers)
+    found = Found(text_of.get("programs", ""), text_of.get("libraries", ""), "made" in text_of)
+    if "end" not in text_of:
         found.problems.append(_no_answer(code, lines, ssh.to_try(host.name)))
         return found
-    if not found.programs and "do-not-load" not in told:
+    if not found.programs and "do-not-load" not in text_of:
         found.problems.append(_no_programs(host, needs))
     found.problems += [_problem(word, text, needs) for word, text in answers if word in PROBLEMS]
     if host.servers and needs.checkpoints and found.made:
@@ -98,9 +98,9 @@ def _understand(host, code, output, needs, ssh):
 
 
 def _no_answer(code, lines, to_try):
-    said = " / ".join(line.strip() for line in lines[-SAID_LINES:] if line.strip())
+    output = " / ".join(line.strip() for line in lines[-OUTPUT_LINES:] if line.strip())
     how = {None: "does not answer", remote.SSH_FAILED: "cannot be reached"}.get(code, f"answers with exit code {code}")
-    return f"{how}{said and f' ({said})'}; try: {to_try}"
+    return f"{how}{output and f' ({output})'}; try: {to_try}"
 
 
 def _no_programs(host, needs):

@@ -48,7 +48,7 @@ def make_data(bin_dir):
 
 
 def data_setting():
-    """The data directory of the job: next to its directory in a checkout, else below the current directory."""
+    """The --set arguments that point data.dir of the job to DATA; empty if it does already, as in a checkout's root."""
     job_data = (JOB.parent / launch_options.read_toml(JOB)["data"]["dir"]).resolve()
     return [] if job_data == DATA.resolve() else ["--set", f"data.dir={DATA}"]
 

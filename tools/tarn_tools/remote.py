@@ -43,8 +43,8 @@ class Ssh:
     def hostname(self, host):
         """The host name behind a name that may be an alias in ssh's configuration."""
         if self._is_openssh:
-            told = subprocess.run([*self._words, "-G", host], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            for line in told.stdout.splitlines():
+            shown = subprocess.run([*self._words, "-G", host], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            for line in shown.stdout.splitlines():
                 if line.startswith("hostname "):
                     return line.split(maxsplit=1)[1]
         return host.rpartition("@")[2]

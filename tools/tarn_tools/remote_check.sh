@@ -1,6 +1,6 @@
-# What tools/launch must know of a host before it starts anything there, in lines of the form "tarn-launch: WORD TEXT":
+# Checks a host before tools/launch starts anything there, and prints lines of the form "tarn-launch: WORD TEXT":
 # remote_check.sh RUN_DIR TOKEN PROGRAMS FOLDERS FILES, where the last three are lists, an item a line.
-# Makes RUN_DIR where it is not the launcher's own, which has the file .launch-token with TOKEN in it.
+# Creates RUN_DIR unless the launcher's own is shared with this host, which its file .launch-token with TOKEN shows.
 
 run=$1 token=$2 programs=$3 folders=$4 files=$5
 set -f

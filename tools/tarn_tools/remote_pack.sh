@@ -1,4 +1,4 @@
-# What processes left on a host in a run's folder that the launcher does not see, as a tar: remote_pack.sh RUN_DIR
+# Writes to stdout a tar of the files in a run's folder that exists only on this host: remote_pack.sh RUN_DIR
 
 cd "$1" || exit
 set -- logs

@@ -1,8 +1,8 @@
 # Runs one program of a fleet on a host of tools/launch --hosts: remote_run.sh LIBRARIES PROGRAM ARGUMENT...
-# The launcher holds the other end of stdin. First come the lines of the key file and "end", then nothing for as long as
-# the program may run. When stdin ends, because the launcher wants that, is dead or cut off, the program's group gets
-# TERM, and KILL if it is there two seconds later; what the program leaves in it when it ends, too, after a second. It
-# ends as the program does; 128 + n is a death by signal n.
+# The launcher has the other end of stdin. It sends the lines of the key file and "end", and then keeps stdin open as
+# long as the program may run. When stdin ends, because the launcher has closed it, is dead or is cut off, the program's
+# process group gets TERM, and KILL if it still exists two seconds later. When the program ends, processes that it has
+# left in its group get the same after one second. Exits with the program's status; 128 + n: it died of signal n.
 
 libraries=$1
 shift
@@ -25,7 +25,7 @@ $keys
 KEYS
 program=$!
 
-# To its group, or to the program alone as long as it has none.
+# Sends a signal to the program's group, or to the program alone until setsid has created the group.
 signal() { kill "-$1" "-$program" || kill "-$1" "$program"; }
 stop() {
   signal TERM
@@ -53,7 +53,7 @@ while kill -0 "$program"; do # a signal of ours may end the wait
   code=$?
 done
 kill "$watch"
-# What it has left in its group would hold the connection.
+# Processes left in the group would keep the connection open.
 tries=0
 while [ $tries -lt 10 ] && kill -0 "-$program"; do
   sleep 0.1

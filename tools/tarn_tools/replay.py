@@ -18,13 +18,14 @@ must have been started with --record:
 The repetition takes place in one process on this machine, which needs the same data and the same kind of processor: each
 shard applies pushes and answers pulls in the recorded order, and the workers get the data that they got.
 
-With --until the replay leaves the recording after so many samples, and the job continues in simulated time, as --set
-changes it: so several algorithms continue from the same parameters.
+With --until the replay follows the recording for so many samples. Then the job continues in simulated time, with the
+changes of --set. In this way several algorithms continue from the same parameters.
 
   tools/replay runs/mine --until 50000 --set optimizer.kind=staleness_aware_sgd --out runs/other"""
-ENDING = """It refuses runs that a record does not determine: of programs, on a GPU, with a cache of rows in the workers
-(worker_cache, push_every, train.hot_rows), with rows that expire by the time of day, and runs that were stopped, or in
-which a process died. --until also needs pushes that are applied as they come (asp, or ssp with apply = "immediate").
+ENDING = """Runs that a record does not determine are rejected: runs of user programs, on a GPU, with a cache of rows in
+the workers (worker_cache, push_every, train.hot_rows), with rows that expire by the time of day, that were stopped, or
+in which a process died. --until also needs pushes that are applied when they arrive (asp, or ssp with
+apply = "immediate").
 
 exit status: 0 the result is equal, or with --until the job is done; 1 it differs, or the run cannot be repeated;
 2 bad usage; 4 with --until, training diverged"""
@@ -38,7 +39,7 @@ SHOWN_CHARS = 60
 
 
 class CannotRepeat(Exception):
-    """The run cannot be repeated; the message says why."""
+    """The run cannot be repeated; the message has the reason."""
 
 
 def check(run_dir):
@@ -74,11 +75,12 @@ def differences(run, repeated):
     return [(key, run.get(key), repeated.get(key)) for key in keys if run.get(key) != repeated.get(key)]
 
 
-def tell_continued(out, options):
+def show_continued(out, options):
     record = summary.read(out / "summary.json")
     if not options.quiet:
-        told = [f"{key} {record[key]}" for key in ("eval_auc", "eval_logloss", "parameters_hash") if record.get(key) is not None]
-        print(f"continued after {options.until:,} samples: {', '.join(told)}")
+        keys = ("eval_auc", "eval_logloss", "parameters_hash")
+        figures = [f"{key} {record[key]}" for key in keys if record.get(key) is not None]
+        print(f"continued after {options.until:,} samples: {', '.join(figures)}")
     return EXIT_OK
 
 
@@ -92,7 +94,7 @@ def repeat(run_dir, out, options):
         command += ["--set", override]
     done = subprocess.run(command)
     if options.until is not None:
-        return tell_continued(out, options) if done.returncode == EXIT_OK else done.returncode
+        return show_continued(out, options) if done.returncode == EXIT_OK else done.returncode
     if done.returncode not in (EXIT_OK, EXIT_DIVERGED):
         return EXIT_DIFFERS
     differ = differences(run, summary.read(out / "summary.json"))
@@ -115,7 +117,7 @@ def main(argv):
     parser.add_argument("--bin-dir", metavar="DIR", help="folder of the programs (default: build them)")
     options = parser.parse_args(argv)
     if options.overrides and options.until is None:
-        parser.error("--set needs --until: the place from which on the job is another")
+        parser.error("--set needs --until SAMPLES, from which on it changes the job")
     if options.until is not None and options.until < 1:
         parser.error(f"--until {options.until}: expected at least 1")
     run_dir = pathlib.Path(options.run)

@@ -32,7 +32,7 @@ def tile(name, value, under=""):
 
 
 def joined(*texts, by=", "):
-    """The existing ones."""
+    """Joins the texts that are not empty."""
     return by.join(text for text in texts if text)
 
 
@@ -155,7 +155,7 @@ def learning_charts(metrics, record):
 
 
 def reported_charts(metrics):
-    """One for each name that programs have reported."""
+    """One chart for each name that programs have reported."""
     return [
         charts.line_chart(name, [("mean of the workers", points)], "seconds", y_format=lambda v: f"{v:.4g}",
                           note=f"last {points[-1][1]:.5g}")
@@ -228,7 +228,7 @@ def epoch_score(entry, data_set, score):
 
 
 def best_possible(record, columns):
-    """The last row of the table of epochs: what is known of the set that the scores of the end are of."""
+    """The last row of the table of epochs: the best possible scores, of the data set of the final scores; else ""."""
     known = {"auc": number(record, "best_possible_auc"), "logloss": number(record, "best_possible_logloss")}
     data_set = {"test": "test", "validation": "valid"}.get(summary.held_out(record))
     cells = [known.get(score) if column_set == data_set else None for column_set, score, _ in columns]
@@ -292,7 +292,7 @@ def section(title, drawings):
 
 
 def figures(metrics, record):
-    """All that was measured."""
+    """The charts and tables of all that was measured."""
     if trained_nothing(record):
         why = "Nothing was trained" if record.get("status") != "diverged" else "No row was acknowledged before the end"
         return [f"<p class=under>{why}, so there is nothing to draw.</p>"]

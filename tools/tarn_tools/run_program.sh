@@ -1,6 +1,6 @@
-# Sourced by tools/inspect and tools/checkpoint: run_program TOOL PROGRAM ARGUMENT... replaces the shell by PROGRAM, built
-# first where need be. With --help among the arguments nothing is built: usage_text is shown, and PROGRAM's own help if
-# it is there. --bin-dir DIR, anywhere, names the folder of PROGRAM as it is.
+# Sourced by tools/inspect and tools/checkpoint: run_program TOOL PROGRAM ARGUMENT... builds PROGRAM, except in a
+# bundle, and replaces the shell by it. With --help among the arguments it builds nothing, and prints usage_text and, if
+# PROGRAM exists, its own help. --bin-dir DIR, at any position, runs PROGRAM of that folder without building it.
 run_program() {
   local tool=$1 program=$2 root bin='' help=0 arguments=()
   root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)

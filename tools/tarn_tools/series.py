@@ -9,7 +9,7 @@ INTERVAL_SECONDS_MIN = 0.3  # a slope over less is noise
 
 
 class Metrics:
-    """The lines of one metrics.jsonl. `start`: time of the first line, 0 if there is none."""
+    """The lines of one metrics.jsonl. `start`: the earliest time of a line, 0 if there is none."""
 
     def __init__(self, records):
         self._records = [(number(record, "time"), record) for record in records]
@@ -91,7 +91,7 @@ class Metrics:
 
     @staticmethod
     def _crossing(lines, reached, target):
-        """When the samples were so many, between the line before and that one."""
+        """The time at which `target` samples were trained: interpolated between lines[reached] and the line before."""
         when, samples = lines[reached]
         if reached == 0 or samples == lines[reached - 1][1]:
             return when
@@ -104,7 +104,7 @@ class Metrics:
         return self._slopes([(when, number(record, "samples")) for when, record in lines])
 
     def rate(self, key):
-        """Growth per second of a counter, summed over the scheduler's view of it or over the workers."""
+        """Growth per second of a counter: of the scheduler's lines if they have it, else the sum over the workers."""
         lines = self._of_role("scheduler")
         if any(number(record, key) is not None for _, record in lines):
             return self._slopes([(when, number(record, key)) for when, record in lines])

@@ -11,7 +11,7 @@ TIMES = ("read", "plan", "room", "flight", "pull", "compute", "push", "wait")
 
 
 def shares(record):
-    """{"read": 0.3, ...}: of the wall time, by TIMES and `messages`; empty if the run did not say enough."""
+    """{"read": 0.3, ...}: shares of the wall time, of TIMES and `messages`; empty if the summary lacks a time."""
     stages = record.get("stage_seconds") or {}
     wall = number(stages, "wall")
     seconds = {name: number(stages, name) for name in TIMES}
@@ -22,14 +22,14 @@ def shares(record):
     return found
 
 
-CORES_BUSY = 0.85  # from here on processes wait for one another
-CORE_SHARE = 0.75  # of the time in which a thread computes: with less, others had the core
+CORES_BUSY = 0.85  # share of the cores' time from which on processes wait for a core
+CORE_SHARE = 0.75  # CPU time of a computing thread, as a share of its wall time; with less, it waited for a core
 
 
 def contention(record):
     """("more processes than cores", why) if that is what the run shows; else None.
 
-    Training loops that compute most of the time are bound by computing, as long as they have their cores for it.
+    Training loops that compute most of the time are bound by computing, as long as they get enough CPU time.
     """
     cores, busy = number(record, "cores"), number(record, "cores_busy")
     fleet = [number(record, key) for key in ("servers", "shards", "workers")]
@@ -78,7 +78,8 @@ def table(record):
 
 
 def bound(record):
-    """("compute", "it is busy 62% of the time"): what takes the most of the training loop's time; None if unknown."""
+    """("compute", "it is busy 62% of the time"): what takes the most of the training loop's time, or contention() if
+    that is not None; None if unknown."""
     part = shares(record)
     if not part:
         return None

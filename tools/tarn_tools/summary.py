@@ -1,4 +1,4 @@
-"""The result table that tools/launch prints at the end."""
+"""summary.json of a run, and the table of results that tools/launch prints from it."""
 
 import json
 import pathlib
@@ -32,8 +32,9 @@ FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "cpu_seconds",
     "workers_died",
 )
+# Unknown, although 0 in the summary, if no sample was trained.
 MEASURED = ("samples_per_second", "staleness_mean", "staleness_max", "pull_bytes", "push_bytes")
-FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known at the end alone
+FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known only at the end
 
 
 def read(path):
@@ -47,15 +48,15 @@ def read(path):
 
 
 def complete(record, job, latest):
-    """The summary of a run whose scheduler could not write one: what job.toml and the newest line of metrics say.
+    """The summary of a run whose scheduler could not write one, from job.toml and the newest line of metrics.
 
     Every field of a summary exists, null if unknown; fields of `record` are kept.
     """
     fleet, consistency = job.get("fleet", {}), job.get("consistency", {})
     mode = consistency.get("mode")
-    applies = {"bsp": "aggregated", "ssp": "immediate", "asp": "immediate"}  # where the job does not say it
+    applies = {"bsp": "aggregated", "ssp": "immediate", "asp": "immediate"}  # the default
     bounds = {"bsp": 0, "ssp": consistency.get("staleness")}
-    told = {
+    known = {
         "job": job.get("job", {}).get("name"),
         "model": job.get("model", {}).get("kind"),
         "seed": job.get("job", {}).get("seed"),
@@ -64,10 +65,10 @@ def complete(record, job, latest):
         "staleness_bound": bounds.get(mode),
         "train_logloss": latest.get("loss"),
     }
-    told |= {key: fleet.get(key) for key in ("servers", "shards", "workers")}
-    told |= {key: latest.get(key) for key in FROM_METRICS}
-    told |= dict.fromkeys(FROM_SCHEDULER)
-    return told | record
+    known |= {key: fleet.get(key) for key in ("servers", "shards", "workers")}
+    known |= {key: latest.get(key) for key in FROM_METRICS}
+    known |= dict.fromkeys(FROM_SCHEDULER)
+    return known | record
 
 
 def byte_count(value):
@@ -96,7 +97,7 @@ def share_text(record, asked_key, found_key):
 
 
 def hot_text(record):
-    """How much of what workers looked for among their hot rows was there; None if they keep none."""
+    """The share of look-ups in the hot-row caches that found the row; None without look-ups."""
     return share_text(record, "hot_rows", "hot_hits")
 
 
@@ -168,7 +169,7 @@ def cache_text(record):
 
 
 def held_out(record):
-    """What the scores of the end are of: the test set, or the validation set where there is no other."""
+    """The data set of the final scores: "test", "validation" if there is no test set, or "eval" if neither is known."""
     if number(record, "test_rows"):
         return "test"
     return "validation" if number(record, "valid_rows") else "eval"
@@ -184,7 +185,7 @@ def loss_text(record):
 
 
 def best_text(record):
-    """Which epoch the log-losses and scores are of, and its checkpoint; None of a run that has finished less than two."""
+    """Which epoch the log-losses and scores are of, and its checkpoint; None if the run has finished fewer than two."""
     best, epochs = number(record, "best_epoch"), len(record.get("epochs") or [])
     if best is None or epochs < 2:
         return None
@@ -261,8 +262,8 @@ def rows(record):
 def resumable(record, run_dir):
     """(folder to resume from, overrides) of a run that is not done; None if it has left nothing.
 
-    One that has diverged goes on from its best checkpoint, whose evaluation was finite, else its newest, and otherwise
-    than before.
+    A diverged run continues from its best checkpoint, whose evaluation was finite, else its newest, with a smaller
+    learning rate.
     """
     checkpoints = sorted(run_dir.glob("checkpoints/ckpt-*/MANIFEST"), key=lambda path: int(path.parent.name[5:]))
     status = record.get("status")
@@ -280,8 +281,8 @@ def resume_command(start, *overrides):
 
 
 def table(record, run_dir, page, go_on=resume_command):
-    """The whole table, with where the run's files lie and how to go on with one that is not done: go_on(folder, *overrides)
-    is the command."""
+    """The whole table, with the paths of the run and the report and, for a run that is not done, the command that
+    continues it: go_on(folder, *overrides)."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
         lines.append(("report", str(page)))

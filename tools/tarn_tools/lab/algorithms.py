@@ -1,7 +1,7 @@
 """The algorithms of the laboratory: names for settings of a job, each with its hook and its paper.
 
-A new algorithm is an entry here and the code that its settings name: a consistency policy (server/clock), an update rule
-(kernels/rules), a worker rule (worker/train/local_arrays.h) or a codec. Entries of different hooks combine.
+A new algorithm is an entry here and the code that its settings name: a consistency policy (server/clock), an update
+rule (kernels/rules), a worker rule (worker/train/local_arrays.h) or a codec. Entries of different hooks combine.
 """
 
 import dataclasses
@@ -35,12 +35,12 @@ def _server(name, paper, kind, keys=(), **settings):
 
 
 def _async(name, paper, kind, keys=(), **settings):
-    """A rule that is of use where pushes are applied when they arrive."""
+    """A rule for pushes that are applied when they arrive: in asp, unless a consistency algorithm sets another mode."""
     return Algorithm(name, "server", paper, {"consistency.mode": "asp", "optimizer.kind": kind, **settings}, (SERVER_RATE, *keys))
 
 
 def _worker(name, paper, method, steps, mode="bsp", server="sgd", rate=1.0, keys=(), **settings):
-    """Local steps. What is pushed is no gradient, so the servers add no l2 to it."""
+    """Local steps. Their pushes are not the gradient of one batch, so the servers add no l2."""
     return Algorithm(
         name, "worker", paper,
         {"local.method": method, "local.steps": steps, "consistency.mode": mode, "optimizer.kind": server,

@@ -24,8 +24,9 @@ Trials run several at a time; an interrupted study continues where it was.
 
   tools/lab examples/lab/stragglers.toml
   tools/lab --list                          the algorithms: name, hook, paper, keys"""
-ENDING = """Writes into DIR: comparison.html (open it in a browser), results.json, measured.html and measured.json (processor time),
-comparison.csv, trials.csv, trials.parquet where pyarrow is installed, table.tex, and a run folder for each trial in trials/.
+ENDING = """Writes into DIR: comparison.html (open it in a browser), results.json, measured.html and measured.json
+(processor time), comparison.csv, trials.csv, trials.parquet if pyarrow is installed, table.tex, and in trials/ a run
+folder for each trial.
 
 exit status: 0 all trials ended, diverged ones included; 1 some failed; 2 bad usage or bad LAB.toml; 130 interrupted"""
 
@@ -48,7 +49,7 @@ def parse(argv):
 
 
 def show(line, outcome):
-    """On a terminal one line that changes, with a line for each failure; else a line for each trial."""
+    """Shows the progress: on a terminal, updates one line and prints a line for each failure; else a line per trial."""
     if sys.stdout.isatty():
         if outcome.status == "failed":
             print(f"\r\x1b[Kfailed: {outcome.trial.label}: {outcome.reason}")
@@ -66,7 +67,7 @@ def write_csv(path, rows):
 
 
 def flat(record, left_out=("curve", "overrides", "staleness_histogram", "gradient_delay_histogram")):
-    """A record without lists; the members of a member become columns."""
+    """A record as a row of a table, without `left_out`; the members of a nested dict become columns KEY.MEMBER."""
     row = {}
     for key, value in record.items():
         if key in left_out:
@@ -79,7 +80,7 @@ def flat(record, left_out=("curve", "overrides", "staleness_histogram", "gradien
 
 
 def write_parquet(path, rows):
-    """Whether pyarrow is installed."""
+    """Writes the file if pyarrow is installed; returns whether it is."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -128,7 +129,7 @@ def summary(found):
 
 
 def check_data(study):
-    """Refuses data that was generated otherwise than the study says."""
+    """Raises StudyError if the existing data was not generated with the parameters of the study."""
     try:
         made = json.loads((study.data_dir / "generate.json").read_text(encoding="utf-8"))["parameters"]
     except (OSError, ValueError, KeyError) as error:
@@ -169,7 +170,7 @@ def bin_dir(options, engine):
 
 
 def count(study):
-    """The trials of a study, at most."""
+    """The maximum number of trials of a study."""
     if study.search:
         return study.search["points"] * len(study.conditions) * len(study.entries) * len(study.seeds)
     return len(study.trials())

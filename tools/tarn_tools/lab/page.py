@@ -15,7 +15,7 @@ METRIC_NAMES = {"auc": "AUC", "logloss": "log-loss", "accuracy": "accuracy"}
 
 
 def classes(index):
-    """Colours, then the same dashed."""
+    """The classes of the n-th series: six colours, then the same ones dashed."""
     return charts.colour(index) + (" dashed" if index >= 6 else "")
 
 
@@ -41,8 +41,8 @@ def seconds(value):
 
 
 def at_edge(results, row):
-    """Whether the chosen point has the lowest or the highest value that was tried of a key of the grid: the best may lie beyond.
-    A search proposes values anywhere within its bounds, so the lowest that was tried is no edge."""
+    """Whether the chosen point has the lowest or highest value that was tried of a key of the grid: the best may lie
+    beyond. False for a search, which proposes values anywhere within its bounds."""
     if results["search"]:
         return False
     tried = [trial["point"] for trial in results["trials"]
@@ -157,7 +157,7 @@ def grid_chart(results, condition):
 
 
 def delay_chart(results, rows, name, title, x_title):
-    """Shares of pulls or sections by staleness or delay; beyond 98% of all, the rest is left out."""
+    """Shares of pulls or sections by staleness or delay; values above the 98th percentile are left out."""
     series = []
     for index, row in enumerate(rows[:LINES_MAX]):
         buckets = {}
@@ -225,8 +225,8 @@ def document(title, body):
 
 
 def measured_page(results, measured):
-    """Quality and training loss against processor seconds. Unlike the comparison it differs from repetition to repetition.
-    `measured`: of each trial of the results."""
+    """Quality and training loss against processor seconds. Unlike the comparison, this page differs when a study is
+    repeated. `measured`: runs.measured() of each trial, with its folder."""
     name = html.escape(results["name"])
     body = [f"<h1>{name}: processor time</h1>", "<p class=under>medians over the seeds, of the processes of a trial; the time at which a "
             "loss was reached is taken to grow with the samples</p>"]

@@ -1,7 +1,7 @@
 """The results of a study: figures of each trial, the best point of each algorithm, and how it compares.
 
-Everything here follows from the study and from the run folders' deterministic figures, so that a repeated simulated study
-gives the same results.json, byte by byte.
+Everything here follows from the study and from the run folders' deterministic figures, so that a repeated simulated
+study gives the same results.json, byte by byte.
 """
 
 import csv
@@ -15,8 +15,8 @@ CURVE_POINTS = 100
 SCORES = ("auc", "logloss", "accuracy")
 SMOOTH = 5  # points of the curve whose mean must reach the target
 LOST = 10  # training log-loss above which a run has diverged, though its numbers are finite
-PAIRS_MAX = 14  # of which all sign flips are tried
-FLIPS = 20_000  # of more pairs
+PAIRS_MAX = 14  # pairs of which all sign flips are tried
+FLIPS = 20_000  # random sign flips that are tried of more pairs
 
 
 def _number(value):
@@ -143,8 +143,8 @@ def _mean(values):
 
 
 def sign_flip_p(differences):
-    """The two-sided p-value of a paired permutation test: the share of sign flips whose mean is at least as far from 0; of all
-    flips, or with many pairs of FLIPS random ones, the same each time. None without pairs."""
+    """The two-sided p-value of a paired permutation test: the share of sign flips whose mean is at least as far from 0.
+    Tries all flips or, with more than PAIRS_MAX pairs, FLIPS random ones, the same each time. None without pairs."""
     if not differences:
         return None
     seen = abs(sum(differences)) - 1e-15
@@ -157,8 +157,8 @@ def sign_flip_p(differences):
 
 
 def choose(study, records):
-    """The point of an algorithm's grid with the best mean validation score over the seeds. A point with a diverged or a
-    failed trial counts only if every point has one."""
+    """The records of an algorithm's best point: of the points with the fewest diverged or failed trials, the one with
+    the best mean validation score over the seeds."""
     points = {}
     for record in records:
         points.setdefault(json.dumps(record["point"], sort_keys=True), []).append(record)

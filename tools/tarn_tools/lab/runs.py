@@ -1,5 +1,5 @@
-"""Runs the trials of a study, several at a time. A trial is a run folder; one whose folder has a finished run of the same
-settings is not run again, so that an interrupted study continues."""
+"""Runs the trials of a study, several at a time. A trial is a run folder. If the folder has a finished run of the same
+settings, the trial is not run again, so that an interrupted study continues."""
 
 import concurrent.futures
 import dataclasses
@@ -37,7 +37,7 @@ def _read(folder, name=SPEC):
 
 
 def _is_done(folder):
-    """Whether a run that ended without an error was not stopped before its end."""
+    """Whether the run trained to its end; a run that was stopped also ends without an error."""
     return _read(folder, "summary.json").get("status") == "done"
 
 
@@ -52,7 +52,7 @@ def finished(trial, folder):
 
 
 class Queue:
-    """Runs trials and shows how far they are."""
+    """Runs trials, `jobs` at a time, and reports their progress."""
 
     def __init__(self, study, out, bin_dir, jobs):
         self.study, self.out, self.bin_dir, self.jobs = study, pathlib.Path(out), pathlib.Path(bin_dir), jobs
@@ -138,6 +138,6 @@ class Queue:
 
 
 def measured(outcome):
-    """Wall-clock and processor seconds of a trial."""
+    """Wall-clock seconds, processor seconds and peak memory of a trial; None if unknown."""
     spec = _read(outcome.folder)
     return {name: spec.get(name) for name in ("wall_seconds", "cpu_seconds", "peak_mib")}

@@ -1,11 +1,11 @@
-"""The [search] of a LAB.toml: Optuna's sampler (TPE) proposes the points of each algorithm under each condition, instead of a
-grid. Points come in rounds of fixed size, and each is judged by its mean score on the validation set over the seeds, so that
-the points, and with them a simulated study, repeat to the bit, and an interrupted study continues."""
+"""The [search] of a LAB.toml: instead of a grid, Optuna's sampler (TPE) proposes the points of each algorithm under
+each condition. Points are proposed in rounds of fixed size, and each is judged by its mean score on the validation set over
+the seeds. So the points, and with them a simulated study, repeat to the bit, and an interrupted study continues."""
 
 from tarn_tools.lab import results
 from tarn_tools.lab.study import StudyError
 
-# Of a point with a trial that failed or diverged. The sampler only compares.
+# The score of a point with a failed or diverged trial. Any worst value will do, because the sampler only compares.
 WORST = {"auc": 0.0, "accuracy": 0.0, "logloss": 1e9}
 
 
@@ -32,7 +32,7 @@ def _suggested(trial, space):
 
 
 def _score(study, outcomes):
-    """The mean validation score of a point's trials."""
+    """The mean validation score of a point's trials; WORST if one has none."""
     scores = [results.of_trial(study, outcome)["choice"] for outcome in outcomes]
     return WORST[study.metric] if None in scores else sum(scores) / len(scores)
 
@@ -43,7 +43,7 @@ def rounds(search):
 
 
 def run(study, run_trials):
-    """Outcomes of all trials. run_trials(trials, where): their outcomes; `where` tells which round it is."""
+    """Outcomes of all trials. run_trials(trials, where) returns those of a round; `where` names it in the progress."""
     optuna = _optuna(study)
     direction = "maximize" if study.more_is_better else "minimize"
     pairs = [(condition, entry) for condition in study.conditions for entry in study.entries]

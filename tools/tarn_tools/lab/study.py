@@ -1,7 +1,7 @@
 """A LAB.toml: what is compared. docs/lab.md describes its keys.
 
   study = read("examples/lab/stragglers.toml")
-  for trial in study.trials(): ...   # every condition x algorithm x point of its grid x seed; search.py has those of a [search]
+  for trial in study.trials(): ...   # every condition x algorithm x point of its grid x seed; for a [search]: search.py
 """
 
 import dataclasses
@@ -80,7 +80,7 @@ class Study:
     metric: str
     baseline: str
     target_loss: float | None
-    generate: dict | None  # what tools/generate makes where the job's data is missing
+    generate: dict | None  # parameters of tarn-generate, which makes missing data of the job
     settings: dict
     conditions: dict  # name -> settings
     entries: tuple
@@ -99,12 +99,12 @@ class Study:
         return hashlib.sha256(self.path.read_bytes() + self.job.read_bytes()).hexdigest()
 
     def trials(self):
-        """Those of the grids, without a search."""
+        """The trials of all points of the grids. With a [search], one for each condition, algorithm and seed."""
         return [trial for condition in self.conditions for entry in self.entries for point in entry.points()
                 for trial in self.trials_of(condition, entry, point)]
 
     def trials_of(self, condition, entry, point):
-        """Those of a point, one for each seed."""
+        """The trials of a point, one for each seed."""
         settings = {**self.settings, **dict(entry.settings), **self.conditions[condition], **point}
         return [self._trial(condition, entry, point, seed, settings) for seed in self.seeds]
 
@@ -150,8 +150,8 @@ SCALED_CODECS = ("int8", "qsgd", "ternary", "sign", "one_bit")
 
 
 def fits(table, key, value):
-    """Whether a table can have a setting: some codecs have a scale of four bytes a row, which rows of one value would not
-    repay, and low_rank is for dense tables."""
+    """Whether a table can have a setting: some codecs add a scale of four bytes to each row, which would outweigh the
+    saving for rows of one value, and low_rank is for dense tables."""
     if value == "low_rank" or key == "push_rank":
         return table not in SPARSE_TABLES
     return not (value in SCALED_CODECS and table == "linear")
@@ -168,7 +168,8 @@ def expand(settings, job):
         if key.startswith("tables.*."):
             tables = [table for table in tables_of(job) if fits(table, key[9:], value)]
             if not tables:
-                raise StudyError(f"{key} = {value!r}: none of the model's tables can have it: rows of one value have no scale, and low_rank is for dense layers")
+                raise StudyError(f"{key} = {value!r}: no table of the model supports it: rows of one value have no scale, "
+                                 "and low_rank is for dense layers")
             found.update({f'tables."{table}".{key[9:]}': value for table in tables})
             continue
         found[key] = value
@@ -263,7 +264,7 @@ def nearest(word, words):
 
 
 def _entry(reader, raw, grid, of_all):
-    """`of_all`: the settings of [set]."""
+    """The entry of one algorithm. `raw`: its name or its [[algorithm]]; `of_all`: the settings of [set]."""
     if isinstance(raw, str):
         raw = {"name": raw}
     if not isinstance(raw, dict):
@@ -286,12 +287,13 @@ def _entry(reader, raw, grid, of_all):
             reader.fail(f"algorithm {name!r}", f"{hooks[algorithm.hook]!r} and {each!r} both are {algorithm.hook} algorithms: expected one of a kind")
         hooks[algorithm.hook] = each
         rate = algorithm.rate if algorithm.hook in ("server", "worker") else rate
-        # What an algorithm needs of another hook yields to an algorithm of that hook.
+        # Settings of an earlier hook's algorithm have precedence over what a later one sets for that hook.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
     own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
     for key, value in settings.items():
         if key in of_all and key not in own and of_all[key] != value:
-            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; expected it in the set of that algorithm")
+            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
+                                      "algorithm")
     settings.update(own)
     points = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
     return Entry(name, tuple(use), tuple(settings.items()), points, rate)
