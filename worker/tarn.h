@@ -83,7 +83,8 @@ class Table {
   std::shared_ptr<const worker::OpenTable> open_;
 };
 
-// Keys of one table, prepared once for several requests: without duplicates, and grouped by shard. A handle.
+// Keys of one table, prepared once for several requests: without duplicates, and grouped by shard. A handle: its spans
+// are valid as long as a copy of it exists.
 class Plan {
  public:
   // The unique keys, in the order of a pull's rows and of a push's gradients.
@@ -286,9 +287,11 @@ class Client {
   ClientCounters counters() const;
   std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i counts those with staleness i
 
-  // For loops that pull and push the same keys, or plan ahead in another thread.
+  // Removes duplicates from `keys` and groups them by shard, without a message. For loops that pull and push the same
+  // keys, or plan ahead in another thread.
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);
-  // Requests leases of data. Several threads may call it; they are answered one after the other.
+  // Requests leases of data and waits for the answer. Several threads may call it; they are answered one after the
+  // other.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
   // State of the program in checkpoints: what it cannot compute from the tables, such as layers of its own or random
   // generators. `save` returns the state after the program's last tick; no bytes: there is none. The checkpoint has the

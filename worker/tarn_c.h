@@ -21,8 +21,8 @@
    arguments are invalid, and then make no future.
 
    A null pointer for a required argument is TARN_INVALID_ARGUMENT, and the message names the argument; functions that
-   return no code return 0 or an empty string. These may be null: `options`, arrays without elements, `future` except
-   in pulls and checkpoint requests (the outcome is not wanted), and arguments described as optional below.
+   return no code return 0, null or an empty string. These may be null: `options`, arrays without elements, `future`
+   except in pulls and checkpoint requests (the outcome is not wanted), and arguments described as optional below.
 
    Any thread may call any function, also concurrently with the same client, table, plan or future. Only the ..._free
    functions and tarn_close must be the last call with the object that they free. They accept null. Futures, tables and

@@ -93,7 +93,7 @@ std::string Session::JoinNote(TimeUs begun, double waited) const {
                        options_.scheduler, silent, kSameKeys);
   return fmt::format(
       "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "
-      "log says who is missing), or has all of its workers",
+      "log names the missing processes), or has all of its workers",
       options_.scheduler, waited);
 }
 
@@ -282,7 +282,8 @@ Expected<std::shared_ptr<const OpenTable>> Session::FindTable(const std::string&
   runtime_.Submit(request);
   if (Status status = request->WaitFor(options_.timeout_seconds); !status) {
     if (status.error().code != ErrorCode::kTimeout) return std::unexpected(status.error());
-    return Fail(ErrorCode::kTimeout, "table '" + name + "': nobody has created it");
+    return Fail(ErrorCode::kTimeout,
+                fmt::format("table '{}': nobody has created it within {:g} s", name, options_.timeout_seconds));
   }
   return Opened(std::move(request->value));
 }
