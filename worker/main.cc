@@ -26,7 +26,7 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 constexpr int kExitDiverged = 4;
-constexpr double kSchedulerSeconds = 600;  // for a scheduler that has not started; equal to the timeout of its Welcome
+constexpr double kSchedulerSeconds = 600;  // waits so long for the address file of a scheduler that has not started
 
 int Complain(const tarn::Error& error) {
   tarn::LogAndPrint(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
 
   // Ctrl-C is sent to the whole process group of the terminal; only the scheduler acts on it.
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit then is an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails like one to a full disk
   std::signal(SIGINT, SIG_IGN);
 
   const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   std::optional<net::SlowTransport> slow;
   if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))
     slow.emplace(&sockets, net::SlowNetwork(*job, Role::kWorker, options.rank));
-  options.shm = shm && !slow;  // delayed messages count as those of a network
+  options.shm = shm && !slow;  // with simulated delays, key lists get numbers as over a network (rule W3)
   worker::Trainer trainer(options, slow ? static_cast<net::Transport*>(&*slow) : &sockets);
   (*process)->OnSignal([&trainer](int) { trainer.RequestAbort(); });
   worker::TrainerEnd end{};

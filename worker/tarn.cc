@@ -72,7 +72,7 @@ Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const
                   NameOf(table), what, plan.keys[at / plan.dim], rows[at], at % plan.dim));
 }
 
-// Of a push of a plan.
+// Checks the gradients of a push of a plan.
 Status CheckGradients(const Table& table, const worker::Plan& plan, const Buffer& gradients) {
   const std::size_t expected = plan.keys.size() * plan.dim * sizeof(float);
   if (gradients.size() != expected)
@@ -93,7 +93,7 @@ RowsFuture FailedRows(const Error& error) {
   return RowsFuture(std::move(request));
 }
 
-// Once the last copy of it is dropped, nothing is written to memory of the caller.
+// Once the last copy of the future is dropped, nothing is written to memory of the caller.
 RowsFuture Future(std::shared_ptr<PullRequest> request) {
   if (!request->writes_to_caller()) return RowsFuture(std::move(request));
   PullRequest* const pull = request.get();
@@ -101,7 +101,7 @@ RowsFuture Future(std::shared_ptr<PullRequest> request) {
       std::shared_ptr<PullRequest>(pull, [request = std::move(request)](PullRequest*) { request->Detach(); }));
 }
 
-// `out`: as many rows, or none.
+// `out` must be empty or have one row per key.
 Status CheckMemory(const Table& table, std::size_t keys, std::span<const float> out) {
   return out.empty() ? Status() : CheckSizes(table, "floats of `out`", keys, out.size());
 }
@@ -128,12 +128,13 @@ Status MakePush(worker::Session* session, const TablePush& push, const worker::O
   return CheckFinite(push.table, plan, sums);
 }
 
-// Of a pull of no tables, none.
+// A pull of no tables has one result, which is empty.
 Expected<std::span<const float>> RowsOf(const PullRequest& request, std::size_t which) {
   if (which < request.tables()) return request.rows(which);
   if (which == 0) return std::span<const float>();
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("rows of table {} of a pull of {}: expected less", which, request.tables()));
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("rows of table {} of a pull of {} tables: expected a number below that", which, request.tables()));
 }
 
 worker::MaybePosition PositionOf(const MaybePosition& position) {
@@ -204,8 +205,8 @@ Expected<Client> Client::Connect(ConnectOptions options) {
   return *std::move(client);
 }
 
-// Without a free descriptor ZeroMQ aborts the process if it needs it itself, and waits without limit if a connection
-// needs it.
+// Checks the limit of open files first: without a free descriptor, ZeroMQ aborts the process or never completes a
+// connection.
 Expected<Client> Client::ConnectOverZmq(ConnectOptions options) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
   const std::uint64_t open_before = OpenFiles();

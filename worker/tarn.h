@@ -13,13 +13,15 @@
 // program. Everything else in this header is optional.
 //
 // Threads: every function may be called from any thread; requests of one thread are executed in the order of its calls.
-// The sockets are driven by a thread of the client, or by a caller that waits for a future. Futures may be copied,
-// outlive the client, and be waited for by any thread; dropping one drops only the answer.
+// The sockets are driven by a thread of the client, or by a caller that waits for a future. No other call may be in
+// progress while the client is destroyed or moved. Futures may be copied, outlive the client, and be waited for by any
+// thread; dropping one drops only the answer.
 //
-// Errors: kInvalidArgument (sizes that do not match, a dense key that is too large), kFenced (the fleet has declared
-// this worker dead: connect again), kCancelled (the job or the client has ended), kUnavailable (no message from the
-// scheduler for two leases: all pending requests fail, and the client has ended), kIo (not enough memory for a reply;
-// the client has ended, too), kTimeout (where stated).
+// Errors: kInvalidArgument (sizes that do not match, a dense key that is too large), kTooLarge (2^31 or more keys in a
+// request), kFenced (the fleet has declared this worker dead: connect again), kCancelled (the job or the client has
+// ended), kUnavailable (no message from the scheduler for two leases: all pending requests fail, and the client has
+// ended), kIo (the client ran out of memory; it has ended, too), kTimeout and kOverloaded (where stated). A request
+// that a server rejects fails with the server's error; if it was a push or a tick, the client has ended.
 #pragma once
 
 #include <array>
@@ -58,17 +60,17 @@ struct ConnectOptions {
   std::string scheduler;              // the run directory, ipc://PATH, or tcp://HOST:PORT with keys
   std::optional<std::uint32_t> rank;  // of this worker; none: the scheduler chooses
   double timeout_seconds = 60;        // for the fleet to be complete, and for OpenTable by name; may be infinite
-  double wait_note_seconds = 10;      // period in which Connect logs what it waits for
+  double wait_note_seconds = 10;      // while Connect waits, it logs the reason at this interval
   std::string keys;                   // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;              // TCP without keys
   bool shm = true;                    // share memory with servers of this host
-  int io_threads = 1;                 // of ZeroMQ: one for each two of the job's fleet.lanes
+  int io_threads = 1;                 // of ZeroMQ; the job's fleet.lanes / 2, rounded up, suffices
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard; 128 MiB at most
-  std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of gradients not acknowledged; beyond, Push blocks
-  std::size_t asked_bytes_max = limits::kAskedBytesMax;    // of pulls not answered, keys and rows; beyond, they fail
+  std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of unacknowledged gradients; beyond it, Push blocks
+  std::size_t asked_bytes_max = limits::kAskedBytesMax;    // keys and rows of unanswered pulls; beyond it, pulls fail
 };
 
-// A table of the fleet. A handle, good for the whole run.
+// A handle to a table of the fleet; valid for the whole run.
 class Table {
  public:
   const TableSpec& spec() const;
@@ -81,7 +83,8 @@ class Table {
   std::shared_ptr<const worker::OpenTable> open_;
 };
 
-// Keys of one table, prepared once for several requests: without duplicates, and grouped by shard. A handle.
+// Keys of one table, prepared once for several requests: without duplicates, and grouped by shard. A handle: its spans
+// are valid as long as a copy of it exists.
 class Plan {
  public:
   // The unique keys, in the order of a pull's rows and of a push's gradients.
@@ -102,8 +105,9 @@ class RowsFuture {
  public:
   explicit RowsFuture(std::shared_ptr<worker::PullRequest> request) : request_(std::move(request)) {}
   bool Ready() const;
-  // Blocks. Returns the rows; after PullMany those of its `which`-th table. They are valid as long as this future or a
-  // copy of it exists, unless the pull wrote to memory of the caller.
+  // Blocks until the rows have arrived. Returns them, one per key in the order of the keys (of a plan: Plan::keys);
+  // after PullMany or PullPlans those of its `which`-th table. They are valid as long as this future or a copy of it
+  // exists, unless they are in memory of the caller. kInvalidArgument: the pull has no such table.
   Expected<std::span<const float>> Wait(std::size_t which = 0) const;
   // Blocks for at most `seconds`, which may be infinite; after kTimeout the caller may wait again.
   Expected<std::span<const float>> WaitFor(double seconds, std::size_t which = 0) const;
@@ -120,15 +124,15 @@ class StatusFuture {
   explicit StatusFuture(std::shared_ptr<worker::Request> request) : request_(std::move(request)) {}
   bool Ready() const;
   Status Wait() const;
-  Status WaitFor(double seconds) const;  // as RowsFuture's
+  Status WaitFor(double seconds) const;  // see RowsFuture::WaitFor
 
  private:
   std::shared_ptr<worker::Request> request_;
 };
 
 struct PullOptions {
-  // Memory for the rows, of exactly their number of floats. It must remain valid until the future is ready, or until
-  // the last copy of the future is dropped. Empty: the future allocates the memory.
+  // Memory for the rows: exactly keys.size() x dim floats (with a plan: plan.keys().size() x dim). It must remain valid
+  // until the future is ready, or until the last copy of the future is dropped. Empty: the future allocates the memory.
   std::span<float> out;
   // Among pulls that wait for credit (ConnectOptions::credit_bytes) those of an earlier clock are sent first, then
   // those of a higher priority.
@@ -137,7 +141,7 @@ struct PullOptions {
 };
 
 struct PushOptions {
-  std::optional<Clock> pulled_clock;  // for which the rows were pulled; none: the client's clock
+  std::optional<Clock> pulled_clock;  // PullOptions::use_clock of the pull of these rows; none: the client's clock
 };
 
 // For pulls and pushes of several tables in one call.
@@ -159,13 +163,13 @@ struct PlanPull {
 };
 struct PlanPush {
   Plan plan;
-  Buffer gradients;  // fp32, plan.keys().size() x dim; as of Push(plan, gradients)
+  Buffer gradients;  // see Push(plan, gradients)
 };
 
 // The position of a program that reads data under leases: the first `rows` rows of lease `lease` are trained.
 struct LeasePosition {
   LeaseId lease;
-  std::uint64_t rows = 0;  // counted from the lease's first row: skip_rows are among them
+  std::uint64_t rows = 0;  // counted from the lease's first row, so Lease::skip_rows are included
 };
 // nullopt: the position is unchanged.
 using MaybePosition = std::optional<LeasePosition>;
@@ -177,15 +181,15 @@ struct Lease {
   Purpose purpose = Purpose::kTrain;
   std::uint32_t epoch = 0;
   std::uint64_t first_row = 0, rows = 0;
-  std::uint64_t skip_rows = 0;   // of them are trained already: start after them
-  std::uint64_t batch_rows = 1;  // the largest batch; the clocks of an epoch are counted in batches of this size
+  std::uint64_t skip_rows = 0;   // the first of these rows, which are trained already: start after them
+  std::uint64_t batch_rows = 1;  // of a batch, at most; the clocks of an epoch are counted in batches of this size
 };
 struct LeaseReport {
-  LeaseId lease;    // a finished lease; of training: after the tick of its last batch is acknowledged
-  Quality quality;  // of its predictions, before each update
+  LeaseId lease;    // a finished lease; of kTrain: one whose last tick is acknowledged
+  Quality quality;  // of its predictions; in training each is made before the update with its row
 };
 struct LeaseOptions {
-  std::uint32_t want = 1;                  // how many leases more
+  std::uint32_t want = 1;                  // the most leases to grant in the answer
   std::array<std::uint64_t, 3> rows = {};  // of the training, validation and test set, as this worker sees them
   std::vector<LeaseReport> done;           // since the last request
 };
@@ -197,12 +201,14 @@ struct Leases {
 
 class Client {
  public:
-  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout names what is missing, or why the
-  // scheduler rejects this worker. While it waits it logs warnings (core/log.h: to stderr, unless the program has
-  // opened a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft limit of this process
-  // (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard one is.
+  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout: no scheduler answers at this address,
+  // or it has no place for this worker (the fleet is not complete, or has all of its workers). If the scheduler rejects
+  // the worker, Connect fails at once with the scheduler's reason, such as kWrongJob. While it waits it logs warnings
+  // (core/log.h: to stderr, unless the program has opened a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each
+  // shard: raises the soft limit of this process (ulimit -Sn) if it is too low for that, and fails with
+  // kInvalidArgument if the hard limit is too low.
   static Expected<Client> Connect(ConnectOptions options);
-  // The same over a transport of the caller's (tests, other networks).
+  // The same over the caller's transport (tests, other networks).
   static Expected<Client> Connect(const ConnectOptions& options, std::unique_ptr<net::Transport> transport);
 
   // Calls Leave unless it was called before, but waits for it at most 2 seconds.
@@ -214,7 +220,8 @@ class Client {
   Expected<Table> OpenTable(const std::string& name);
   // Creates the table on every shard unless it exists; kAlreadyExists if a different table has the name. The job
   // determines its consistency and the keys of [tables.NAME], the scheduler its id; these fields of `spec` are ignored.
-  // Everything else, including the optimizer, comes from `spec`. Table::spec is the result.
+  // Everything else, including the optimizer, comes from `spec`. Waits until every shard has the table; Table::spec is
+  // the table as it was created. kInvalidArgument: `spec` is invalid.
   Expected<Table> OpenTable(const TableSpec& spec);
 
   // Pulls the rows of `keys` for use at this client's clock. The fleet answers when the table's consistency allows it.
@@ -234,13 +241,14 @@ class Client {
   // gradients: keys.size() x dim, one row per key; those of the same key are summed, in order. Blocks only while
   // queued_bytes_max of gradients are not acknowledged. Ready when every shard has acknowledged. kInvalidArgument,
   // naming table and key, if a gradient (for a repeated key, the sum) is infinite or NaN: nothing of the push is sent,
-  // and the clock continues without it.
+  // and the clock continues without it. Also kInvalidArgument if the optimizer needs the rows as they were pulled
+  // (delay-compensated rules), and one of them was not pulled for pulled_clock or too many pulls ago.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
                     const PushOptions& options = {});
   // gradients: fp32, plan.keys().size() x dim. Not copied, but shared until acknowledged: Buffer::Hold lends memory of
   // the caller.
   StatusFuture Push(const Plan& plan, Buffer gradients, const PushOptions& options = {});
-  // Pushes to several tables; nothing is sent if one of them is rejected.
+  // Pushes to several tables. Nothing is sent if the sizes, keys or gradients of one of them are invalid.
   StatusFuture PushMany(std::span<const TablePush> pushes, const PushOptions& options = {});
   StatusFuture PushPlans(std::span<const PlanPush> pushes, const PushOptions& options = {});
   // Sets rows to values, such as those of a model that was trained elsewhere. values: keys.size() x dim; of a repeated
@@ -250,9 +258,10 @@ class Client {
   // counts. Else like Push: in order with this client's pushes, repeated until acknowledged, never performed twice.
   StatusFuture Assign(const Table& table, std::span<const Key> keys, std::span<const float> values);
   // Deletes the rows of a sparse table, with their slots: from then on the keys have their initial values, as if they
-  // had never been pushed. Keys may have no row. Else like Assign. kInvalidArgument: the table is dense.
+  // had never been pushed. Keys without a row are ignored. Else like Assign. kInvalidArgument: the table is dense.
   StatusFuture Delete(const Table& table, std::span<const Key> keys);
-  // Pushes at this clock, ticks, and pulls the same rows for the next clock. If the push is rejected, it does not tick.
+  // Pushes at this clock, ticks, and pulls the same rows for the next clock. If the arguments are invalid, both futures
+  // fail and it does not tick. If the pull exceeds asked_bytes_max, only the pull fails.
   struct PushPullFutures {
     StatusFuture pushed;
     RowsFuture pulled;
@@ -268,7 +277,7 @@ class Client {
   // Waits until every live worker of the fleet has called it the same number of times.
   Status Barrier();
   // Waits until everything is acknowledged and the scheduler has confirmed. Pulls for clocks that this worker has not
-  // reached fail with kCancelled. The client cannot be used afterwards.
+  // reached fail with kCancelled. The client cannot be used afterwards; further calls of Leave return the same result.
   Status Leave();
 
   // The clock that the next pull and push belong to. Where the job has backup workers (consistency.backup_workers), the
@@ -279,9 +288,11 @@ class Client {
   ClientCounters counters() const;
   std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i counts those with staleness i
 
-  // For loops that pull and push the same keys, or plan ahead in another thread.
+  // Removes duplicates from `keys` and groups them by shard, without a message. For loops that pull and push the same
+  // keys, or plan ahead in another thread.
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);
-  // Requests leases of data. Several threads may call it; they are answered one after the other.
+  // Requests leases of data and waits for the answer. Several threads may call it; they are answered one after the
+  // other.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
   // State of the program in checkpoints: what it cannot compute from the tables, such as layers of its own or random
   // generators. `save` returns the state after the program's last tick; no bytes: there is none. The checkpoint has the
@@ -289,19 +300,20 @@ class Client {
   //
   // The client calls `save` when a checkpoint needs it: at the start of the first Pull, Push, Tick, Barrier or Leave
   // after a tick, or within RequestLeases. These calls then also wait until the clock of a pending checkpoint is known.
-  // `save` must not call the client. If it returns an error, the client ends.
+  // `save` must not call the client. If it returns an error, the client ends. A job with backup workers cannot keep
+  // state: the client ends with kUnsupported.
   //
   // Call KeepState once, before the first tick, and from then on make all these calls in one thread. After the program
   // has changed its state, it may only push until its next tick.
   void KeepState(std::function<Expected<Buffer>()> save);
-  // The state of the worker of that rank in the checkpoint from which the run goes on. Empty: it has none, or this
+  // The state of the worker of that rank in the checkpoint from which the run continues. Empty: there is none, or this
   // worker has joined later. Waits until the servers have sent it.
   Expected<Buffer> SavedState(std::uint32_t rank);
   // Reports figures of the program by name: Report({{"loss", 0.43}, {"hr", 0.51}}). They appear in the terminal, in
   // metrics.jsonl (a line a second at most, with the mean of what was reported since the last one), in summary.json and
   // in the report: the mean over all workers. Without tools/launch, which sets TARN_RUN_DIR, nothing is written; values
-  // that are not finite are left out. kInvalidArgument: a name is empty, or is a field of every line; others: of the
-  // file.
+  // that are not finite are left out. kInvalidArgument: a name is empty, or is that of another field of the line (time,
+  // role, rank, clock). Other errors: the file cannot be written.
   Status Report(const std::vector<std::pair<std::string, double>>& figures);
   // Requests a checkpoint. Ready when it is complete, or with the reason why it failed (durability "none", a full disk,
   // ...). In bsp and ssp all workers, including this one, must continue to tick meanwhile.

@@ -66,13 +66,13 @@ int Guarded(const Call& call) noexcept {
 }
 
 // A required pointer argument and its name in the header.
-struct Needed {
+struct Required {
   const char* name;
   const void* pointer;
 };
 
-tarn::Status CheckNeeded(const char* function, std::initializer_list<Needed> all) {
-  for (const Needed& each : all)
+tarn::Status CheckRequired(const char* function, std::initializer_list<Required> all) {
+  for (const Required& each : all)
     if (each.pointer == nullptr)
       return tarn::Fail(ErrorCode::kInvalidArgument, std::string(function) + ": " + each.name + " is a null pointer");
   return {};
@@ -80,15 +80,15 @@ tarn::Status CheckNeeded(const char* function, std::initializer_list<Needed> all
 
 // Like Guarded, after a check that none of the pointers is null.
 template <typename Call>
-int GuardedWith(const char* function, std::initializer_list<Needed> all, const Call& call) noexcept {
+int GuardedWith(const char* function, std::initializer_list<Required> all, const Call& call) noexcept {
   return Guarded([&] {
-    const auto given = CheckNeeded(function, all);
+    const auto given = CheckRequired(function, all);
     return given ? call() : Failed(given.error());
   });
 }
 
 // An array of n elements; may be null if n is 0.
-Needed Array(const char* name, const void* pointer, size_t n) { return {name, n == 0 ? "" : pointer}; }
+Required Array(const char* name, const void* pointer, size_t n) { return {name, n == 0 ? "" : pointer}; }
 
 tarn::Status CheckLimit(const tarn::Table& table, std::span<const uint64_t> keys, uint64_t limit) {
   if (limit == 0 || keys.empty()) return {};
@@ -98,14 +98,15 @@ tarn::Status CheckLimit(const tarn::Table& table, std::span<const uint64_t> keys
                                                      ", expected below " + std::to_string(limit));
 }
 
+// Stores the value as a new handle in *out, or returns its error.
 template <typename Handle, typename Value>
-int Give(tarn::Expected<Value> value, Handle** out) {
+int StoreHandle(tarn::Expected<Value> value, Handle** out) {
   if (!value) return Failed(value.error());
   *out = new Handle{*std::move(value)};
   return TARN_OK;
 }
 
-// Whether `size` of the options matches this header.
+// Checks that `size` of the options matches this header.
 template <typename Options>
 tarn::Status CheckOptions(const char* name, const Options* options) {
   if (options == nullptr || options->size == sizeof(Options)) return {};
@@ -114,7 +115,7 @@ tarn::Status CheckOptions(const char* name, const Options* options) {
 }
 
 template <typename Future>
-int GiveFuture(Future future, tarn_future** out) {
+int StoreFuture(Future future, tarn_future** out) {
   if (out != nullptr) *out = new tarn_future{std::move(future)};
   return TARN_OK;
 }
@@ -145,11 +146,11 @@ tarn::PullOptions Options(const tarn_pull_options* given, std::size_t rows, std:
 }
 
 // Returns an error of the arguments directly, because a caller without a future would not see it.
-int GivePush(tarn::StatusFuture pushed, tarn_future** future) {
+int StorePush(tarn::StatusFuture pushed, tarn_future** future) {
   if (pushed.Ready())
     if (const auto done = pushed.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
       return Failed(done.error());
-  return GiveFuture(std::move(pushed), future);
+  return StoreFuture(std::move(pushed), future);
 }
 
 // Of the rows of a plan.
@@ -175,7 +176,7 @@ int Rows(const char* function, const tarn_future* future, size_t which, double s
   return GuardedWith(function, {{"future", future}, {"rows", rows}}, [&] {
     const auto* pull = std::get_if<tarn::RowsFuture>(&future->future);
     if (pull == nullptr)
-      return Failed({ErrorCode::kInvalidArgument, std::string(function) + ": the future of a pull alone has rows"});
+      return Failed({ErrorCode::kInvalidArgument, std::string(function) + ": only the future of a pull has rows"});
     const auto values = pull->WaitFor(seconds, which);
     if (!values) return Failed(values.error());
     *rows = values->data();
@@ -214,7 +215,8 @@ const char* tarn_last_error() { return LastError().c_str(); }
 int tarn_connect(const char* scheduler, const tarn_options* options, tarn_client** client) {
   return GuardedWith("tarn_connect", {{"scheduler", scheduler}, {"client", client}}, [&] {
     if (const auto fits = CheckOptions("tarn_options", options); !fits) return Failed(fits.error());
-    return Give(tarn::Client::Connect(Options(scheduler, options != nullptr ? *options : tarn_options{})), client);
+    return StoreHandle(tarn::Client::Connect(Options(scheduler, options != nullptr ? *options : tarn_options{})),
+                       client);
   });
 }
 
@@ -231,7 +233,7 @@ const char* tarn_job_text(const tarn_client* client) {
 
 int tarn_open_table(tarn_client* client, const char* name, tarn_table** table) {
   return GuardedWith("tarn_open_table", {{"client", client}, {"name", name}, {"table", table}},
-                     [&] { return Give(client->client.OpenTable(std::string(name)), table); });
+                     [&] { return StoreHandle(client->client.OpenTable(std::string(name)), table); });
 }
 int tarn_create_table(tarn_client* client, const char* name, const char* description, tarn_table** table) {
   return GuardedWith("tarn_create_table",
@@ -239,7 +241,7 @@ int tarn_create_table(tarn_client* client, const char* name, const char* descrip
                        const auto job = tarn::ParseJob(client->client.job_text(), "the scheduler's job", "/");
                        if (!job) return Failed(job.error());
                        const auto spec = tarn::ParseTable(name, description, job->optimizer);
-                       return spec ? Give(client->client.OpenTable(*spec), table) : Failed(spec.error());
+                       return spec ? StoreHandle(client->client.OpenTable(*spec), table) : Failed(spec.error());
                      });
 }
 uint32_t tarn_table_dim(const tarn_table* table) { return table == nullptr ? 0 : table->table.dim(); }
@@ -253,7 +255,7 @@ int tarn_pull(tarn_client* client, const tarn_table* table, const uint64_t* keys
                        if (const auto fits = CheckOptions("tarn_pull_options", options); !fits)
                          return Failed(fits.error());
                        const auto how = Options(options, n, table->table.dim());
-                       return GiveFuture(client->client.Pull(table->table, {keys, n}, how), future);
+                       return StoreFuture(client->client.Pull(table->table, {keys, n}, how), future);
                      });
 }
 
@@ -263,13 +265,13 @@ int tarn_pull_many(tarn_client* client, const tarn_table_pull* pulls, size_t cou
     if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
     std::vector<tarn::TablePull> tables;
     for (const tarn_table_pull& pull : std::span(pulls, count)) {
-      if (const auto given = CheckNeeded("tarn_pull_many", {{"table", pull.table}, Array("keys", pull.keys, pull.n)});
+      if (const auto given = CheckRequired("tarn_pull_many", {{"table", pull.table}, Array("keys", pull.keys, pull.n)});
           !given)
         return Failed(given.error());
       const tarn::Table& table = pull.table->table;
       tables.push_back({table, {pull.keys, pull.n}, Memory(pull.out, pull.n * table.dim())});
     }
-    return GiveFuture(client->client.PullMany(tables, Options(options, 0, 0)), future);
+    return StoreFuture(client->client.PullMany(tables, Options(options, 0, 0)), future);
   });
 }
 
@@ -284,7 +286,7 @@ int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys
                      {{"client", client}, {"table", table}, Array("keys", keys, n), Array("gradients", gradients, n)},
                      [&] {
                        const std::span values(gradients, n * table->table.dim());
-                       return GivePush(client->client.Push(table->table, {keys, n}, values), future);
+                       return StorePush(client->client.Push(table->table, {keys, n}, values), future);
                      });
 }
 
@@ -293,20 +295,20 @@ int tarn_assign(tarn_client* client, const tarn_table* table, const uint64_t* ke
   return GuardedWith("tarn_assign",
                      {{"client", client}, {"table", table}, Array("keys", keys, n), Array("values", values, n)}, [&] {
                        const std::span rows(values, n * table->table.dim());
-                       return GivePush(client->client.Assign(table->table, {keys, n}, rows), future);
+                       return StorePush(client->client.Assign(table->table, {keys, n}, rows), future);
                      });
 }
 
 int tarn_delete(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, tarn_future** future) {
   return GuardedWith("tarn_delete", {{"client", client}, {"table", table}, Array("keys", keys, n)},
-                     [&] { return GivePush(client->client.Delete(table->table, {keys, n}), future); });
+                     [&] { return StorePush(client->client.Delete(table->table, {keys, n}), future); });
 }
 
 int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t count, tarn_future** future) {
   return GuardedWith("tarn_push_many", {{"client", client}, Array("pushes", pushes, count)}, [&] {
     std::vector<tarn::TablePush> tables;
     for (const tarn_table_push& push : std::span(pushes, count)) {
-      if (const auto given = CheckNeeded(
+      if (const auto given = CheckRequired(
               "tarn_push_many",
               {{"table", push.table}, Array("keys", push.keys, push.n), Array("gradients", push.gradients, push.n)});
           !given)
@@ -314,23 +316,23 @@ int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t co
       const tarn::Table& table = push.table->table;
       tables.push_back({table, {push.keys, push.n}, {push.gradients, push.n * table.dim()}});
     }
-    return GivePush(client->client.PushMany(tables), future);
+    return StorePush(client->client.PushMany(tables), future);
   });
 }
 
 int tarn_plan_make(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, tarn_plan** plan) {
   return GuardedWith("tarn_plan_make", {{"client", client}, {"table", table}, Array("keys", keys, n), {"plan", plan}},
-                     [&] { return Give(client->client.MakePlan(table->table, {keys, n}), plan); });
+                     [&] { return StoreHandle(client->client.MakePlan(table->table, {keys, n}), plan); });
 }
 
 int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, size_t count, tarn_plan** plans,
                         size_t* sizes, int64_t* index) {
   constexpr const char* kName = "tarn_plan_make_many";
-  const Needed requested = Array("requests", requests, count), made_at = Array("plans", plans, count);
+  const Required requested = Array("requests", requests, count), made_at = Array("plans", plans, count);
   return GuardedWith(kName, {{"client", client}, requested, made_at, Array("sizes", sizes, count)}, [&] {
     std::vector<tarn::Plan> made;
     for (const tarn_plan_request& request : std::span(requests, count)) {
-      if (const auto given = CheckNeeded(kName, {{"table", request.table}, Array("keys", request.keys, request.n)});
+      if (const auto given = CheckRequired(kName, {{"table", request.table}, Array("keys", request.keys, request.n)});
           !given)
         return Failed(given.error());
       const std::span keys(request.keys, request.n);
@@ -358,7 +360,7 @@ int tarn_pull_plan(tarn_client* client, const tarn_plan* plan, const tarn_pull_o
   return GuardedWith("tarn_pull_plan", {{"client", client}, {"plan", plan}, {"future", future}}, [&] {
     if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
     const auto how = Options(options, plan->plan.keys().size(), plan->plan.table().dim());
-    return GiveFuture(client->client.Pull(plan->plan, how), future);
+    return StoreFuture(client->client.Pull(plan->plan, how), future);
   });
 }
 
@@ -368,12 +370,12 @@ int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* grad
     std::shared_ptr<void> held;  // released on every path
     if (release != nullptr) held = std::shared_ptr<void>(context, [release](void* of) { release(of); });
     if (const auto given =
-            CheckNeeded("tarn_push_plan",
-                        {{"client", client}, {"plan", plan}, Array("gradients", gradients, tarn_plan_size(plan))});
+            CheckRequired("tarn_push_plan",
+                          {{"client", client}, {"plan", plan}, Array("gradients", gradients, tarn_plan_size(plan))});
         !given)
       return Failed(given.error());
     tarn::Buffer values = Gradients(gradients, Floats(plan->plan), held);
-    return GivePush(client->client.Push(plan->plan, std::move(values), PushedFor(pulled_clock_plus_1)), future);
+    return StorePush(client->client.Push(plan->plan, std::move(values), PushedFor(pulled_clock_plus_1)), future);
   });
 }
 
@@ -383,11 +385,11 @@ int tarn_pull_plans(tarn_client* client, const tarn_plan_pull* pulls, size_t cou
     if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
     std::vector<tarn::PlanPull> plans;
     for (const tarn_plan_pull& pull : std::span(pulls, count)) {
-      if (const auto given = CheckNeeded("tarn_pull_plans", {{"plan", pull.plan}}); !given)
+      if (const auto given = CheckRequired("tarn_pull_plans", {{"plan", pull.plan}}); !given)
         return Failed(given.error());
       plans.push_back({pull.plan->plan, Memory(pull.out, Floats(pull.plan->plan))});
     }
-    return GiveFuture(client->client.PullPlans(plans, Options(options, 0, 0)), future);
+    return StoreFuture(client->client.PullPlans(plans, Options(options, 0, 0)), future);
   });
 }
 
@@ -396,26 +398,26 @@ int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes, size_t co
   return GuardedWith("tarn_push_plans", {{"client", client}, Array("pushes", pushes, count)}, [&] {
     std::vector<tarn::PlanPush> plans;
     for (const tarn_plan_push& push : std::span(pushes, count)) {
-      const Needed gradients = Array("gradients", push.gradients, tarn_plan_size(push.plan));
-      if (const auto given = CheckNeeded("tarn_push_plans", {{"plan", push.plan}, gradients}); !given)
+      const Required gradients = Array("gradients", push.gradients, tarn_plan_size(push.plan));
+      if (const auto given = CheckRequired("tarn_push_plans", {{"plan", push.plan}, gradients}); !given)
         return Failed(given.error());
       plans.push_back({push.plan->plan, Gradients(push.gradients, Floats(push.plan->plan), nullptr)});
     }
-    return GivePush(client->client.PushPlans(plans, PushedFor(pulled_clock_plus_1)), future);
+    return StorePush(client->client.PushPlans(plans, PushedFor(pulled_clock_plus_1)), future);
   });
 }
 
 int tarn_tick(tarn_client* client, tarn_future** future) {
-  return GuardedWith("tarn_tick", {{"client", client}}, [&] { return GiveFuture(client->client.Tick(), future); });
+  return GuardedWith("tarn_tick", {{"client", client}}, [&] { return StoreFuture(client->client.Tick(), future); });
 }
 int tarn_tick_at(tarn_client* client, uint64_t lease, uint64_t rows, tarn_future** future) {
   return GuardedWith("tarn_tick_at", {{"client", client}}, [&] {
-    return GiveFuture(client->client.Tick(tarn::LeasePosition{tarn::LeaseId(lease), rows}), future);
+    return StoreFuture(client->client.Tick(tarn::LeasePosition{tarn::LeaseId(lease), rows}), future);
   });
 }
 int tarn_tick_to(tarn_client* client, uint64_t clock, tarn_future** future) {
   return GuardedWith("tarn_tick_to", {{"client", client}},
-                     [&] { return GiveFuture(client->client.TickTo(tarn::Clock(clock)), future); });
+                     [&] { return StoreFuture(client->client.TickTo(tarn::Clock(clock)), future); });
 }
 int tarn_barrier(tarn_client* client) {
   return GuardedWith("tarn_barrier", {{"client", client}}, [&] { return Outcome(client->client.Barrier()); });
@@ -423,7 +425,7 @@ int tarn_barrier(tarn_client* client) {
 
 int tarn_request_checkpoint(tarn_client* client, tarn_future** future) {
   return GuardedWith("tarn_request_checkpoint", {{"client", client}, {"future", future}},
-                     [&] { return GiveFuture(client->client.RequestCheckpoint(), future); });
+                     [&] { return StoreFuture(client->client.RequestCheckpoint(), future); });
 }
 
 int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t*), void* context) {
@@ -435,7 +437,7 @@ int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t
         return tarn::Fail(ErrorCode::kInternal,
                           "the function given to tarn_keep_state returned " + std::to_string(code));
       auto* lent = const_cast<std::byte*>(static_cast<const std::byte*>(bytes));
-      return tarn::Buffer::Hold(lent, n, nullptr);  // encoded before the function of this library returns
+      return tarn::Buffer::Hold(lent, n, nullptr);  // the client encodes it before the calling function returns
     });
     return int(TARN_OK);
   });

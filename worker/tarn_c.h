@@ -11,13 +11,18 @@
      tarn_tick(ps, NULL);
      tarn_future_free(rows); tarn_table_free(users); tarn_close(ps);
 
-   worker/tarn.h describes the functions, what they wait for and their order of execution. Functions that return an int
-   return 0 or one of the codes below. After an error tarn_last_error() returns the message, and output pointers are
-   unchanged. The functions throw no C++ exceptions; if an allocation fails they return TARN_NO_MEMORY.
+   worker/tarn.h describes the functions, what they wait for and their order of execution. Functions that return an int,
+   except tarn_ready, return 0 or one of the codes below. After an error tarn_last_error() returns the message, and
+   output pointers are unchanged. The functions throw no C++ exceptions; if an allocation fails they return
+   TARN_NO_MEMORY.
+
+   A function with a `future` starts a request, whose outcome tarn_wait and tarn_rows return. Pulls report a key that is
+   too large in this way, too. Pushes, tarn_assign and tarn_delete return TARN_INVALID_ARGUMENT themselves if their
+   arguments are invalid, and then make no future.
 
    A null pointer for a required argument is TARN_INVALID_ARGUMENT, and the message names the argument; functions that
-   return no code return 0 or an empty string. These may be null: `options`, arrays without elements, `future` except
-   in pulls and checkpoint requests (the outcome is not wanted), and arguments described as optional below.
+   return no code return 0, null or an empty string. These may be null: `options`, arrays without elements, `future`
+   except in pulls and checkpoint requests (the outcome is not wanted), and arguments described as optional below.
 
    Any thread may call any function, also concurrently with the same client, table, plan or future. Only the ..._free
    functions and tarn_close must be the last call with the object that they free. They accept null. Futures, tables and
@@ -97,11 +102,11 @@ TARN_C_API void tarn_table_free(tarn_table* table);
 
 typedef struct {
   size_t size; /* sizeof(tarn_pull_options) */
-  /* Buffer for all rows. It must exist until the future is ready or freed; it is not written to afterwards. Null: the
-     future allocates the memory. */
+  /* Buffer for all rows: n x dim floats (tarn_pull_plan: tarn_plan_size x dim). It must exist until the future is ready
+     or freed; it is not written to afterwards. Null: the future allocates the memory. */
   float* out;
   int priority;
-  uint64_t use_clock_plus_1; /* the clock at which the rows will be used; 0: the current clock */
+  uint64_t use_clock_plus_1; /* 1 + the clock at which the rows will be used; 0: the current clock */
 } tarn_pull_options;
 
 /* `keys`: n keys, copied. */
@@ -137,7 +142,7 @@ TARN_C_API int tarn_assign(tarn_client* client, const tarn_table* table, const u
 TARN_C_API int tarn_delete(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
                            tarn_future** future);
 
-/* A push to several tables. Nothing is sent if one of them is invalid. */
+/* A push to several tables. Nothing is sent if the keys or gradients of one of them are invalid. */
 typedef struct {
   const tarn_table* table;
   const uint64_t* keys;
@@ -152,7 +157,7 @@ TARN_C_API int tarn_plan_make(tarn_client* client, const tarn_table* table, cons
                               tarn_plan** plan);
 /* Makes the plans of several tables. `limit`: all keys must be below it; 0: any keys. `plans`: count handles; `sizes`:
    count numbers, tarn_plan_size of each. `index`: for each key of all requests, one after the other, its index in
-   tarn_plan_keys of its plan; may be NULL. If a request is invalid, no plan is made. */
+   tarn_plan_keys of its plan; may be null. If a request is invalid, no plan is made. */
 typedef struct {
   const tarn_table* table;
   const uint64_t* keys;
@@ -173,16 +178,16 @@ TARN_C_API void tarn_plan_free(tarn_plan* plan);
 TARN_C_API int tarn_pull_plan(tarn_client* client, const tarn_plan* plan, const tarn_pull_options* options,
                               tarn_future** future);
 
-/* `gradients`: tarn_plan_size x dim, aligned to 8 bytes. With `release` they are not copied: they must
+/* `gradients`: tarn_plan_size x dim floats. With `release` they are not copied: they must be aligned to 8 bytes and
    remain unchanged until release(context) is called, which happens exactly once, on any thread, also if the push fails.
-   `release` must not call tarn. Without `release` they are copied. `pulled_clock_plus_1`: the clock for which the rows
-   were pulled; 0: the current clock. */
+   `release` must not call tarn. Without `release` they are copied. `pulled_clock_plus_1`: 1 + the clock for which the
+   rows were pulled; 0: the current clock. */
 TARN_C_API int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* gradients,
                               void (*release)(void* context), void* context, uint64_t pulled_clock_plus_1,
                               tarn_future** future);
 
-/* Pulls and pushes of several plans with one future. Nothing is pushed if one of the plans is rejected. The gradients
-   are copied. */
+/* Pulls and pushes of several plans with one future. options->out is not used. Nothing is pushed if the gradients of
+   one of the plans are invalid. The gradients are copied. `pulled_clock_plus_1`: see tarn_push_plan. */
 typedef struct {
   const tarn_plan* plan;
   float* out; /* see tarn_pull_options.out */
@@ -209,13 +214,13 @@ TARN_C_API int tarn_barrier(tarn_client* client);
    all workers, including this one, must continue to tick meanwhile. `future` must not be null. */
 TARN_C_API int tarn_request_checkpoint(tarn_client* client, tarn_future** future);
 
-/* State of the program in checkpoints (Client::KeepState). `save` sets *bytes and *n, which must remain valid until the
-   function of this library that called it returns, and returns 0. Another value ends the client. It is called by the
-   thread that called that function. */
+/* State of the program in checkpoints (Client::KeepState). `save` sets *bytes and *n, and returns 0. The bytes must
+   remain valid until the function of this library that called `save` returns. `save` is called on the thread of that
+   call. If it returns another value, the client ends. */
 TARN_C_API int tarn_keep_state(tarn_client* client, int (*save)(void* context, const void** bytes, size_t* n),
                                void* context);
-/* The state of a rank in the checkpoint from which the run goes on; *n = 0: none. Valid until the next call of it or
-   tarn_close. */
+/* The state of a rank in the checkpoint from which the run continues; *n = 0: none. The bytes are valid until the next
+   call of this function with the same client, or tarn_close. */
 TARN_C_API int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n);
 
 /* Reports n figures of the program (Client::Report): names[i] has the value values[i]. */

@@ -1,4 +1,4 @@
-// Bounds the bytes of all requests of other threads in progress. Any thread. Internal to worker/.
+// Bounds the total bytes of requests in progress (Request::Charge). Any thread. Internal to worker/.
 #pragma once
 
 #include <condition_variable>

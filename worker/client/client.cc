@@ -18,7 +18,7 @@ class Client::Impl {
  public:
   explicit Impl(ClientOptions options) : context(std::move(options)) {}
 
-  // Every entry that sends is a step: afterwards whatever has become possible is sent.
+  // Every public call that sends runs `action` as a step, which ends by sending all messages that are now possible.
   template <typename Action>
   void Step(TimeUs now, Outbox* out, const Action& action) {
     context.Begin(now);
@@ -32,8 +32,7 @@ class Client::Impl {
 
   // Requests are accepted: the state of a resumed worker has been fetched.
   bool ready() const { return context.running() && blob.restored(); }
-  // Why they are not.
-  Error NotReady() const;
+  Error NotReady() const;  // why requests are not accepted
   bool idle() const { return data.idle() && control.idle() && blob.idle(); }
 
   void Dispatch();
@@ -71,13 +70,14 @@ void Client::Impl::Dispatch() {
   if (context.running() || context.state == ClientState::kJoining) control.Dispatch();
 }
 
-// Before a cut, before evaluation and before the end nothing waits for pushes of later clocks (rule H7).
+// Whether pushes are sent without waiting to be combined with those of later clocks: before a cut, before evaluation
+// and before the end (rule H7).
 bool Client::Impl::PushesGoApart() const {
   return wants_to_leave || data.ticks()->bound().open() || context.view.checkpoint.id.value != 0 || control.awaited();
 }
 
-// Whether a checkpoint may still become one of the clock that the program has reached: it waits for leases, or for the
-// end of a proposal.
+// Whether the scheduler may still order a checkpoint of the clock that the program has reached: while the worker waits
+// for leases, or for the end of a proposal.
 bool Client::Impl::Undecided() const {
   return control.awaits_leases() || data.ticks()->bound().Undecided(data.ticks()->asked());
 }
@@ -106,8 +106,8 @@ void Client::Impl::FromScheduler(Message message) {
   }
 }
 
-// Answered every time: the answer before may have been lost (rule S1). A worker that is fenced or was never welcomed
-// does not answer.
+// Answers every Shutdown, because the previous answer may have been lost (rule S1). A worker that is fenced or was
+// never welcomed does not answer.
 void Client::Impl::OnShutdown(const Shutdown& shutdown) {
   if (context.state != ClientState::kStopped && context.state != ClientState::kFenced)
     context.Stop(shutdown.code, shutdown.reason);

@@ -36,7 +36,7 @@ struct ClientOptions {
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
   std::size_t piece_bytes = limits::kPieceBytes;
   std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
-  TimeUs resend_us = 1'000'000;                            // without progress; doubles up to 8 times this
+  TimeUs resend_us = 1'000'000;  // pause before an unanswered message is repeated; doubles up to 8 times this
   // Called when a late pull advances the clock by so many clocks (rule C8), before its sink; may be empty.
   std::function<void(std::uint64_t clocks)> on_skip;
   // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
@@ -59,8 +59,8 @@ struct PullWhen {
   // batch with CountPull.
   bool counted = true;
   bool pushed = true;  // false: no push of these rows follows, as in evaluation
-  // The plan of a batch that is pulled in parts, of which this pull is one; null: it is all. Only for tables whose rule
-  // needs no pulled rows.
+  // The plan of the whole batch, if this pull is one of several parts of it; null: the pull is the whole batch. Only
+  // for tables whose rule needs no pulled rows.
   const Plan* part_of = nullptr;
 };
 
@@ -104,7 +104,7 @@ class Client {
   void PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
                 const PushPullDone& done, TimeUs now, Outbox* out);
   // Names rows that will be pulled soon, so that shards read them from disk. Shards do not answer, and the client does
-  // not repeat it.
+  // not repeat the message.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
   // Drops all cached rows, so that the next pulls read the servers' current rows (rule H5). Call it when no pull is in
   // progress, because replies to earlier pulls are still cached.
@@ -150,9 +150,10 @@ class Client {
   // Rule N7: returns an error when SchedulerSilence reaches kLeasesUntilLost leases; the runtime then ends. `scheduler`
   // is its address, for the message.
   Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
-  TimeUs scheduler_heard() const;  // last; before that: the time of Start
-  TimeUs busy_poll_us() const;     // from the job, after Welcome; for the transport, like the next one
-  std::uint32_t lanes() const;     // to each shard
+  TimeUs scheduler_heard() const;  // time of the scheduler's last message; before the first one, of Start
+  // Settings of the job for the transport, after Welcome.
+  TimeUs busy_poll_us() const;
+  std::uint32_t lanes() const;     // connections to each shard
   const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid while running
   std::uint64_t job() const;       // its fingerprint; 0 before the welcome
@@ -174,7 +175,8 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// Every worker sends them to the scheduler. Here, since worker/counters.h is part of the library's interface.
+// The metrics that every worker sends to the scheduler. Not in worker/counters.h, which is part of the public
+// interface.
 inline constexpr MetricField<ClientCounters> kClientMetrics[] = {
     {WorkerMetric("pull_bytes"), &ClientCounters::pull_bytes},
     {WorkerMetric("push_bytes"), &ClientCounters::push_bytes},

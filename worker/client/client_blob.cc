@@ -27,8 +27,9 @@ void ClientBlob::Begin(WorkerRank rank, Completion<Buffer>* reader) {
     return;
   }
   if (blob->bytes > limits::kBlobBytesMax)
-    return context_->Stop(ErrorCode::kTooLarge, fmt::format("a blob of {} bytes to go on from, expected at most {}",
-                                                            blob->bytes, limits::kBlobBytesMax));
+    return context_->Stop(ErrorCode::kTooLarge,
+                          fmt::format("the blob of worker {} in the checkpoint has {} bytes, expected at most {}",
+                                      rank.value, blob->bytes, limits::kBlobBytesMax));
   get_.emplace(Get{rank, reader, Buffer::Allocate(blob->bytes), 0, {}});
 }
 
@@ -44,7 +45,7 @@ void ClientBlob::AwaitSave(Completion<CheckpointId>* done) {
   }
   context_->Stop(
       ErrorCode::kInvalidArgument,
-      "this program keeps state in checkpoints, and two of its threads made requests at a time: expected all "
+      "this program keeps state in checkpoints, and two of its threads made requests at the same time: expected all "
       "pulls, pushes, ticks and requests for leases in one thread");
   done->Failed({context_->stop_reason.code, context_->stop_reason.reason});
 }

@@ -33,7 +33,8 @@ class ClientBlob {
 
   // Call it last in each step. Creates the blob when the requested ticks reach the order's clock: all pushes of earlier
   // clocks were made then, and none of later clocks if the worker pushes in bsp at the clock of its pulls. With state
-  // of the program, asks for that first. undecided: the order may still come.
+  // of the program, first completes AwaitSave, so that the program saves it. undecided: an order for the current clock
+  // may still come.
   void Dispatch(Clock asked, bool undecided);
   void OnAck(ShardId from, const PutBlobAck& ack);
   void OnPiece(ShardId from, const BlobPiece& piece, const Buffer& bytes);

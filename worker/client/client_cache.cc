@@ -76,7 +76,7 @@ CachedTable* ClientCache::Find(const TableSpec& spec) {
   try {
     it->second.reset(
         new CachedTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
-  } catch (const std::exception&) {  // std::bad_alloc, or more than a vector may ever hold
+  } catch (const std::exception&) {  // std::bad_alloc, or std::length_error: more than a vector can hold
     context_->Stop(ErrorCode::kTooLarge, fmt::format("worker_cache = {} for {}: this machine has no memory for it",
                                                      ToByteSize(cache.bytes), context_->NameOf(spec.id)));
   }

@@ -4,7 +4,7 @@
 // Why cached rows respect the staleness bound s: a row of version v comes from a shard whose minimum clock was v, so it
 // contains all pushes of live workers for clocks < v (C2, C3). It answers a pull of clock c only if v >= c - s, so the
 // pull sees all pushes of clocks < c - s, which is what a shard guarantees. New route maps and deaths of workers remove
-// nothing from a row. Rows that expire (R6) obey the same bound.
+// no push from a row. Rows that expire (R6) obey the same bound.
 #pragma once
 
 #include <cstdint>

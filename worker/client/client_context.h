@@ -45,7 +45,7 @@ struct ClientContext {
     TimeUs heard = 0;  // time of its last message
     Listening listening;
   } scheduler;
-  bool wants_heartbeat = false;  // send a heartbeat soon, because of news for the scheduler
+  bool wants_heartbeat = false;  // the next Dispatch sends a heartbeat, because of news for the scheduler
 
   // The current step.
   TimeUs now = 0;

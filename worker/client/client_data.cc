@@ -104,7 +104,7 @@ void ClientData::NoteCached(const Plan& plan, Clock use, Clock oldest) {
   record->NoteClock(oldest);
 }
 
-// One message a shard and piece.
+// Adds one message for each piece.
 void ClientData::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
   const std::uint32_t rows_max = PieceRows(spec, context_->options.piece_bytes);
   for (Piece& piece : CutPieces(plan, context_->view.routes, rows_max)) {
@@ -139,7 +139,7 @@ void ClientData::StartPush(const Plan& plan, const Buffer& gradients, PullMemory
   if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, *sent.plan, pushes_);
 }
 
-// Behind the pushes of the table that wait to be combined. Drops nothing of the rows' residuals.
+// The change is sent after the pushes of the table that wait to be combined. The residuals of the rows remain.
 void ClientData::Change(const Plan& plan, PushAction action, const Buffer& values, Completion<>* done) {
   const auto spec = TableOf(plan);
   if (!spec) return worker::Fail(done, spec.error());
@@ -151,7 +151,7 @@ void ClientData::Change(const Plan& plan, PushAction action, const Buffer& value
   if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, plan, pushes_);
 }
 
-// The part of a push that is sent now, if the rest is kept.
+// The part of a push that is sent now; the rest is kept as residuals.
 Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock) {
   Residuals::Sent sent = residuals_.Compress(plan, spec, context_->view.routes.partition_bits, gradients, clock);
   const Residuals::Counters& kept = residuals_.counters();
@@ -221,7 +221,7 @@ bool ClientData::OnMessage(ShardId shard, const Message& message) {
     OnError(shard, *error);
     return true;
   }
-  unread_.erase(shard);
+  nameless_errors_.erase(shard);
   if (const auto* reply = std::get_if<PullReply>(&body))
     pulls_.OnReply(shard, *reply, message.values);
   else if (const auto* ack = std::get_if<PushAck>(&body))
@@ -252,9 +252,10 @@ void ClientData::OnError(ShardId shard, const ErrorReply& error) {
 // A shard that cannot read a message cannot name its request.
 void ClientData::OnNamelessError(ShardId shard, const ErrorReply& error) {
   if (pushes_.idle() && pulls_.idle()) return;
-  RefusalTimer& timer = unread_[shard];
+  RefusalTimer& timer = nameless_errors_[shard];
   if (context_->GivesUp(&timer))
-    context_->Stop(error.code, context_->RefusalText(shard, "what it was sent", error.message, timer.since()));
+    context_->Stop(error.code,
+                   context_->RefusalText(shard, "a message that it could not read", error.message, timer.since()));
 }
 
 void ClientData::OnTimer() {

@@ -66,7 +66,8 @@ class ClientData {
  private:
   Expected<const TableSpec*> TableOf(const Plan& plan) const;
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
-  // A program that names no clock pushes at its own, to which a late pull may have advanced it.
+  // The clocks that the pull of the rows may have named. A program that passes no clock pushes at its current one, to
+  // which a late pull may have advanced it (rule C8).
   PullMemory::Uses UsesOf(Clock pulled_clock) const { return {pulled_clock, ticks_.PulledFor(pulled_clock)}; }
   void StartPush(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
@@ -87,7 +88,7 @@ class ClientData {
   PushCombiner combiner_;
   ClientTicks ticks_;
   Residuals residuals_;
-  std::map<ShardId, RefusalTimer> unread_;  // shards that answered kMalformed
+  std::map<ShardId, RefusalTimer> nameless_errors_;  // shards that could not read the last messages
 };
 
 }  // namespace tarn::worker

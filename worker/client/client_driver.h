@@ -2,8 +2,8 @@
 // A caller that executes the turns itself gets its answer without a thread switch, which would take longer than the
 // answer. Internal to worker/.
 //
-// The runtime's thread pauses while a single caller waits, and resumes when no turn was executed for kRestUs. While
-// several callers wait, the thread executes the turns.
+// The runtime's thread pauses while a single caller waits, and resumes when no caller has executed a turn for kRestUs.
+// While several callers wait, the thread executes the turns.
 //
 // While a caller has unread answers, up to kLeftMax of its requests are batched until the turn after it has read them,
 // and are sent and answered together. (With many more, the server would be idle meanwhile.)
@@ -51,7 +51,7 @@ class ClientDriver {
   template <typename Done>
   bool Help(Done done, TimeUs at_most = kForEver) {
     const bool alone = callers_.fetch_add(1) == 0;
-    if (!alone) Crowd();
+    if (!alone) NoteCrowd();
     if (alone && !IsCrowded()) TakeTurns(done, at_most);
     callers_.fetch_sub(1);
     return done();
@@ -62,12 +62,12 @@ class ClientDriver {
   bool TryAct(bool may_wait = false) {
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return false;
-    // A paused loop thread resumes after at most rest_us_, whatever the caller does.
+    // If the caller does nothing more, the paused loop thread resumes within 2 * rest_us_ and sends these requests.
     left_ = may_wait && left_ < kLeftMax && unread_.load() > 0 && rests_.load() && !IsCrowded() ? left_ + 1 : 0;
     return left_ != 0 || over_ || Act();
   }
 
-  // A caller has an unread answer; has read it; will never read it. The second is not called within a turn.
+  // A caller has an unread answer; has read it; will never read it. OnRead must not be called within a turn.
   void OnAnswered() { unread_.fetch_add(1); }
   void OnRead() {
     if (unread_.fetch_sub(1) == 1 && left_.load() != 0) TryAct();
@@ -94,7 +94,8 @@ class ClientDriver {
 
  private:
   static constexpr TimeUs kRestUs = 1'000;
-  static constexpr TimeUs kCrowdUs = 10'000;  // how long several callers are remembered
+  // For this time after several callers have waited at once, the loop's thread executes the turns.
+  static constexpr TimeUs kCrowdUs = 10'000;
 
   static TimeUs Now() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -111,7 +112,7 @@ class ClientDriver {
   bool TakeTurn() {
     const std::lock_guard turn(turn_);
     if (over_ || !Act()) return false;
-    if (!GivesWay()) loop_->Exchange(kForEver);
+    if (!YieldsToCaller()) loop_->Exchange(kForEver);
     return true;
   }
 
@@ -120,14 +121,14 @@ class ClientDriver {
     const TimeUs begin = at_most == kForEver ? 0 : Now();
     std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) {
-      // A wake-up alone is not enough: it may be merged with another one, and the loop's thread may lock again before
-      // this one.
+      // Wake alone is not enough: it may be merged with another wake-up, and the loop's thread may lock turn_ again
+      // before this thread does.
       wanted_ = true;
       Wake();
       turn.lock();
       wanted_ = false;
     }
-    // Also without time left: while callers execute turns, the loop's thread receives no messages.
+    // Executes one turn even without time left: while callers execute turns, the loop's thread receives no messages.
     TimeUs left = at_most;
     for (bool last = false; !over_ && Act() && !done() && !IsCrowded() && !last;) {
       last = left <= 0;
@@ -138,12 +139,12 @@ class ClientDriver {
     if (IsCrowded()) Disturb();
   }
 
-  bool GivesWay() const { return wanted_.load() || (callers_.load() == 1 && !IsCrowded()); }
+  bool YieldsToCaller() const { return wanted_.load() || (callers_.load() == 1 && !IsCrowded()); }
 
   void Rest() {
     std::unique_lock lock(resting_);
     rests_ = true;
-    while (!disturbed_ && (GivesWay() || (!IsCrowded() && WasHelped())))
+    while (!disturbed_ && (YieldsToCaller() || (!IsCrowded() && WasHelped())))
       rest_.wait_for(lock, std::chrono::microseconds(rest_us_));
     rests_ = false;
     disturbed_ = false;
@@ -154,7 +155,7 @@ class ClientDriver {
     const TimeUs until = crowded_until_.load(std::memory_order_relaxed);
     return until != 0 && Now() < until;
   }
-  void Crowd() {
+  void NoteCrowd() {
     crowded_until_.store(Now() + kCrowdUs, std::memory_order_relaxed);
     Wake();  // wakes the thread that executes a turn
     Disturb();
@@ -170,12 +171,12 @@ class ClientDriver {
   const TimeUs rest_us_;
   bool over_ = false;
   std::atomic<int> callers_{0};
-  std::atomic<bool> wanted_{false};  // turn_, by a caller
+  std::atomic<bool> wanted_{false};  // a caller waits for turn_
   std::atomic<TimeUs> helped_at_{0};
   std::atomic<TimeUs> crowded_until_{0};
-  std::atomic<int> unread_{0};      // answers
-  std::atomic<bool> rests_{false};  // the loop's thread
-  std::atomic<int> left_{0};        // posted since the last turn, and left to the next
+  std::atomic<int> unread_{0};      // answers that callers have not read
+  std::atomic<bool> rests_{false};  // the loop's thread is paused
+  std::atomic<int> left_{0};        // requests posted since the last turn that wait for the next
 
   std::mutex resting_;
   std::condition_variable rest_;

@@ -139,7 +139,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
   if (reply.table != whole.table || reply.count != message.keys.count || values.size() != bytes ||
       reply.versions.size() != message.keys.sections.size()) {
     ++context_->counters.malformed;
-    return Refused(it->first, &message, {ErrorCode::kMalformed, "its answer does not fit the question"});
+    return Refused(it->first, &message, {ErrorCode::kMalformed, "its reply does not match the request"});
   }
   whole.open = std::max(whole.open, reply.min_clock);
   if (whole.clock > reply.min_clock)
@@ -155,7 +155,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
   if (--whole.pieces == 0) Finish(pull);
 }
 
-// For the push of the same rows.
+// Notes what a push of the same rows needs.
 void ClientPulls::Note(const PullState& pull, const PullMessage& message, const PullReply& reply,
                        const Buffer& values) {
   if (pull.caches_rows)

@@ -33,7 +33,8 @@ class ClientPulls {
   // null: no push of these rows will follow. `cached`, if not null, is the sink and is owned by the pull.
   RequestId Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
                   std::shared_ptr<PullRecord> record, std::unique_ptr<CachedPull> cached = nullptr);
-  // Begins a pull that nobody waits for: it is not counted, and idle() is true without it. It has no record.
+  // Begins a standing pull (rule H10), for which no caller waits: it is not counted, idle() ignores it, and it has no
+  // record.
   RequestId BeginStanding(const Plan& plan, const TableSpec& spec, Clock use, std::unique_ptr<CachingSink> sink);
   void DropStanding();
 
@@ -78,9 +79,9 @@ class ClientPulls {
     std::shared_ptr<PullRecord> record;
     bool caches_rows = false;  // the worker caches rows of the table, here or in the training loop
     bool standing = false;
-    std::unique_ptr<CachingSink> cached;  // null: not here
+    std::unique_ptr<CachingSink> cached;  // null: the client does not cache the rows
   };
-  struct PullMessage {  // one message of it
+  struct PullMessage {  // one message of a pull
     RequestId pull;
     Clock clock;
     ShardId shard;
@@ -88,7 +89,8 @@ class ClientPulls {
     KeyList keys;
     Buffer frame;
     std::size_t bytes = 0;  // of the request and the expected reply
-    bool sent = false, counted = false;
+    bool sent = false;
+    bool counted = false;   // its keys are included in ClientCounters::pull_bytes
     bool standing = false;  // of a standing pull: takes no credit
     bool by_name = false;   // the last send had the number of a key list
     TimeUs due = kNever;
@@ -131,7 +133,7 @@ class ClientPulls {
   PullMemory* memory_;
   NoteOpen note_open_;
   std::map<RequestId, PullState> pulls_;
-  std::size_t standing_ = 0;  // of them
+  std::size_t standing_ = 0;  // number of standing pulls in pulls_
   std::map<RequestId, PullMessage> messages_;
   std::vector<ShardQueue> queues_;
   std::set<std::pair<TimeUs, RequestId>> timers_;

@@ -89,7 +89,7 @@ void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const PushRows& 
   }
 }
 
-// Behind everything else; the message's shard follows from the route map.
+// Appends the message to the queue of the shard that owns its partitions in the current route map.
 void ClientPushes::Enqueue(PushMessage message) {
   const Order order = next_order_++;
   message.shard = context_->OwnerOf(message.keys.sections.front().partition);
@@ -185,7 +185,7 @@ void ClientPushes::Finish(Order order) {
     queue.repeats = queue.refusals = 0;
     queue.refusal_timer.Progress();
     queue.due = queue.in_flight.empty() ? kNever : context_->now + RepeatPause(context_->options.resend_us, 0);
-  } else {  // acknowledged from before the last route map
+  } else {  // an acknowledgement of an attempt before the last route map
     queue.waiting.erase(std::find(queue.waiting.begin(), queue.waiting.end(), order));
   }
   const auto push = pushes_.find(message.push);

@@ -84,7 +84,7 @@ class ClientPushes {
     KeyList keys;
     Buffer frame, values;
     std::uint32_t unacked = 0;  // number of unacknowledged sections
-    bool counted = false;       // included in `bytes`
+    bool counted = false;       // included in ClientCounters::push_bytes
     bool by_name = false;       // the last send had the number of a key list
     RequestId attempt;          // id of the last send; 0: in the queue
     std::size_t bytes() const { return kMessageOverheadBytes + frame.size() + values.size(); }

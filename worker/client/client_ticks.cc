@@ -32,7 +32,8 @@ void ClientTicks::NoteOpen(Clock use, Clock open) {
   skipped_to_ = asked_;
 }
 
-// The scheduler must know at once, because other workers may wait for it to learn the end of the epoch.
+// Requests a heartbeat at once: the scheduler adds skipped clocks to the ceiling of the training epoch (C8, D4), at
+// which other workers may wait.
 void ClientTicks::SkipTo(Clock clock) {
   if (clock <= asked_) return;
   context_->counters.skipped_clocks += clock.value - asked_.value;

@@ -38,12 +38,12 @@ KeyLists::OfShard& KeyLists::At(ShardId shard) {
   return shards_[shard.value];
 }
 
-void KeyLists::SwitchOff(ShardId shard) { At(shard).left_alone_until = std::numeric_limits<TimeUs>::max(); }
+void KeyLists::SwitchOff(ShardId shard) { At(shard).no_lists_until = std::numeric_limits<TimeUs>::max(); }
 
 std::uint64_t KeyLists::NumberOf(ShardId shard, const Buffer& keys, TimeUs now) {
   if (keys.size() < keys_min_ * sizeof(Key) || keys.empty() || keys.size() > bytes_max_) return 0;
   OfShard& of = At(shard);
-  if (now < of.left_alone_until) return 0;
+  if (now < of.no_lists_until) return 0;
   const std::uint64_t fingerprint = Fingerprint(keys);
   for (auto [it, end] = of.by_fingerprint.equal_range(fingerprint); it != end; ++it) {
     if (!SameBytes(it->second->keys, keys)) continue;
@@ -102,12 +102,12 @@ void KeyLists::OnHeld(ShardId shard, std::uint64_t number) {
 void KeyLists::OnUnknown(ShardId shard, TimeUs until) {
   OfShard& of = At(shard);
   of = OfShard();
-  of.left_alone_until = until;
+  of.no_lists_until = until;
 }
 
 std::uint64_t KeyLists::Hash() const {
   std::uint64_t hash = next_;
-  for (const OfShard& of : shards_) hash = HashCombine(HashCombine(hash, of.bytes), std::uint64_t(of.left_alone_until));
+  for (const OfShard& of : shards_) hash = HashCombine(HashCombine(hash, of.bytes), std::uint64_t(of.no_lists_until));
   return hash;
 }
 

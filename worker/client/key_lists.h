@@ -19,8 +19,8 @@ namespace tarn::worker {
 
 class KeyLists {
  public:
-  // Lists of fewer than `keys_min` keys have no number. `bytes_max`: bound of the keys remembered for one shard; 0:
-  // none.
+  // Lists of fewer than `keys_min` keys have no number. `bytes_max`: the most bytes of keys remembered for one shard;
+  // 0: no list gets a number.
   KeyLists(std::uint32_t keys_min, std::size_t bytes_max) : keys_min_(keys_min), bytes_max_(bytes_max) {}
 
   // For jobs without key lists: no further list gets a number.
@@ -59,7 +59,7 @@ class KeyLists {
     std::unordered_map<std::uint64_t, Entries::iterator> by_number;
     std::unordered_multimap<std::uint64_t, Entries::iterator> by_fingerprint;
     std::size_t bytes = 0;
-    TimeUs left_alone_until = 0;
+    TimeUs no_lists_until = 0;
   };
 
   OfShard& At(ShardId shard);

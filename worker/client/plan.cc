@@ -9,7 +9,7 @@ namespace tarn::worker {
 
 void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys,
                    Plan* plan, CallerOrder* order) {
-  TARN_CHECK(plan->placed == nullptr, "what a GPU has of the plan would never come back");
+  TARN_CHECK(plan->placed == nullptr, "memory of a GPU that belongs to the plan would never be returned");
   plan->table = table;
   plan->dim = dim;
   // Vectors are resized only when necessary, so that reused ones are not filled again.
@@ -74,7 +74,7 @@ Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places) {
 }
 
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique) {
-  TARN_CHECK(plan.placed == nullptr, "the index is here");
+  TARN_CHECK(plan.placed == nullptr, "a plan that a GPU made has no index on the host");
   kernels::ReduceByIndex(plan.index.size(), dim, per_occurrence, plan.index.data(), plan.keys.size(), unique);
 }
 

@@ -56,8 +56,8 @@ struct CallerOrder {
 class Planner {
  public:
   explicit Planner(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
-  // `keys`: fewer than 2^31, duplicates allowed; those of a dense table must be below its rows. A plan that a GPU made
-  // is first taken back. `order`: output, may be null.
+  // `keys`: fewer than 2^31, duplicates allowed; those of a dense table must be below its rows. If a GPU made `plan`,
+  // take it back first (DevicePlanner::TakeBack). `order`: output, may be null.
   void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan,
             CallerOrder* order = nullptr);
 

@@ -20,8 +20,8 @@ std::unique_ptr<Planner> PlannerPool::Borrow() {
 Status PlannerPool::Make(const TableSpec& spec, const Positioner& positioner, std::span<const Key> keys, Plan* plan,
                          CallerOrder* order) {
   if (keys.size() > limits::kPlanKeysMax)
-    return Fail(ErrorCode::kTooLarge,
-                fmt::format("a request for {} keys, at most {}", keys.size(), limits::kPlanKeysMax));
+    return Fail(ErrorCode::kTooLarge, fmt::format("table '{}': a request for {} keys, expected at most {}", spec.name,
+                                                  keys.size(), limits::kPlanKeysMax));
   if (spec.kind == TableKind::kDense) {
     const auto worst = std::ranges::max_element(keys);
     if (worst != keys.end() && *worst >= spec.rows)

@@ -26,7 +26,7 @@ class PlannerPool {
   std::unique_ptr<Planner> Borrow();
 
   std::uint32_t partition_bits_;
-  std::mutex mutex_;                            // guards the next
+  std::mutex mutex_;                            // guards idle_
   std::vector<std::unique_ptr<Planner>> idle_;  // as many as threads that have planned at once
 };
 

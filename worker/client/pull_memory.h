@@ -32,7 +32,7 @@ class PullRecord {
   PullRecord(const Plan& plan, Clock use, bool keeps_rows);
 
   Clock use() const { return use_; }
-  // Of the rows that it keeps.
+  // Bytes of the rows that it keeps, with their keys.
   std::size_t bytes() const { return keys_.size() * (sizeof(Key) + dim_ * sizeof(float)); }
 
   // The rows of `parts` came from partitions at `versions`, when their shard had this minimum clock.
@@ -56,7 +56,7 @@ class PullRecord {
   Clock use_;
   Clock seen_{UINT64_MAX};
   std::vector<PlanRun> runs_;      // of the plan
-  std::vector<Version> versions_;  // of them
+  std::vector<Version> versions_;  // by run
   bool keeps_rows_;
   std::uint32_t dim_;
   std::vector<Key> keys_;                                  // of the plan, if it keeps rows
@@ -78,9 +78,10 @@ class PullMemory {
   // The newest pull of the table for use at `use`; null: none is remembered.
   std::shared_ptr<PullRecord> Newest(TableId table, Clock use);
 
-  // For tables of which the worker caches rows: the version of a partition when a shard answered, and, of a cached row
-  // that came with a minimum clock of at least `oldest`, a version that it is not older than. `bound`: of staleness;
-  // cached rows are at most so many clocks older than the newest.
+  // For tables of which the worker caches rows. NoteHistory notes the version of a partition when a shard answered;
+  // `bound`: cached rows are at most so many clocks older than the newest. OldestSince returns a version that is not
+  // newer than any cached row of the partition that came with a minimum clock of at least `oldest`; kNoVersion: not
+  // known.
   void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, std::uint64_t bound);
   Version OldestSince(TableId table, PartitionId partition, Clock oldest);
 

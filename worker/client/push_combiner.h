@@ -35,7 +35,8 @@ class PushCombiner {
   void Begin();
   // Whether pushes of this table are combined.
   bool Combines(const TableSpec& spec) const { return on_ && !apart_ && ClocksOf(spec) > 1; }
-  // Adds a push of a table whose pushes are combined. Shares `gradients` until it is sent. plan.keys must not be empty.
+  // Adds a push of a table whose pushes are combined. Shares `gradients` until they are sent. plan.keys must not be
+  // empty.
   void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin,
            const ClientPushes::What& what);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 
 namespace tarn::worker {
 namespace {
@@ -47,7 +48,8 @@ Status Request::WaitFor(double seconds) {
   if (driver_ != nullptr && !Ready()) driver_->Help([this] { return Ready(); }, wait.count());
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline, [this] { return Ready(); }))
-    return Fail(ErrorCode::kTimeout, "no answer yet");
+    return Fail(ErrorCode::kTimeout, "no answer within " + std::to_string(seconds) +
+                                         " s; the request continues and can be waited for again");
   return Read(std::move(lock));
 }
 

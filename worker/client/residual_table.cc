@@ -39,7 +39,7 @@ std::uint32_t ResidualTable::TakePlace() {
     free_.pop_back();
     return at;
   }
-  TARN_CHECK(entries_.size() < kNone, "fewer keys than places");
+  TARN_CHECK(entries_.size() < kNone, "at most 2^32 - 1 residuals");
   entries_.emplace_back();
   values_.resize(values_.size() + dim_);
   return static_cast<std::uint32_t>(entries_.size() - 1);

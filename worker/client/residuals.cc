@@ -80,7 +80,8 @@ class ChunkWriter {
 ResidualTable& Residuals::TableOf(const std::string& name, std::uint32_t width) {
   ResidualTable& table = tables_.try_emplace(name, width).first->second;
   if (table.dim() == width) return table;
-  ResidualTable other(width);  // for a table without residuals, unless a resumed job has switched momentum
+  // Stays empty unless a resumed job has switched momentum on or off: then the residuals are kept.
+  ResidualTable other(width);
   if (table.dim() == 2 * width || 2 * table.dim() == width) {
     std::vector<float> row(width);
     table.ForEach([&](Key key, Clock clock, const float* from) {
@@ -141,7 +142,7 @@ Buffer Residuals::AddResiduals(const Plan& plan, const TableSpec& spec, const Re
   return rows;
 }
 
-// Stores the residual of the plan's row i, and its velocity; nothing if there is none of either.
+// Stores the residual of the plan's row i, and its velocity with momentum; erases them if all are zero.
 void Residuals::Keep(const TableSpec& spec, Key key, Clock clock, const float* row, std::size_t i,
                      ResidualTable* table) {
   kept_.assign(row, row + spec.dim);

@@ -2,7 +2,7 @@
 // what is lost is stored for the key's next gradient. topk sends the largest entries (Aji, Heafield: "Sparse
 // communication for distributed gradient descent", 2017; Stich, Cordonnier, Jaggi: "Sparsified SGD with memory", 2018,
 // algorithm 1), sign and one_bit send one bit a value (kernels/low_bits.h), low_rank two thin matrices
-// (kernels/low_rank.h). Without the learning rate, which the server applies.
+// (kernels/low_rank.h). Gradients and residuals do not include the learning rate, which the server applies.
 //
 // topk with momentum m is deep gradient compression (Lin, Han, Mao, Wang, Dally: "Deep gradient compression", ICLR
 // 2018): u = m u + g, v = v + u; the largest entries of v are sent, and v and u are zeroed there. In the first clocks
@@ -42,10 +42,10 @@ class Residuals {
   // Must be called when the job is known.
   void Begin(std::uint64_t job_seed) { job_seed_ = job_seed; }
 
-  // The gradients to send instead of those of a push. topk, sparse table: whole rows, those with the largest norms and
-  // those for which there is no more room. topk, dense table: all rows, with zeros for unsent entries. sign, one_bit:
-  // all rows, not encoded yet, and earlier residuals for which there is no more room. low_rank: one row of the left
-  // factor for each row, and the right factor; or, if that is not smaller, all rows, without a factor. The plan is
+  // Returns the gradients to send instead of those of a push. topk, sparse table: whole rows, those with the largest
+  // norms and those for which there is no more room. topk, dense table: all rows, with zeros for unsent entries. sign,
+  // one_bit: all rows, not encoded yet, and earlier residuals for which there is no more room. low_rank: one row of the
+  // left factor for each row, and the right factor; or, if that is not smaller, all rows, without a factor. The plan is
   // valid until the next call. plan.keys must not be empty; clocks must not decrease.
   struct Sent {
     const Plan* plan = nullptr;

@@ -18,7 +18,7 @@ namespace tarn::worker {
 
 class RowCache {
  public:
-  // For rows of `dim` values, in at most `bytes` of memory (but at oldest_version one set). `rows_max`: number of rows
+  // For rows of `dim` values, in at most `bytes` of memory (but at least one set). `rows_max`: number of rows
   // of a dense table. If there is room for all of them, each has its own way.
   RowCache(std::size_t bytes, std::uint32_t dim, std::uint64_t rows_max);
 

@@ -65,7 +65,7 @@ void RowRefresher::Start(const TableSpec& spec, CachedTable* cached, Table* tabl
   if (table->plan->keys.empty()) return;
   table->asked = table->open;
   table->waiting = true;
-  // The first clock whose pulls wait for more than the known one; the table has no staleness range.
+  // The first clock whose pulls the known open clock does not allow; refreshed tables have no staleness range.
   const Clock use(table->open.value + spec.consistency.staleness + 1);
   ask_(spec, *table->plan, use, std::make_unique<RefreshPull>(cached, table->plan, table, context_));
 }

@@ -39,7 +39,7 @@ class RowRefresher {
   friend class RefreshPull;
   struct Table {
     Clock open;                        // the latest known
-    std::optional<Clock> asked;        // the known one at the last standing pull
+    std::optional<Clock> asked;        // `open` when the last standing pull was started
     bool waiting = false;              // for the answer to a standing pull
     std::shared_ptr<const Plan> plan;  // of the cached rows
     std::uint64_t version = 0;         // of the cache's keys, for which `plan` was made

@@ -79,7 +79,7 @@ void Runtime::StartPosted() {
   const TimeUs now = Now();
   try {
     for (const std::shared_ptr<Request>& request : starting) request->Start(&client_, now, &outbox_);
-  } catch (const std::bad_alloc&) {  // End finds them
+  } catch (const std::bad_alloc&) {  // End fails the requests in posted_
     const std::lock_guard lock(mutex_);
     posted_.insert(posted_.end(), starting.begin(), starting.end());
     throw;
@@ -103,7 +103,7 @@ Status Runtime::CheckClient() const {
   switch (client_.state()) {
     case ClientState::kJoining:
     case ClientState::kRunning:
-      if (stop_) return Fail(ErrorCode::kCancelled, "the client is gone");
+      if (stop_) return Fail(ErrorCode::kCancelled, "the client was destroyed");
       return client_.CheckScheduler(Now(), scheduler_);
     case ClientState::kFenced: return Fail(ErrorCode::kFenced, "this worker was declared dead; connect anew");
     case ClientState::kStopped: break;
@@ -142,7 +142,7 @@ void Runtime::Submit(std::shared_ptr<Request> request, bool may_wait) {
     posted_.push_back(std::move(request));
     has_posted_.store(true, std::memory_order_release);
   }
-  // A request that is not the first waiting one is started together with that.
+  // If other requests already wait, their first one has woken the loop, which starts them all together.
   if (!driver_->TryAct(may_wait) && first) Wake();
 }
 

@@ -14,7 +14,7 @@
 namespace tarn::worker {
 namespace {
 
-constexpr double kFarewellSeconds = 2;
+constexpr double kLeaveSeconds = 2;  // of the destructor
 constexpr double kHeardSeconds = 5;  // a live scheduler answers every second
 
 double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }
@@ -45,14 +45,14 @@ Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transpo
       transport_(std::move(transport)),
       runtime_(WithSkips(options_.client), transport_.get()) {}
 
-// So that clock() counts them.
+// Lets clock() count the clocks that the client skips.
 ClientOptions Session::WithSkips(ClientOptions client) {
   client.on_skip = [this](std::uint64_t clocks) { clock_ += clocks; };
   return client;
 }
 
 Session::~Session() {
-  if (joined_) Leave(kFarewellSeconds);
+  if (joined_) Leave(kLeaveSeconds);
 }
 
 Status Session::Join() {
@@ -93,20 +93,20 @@ std::string Session::JoinNote(TimeUs begun, double waited) const {
                        options_.scheduler, silent, kSameKeys);
   return fmt::format(
       "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "
-      "log says who is missing), or has all of its workers",
+      "log names the missing processes), or has all of its workers",
       options_.scheduler, waited);
 }
 
 Status Session::Leave(std::optional<double> seconds) {
-  std::call_once(farewell_, [&] {
+  std::call_once(leave_once_, [&] {
     SaveAfterTick();
     auto request = MakeStatusRequest(
         [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Leave(done, now, out); });
     runtime_.Submit(request);
-    left_ = seconds ? request->WaitFor(*seconds) : request->Wait();
+    leave_status_ = seconds ? request->WaitFor(*seconds) : request->Wait();
     if (const Status status = reports_->Flush(); !status) LogWarning("{}", status.error().message);
   });
-  return left_;
+  return leave_status_;
 }
 
 std::shared_ptr<const OpenTable> Session::Opened(TableSpec spec) const {
@@ -213,8 +213,8 @@ void Session::KeepState(std::function<Expected<Buffer>()> save) {
   }));
 }
 
-// Waits until it is known whether a checkpoint has the state that the program has now, and saves it if so. False: none
-// has, or the client has ended.
+// Waits until it is known whether a checkpoint needs the state that the program has now, and saves it if so. False: no
+// checkpoint needs it, or the client has ended.
 bool Session::SaveIfWanted() {
   auto asked = MakeValueRequest<CheckpointId>([](Client* client, Completion<CheckpointId>* done, TimeUs now,
                                                  Outbox* out) { client->AwaitSave(done, now, out); });
@@ -229,7 +229,7 @@ bool Session::SaveIfWanted() {
   return saved->Wait().has_value();
 }
 
-// Encodes here, because the thread that drives the client must not be held up by a large state.
+// Encodes the state on the program's thread, so that a large one does not block the thread that drives the client.
 Expected<std::vector<Buffer>> Session::Save(CheckpointId checkpoint) {
   const auto state = save_();
   if (!state) return std::unexpected(state.error());
@@ -282,7 +282,8 @@ Expected<std::shared_ptr<const OpenTable>> Session::FindTable(const std::string&
   runtime_.Submit(request);
   if (Status status = request->WaitFor(options_.timeout_seconds); !status) {
     if (status.error().code != ErrorCode::kTimeout) return std::unexpected(status.error());
-    return Fail(ErrorCode::kTimeout, "table '" + name + "': nobody has created it");
+    return Fail(ErrorCode::kTimeout,
+                fmt::format("table '{}': nobody has created it within {:g} s", name, options_.timeout_seconds));
   }
   return Opened(std::move(request->value));
 }
@@ -312,7 +313,7 @@ std::shared_ptr<Request> Session::RequestCheckpoint() {
   return request;
 }
 
-// In a turn; or of a client that has ended and does not change any more.
+// Reads the client in a turn, or directly once it has ended, because it then no longer changes.
 template <typename Value, typename Read>
 Value Session::ReadClient(const Read& read) {
   auto request = MakeValueRequest<Value>(

@@ -57,7 +57,7 @@ class Session {
   const Welcome& welcome() const { return welcome_; }
   const FleetSection& fleet() const { return fleet_; }  // of the job
 
-  // Creates it if it is not there.
+  // Creates the table unless it exists; waits without limit for the scheduler.
   Expected<std::shared_ptr<const OpenTable>> CreateTable(const TableSpec& spec);
   // kTimeout: no worker has created it.
   Expected<std::shared_ptr<const OpenTable>> FindTable(const std::string& name);
@@ -66,11 +66,11 @@ class Session {
     return planners_->Make(table.spec, table.positioner, keys, plan, order);
   }
 
-  // Submit requests, which are returned in progress or failed. A pull fails with kOverloaded if the unanswered pulls
+  // These submit requests and return them, in progress or failed. A pull fails with kOverloaded if the unanswered pulls
   // would exceed asked_bytes_max. A push blocks while the waiting gradients would exceed queued_bytes_max.
   std::shared_ptr<PullRequest> Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use, int priority);
   std::shared_ptr<Request> Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled);
-  // Another action than a step (worker::Client::Change); likewise.
+  // A push with another action than a step (worker::Client::Change); blocks like Push.
   std::shared_ptr<Request> Change(Plan plan, PushAction action, Buffer values);
   struct PushPullRequests {
     std::shared_ptr<Request> pushed;
@@ -86,7 +86,7 @@ class Session {
   // `save` is called before the first request after a tick, and in RequestLeases, if a checkpoint has the state as of
   // then. Its error ends the client.
   void KeepState(std::function<Expected<Buffer>()> save);
-  // Of the program of that rank, in the checkpoint from which the run goes on; empty: none.
+  // The state of the program of that rank in the checkpoint from which the run continues; empty: none.
   Expected<Buffer> SavedState(WorkerRank rank);
 
   // See tarn::Client.
@@ -124,13 +124,13 @@ class Session {
   std::uint64_t seed_ = 0;
   FleetSection fleet_;
   std::optional<PlannerPool> planners_;  // from Join on
-  std::atomic<std::uint64_t> clock_{0};  // the start clock, every tick asked for, and skipped clocks
+  std::atomic<std::uint64_t> clock_{0};  // start clock + requested ticks + skipped clocks
   std::function<Expected<Buffer>()> save_;
   std::atomic<bool> ticked_{false};  // the program has requested nothing since its last tick; only with save_
-  std::mutex reading_;               // of a saved state
+  std::mutex reading_;               // held while a saved state is read
   std::optional<Reports> reports_;   // from Join on
-  std::once_flag farewell_;
-  Status left_;
+  std::once_flag leave_once_;
+  Status leave_status_;
 };
 
 }  // namespace tarn::worker

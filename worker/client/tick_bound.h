@@ -12,11 +12,11 @@ namespace tarn::worker {
 // `asked`: the newest clock to which a tick is requested.
 class TickBound {
  public:
-  // Takes the proposal of a view. Whether a drain begins; then NoteDrained must be called. mid_clock: the program may
-  // have begun the work of this clock, so a drain ends with its next tick.
+  // Adopts the proposal of a view. Returns whether a drain begins; then NoteDrained must be called. mid_clock: the
+  // program may have begun the work of this clock, so a drain ends with its next tick.
   bool Adopt(const Proposal& proposal, Clock asked, bool mid_clock = false);
-  // The program has not begun the work of the clock and waits. Whether a drain ends here; then NoteDrained must be
-  // called.
+  // The program has not begun the work of the clock and waits. Returns whether a drain ends here; then NoteDrained must
+  // be called.
   bool OnRest(Clock asked);
   // A tick to a later clock than any before is requested.
   void OnAsk(Clock clock) {
@@ -24,7 +24,7 @@ class TickBound {
   }
   // A push of the current clock is requested.
   void OnPush(Clock asked) { pushed_ = asked; }
-  // Every shard has acknowledged the ticks up to `acked`. Whether the worker is now drained, and was not before.
+  // Every shard has acknowledged the ticks up to `acked`. Returns whether the worker is now drained and was not before.
   bool NoteDrained(Clock acked);
 
   // While a proposal is open, no tick beyond this clock and no push of a later clock is sent (in a drain also no push
@@ -37,15 +37,15 @@ class TickBound {
     return drains_ && drain_to_ ? clock < *drain_to_ : clock <= limit(asked);
   }
 
-  // Whether the clock of a checkpoint may still become one up to `asked`. Where it is false and the view has no order,
-  // those of later orders are greater (M1).
+  // Whether a checkpoint of a clock up to `asked` may still be ordered. If not and the view has no order, later orders
+  // are for clocks above `asked` (M1).
   bool Undecided(Clock asked) const {
     return open_ && (drains_ ? drain_to_.has_value() && asked >= *drain_to_ : asked > limit(asked));
   }
 
   bool open() const { return open_; }
   std::uint64_t id() const { return id_; }  // the newest proposal that the worker obeys; 0: none
-  // While it is open, the clock at which the worker began to.
+  // While the proposal is open: the clock at which the worker began to obey it.
   Clock clock() const { return clock_; }
   std::uint64_t drained() const { return drained_; }  // the newest proposal for which the worker is drained; 0: none
 

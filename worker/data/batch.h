@@ -11,7 +11,7 @@ namespace tarn::worker {
 
 // Sparse features come as CSR: row r has keys[offsets[r] .. offsets[r+1]). Field-based sets (Criteo format) have the
 // same number of keys in each row, `fields`, key j of a row belonging to field j; libsvm sets have fields == 0 and as
-// many keys as the line has. A key is (column << 48 | value), not a hash.
+// many keys as the line has; idx sets have no keys. A key contains its column and value (worker/data/keys.h).
 struct Batch {
   std::size_t rows = 0;
   std::uint32_t fields = 0;         // keys a row, or 0 if it varies

@@ -19,7 +19,7 @@ class LogBins {
   std::uint32_t Bin(std::int64_t v) const {
     const auto u = static_cast<std::uint64_t>(v);
     const int zeros = __builtin_clzll(u);
-    // The first bin for this leading bit and the next four bits; at most a few bins follow.
+    // The bin of the smallest number with this leading bit and these next four bits; few bins follow before that of u.
     std::uint32_t bin = first_[(63 - zeros) * 16 + (((u << zeros) >> 59) & 15)];
     while (u >= begin_[bin + 1]) ++bin;
     return bin;

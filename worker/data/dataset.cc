@@ -47,7 +47,7 @@ Expected<std::unique_ptr<Dataset>> MakeFromText(const DataSection& section, std:
 Status CheckRows(const std::string& name, std::uint64_t rows, std::uint64_t first, std::size_t count) {
   if (first <= rows && count <= rows - first) return {};
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("rows {} to {} of {}: expected rows below {}", first, first + count, name, rows));
+              fmt::format("{} rows from row {} of {}: expected rows below {}", count, first, name, rows));
 }
 
 std::string ExplainFirst(std::string_view line, const std::string& why) {

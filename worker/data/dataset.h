@@ -68,7 +68,7 @@ class Dataset {
   // Clears the batch, then appends.
   Status Read(std::uint64_t first_row, std::size_t rows, Batch* batch) const;
 
-  // Malformed lines seen so far, each counted once; and the first ten, as "FILE:LINE: WHY".
+  // Malformed lines seen so far, each counted once, up to malformed_max + 2; and the first ten, as "FILE:LINE: WHY".
   virtual std::uint64_t malformed() const = 0;
   virtual std::vector<std::string> malformed_messages() const = 0;
 };

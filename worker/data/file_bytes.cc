@@ -41,7 +41,7 @@ struct Range {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
   std::atomic<bool> cut{false};                  // bytes were missing when they were read
 };
-constexpr std::size_t kRanges = 256;  // of a job's files; those beyond are not guarded
+constexpr std::size_t kRanges = 256;  // mappings beyond are not guarded: a truncated file then ends the process
 std::array<Range, kRanges> ranges;
 struct sigaction handler_before;
 
@@ -248,7 +248,7 @@ Status FileBytes::Inflate(int file, const std::string& path, const FileBytesOpti
     const int got = ::gzread(gzip.get(), chunk.data(), static_cast<unsigned>(chunk.size()));
     int code = Z_OK;
     const char* reason = ::gzerror(gzip.get(), &code);
-    // A file that ends within a member reads as an end with Z_BUF_ERROR.
+    // For a file that ends within a member, gzread reports an end of file and gzerror Z_BUF_ERROR.
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
       return Fail(code == Z_ERRNO ? ErrorCode::kIo : ErrorCode::kMalformed,
                   fmt::format("data file {} is not a complete gzip file: {}", path, reason));

@@ -24,9 +24,9 @@ struct FileBytesOptions {
 // their place. It passes other SIGBUS signals to the previous handler.)
 class FileBytes {
  public:
-  // kNotFound, kIo, kMalformed (a folder, a pipe, a device, a broken gzip), kCancelled. Does not wait for writers of a
-  // pipe. `expected`: what the path should be, such as "a libsvm file, plain or gzip", for the message about a missing
-  // file.
+  // kNotFound, kIo, kMalformed (a folder, a pipe, a device, a broken gzip file, a file of another compression or of
+  // Parquet), kCancelled. Does not wait for writers of a pipe. `expected`: what the path should be, such as "a libsvm
+  // file, plain or gzip", for the message about a missing file.
   static Expected<FileBytes> Open(const std::string& path, std::string_view expected,
                                   const FileBytesOptions& options = {});
   static FileBytes FromText(std::string text);

@@ -95,8 +95,8 @@ Expected<std::unique_ptr<Dataset>> OpenIdx(const DataSection& section, const std
   const FileBytesOptions file_options{options.inflated_ram_bytes_max, options.cache_dir, options.stop};
   const std::string images_path = PlainOrGzip(prefix + "-images-idx3-ubyte");
   const std::string labels_path = PlainOrGzip(prefix + "-labels-idx1-ubyte");
-  auto images =
-      FileBytes::Open(images_path, "idx images, plain or .gz (data.train is the prefix of the pair)", file_options);
+  auto images = FileBytes::Open(images_path, "idx images, plain or .gz (the name in [data] is the prefix of the pair)",
+                                file_options);
   if (!images) return std::unexpected(images.error());
   auto labels = FileBytes::Open(labels_path, "the idx labels of the images, plain or .gz", file_options);
   if (!labels) return std::unexpected(labels.error());

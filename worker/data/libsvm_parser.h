@@ -17,7 +17,7 @@ class LibsvmParser {
   static Status Validate(const DataSection& section);
   static std::string Describe(const DataSection& section);
 
-  // Indices must be below this, so that they fit into a key's 48 bits.
+  // Indices must be below this, so that they fit into the value of a key (worker/data/keys.h).
   static constexpr std::uint64_t kIndexEnd = 1ULL << 47;
 
   std::uint32_t fields() const { return 0; }

@@ -79,8 +79,8 @@ class LineDataset final : public Dataset {
     return Malformed(row, fmt::format("line of {} bytes: expected at most {}", line.size(), limits::kLineBytesMax));
   }
 
-  // Also reports the first line if that is malformed, because the file may have another format than the job says, and
-  // reading begins anywhere.
+  // Records a malformed line. If there are too many and the file's first line is one of them, the error names that line
+  // first: the file may have another format than the job file states, and workers begin to read anywhere in it.
   Status Malformed(std::uint64_t row, const std::string& why) const {
     Status within = malformed_.Add(row, why);
     if (within || row == 0) return within;

@@ -5,9 +5,9 @@
 namespace tarn::worker {
 
 LineIndex::LineIndex(std::string_view text, std::uint64_t lines_max, const std::stop_token& stop) : text_(text) {
-  constexpr std::uint64_t kLook = 4096;  // lines between two checks of `stop`
+  constexpr std::uint64_t kLinesPerCheck = 4096;  // of `stop`
   for (std::size_t offset = 0; offset < text.size() && (lines_max == 0 || lines_ < lines_max); ++lines_) {
-    if (lines_ % kLook == 0 && stop.stop_requested()) return;
+    if (lines_ % kLinesPerCheck == 0 && stop.stop_requested()) return;
     if (lines_ % kStride == 0) offsets_.push_back(offset);
     offset = LineEnd(text, offset) + 1;
   }

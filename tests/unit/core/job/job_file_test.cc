@@ -110,7 +110,7 @@ recompute = true
   EXPECT_EQ(job.data, data);
   EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 2, 8, 0}));
   EXPECT_EQ(job.train,
-            (TrainSection{64, 3, 2, 1, Precision::kBf16, 0, false, {1000, HotScore::kLru}, "gpu:3", 4, true}));
+            (TrainSection{64, {}, 3, 2, 1, Precision::kBf16, 0, false, {1000, HotScore::kLru}, "gpu:3", 4, true}));
   EXPECT_EQ(GpuOf(job.train), 3);
 }
 
@@ -236,9 +236,9 @@ TEST(JobFile, BatchSharesDivideAClocksRows) {
   EXPECT_EQ(BatchRowsByRank(*parse("")), (std::vector<std::uint64_t>{}));
   EXPECT_EQ(BatchRowsByRank(*parse("batch_shares = [7, 7, 7, 7]")), (std::vector<std::uint64_t>(4, 256)));
   const auto refuses = [&](const std::string& lines, std::string_view why) {
-    const auto job = parse(lines);
-    EXPECT_FALSE(job) << lines;
-    EXPECT_NE(job.error().message.find(why), std::string::npos) << job.error().message;
+    const auto wrong = parse(lines);
+    EXPECT_FALSE(wrong) << lines;
+    EXPECT_NE(wrong.error().message.find(why), std::string::npos) << wrong.error().message;
   };
   refuses("batch_shares = [1, 1, 1]", "3 items, expected one for each of fleet.workers = 4");
   refuses("batch_shares = [1, 1, 1, 0]", "expected 1 to 1000000, found 0");
