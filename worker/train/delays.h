@@ -14,7 +14,7 @@ class BatchDelays {
  public:
   BatchDelays(const Job& job, std::uint32_t rank);
 
-  // How long the next `batches` training batches take at least, with the pauses before them; 0: as long as they take.
+  // Draws the minimum duration of the next `batches` training batches, including pauses; 0: no minimum.
   TimeUs Next(std::uint64_t batches);
 
  private:
