@@ -1,14 +1,14 @@
-// The shortest way to train something of one's own on a tarn fleet: a table, pulls, pushes, ticks.
+// A minimal program that trains a table of its own on a tarn fleet: pulls, pushes, ticks.
 //
 //   tarn-scheduler --job examples/cpp/hello.toml --run-dir runs/hello &
 //   tarn-server --scheduler runs/hello --rank 0 --shards 2 &
 //   tarn-hello --scheduler runs/hello
 //   kill %1
 //
-// The fleet has no data that could come to an end: it waits for the next worker until its scheduler is stopped, here by
-// the last line, else by Ctrl-C.
+// The job has no data, so the fleet does not end by itself: after the program it waits for the next worker until its
+// scheduler is stopped, here by the last line, else by Ctrl-C.
 //
-// Learns x[k] = k for a handful of keys by plain gradient descent on (x[k] - k)^2 / 2, and prints what comes of it.
+// Learns x[k] = k for a few keys by gradient descent on (x[k] - k)^2 / 2, and prints the rows.
 
 #include <cstdio>
 #include <string>

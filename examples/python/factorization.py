@@ -2,9 +2,9 @@
 
     tools/launch examples/python/factorization.toml -- python3 examples/python/factorization.py
 
-Every worker of the fleet is one process of this program with its own share of the ratings. They meet in two tables on
-the servers, at the pace that the job's [consistency] sets. Needs NumPy. The ratings are made up, of rank RANK with noise
-of NOISE: no model can come below that error on ratings that it has not seen.
+Every worker of the fleet is one process of this program with its own share of the ratings. The workers share two tables
+on the servers; the job's [consistency] sets how stale their rows may be. Needs NumPy. The ratings are generated, of
+rank RANK with noise of NOISE: no model has a lower error on ratings that it has not seen.
 """
 
 import os
@@ -28,7 +28,7 @@ def ratings(seed, count):
 
 def rmse(users, items, data):
     u, i, rating = data
-    of_users, of_items = users.pull(u), items.pull(i)  # both on their way at once
+    of_users, of_items = users.pull(u), items.pull(i)  # both pulls are in flight
     return np.sqrt(np.mean(((of_users.wait() * of_items.wait()).sum(axis=1) - rating) ** 2))
 
 
@@ -51,7 +51,7 @@ def train(ps, mine):
         if ps.rank == 0:
             print(f"epoch {epoch + 1}: test error {rmse(users, items, test):.4f}, at best {NOISE}, "
                   f"rows {np.mean(staleness):.2f} clocks behind")
-    ps.barrier()  # until every worker has trained its ratings
+    ps.barrier()  # waits until every worker has trained its ratings
     if ps.rank == 0:
         print(f"at the end: test error {rmse(users, items, test):.4f}")
 

@@ -29,7 +29,7 @@ class Clicks:
 
     @staticmethod
     def _hash(ids, salt):
-        """Numbers from 0 to 1, the same for the same id, column and salt."""
+        """Numbers from 0 to 1, a function of id, column and salt."""
         mixed = (ids.astype(np.uint64) * np.uint64(len(ROWS)) + np.arange(len(ROWS), dtype=np.uint64)) * np.uint64(4) + np.uint64(salt)
         for shift in (31, 29):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(0x9E3779B97F4A7C15)

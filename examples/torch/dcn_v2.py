@@ -2,15 +2,16 @@
 
     tools/launch examples/torch/dcn_v2.toml -- python3 examples/torch/dcn_v2.py
 
-Shows: bounded staleness. The job is "ssp": rows may lack the updates of the last two clocks, so that those of the next two
-batches arrive while the model computes. The 26 embedding tables, 33.8 million rows, are in a tarn fleet and are never
-allocated. The dense layers are in torch under DistributedDataParallel, one process for each worker. Needs torch and NumPy.
+Shows: bounded staleness. The job is "ssp": rows may lack the updates of the last two clocks, so that the rows of the
+next two batches arrive while the model computes. The 26 embedding tables, 33.8 million rows, are in a tarn fleet; torch
+allocates none of them. The dense layers are in torch under DistributedDataParallel, one process for each worker. Needs
+torch and NumPy.
 
 Expect: 20 seconds on two cores for a million rows. The clicks are drawn from a hidden model, whose own test AUC is
 printed as the best possible, about 0.80. DCN v2 reaches 0.745: most ids are rare, and are seen once or never.
 
-Model: Wang et al., "DCN V2: Improved deep & cross network and practical lessons for web-scale learning to rank systems",
-2021, with the low-rank cross layers of its section 3.
+Model: Wang et al., "DCN V2: Improved deep & cross network and practical lessons for web-scale learning to rank
+systems", 2021, with the low-rank cross layers of its section 3.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     ... --set consistency.mode=bsp ...     in lockstep
     PYTHONPATH=python python3 examples/torch/factorization.py --local     torch alone, the batches of both workers in turns
 
-Shows: a model whose parameters are all in tables, so that attach(model) makes the optimizer; asynchronous SGD: workers
-wait for nobody, and see each other's gradients as soon as the servers have them. Needs torch and NumPy.
+Shows: a model whose parameters are all in tables, so that attach(model) makes the optimizer; asynchronous SGD: no
+worker waits for another, and a pull includes every gradient that the servers have applied. Needs torch and NumPy.
 
 Expect: half a minute on two cores. Of 99 random items and the one that a user chose last, the model has the latter
 among its first ten for about 63% of the users (HR@10), the hidden model that made the choices for about 77%, and chance
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 import tarn.torch
 
-ITEMS, CHOICES, RANK_OF_TRUTH, DIM = 2_000, 20, 6, 16  # of each user one choice more is the test
+ITEMS, CHOICES, RANK_OF_TRUTH, DIM = 2_000, 20, 6, 16  # one more choice of each user is the test
 WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
 
 

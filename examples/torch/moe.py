@@ -2,15 +2,16 @@
 
     tools/launch examples/torch/moe.toml -- python3 examples/torch/moe.py
 
-Shows: expert parallelism beside tables. The ids' embeddings are in a tarn fleet. The experts are in torch, four on each of
-two workers: a worker sends every row to the workers that have its experts, and gets the results back, by torch's
-all-to-all over gloo. The router chooses the two best experts of a row; a loss that is least when all experts get equally
-many rows keeps it from choosing always the same (Fedus et al., "Switch transformers", 2021, equation 4). Gradients of
-what all workers share are averaged, those of the experts stay where they are. Needs torch and NumPy.
+Shows: expert parallelism beside tables. The users' embeddings are in a tarn fleet. The experts are in torch, four on
+each of two workers: a worker sends every row to the workers that have its experts, and gets the results back, by
+torch's all-to-all over gloo. The router chooses the two best experts of a row; a loss that is least when all experts
+get equally many rows keeps it from always choosing the same ones (Fedus et al., "Switch transformers", 2021, equation
+4). Gradients of the shared parameters are averaged over the workers; those of the experts are not exchanged. Needs
+torch and NumPy.
 
-Expect: 13 seconds on two cores for 600 steps. Users are of eight kinds, and each kind has its own rule for what it likes.
-Accuracy 0.98; with one expert, which sees as many rows, 0.95 (--set fleet.workers=1, --experts 1 --batch 2048). The
-share of each expert in the rows is printed: from 10% to 16% at the end, with --balance 0 from 6% to 20%.
+Expect: 13 seconds on two cores for 600 steps. Users are of eight kinds; each kind has a rule of its own for what it
+likes. Accuracy 0.98; with one expert, which sees as many rows, 0.95 (--set fleet.workers=1, --experts 1 --batch 2048).
+The share of each expert in the rows is printed: from 10% to 16% at the end, with --balance 0 from 6% to 20%.
 
 Model: Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer", 2017.
 """
@@ -48,8 +49,8 @@ class AllToAll(torch.autograd.Function):
 
 
 class Experts(nn.Module):
-    """float32 [rows, WIDTH] -> the same, each row through the CHOSEN experts that the router scores highest. After a call,
-    `shares` has the share of the rows of each expert, and `imbalance` a loss, which is 1 if the shares are equal."""
+    """float32 [rows, WIDTH] -> the same, each row through the CHOSEN experts that the router scores highest. After a
+    call, `shares` has each expert's share of the rows, and `imbalance` a loss, which is 1 if the shares are equal."""
 
     def __init__(self, experts):
         super().__init__()
@@ -98,7 +99,7 @@ class Model(nn.Module):
 
 
 def batches(size, seed):
-    """users int64 [size], contexts float32 [size, DIM], labels float32 [size]: a rule for each kind of users decides."""
+    """users int64 [size], contexts float32 [size, DIM], labels float32 [size], by the rule of the user's kind."""
     hidden, random = np.random.default_rng(0), np.random.default_rng(seed)
     rules = hidden.normal(size=(KINDS, DIM)).astype(np.float32)
     while True:
@@ -109,7 +110,7 @@ def batches(size, seed):
 
 
 def average(parameters):
-    """The gradients over all workers, as DistributedDataParallel does for models that are equal everywhere."""
+    """Averages the gradients over all workers, as DistributedDataParallel does for models that are equal everywhere."""
     gradients = torch.cat([each.grad.flatten() for each in parameters])
     distributed.all_reduce(gradients)
     for each, part in zip(parameters, gradients.split([each.numel() for each in parameters])):

@@ -2,11 +2,11 @@
 
     tools/launch examples/torch/sequence.toml -- python3 examples/torch/sequence.py --tensor 2 --pipeline 2
 
-Shows: tables beside every kind of parallelism of torch. The item tables are in a tarn fleet; the encoder is data parallel
-(the workers that are left), tensor parallel (--tensor: parallelize_module over a DeviceMesh divides heads and hidden
-units) and pipeline parallel (--pipeline: stages of torch.distributed.pipelining), over gloo. A process pulls and pushes
-only the rows that its stage needs. However the four workers are divided, the losses are those of one process (--set
-fleet.workers=1) up to rounding. Needs torch and NumPy.
+Shows: tables beside every kind of parallelism of torch. The item tables are in a tarn fleet; the encoder is tensor
+parallel (--tensor: parallelize_module over a DeviceMesh divides heads and hidden units), pipeline parallel (--pipeline:
+stages of torch.distributed.pipelining) and data parallel (workers / tensor / pipeline copies), over gloo. A process
+pulls and pushes only the rows that its stage needs. However the four workers are divided, the losses are those of one
+process (--set fleet.workers=1) up to rounding. Needs torch and NumPy.
 
 Expect: a minute on two cores for 400 steps. The sequences come from a hidden chain: an item is followed by one of five
 others in 7 of 10 cases. HR@10, the share of sequences whose next item is among the ten best of 5,000: 0.48; 0.69 if one
@@ -36,7 +36,7 @@ MICROBATCHES = 2
 
 
 class Layer(nn.Module):
-    """float32 [batch, LENGTH, DIM] -> the same; a position sees those before it."""
+    """float32 [batch, LENGTH, DIM] -> the same; a position sees itself and those before it."""
 
     def __init__(self):
         super().__init__()
@@ -79,14 +79,14 @@ class Model(nn.Module):
         self.targets = nn.Embedding(ITEMS, DIM, device="meta")
 
     def loss(self, encoded, targets):
-        """targets int64 [batch, LENGTH, 1 + NEGATIVES]: the item that follows, and others. The mean over a batch, divided
-        by MICROBATCHES."""
+        """targets int64 [batch, LENGTH, 1 + NEGATIVES]: the item that follows, and others. Returns the mean over a
+        batch, divided by MICROBATCHES."""
         logits = (self.targets(targets) @ encoded[..., None]).squeeze(-1)
         return F.cross_entropy(logits.flatten(0, 1), torch.zeros(logits[..., 0].numel(), dtype=torch.int64)) / MICROBATCHES
 
 
 class Division:
-    """Who computes what: the workers as data x tensor x pipeline."""
+    """Who computes what: the workers are divided into data x tensor x pipeline."""
 
     def __init__(self, model, tensor, pipeline):
         self.model, self.pipeline, self.data = model, pipeline, WORKERS // tensor // pipeline
@@ -105,7 +105,7 @@ class Division:
             self.schedule = ScheduleGPipe(self.stage, MICROBATCHES, loss_fn=model.loss, scale_grads=False)
 
     def parameters(self):
-        """The dense ones of this stage."""
+        """The dense parameters of this stage."""
         encoder = self.model.encoder
         yield from [encoder.positions] if encoder.first else []
         for i in encoder.here:
@@ -126,7 +126,7 @@ class Division:
                 gradient = parameter.grad.to_local() if isinstance(parameter.grad, DTensor) else parameter.grad
                 distributed.all_reduce(gradient, group=self.mesh.get_group("data"))
                 gradient /= self.data
-        for rows in tarn.torch.rows(self.model):  # the servers divide by the workers, of which few have rows of a table
+        for rows in tarn.torch.rows(self.model):  # servers average over all workers; only one stage has rows of a table
             rows.grad *= self.pipeline
         return sum(losses).item() if self.last else None
 
@@ -178,7 +178,8 @@ def batches(chain, steps, size, part, parts):
 
 
 def hits(model, chain, count):
-    """The share of sequences whose last item is among the ten with the highest scores."""
+    """The share of sequences whose last item is among the ten with the highest scores, and the share whose last item is
+    among the five that follow the item before it in the hidden chain."""
     sequences = torch.from_numpy(chain.sequences(count, np.random.default_rng(2)))
     with torch.no_grad():
         encoded = model.encoder(sequences[:, :-1])[:, -1]

@@ -30,7 +30,7 @@ DIM = 32
 
 
 class Choices:
-    """choices: int64 [USERS, SEEN + TRAINED + 1], categories: int64 [ITEMS], best: the hidden model's hits in its first
+    """choices: int64 [users, SEEN + TRAINED + 1], categories: int64 [ITEMS], best: the hidden model's hits in its first
     ten for the last choice."""
 
     def __init__(self, users):

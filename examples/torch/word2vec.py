@@ -30,7 +30,7 @@ WINDOW, NEGATIVES, DIM = 4, 5, 32
 
 
 class SkipGram(nn.Module):
-    """words, contexts int64 [batch], others int64 [batch, NEGATIVES]. Returns the loss of each pair, float32 [batch]."""
+    """words, contexts int64 [batch], others int64 [batch, NEGATIVES]. Returns each pair's loss, float32 [batch]."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,8 @@ class SkipGram(nn.Module):
 
 
 def text(count, random):
-    """`count` words, int64: of one subject for 25 words on average, one word in five of any. Low numbers are frequent."""
+    """`count` words, int64: one subject for 25 words on average; one word in five is of a random subject. Words with
+    low numbers are frequent."""
     changes = random.random(count) < 1 / 25
     subjects = random.integers(len(SUBJECTS), size=count)[np.maximum.accumulate(np.where(changes, np.arange(count), 0))]
     strays = random.random(count) < 0.2

@@ -1,25 +1,25 @@
-"""The workers of a job as a process group of torch, for what they exchange beside the tables."""
+"""The workers of a job as a process group of torch, for what they exchange in addition to the tables."""
 
 import os
 
 from torch import distributed
 
 WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
-STARTS = os.environ.get("TARN_STARTS_AGAIN", 0)  # the place where a fleet met that has ended cannot be used again
+STARTS = os.environ.get("TARN_STARTS_AGAIN", 0)  # every start of the fleet needs a rendezvous file of its own
 _last = None
 
 
 def meet():
-    """For workers on one machine."""
+    """Joins the process group of all workers, which must run on one machine."""
     distributed.init_process_group("gloo", init_method=f"file://{os.environ['TARN_RUN_DIR']}/torch-{STARTS}", rank=RANK,
                                    world_size=WORKERS)
 
 
 def part():
-    """Waits for the others: no process ends its connections while others work.
+    """Waits for the other workers, so that none closes its connections while others work; then leaves the group.
 
-    The last exchange is kept until Python ends. Otherwise gloo's thread may be the one that frees it, for which it needs
-    Python's lock, while DistributedDataParallel, which holds the lock, waits for the end of that thread (torch 2.13).
+    The last exchange is kept until Python ends. Otherwise gloo's thread may free it, for which it needs Python's lock,
+    while DistributedDataParallel holds that lock and waits for the end of the thread: a deadlock (torch 2.13).
     """
     global _last
     _last = distributed.barrier(async_op=True)

@@ -13,7 +13,7 @@
 namespace tarn::worker {
 namespace {
 
-// `on`: no argument on the CPU, a stream on a GPU.
+// Whether an operation runs on a GPU: Run passes it a stream there, and no argument on the CPU.
 template <typename... On>
 constexpr bool kOnGpu = sizeof...(On) != 0;
 

@@ -1,5 +1,5 @@
-// The device of a model: the calling thread, or a stream of a GPU. Has the same operations (those of kernels/, with
-// their names) and the same kind of memory for both, so that a model is written once.
+// The device of a model: the calling thread, or a stream of a GPU. Both have the same operations (those of kernels/)
+// and the same kind of memory, so that a model is written once.
 //
 //   Compute compute;              // or Compute(&stream)
 //   float* x = compute.Get<float>(rows * width);
@@ -65,7 +65,7 @@ class Compute {
   void CrossBackward(std::size_t n, const float* x0, const float* y, const float* grad_out, float* grad_y,
                      float* grad_x0);
 
-  // kernels/loss.h Returns the sum of the losses; nullopt on a GPU, where Tally computes it later from the copied
+  // kernels/loss.h. Returns the sum of the losses; nullopt on a GPU, where Tally computes it later from the copied
   // logits. `grad` may be null.
   std::optional<double> LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
   void SoftmaxByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels, float scale,

@@ -82,8 +82,8 @@ Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys) {
   constexpr std::uint64_t kKeysMax = limits::kPlanKeysMax - 1;  // and the bias
   if (keys <= kKeysMax) return {};
   return Fail(ErrorCode::kTooLarge,
-              fmt::format("train.batch_rows: a batch of {} rows has {} keys (data.integer_columns and "
-                          "data.categorical_columns of each row, or what its line has): expected at most {}",
+              fmt::format("train.batch_rows: a batch of {} rows has {} keys (one for each of data.integer_columns and "
+                          "data.categorical_columns of a row, or each entry of its line): expected at most {}",
                           rows, keys, kKeysMax));
 }
 

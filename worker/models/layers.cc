@@ -93,7 +93,7 @@ const T* Enter(Compute& compute, Precision precision, std::size_t rows, std::siz
   return entered;
 }
 
-// The same for the weights and biases in a layer's table; the bias is null if the layer has none.
+// The same for the weights in a layer's table, and for its biases; null if the layer has no bias.
 template <typename T>
 const T* EnterWeights(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer,
                       const float* table) {

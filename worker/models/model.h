@@ -1,6 +1,6 @@
 // The interface between models and the training loop: the tables that a model needs, and a step from rows and a batch
-// to predictions and gradients. A model has no parameters; they are in the tables. A new model is one file plus a line
-// in MakeModel.
+// to predictions and gradients. A model has no parameters; they are in the tables. README.md describes how to add a
+// model.
 //
 //   auto model = MakeModel(job, {.fields = 39});
 //   for (const TableUse& use : (*model)->tables()) ...            // create, plan, pull
@@ -51,10 +51,11 @@ struct StepInput {
 
 // A step's predictions for its rows, before any update, in memory of the compute device; valid until its reset.
 struct Predictions {
-  // For two classes: the logits, and the sum of the logistic losses if the step computes it (Compute::LogisticLoss).
+  // Of a model with one logit per row: the logits, and the sum of the logistic losses if the step computes it
+  // (Compute::LogisticLoss).
   const float* logits = nullptr;
   std::optional<double> loss;
-  // Of more: the cross-entropies, and 1 where the best class was right.
+  // Of a model with a logit per class: each row's cross-entropy, and 1 if its class has the largest logit, else 0.
   const double* losses = nullptr;
   const std::uint32_t* correct = nullptr;
 };
@@ -73,7 +74,8 @@ class Model {
   std::vector<TableUse> tables_;
 };
 
-// Adds predictions in this process's memory, one for each label, to `quality`; the losses too if they have none.
+// Adds predictions in this process's memory, one for each label, to `quality`. Computes the loss if the predictions
+// have none.
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality);
 
 // The shape of the data.
@@ -88,8 +90,8 @@ struct ModelShape {
 // be, batches of too many keys. Unused inputs are a warning in the log.
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape);
 
-// Whether a batch of so many rows may have so many keys: with the bias at most limits::kPlanKeysMax, else kTooLarge
-// says which keys of the job to lower. If rows have varying numbers of keys, only the batch itself can be checked.
+// Checks the number of keys of a batch with `rows` rows: with the bias at most limits::kPlanKeysMax, else kTooLarge,
+// whose message names the keys of the job to reduce. If rows have varying numbers of keys, call it for each batch.
 Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys);
 
 }  // namespace tarn::worker

@@ -33,7 +33,7 @@ void* Workspace::GetBytes(std::size_t bytes) {
   return chunks_[chunk_].data + std::exchange(chunk_used_, chunk_used_ + bytes);
 }
 
-// As large as all previous blocks together, so that a step uses few blocks.
+// As large as all previous chunks together, so that a step uses few chunks.
 bool Workspace::AddChunk(std::size_t bytes) {
   Chunk chunk;
   chunk.bytes = kApart ? bytes : std::max({bytes, held_bytes(), kChunkBytesMin});

@@ -4,8 +4,8 @@
 //   Workspace memory(stream);
 //   float* kept = memory.Get<float>(n);
 //   const Workspace::Mark mark = memory.mark();
-//   float* passing = memory.Get<float>(n);
-//   memory.Release(mark);                   // `passing` is free again
+//   float* temporary = memory.Get<float>(n);
+//   memory.Release(mark);                   // `temporary` must not be used any more
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,7 @@ class Workspace {
   // Releases all arrays allocated since `mark`.
   void Release(const Mark& mark);
 
-  // Releases all arrays, clears a failure, and merges the memory into one block.
+  // Releases all arrays, clears a failure, and merges the memory into one chunk.
   void Reset();
 
   bool failed() const { return !failure_.empty(); }

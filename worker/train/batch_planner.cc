@@ -17,7 +17,7 @@ BatchPlanner::BatchPlanner(const Job& job, std::vector<TableUse> tables, const B
 BatchPlanner::BatchPlanner(BatchPlanner&&) noexcept = default;
 BatchPlanner::~BatchPlanner() = default;
 
-// The bias is an additional occurrence at the end, removed again after planning. On a GPU it is always added.
+// The bias is appended to the keys while planning; a table without a bias is planned without that last key.
 Status BatchPlanner::Make(std::vector<Key>* keys, std::vector<Plan>* plans) {
   plans->resize(tables_.size());
   const std::size_t of_batch = keys->size();
@@ -39,7 +39,7 @@ Status BatchPlanner::Make(std::vector<Key>* keys, std::vector<Plan>* plans) {
   keys->pop_back();
   if (made) return {};
   const std::string_view advice =
-      made.error().code == ErrorCode::kIo ? "; a smaller train.batch_rows or train.prefetch needs less" : "";
+      made.error().code == ErrorCode::kIo ? "; reduce train.batch_rows or train.prefetch" : "";
   return Fail(made.error().code, fmt::format("planning {} keys: {}{}", of_batch, made.error().message, advice));
 }
 

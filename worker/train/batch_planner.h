@@ -17,8 +17,8 @@
 namespace tarn::worker {
 
 struct BatchPlannerOptions {
-  // Planning on the GPU takes about a dozen launches and two waits for any batch, as long as this thread needs for some
-  // thousand keys. With this many occurrences it is clearly faster and uses the GPU well.
+  // Planning a table on the GPU takes about a dozen launches and two waits, whatever the number of keys; in this time
+  // the calling thread plans some thousand keys. From this many occurrences on, the GPU is clearly faster.
   static constexpr std::size_t kDeviceKeysMin = 65'536;
 
   std::uint32_t partition_bits = 0;
@@ -26,7 +26,7 @@ struct BatchPlannerOptions {
   std::size_t device_keys_min = kDeviceKeysMin;
 };
 
-// One thread at a time. Outlives its plans.
+// One thread at a time. Must outlive its plans.
 class BatchPlanner {
  public:
   // Uses the seed of the job. `tables`: of the model, with ids.

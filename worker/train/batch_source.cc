@@ -1,5 +1,6 @@
 #include "worker/train/batch_source.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace tarn::worker {
 namespace {
 
-// Evaluation has no clocks, so it uses larger batches, which need fewer messages.
+// An evaluation uses one clock, however large its batches are. Larger ones need fewer messages.
 constexpr std::uint64_t kEvaluationRows = 2048;
 
 }  // namespace
@@ -175,7 +176,10 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   out->last_of_lease = offset + out->lines >= lease.rows;
   out->after = {lease.lease, offset + out->lines};
   const Dataset* set = sets_[static_cast<std::size_t>(lease.purpose)];
-  if (set == nullptr) return Fail(ErrorCode::kInvalidArgument, "a lease of a data set that the job does not name");
+  if (set == nullptr)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("lease {} is of data set {} (0: train, 1: valid, 2: test), which the job does not name",
+                            lease.lease.value, static_cast<int>(lease.purpose)));
   Span read(trace_, "read", kReaderTrack);
   TARN_RETURN_IF_ERROR(
       ReadRows(*set, job_, lease.purpose, lease.epoch, lease.first_row + offset, out->lines, &out->batch));

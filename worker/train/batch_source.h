@@ -39,13 +39,13 @@ Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::u
                 std::uint64_t rows, Batch* batch);
 
 inline constexpr char kNoMemoryForBatches[] =
-    "this worker's machine has no memory for what it reads and computes: train.batch_rows, train.prefetch, "
-    "train.hot_rows or the model may be smaller";
+    "this worker's machine has too little memory for its batches and the model: reduce train.batch_rows, "
+    "train.prefetch or train.hot_rows, or use a smaller model";
 
-// One thread, other than the reader's, may call AddLease, TryTake, Recycle and error.
+// All public functions must be called on one thread.
 class BatchSource {
  public:
-  // kCaller: without a thread; ReadIfCaller reads.
+  // Who reads: a thread of this object, or the caller in ReadIfCaller.
   enum class Reader : std::uint8_t { kThread, kCaller };
   // `wake` is called from the reader's thread when a batch is ready or reading has failed.
   BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace, std::function<void()> wake,
@@ -58,7 +58,7 @@ class BatchSource {
   std::optional<PreparedBatch> TryTake();
   // The batch that TryTake would return, valid until then; null if none is ready.
   const PreparedBatch* Next() const;
-  // Without a thread: reads the next batch if there is one and none is ready. Else does nothing.
+  // With kCaller: reads and plans the next batch of the leases if none is ready. With kThread it does nothing.
   void ReadIfCaller();
   // The purpose of the batch that TryTake would return, if one is ready.
   std::optional<LeasePurpose> NextPurpose() const;
@@ -71,7 +71,7 @@ class BatchSource {
   // Times of the reader's thread.
   struct Seconds {
     double read = 0, plan = 0;
-    double await_room = 0;  // waiting because its batches are not taken
+    double await_room = 0;  // waiting because the loop has not taken its batches
   };
   Seconds seconds() const;
 
@@ -82,12 +82,12 @@ class BatchSource {
   // Both with mutex_ held, if there is a thread.
   void OpenNext();
   void TakeSpare(PreparedBatch* batch);
-  // Waits for room for another batch; false if reading ends.
+  // Waits for room for another batch; false if this object is being destroyed.
   bool AwaitRoom(PreparedBatch* batch);
   Status PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
 
-  // A lease that is being read, and how much of it was.
+  // A lease, and how many of its rows have been read.
   struct OpenLease {
     LeaseGrant lease;
     std::uint64_t offset = 0;
@@ -110,7 +110,7 @@ class BatchSource {
   std::optional<Error> error_;
   bool closing_ = false;
   Seconds seconds_;
-  OpenLease open_;  // of whoever reads
+  OpenLease open_;  // used only by the thread that reads
   std::jthread thread_;
 };
 

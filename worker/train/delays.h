@@ -14,8 +14,8 @@ class BatchDelays {
  public:
   BatchDelays(const Job& job, std::uint32_t rank);
 
-  // How long the next training batches, of `rows` rows in all, take at least, with the pauses before them; 0: as long
-  // as they take.
+  // Draws the minimum duration of the next training batches, which have `rows` rows in all, including pauses; 0: no
+  // minimum.
   TimeUs Next(std::uint64_t rows);
 
  private:

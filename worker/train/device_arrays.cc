@@ -25,8 +25,8 @@ using kernels::DeviceBuffer;
 using kernels::PinnedBuffer;
 using kernels::Stream;
 
-// Room for some more keys or rows, whose indices have 31 bits.
-std::size_t PlacesFor(std::size_t n) { return std::min(WithRoom(n), limits::kPlanKeysMax); }
+// Capacity for n keys or rows and some more, at most what their 31-bit indices allow.
+std::size_t CapacityFor(std::size_t n) { return std::min(WithRoom(n), limits::kPlanKeysMax); }
 
 // A stream's algorithms for matrix products, stored between runs.
 class KnownAlgorithms {
@@ -67,8 +67,8 @@ struct Shared {
   std::function<void()> done;
 };
 
-// Dense tables are in natural order on the GPU. Copies to it convert from the plan's order, and copies from
-// it convert back.
+// Dense tables are in key order on the GPU: BringRows converts them from the plan's order, and Take converts their
+// gradients back.
 //
 // There are two streams: the model's stream computes, and `way_`, the set's own, copies the batch to the GPU and the
 // gradients back. WaitFor orders writes of one before reads of the other. Memory belongs to the stream that writes it
@@ -127,7 +127,7 @@ class DeviceArrays : public StepArrays {
 
   Status Return(const GradientRule& rule) override {
     measured_ = source_.train && (rule.checked || rule.norm_max > 0);
-    if (measured_) TARN_RETURN_IF_ERROR(Condition(rule));
+    if (measured_) TARN_RETURN_IF_ERROR(ApplyRule(rule));
     way_->WaitFor(stream_);
     if (measured_) norm_.ToHost(*way_);
     if (source_.train)
@@ -217,7 +217,7 @@ class DeviceArrays : public StepArrays {
     const std::size_t occurrences = source_.batch->keys.size();
     if (sort_ == nullptr || occurrences > sorted_max_) {
       sort_.reset();  // its memory may be needed for the larger one
-      auto sort = kernels::SortScratch::Make(stream_, sorted_max_ = PlacesFor(occurrences));
+      auto sort = kernels::SortScratch::Make(stream_, sorted_max_ = CapacityFor(occurrences));
       if (!sort) sort = kernels::SortScratch::Make(stream_, sorted_max_ = occurrences);
       if (!sort) return std::unexpected(std::move(sort).error());
       sort_ = std::move(*sort);
@@ -229,7 +229,7 @@ class DeviceArrays : public StepArrays {
           views_[t].unique > table.capacity.rows) {
         table.segments.reset();
         const std::size_t rows = views_[t].unique;
-        table.capacity = {PlacesFor(occurrences), PlacesFor(rows), source_.plans[t]->dim};
+        table.capacity = {CapacityFor(occurrences), CapacityFor(rows), source_.plans[t]->dim};
         auto segments = kernels::Segments::Make(stream_, table.capacity);
         if (!segments) {
           table.capacity = {occurrences, rows, source_.plans[t]->dim};
@@ -243,8 +243,8 @@ class DeviceArrays : public StepArrays {
     return {};
   }
 
-  // Applies the rule without waiting for the GPU.
-  Status Condition(const GradientRule& rule) {
+  // Unscales and clips the gradients, and computes the norm that Finish checks. Does not wait for the GPU.
+  Status ApplyRule(const GradientRule& rule) {
     constexpr std::size_t kPartsBytes = kernels::kNormParts * sizeof(double);
     TARN_RETURN_IF_ERROR(norm_.Resize(stream_, kPartsBytes + sizeof(float), "the norm of gradients"));
     auto* const parts = norm_.device.as<double>();

@@ -12,25 +12,25 @@ namespace {
 using kernels::DeviceBuffer;
 using kernels::PinnedBuffer;
 
-// Pinned memory that copies may still use.
-using Outlived = std::vector<PinnedBuffer>;
+// Pinned memory of destroyed arrays, which copies may still use; freed by the next Wait.
+using RetiredBuffers = std::vector<PinnedBuffer>;
 
 class DeviceArray final : public PlacedArray {
  public:
-  DeviceArray(DeviceBuffer buffer, PinnedBuffer pinned, Outlived* outlived)
+  DeviceArray(DeviceBuffer buffer, PinnedBuffer pinned, RetiredBuffers* retired)
       : PlacedArray(buffer.data(), buffer.size(), pinned.as<std::byte>()),
         buffer_(std::move(buffer)),
         pinned_(std::move(pinned)),
-        outlived_(*outlived) {}
+        retired_(*retired) {}
   ~DeviceArray() override {
-    if (pinned_.size() != 0) outlived_.push_back(std::move(pinned_));
+    if (pinned_.size() != 0) retired_.push_back(std::move(pinned_));
   }
   PinnedBuffer& pinned() { return pinned_; }
 
  private:
   DeviceBuffer buffer_;
   PinnedBuffer pinned_;
-  Outlived& outlived_;
+  RetiredBuffers& retired_;
 };
 
 class DevicePlace final : public RowPlace {
@@ -54,7 +54,7 @@ class DevicePlace final : public RowPlace {
       if (!got) return std::unexpected(std::move(got).error());
       pinned = std::move(*got);
     }
-    return std::make_unique<DeviceArray>(std::move(*buffer), std::move(pinned), &outlived_);
+    return std::make_unique<DeviceArray>(std::move(*buffer), std::move(pinned), &retired_);
   }
 
   Expected<const void*> Bring(const void* host, std::size_t bytes, std::string_view what, PlacedRoom* room) override {
@@ -74,7 +74,7 @@ class DevicePlace final : public RowPlace {
   }
   Status Wait() override {
     Status status = stream_->Wait();
-    outlived_.clear();
+    retired_.clear();
     return status;
   }
   void HandOver(kernels::Stream* user) override { user->WaitFor(*stream_); }
@@ -82,7 +82,7 @@ class DevicePlace final : public RowPlace {
  private:
   int gpu_;
   std::unique_ptr<kernels::Stream> stream_;
-  Outlived outlived_;
+  RetiredBuffers retired_;
 };
 
 }  // namespace

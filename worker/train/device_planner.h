@@ -3,7 +3,7 @@
 //
 //   planner->Bring(keys);                                            // once a batch
 //   planner->Make(table, dim, positioner, keys.size(), &plan);       // for each sparse table
-//   planner->TakeBack(&plan);                                        // if it is to be another planner's
+//   planner->TakeBack(&plan);                                        // before another planner makes this plan
 //
 // A planner has its own stream and waits for it: a plan's GPU memory is complete when Make returns, for any stream. The
 // memory belongs to the planner, which must outlive its plans and all operations on them. One thread at a time. A plan
@@ -25,7 +25,8 @@ class DevicePlanner {
  public:
   virtual ~DevicePlanner() = default;
 
-  // Fewer than 2^31 keys, with duplicates; the caller may reuse their memory at once. Call Make before the next Bring.
+  // Copies the keys of a batch to the GPU: fewer than 2^31, duplicates included. The caller may reuse their memory at
+  // once. Call Make before the next Bring, because Make waits for the copy.
   virtual Status Bring(std::span<const Key> keys) = 0;
   // Makes a plan of the first n keys of Bring, for a sparse table. After an error the plan is invalid.
   virtual Status Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::size_t n, Plan* plan) = 0;

@@ -7,7 +7,7 @@
 namespace tarn::worker {
 namespace {
 
-// Sparse tables are used in place.
+// Rows and gradients of sparse tables are used in place; those of dense tables are copied into key order.
 class HostArrays : public StepArrays {
  public:
   explicit HostArrays(const Model& model) : model_(model), rows_(model.tables().size()), gradients_(rows_.size()) {
@@ -55,7 +55,7 @@ class HostArrays : public StepArrays {
 
   void BringTable(std::size_t t) {
     const Plan& plan = *source_.plans[t];
-    TARN_CHECK(plan.placed == nullptr, "who computes here plans here");
+    TARN_CHECK(plan.placed == nullptr, "plans of a step on the host have no arrays on a GPU");
     const std::size_t floats = plan.keys.size() * plan.dim;
     const float* placed = source_.PlacedAt(t);
     const float* pulled = placed != nullptr ? placed : source_.values[t].as<float>().data();

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kLooksPerRow = 10;
 
 // Whether the plan's keys are in the place already: its GPU made the plan.
-bool IsThere(const Plan& plan, const RowPlace& place) {
+bool KeysArePlaced(const Plan& plan, const RowPlace& place) {
   return plan.placed != nullptr && place.gpu() == plan.placed->gpu;
 }
 
@@ -47,10 +47,10 @@ Status HotTable::Reserve(const Plan& plan, HotBatch* batch) {
   return batch->counts_.Reserve(place_, counts, "a batch's counts", Exchanged::kYes);
 }
 
-// Copies the keys if pushed rows must be removed from the cache: that is after this batch, when the plan's memory may
-// be reused.
+// Uses the plan's own keys if they are in the place. Copies them if Push evicts rows, because it does so on the place's
+// stream, possibly after the reader has reused the plan's memory.
 Status HotTable::BringKeys(const Plan& plan, HotBatch* batch) {
-  if (IsThere(plan, *place_) && !SeesOwnPushes(spec_.consistency, options_.own_pushes)) {
+  if (KeysArePlaced(plan, *place_) && !SeesOwnPushes(spec_.consistency, options_.own_pushes)) {
     batch->keys_ = plan.placed->keys;
     return {};
   }
@@ -119,7 +119,7 @@ Status HotTable::Arrive(Buffer values, Clock version, HotBatch* batch) {
   return {};
 }
 
-// First copies the arrived rows to their indices, because some may get no slot.
+// Copies the arrived rows first: some of them have no slot in the cache, and the cache's Read skips those.
 Expected<const float*> HotTable::Read(HotBatch* batch) {
   TARN_CHECK(batch->arrived_.complete() && batch->number_ == std::max(next_read_, ended_),
              "batches read in the order in which they looked");

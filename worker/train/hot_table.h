@@ -3,7 +3,7 @@
 // H9 of docs/protocol.md; kernels/hot_rows.h is the cache itself.
 //
 //   table->Look(plan, use, &batch);                     // batch.missing() is pulled, for use at `use`
-//   table->Arrive(std::move(values), version, &batch);  // its rows; may be left out if nothing was missing
+//   table->Arrive(std::move(values), version, &batch);  // the pulled rows; not needed if nothing was missing
 //   table->Read(&batch);                                // all rows of the plan, to compute with
 //   table->Push(batch);                                 // if its gradients were pushed
 //   table->End(&batch);
@@ -53,13 +53,13 @@ class HotBatch {
   const Key* keys_ = nullptr;
   PlacedRoom keys_room_, slots_, absent_;
   PlacedRoom all_rows_;  // between Read and End
-  PlacedRoom counts_;    // of a part that looks: the rows missing; of parts that have read: their oldest versions
+  PlacedRoom counts_;    // in Look: the number of missing rows of a part; after Read: each part's oldest version
 };
 
 struct HotTableOptions {
   HotRowsSpec keep;
   OwnPushes own_pushes = OwnPushes::kBounded;
-  std::uint32_t keys_at_once = 1u << 20;  // of a call of the cache, which has working memory for so many
+  std::uint32_t keys_at_once = 1u << 20;  // most keys of one call of the cache, which has working memory for so many
 };
 
 class HotTable {
@@ -101,7 +101,7 @@ class HotTable {
   TableSpec spec_;
   HotTableOptions options_;
   std::unique_ptr<kernels::HotRows> cache_;
-  std::vector<PlacedRoom> spare_;                        // for the rows of a batch between Read and End
+  std::vector<PlacedRoom> spare_;                        // all_rows_ of ended batches, for reuse
   std::uint64_t begun_ = 0, next_read_ = 0, ended_ = 0;  // batches
   std::uint64_t looked_for_ = 0, found_ = 0, aged_at_ = 0;
 };

@@ -48,8 +48,8 @@ class LeaseProgress {
     }
   }
 
-  // Returns once the clock to which a worker without work must tick. `drained`: there is no lease and no batch in
-  // flight.
+  // The clock to which a worker without work must tick, returned only once; else nullopt. `drained`: there is no lease
+  // and no batch in flight.
   std::optional<Clock> TakeJump(bool drained) {
     if (requested_ || left_ || !drained) return std::nullopt;
     return std::exchange(jump_to_, std::nullopt);

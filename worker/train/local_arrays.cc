@@ -14,14 +14,14 @@
 namespace tarn::worker {
 namespace {
 
-// What a worker keeps of the rows of one table: the state of the local rule, and its own values.
+// What a worker stores for the rows of one table: the slots of the local rule and, for `elastic`, its own values.
 class KeptRows {
  public:
   KeptRows(const kernels::Optimizer* rule, std::uint32_t dim, bool keeps_values)
       : rule_(rule), dim_(dim), slot_floats_(rule->slot_floats(dim)), keeps_values_(keeps_values) {}
 
   bool empty() const { return slot_floats_ == 0 && !keeps_values_; }
-  // The number of a key's row; a new one begins with these values.
+  // The number of a key's row. A new row gets initial slots and these values.
   std::uint32_t Find(Key key, const float* values) {
     const auto [found, is_new] = numbers_.try_emplace(key, static_cast<std::uint32_t>(numbers_.size()));
     if (!is_new) return found->second;
@@ -126,7 +126,7 @@ class LocalArrays final : public StepArrays {
       std::copy_n(table->kept.values(table->numbers[i]), table->dim, &table->rows[i * table->dim]);
   }
 
-  // The rows that the part has used, each once.
+  // Lists in `touched` the rows that the part has used, each once.
   void Touch(std::size_t t) {
     LocalTable& table = tables_[t];
     table.touched.clear();
@@ -171,7 +171,7 @@ class LocalArrays final : public StepArrays {
                  .gradients = scratch_.data()});
   }
 
-  // In the plan's order.
+  // What is pushed for a table, in the plan's order.
   Buffer PushOf(std::size_t t) {
     LocalTable& table = tables_[t];
     switch (local_.method) {
@@ -181,7 +181,7 @@ class LocalArrays final : public StepArrays {
         table.sum.resize(table.rows.size());
         for (std::size_t i = 0; i < table.rows.size(); ++i) table.sum[i] = table.pulled[i] - table.rows[i];
         break;
-      case LocalMethod::kElastic: MoveTogether(&table); break;
+      case LocalMethod::kElastic: MoveElastically(&table); break;
     }
     Buffer out = Buffer::Allocate(table.sum.size() * sizeof(float));
     float* to = out.as_mutable<float>().data();
@@ -192,7 +192,7 @@ class LocalArrays final : public StepArrays {
     return out;
   }
 
-  void MoveTogether(LocalTable* table) const {
+  void MoveElastically(LocalTable* table) const {
     const std::uint32_t dim = table->dim;
     table->sum.resize(table->rows.size());
     for (std::size_t i = 0; i < table->rows.size(); ++i) {
@@ -210,7 +210,7 @@ class LocalArrays final : public StepArrays {
   BatchView part_;
   std::vector<LocalTable> tables_;
   std::uint64_t steps_ = 0;       // taken so far
-  std::uint64_t first_step_ = 0;  // before this batch
+  std::uint64_t first_step_ = 0;  // steps_ when this batch began
   std::vector<float*> values_, slots_;
   std::vector<float> scratch_;
   std::vector<Buffer> out_;

@@ -76,12 +76,13 @@ bool Pipeline::BeginsNow() const {
   return begun < begins_->pushed.size() && begins_->pushed[begun] == pulls_->ended();
 }
 
-// A batch that has to begin before the oldest one is pushed waits for its lease first.
+// In a repeated run the oldest batch is not pushed while the next training batch has to begin before that push; that
+// one may still wait for its lease.
 bool Pipeline::MayFinish() const {
   return stepper_->Done() && (!Repeats() || !window_.front().train() || !BeginsNow());
 }
 
-// Servers that keep rows on disk fetch those of the batch that will be pulled next.
+// Asks servers that store rows on disk to read those of the batch that will be pulled next.
 void Pipeline::StageNext(TimeUs now) {
   const PreparedBatch* next = source_->Next();
   if (next == nullptr) return;
@@ -96,7 +97,7 @@ bool Pipeline::CanStart() const {
   if (stepper_->steps() == stepper_->steps_max() || stepper_->steps() >= window_.size()) return false;
   const InFlight& next = window_[stepper_->steps()];
   if (!next.rows.ready()) return false;
-  // Unacknowledged pushes hold training back: pulls do not where all rows are kept.
+  // Bounds the unacknowledged pushes: where all rows are cached, training never waits for a reply.
   return !next.train() || client().pending_bytes() <= waiting_bytes_max_;
 }
 
@@ -121,7 +122,7 @@ Expected<std::optional<FinishedLease>> Pipeline::Finish(TimeUs now) {
   if (!std::isfinite(result->counted.loss_sum)) return std::unexpected(Divergence(window_.front()));
   TrainingCounts& counts = *context_.counts;
   counts.compute_cpu_seconds += result->cpu_seconds;
-  if (result->beside) counts.beside_cpu_seconds += result->cpu_seconds;
+  if (result->on_thread) counts.long_step_cpu_seconds += result->cpu_seconds;
   InFlight batch = std::move(window_.front());
   window_.pop_front();
   CountCompute(batch);
@@ -177,7 +178,7 @@ Status Pipeline::PushAndTick(InFlight* batch, std::vector<Buffer> gradients, Tim
   const std::uint64_t lines = batch->prepared.lines;
   TARN_RETURN_IF_ERROR(context_.record->Batch(client().welcome().incarnation, batch->prepared.lease,
                                               batch->prepared.after.rows - lines, lines, clock));
-  for (std::size_t t = 0; t < gradients.size(); ++t)  // none: the batch is passed over
+  for (std::size_t t = 0; t < gradients.size(); ++t)  // none: the batch is skipped
     client().Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, &failures_, now, outbox());
   position_ = batch->prepared.after;
   client().Tick(position_, &failures_, now, outbox());

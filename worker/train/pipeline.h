@@ -3,10 +3,11 @@
 //
 //   pipeline->AddLease(grant);
 //   pipeline->Fill(now);                                  // each turn of the loop
-//   if (pipeline->CanStart()) pipeline->Start();
-//   if (pipeline->CanFinish()) auto lease = pipeline->Finish(now);
+//   if (pipeline->CanStart()) pipeline->Start(now);
+//   if (pipeline->CanFinish(now)) auto lease = pipeline->Finish(now);
 //
-// One thread, that of the client. Calls do not block. After an error the pipeline must not be used.
+// One thread, that of the client. Calls never wait for messages. On the CPU, Start computes a short step before it
+// returns; with hot rows on a GPU, Fill waits for their look-up. After an error the pipeline must not be used.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +36,8 @@ namespace tarn::worker {
 
 // When the batches of a recorded run (record.h) began. The rows that they pull follow from that.
 struct BatchBegins {
-  std::vector<std::uint64_t> pushed;  // of each training batch: how many batches had been pushed
-  bool open = false;                  // from now on a batch begins as soon as it is read
+  std::vector<std::uint64_t> pushed;  // of each training batch: how many batches had been pushed when it began
+  bool open = false;                  // the run has left the recording: batches begin as soon as they are read
 };
 
 struct PipelineOptions {
@@ -45,7 +46,7 @@ struct PipelineOptions {
   StepperOptions stepper;
   // To repeat a recorded run; outlives the pipeline. Null: a batch begins as soon as it is read.
   const BatchBegins* begins = nullptr;
-  // Number of keys from which on a GPU plans a batch; changed only by tests.
+  // The worker's GPU, if it has one, plans batches of at least this many keys. Changed only by tests.
   std::size_t device_plan_keys_min = BatchPlannerOptions::kDeviceKeysMin;
 };
 
@@ -59,7 +60,7 @@ class Pipeline {
     Trace* trace;
     Record* record;
     TrainingCounts* counts;
-    // False: it has no threads. Fill reads batches, and Start returns after the step.
+    // False: the pipeline has no threads. Fill reads batches, and Start returns after the step.
     bool reader_thread = true;
   };
   // `wake` is called on other threads when there may be something to do.
@@ -84,7 +85,7 @@ class Pipeline {
   // gradients and ticks; returns the lease if this was its last batch. kDiverged: the loss is not finite; nothing was
   // pushed.
   bool CanFinish(TimeUs now) const { return MayFinish() && now >= window_.front().due; }
-  // When CanFinish becomes true of the oldest step, if that is complete.
+  // When CanFinish becomes true; nullopt while the oldest step is not complete.
   std::optional<TimeUs> NextDue() const;
   Expected<std::optional<FinishedLease>> Finish(TimeUs now);
 
@@ -101,8 +102,8 @@ class Pipeline {
   struct InFlight {
     PreparedBatch prepared;
     BatchRows rows;
-    Trace::SteadyClock::time_point started_at;  // to be computed
-    TimeUs due = 0;                             // not finished before
+    Trace::SteadyClock::time_point started_at;  // when its step started
+    TimeUs due = 0;                             // its step is not finished before
 
     bool train() const { return prepared.lease.purpose == LeasePurpose::kTrain; }
   };
@@ -141,7 +142,7 @@ class Pipeline {
   std::pair<LeaseId, std::uint64_t> staged_;  // the batch that servers prefetch: its lease, and its end
   DataPosition position_;                     // after the last pushed batch
   QualityTally lease_quality_;
-  Trace::SteadyClock::time_point step_over_at_;  // the last one, and all that follows it
+  Trace::SteadyClock::time_point step_over_at_;  // when the last Finish returned
   std::unique_ptr<Stepper> stepper_;             // destroyed first, because its steps use the window and the tally
 };
 

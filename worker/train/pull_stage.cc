@@ -36,12 +36,12 @@ Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
   return plan;
 }
 
-// Why training finds no cached rows of a table; empty: it can.
+// Why training never finds cached rows of a table; empty: it may find some.
 std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes own_pushes) {
   if (SeesOwnPushes(consistency, own_pushes))
-    return "own_pushes = \"seen\" takes out what a worker pushes; \"bounded\" does not";
+    return "with own_pushes = \"seen\" a push removes its rows from the cache; \"bounded\" keeps them";
   if (consistency.mode == ConsistencyMode::kBsp)
-    return "mode = \"bsp\" lets nothing stay beyond its clock; \"ssp\" does";
+    return "with mode = \"bsp\" a cached row is valid only within its clock; \"ssp\" reuses rows for longer";
   return {};
 }
 
@@ -98,8 +98,8 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
   return {};
 }
 
-// For `bsp` a pull waits for the pushes of all earlier clocks in any case. The rows of a pull that a push takes along
-// (rule A6) are not divided.
+// In `bsp` a pull waits for the pushes of all earlier clocks in any case. Rows that their push will carry (rule A6) are
+// requested with one pull.
 void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses) {
   unpushed_.resize(uses.size());
   if (job.train.prefetch == 0) return;
@@ -123,7 +123,7 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
   if (evaluation_.Before(train, use)) DropCachedRows();
   const std::size_t tables = dense_plans_.size();
   rows->use = use;
-  rows->asked_at = Trace::SteadyClock::now();
+  rows->begun_at = Trace::SteadyClock::now();
   rows->values.resize(tables);
   rows->placed.resize(tables);
   if (!spare_.empty()) {
@@ -135,19 +135,19 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
   rows->in_parts.assign(tables, false);
   if (train) rows->number = ++begun_;
   ++rows->waiting;  // counted before the pulls, because pulls without keys complete at once
-  if (batches_waiting_++ == 0) busy_since_ = rows->asked_at;
+  if (batches_waiting_++ == 0) busy_since_ = rows->begun_at;
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
     if (train && unpushed_[t] != nullptr)
-      AskInParts(t, now, out, rows);
+      PullInParts(t, now, out, rows);
     else
-      TARN_RETURN_IF_ERROR(Ask(t, train, now, out, rows));
+      TARN_RETURN_IF_ERROR(PullTable(t, train, now, out, rows));
   }
   if (--rows->waiting == 0) Complete(rows);
   return {};
 }
 
-Status PullStage::Ask(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
+Status PullStage::PullTable(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
   const Plan* plan = rows->plans[table];
   const bool hot = hot_[table] != nullptr;
   if (hot) {
@@ -164,8 +164,8 @@ Status PullStage::Ask(std::size_t table, bool train, TimeUs now, Outbox* out, Ba
   return {};
 }
 
-// All rows of a dense table are in every batch.
-void PullStage::AskInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
+// A dense table is not divided, because every batch pushes all of its rows.
+void PullStage::PullInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
   const std::uint64_t before = rows->number - 1;
   if (!dense_plans_[table].keys.empty())
     parts_.assign(1, {.after = before > ended_ ? before : 0, .places = {}});
@@ -190,7 +190,7 @@ void PullStage::Request(std::size_t table, UnpushedRows::Part part, TimeUs now, 
   client_->Pull(plan, {.use = rows->use, .counted = all, .part_of = all ? nullptr : &whole}, sink, now, out);
 }
 
-// Requests what no longer has to wait.
+// Requests the rows that waited for batches that have ended.
 void PullStage::RequestLater(TimeUs now, Outbox* out) {
   const auto due = std::ranges::stable_partition(later_, [this](const Later& l) { return l.part.after > ended_; });
   for (Later& later : due) Request(later.table, std::move(later.part), now, out, later.rows);
@@ -232,7 +232,7 @@ void PullStage::NoteError(Error error) {
 }
 
 void PullStage::Complete(BatchRows* rows) {
-  trace_->Add("pull", kPullTrack, rows->asked_at, Trace::SteadyClock::now());
+  trace_->Add("pull", kPullTrack, rows->begun_at, Trace::SteadyClock::now());
   if (--batches_waiting_ == 0) busy_seconds_ += SecondsSince(busy_since_);
 }
 

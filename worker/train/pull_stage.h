@@ -59,20 +59,21 @@ struct BatchRows {
   std::vector<Buffer> values;                  // rows of the plan x dim after Read, for tables without hot rows
   std::vector<const float*> placed;            // for tables with hot rows: on the model's device, until End; else null
   std::deque<TablePull> pulls;                 // of the tables of which rows are requested
-  std::vector<HotBatch> hot;                   // of tables that keep rows
+  std::vector<HotBatch> hot;                   // of tables with hot rows
   std::vector<std::uint64_t> parts_staleness;  // of tables whose rows are requested in parts: the largest so far
   std::vector<bool> in_parts;
   std::uint64_t number = 0;  // of a training batch: 1, 2, ...
-  std::size_t waiting = 0;   // pulls without an answer, or not requested yet
+  std::size_t waiting = 0;   // pulls without an answer, including those that are not requested yet
   Clock use;
-  Trace::SteadyClock::time_point asked_at;
+  Trace::SteadyClock::time_point begun_at;
 
   bool ready() const { return waiting == 0; }
 };
 
 class PullStage {
  public:
-  // The client outlives the stage; `uses` have ids. Errors: a table has both caches, or the memory does not suffice.
+  // The client outlives the stage; `uses` have ids. Errors: a table has both caches, there is too little memory, or the
+  // GPU cannot be used.
   static Expected<std::unique_ptr<PullStage>> Make(const Job& job, std::span<const TableUse> uses,
                                                    std::uint32_t partition_bits, Client* client, Trace* trace);
 
@@ -110,8 +111,8 @@ class PullStage {
 
   Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
   void MakeUnpushedRows(const Job& job, std::span<const TableUse> uses);
-  Status Ask(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows);
-  void AskInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  Status PullTable(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows);
+  void PullInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
   void RequestLater(TimeUs now, Outbox* out);
   void Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows);
   void DropCachedRows();
@@ -123,9 +124,9 @@ class PullStage {
 
   Client* client_;
   Trace* trace_;
-  std::unique_ptr<RowPlace> place_;             // of hot rows; null without
+  std::unique_ptr<RowPlace> place_;             // of hot rows; null if no table has any
   std::vector<Plan> dense_plans_;               // by table; empty where sparse
-  std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null where no rows are kept
+  std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null for tables without hot rows
   std::vector<std::vector<HotBatch>> spare_;    // memory of batches that have ended
   // By table; null where a pull need not wait for a push of this worker.
   std::vector<std::unique_ptr<UnpushedRows>> unpushed_;
@@ -135,7 +136,7 @@ class PullStage {
   EvaluationStart evaluation_;
   Status status_;
   std::size_t batches_waiting_ = 0;
-  Trace::SteadyClock::time_point busy_since_;  // if batches wait
+  Trace::SteadyClock::time_point busy_since_;  // valid while batches_waiting_ != 0
   double busy_seconds_ = 0;
 };
 

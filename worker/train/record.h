@@ -1,7 +1,7 @@
 // A record of a worker's leases, pushes and ticks. With it tests check, independently of the scheduler, that every row
 // was trained exactly once although workers were killed, and tools/replay repeats a run (sim/trial/recording.h).
 //
-//   lease INCARNATION LEASE                                         when the lease was granted
+//   lease INCARNATION LEASE                                         the worker receives the lease
 //   begin INCARNATION PUSHED                                        the worker requests the rows of a training batch;
 //                                                                   PUSHED: number of batches it has pushed so far
 //   batch INCARNATION EPOCH SPLIT_FIRST_ROW FIRST_ROW ROWS CLOCK    before the batch's first push leaves

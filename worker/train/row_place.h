@@ -19,7 +19,7 @@ class Stream;
 
 namespace tarn::worker {
 
-// Memory of a place, freed with it.
+// An array in the memory of a place. Its destructor frees the memory.
 class PlacedArray {
  public:
   virtual ~PlacedArray() = default;
@@ -46,7 +46,7 @@ class RowPlace {
  public:
   virtual ~RowPlace() = default;
 
-  // None: the host's memory.
+  // The GPU of the place; nullopt: the host's memory.
   virtual std::optional<int> gpu() const = 0;
   // kIo, kTooLarge: not enough memory.
   virtual Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) = 0;
@@ -68,17 +68,17 @@ class RowPlace {
   virtual void HandOver(kernels::Stream* user) = 0;
 };
 
-// Makes a place on that GPU; nullopt: in the host's memory. Fails if the GPU cannot be used.
+// Makes a place on that GPU; nullopt, or a build without CUDA: in the host's memory. Fails if the GPU cannot be used.
 Expected<std::unique_ptr<RowPlace>> MakePlace(std::optional<int> gpu);
 
 std::unique_ptr<RowPlace> MakeHostPlace();
 // In builds with CUDA. Exchanged arrays use pinned memory.
 Expected<std::unique_ptr<RowPlace>> MakeDevicePlace(int gpu);
 
-// An array of the last requested size or a little larger, because batches vary a little in size.
+// An array that grows to the largest requested size, and by a quarter more, because batches vary in size.
 class PlacedRoom {
  public:
-  // Growing discards its contents.
+  // Makes room for `bytes`. Growing discards the contents. Errors are those of RowPlace::Allocate.
   Status Reserve(RowPlace* place, std::size_t bytes, std::string_view what, Exchanged exchanged = Exchanged::kNo);
 
   PlacedArray* array() const { return array_.get(); }

@@ -1,7 +1,9 @@
-// Where the wall time of a worker's pipeline goes, from its first lease on. The reader's thread reads and plans, or
-// waits for room: its batches lie ready. The training loop computes and pushes, or waits for rows or for data; what is
-// left of its time goes to messages, but while a GPU computes: then they are done beside it, and the time is of
-// compute. Pulls are under way beside both. docs/run.md tells users how the report shows it.
+// The wall time of a worker's pipeline by stage, from its first lease on. docs/run.md describes the report of it.
+//
+//   reader's thread   reads and plans, or waits for room because enough batches are ready
+//   training loop     computes and pushes, or waits for rows or for data; the rest of its time is spent on messages.
+//                     While a GPU or a separate thread computes, the loop handles messages: that time counts as compute
+//   pulls             overlap with both
 #pragma once
 
 #include <chrono>
@@ -16,7 +18,7 @@ class StageTimes {
   // Seconds of the training loop since Start. `await_rows`: with batches in flight; `await_data`: without.
   double compute = 0, push = 0, await_rows = 0, await_data = 0;
 
-  // The pipeline's time begins; only the first call counts.
+  // Starts the wall time. Later calls have no effect.
   void Start() {
     if (!begin_) begin_ = std::chrono::steady_clock::now();
   }
@@ -25,7 +27,7 @@ class StageTimes {
   // What other threads and stages have measured, in seconds.
   struct Others {
     double read = 0, plan = 0, await_room = 0;  // of the reader's thread
-    double pulls = 0;                           // with a pull under way
+    double pulls = 0;                           // with at least one pull in progress
   };
   // By stage, for the metric "stage_seconds".
   LabelledValues Seconds(const Others& others) const {

@@ -1,5 +1,5 @@
 // The arrays of a step on the model's device: copies the batch and its rows there, and predictions and gradients back.
-// One implementation for host memory, one for a GPU.
+// Implementations: host memory (MakeHostArrays), a GPU (MakeDeviceArrays), and local steps (local_arrays.h).
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ struct StepSource {
 struct GradientRule {
   float unit = 1;
   float norm_max = 0;
-  bool checked = false;  // whether to check that they are finite
+  bool checked = false;  // whether to check that they are finite; on a GPU only
 };
 
 // One thread at a time. In the order of a step: Bring, then for each part of the batch Select, the model's step and
@@ -45,10 +45,10 @@ class StepArrays {
   virtual Status Bring(const StepSource& source) = 0;
   const BatchView& batch() const { return batch_; }
   std::span<const TableView> views() const { return views_; }
-  // Makes the views those of this part of the batch.
+  // Prepares the views for this part of the batch.
   virtual void Select(const BatchView&) {}
-  // Stores the predictions for its rows, from row `begin` of the batch. If every batch counts they are added to
-  // `quality` at once.
+  // Takes the predictions for the part's rows, which begin at row `begin` of the batch. On the CPU, where every batch
+  // counts, adds them to `quality`; on a GPU stores them for Tally.
   virtual void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) = 0;
 
   // Starts to process and copy back the gradients by this rule; the step is then complete.
@@ -57,9 +57,9 @@ class StepArrays {
   virtual bool Done() { return true; }
   struct Gradients {
     std::vector<Buffer> values;  // in the plans' order; none if not training
-    bool finite = true;          // set if requested
+    bool finite = true;          // whether all are finite, if that was checked
   };
-  // Waits until the step is complete.
+  // Waits until the step is complete, and returns its gradients.
   virtual Expected<Gradients> Finish() = 0;
   // Adds the stored predictions to `quality`, unless Keep has done so.
   virtual void Tally(QualityTally*) {}
@@ -73,8 +73,8 @@ std::unique_ptr<StepArrays> MakeHostArrays(const Model& model);
 
 struct DeviceArraysOptions {
   std::size_t steps = 1;        // that may be in progress at a time
-  std::string algorithms_file;  // kernels/gemm_algorithms.h; those that are not in it are added; empty: none
-  std::function<void()> done;   // a step may be over; called by another thread; may be empty
+  std::string algorithms_file;  // kernels/gemm_algorithms.h: is read, and newly measured ones are added; empty: none
+  std::function<void()> done;   // called on another thread when a step may be complete; may be empty
 };
 
 // Makes a set of arrays per step, to be used in turns. Each set copies its batch and gradients through pinned memory on

@@ -72,8 +72,8 @@ bool StepGraphs::Record(const std::function<StepOutcome()>& step, Known* known) 
   const Status recorded = known->graph.Record([&] { known->outcome = step(); });
   known->recorded = recorded.has_value();
   if (known->recorded) return true;
-  if (recorded.error().code == ErrorCode::kUnavailable) return false;  // recorded after it has run without a graph
-  LogWarning("{}; steps are given to the GPU one operation at a time", recorded.error().message);
+  if (recorded.error().code == ErrorCode::kUnavailable) return false;  // recorded at its next occurrence
+  LogWarning("{}; from now on the operations of each step are launched one by one", recorded.error().message);
   off_ = true;
   return false;
 }

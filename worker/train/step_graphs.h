@@ -32,8 +32,8 @@ struct StepOutcome {
 // Belongs to the stream's thread.
 class StepGraphs {
  public:
-  // The most recently used graphs are kept. Needed are the full batch of training, that of evaluation and the last
-  // batch of a set, each for as many buffers as batches are in flight.
+  // The most recently used graphs are kept. Typically needed: one for a full training batch, one for a full evaluation
+  // batch and one for the last batch of a set, for each set of arrays (Stepper::kStepsOnGpu).
   static constexpr std::size_t kGraphsMax = 8;
 
   // The stream outlives this object. Fewer than kGraphsMax steps are in progress at a time.

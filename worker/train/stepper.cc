@@ -27,8 +27,8 @@ FinishedStep::Counted Since(const FinishedStep::Counted& before, const QualityTa
 // The memory of a batch, without activations, grows with its rows and with the hot rows.
 Error WithAdvice(Error error, const Batch& batch) {
   if (error.code == ErrorCode::kIo)
-    error.message += fmt::format(
-        "; it is for a batch of {} rows: a smaller train.batch_rows or fewer train.hot_rows fit", batch.rows);
+    error.message +=
+        fmt::format("; it is for a batch of {} rows: reduce train.batch_rows or train.hot_rows", batch.rows);
   return error;
 }
 
@@ -40,7 +40,7 @@ std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int vis
   return static_cast<int>(rank % static_cast<std::uint32_t>(visible));
 }
 
-// Without a GPU the CUDA driver is not started.
+// Does not start the CUDA driver for train.device = "cpu".
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank) {
   return GpuFor(train, rank, train.device == "cpu" ? 0 : kernels::VisibleGpus());
 }
@@ -130,7 +130,7 @@ Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, st
                                         .source = {&batch, plans, values, placed, train},
                                         .unit = loss_scale_.value(),
                                         .quality = quality});
-  if (IsLong(batch.rows) && ComputeBeside(&step)) return {};
+  if (IsLong(batch.rows) && ComputeOnThread(&step)) return {};
   Status computed = ComputeStep(&step);
   if (!computed) steps_.pop_back();
   return computed;
@@ -143,9 +143,9 @@ bool Stepper::IsLong(std::size_t rows) const {
 
 // Computes the step on a separate thread, which calls done_ after the result is available. False: no thread could be
 // started.
-bool Stepper::ComputeBeside(Step* step) {
+bool Stepper::ComputeOnThread(Step* step) {
   std::promise<Status> promise;
-  step->beside = promise.get_future();
+  step->on_thread = promise.get_future();
   try {
     step->thread = std::jthread([this, step, computed = std::move(promise)]() mutable {
       try {
@@ -156,7 +156,7 @@ bool Stepper::ComputeBeside(Step* step) {
       if (done_) done_();
     });
   } catch (const std::system_error&) {
-    step->beside = {};
+    step->on_thread = {};
     return false;
   }
   return true;
@@ -170,8 +170,8 @@ Status Stepper::ComputeStep(Step* step) {
   const StepSource& source = step->source;
   if (Status brought = step->arrays->Bring(source); !brought)
     return std::unexpected(WithAdvice(std::move(brought).error(), *source.batch));
-  compute_.memory()
-      .Reset();  // merges memory that was allocated in pieces, so that its address is known before the step is
+  // May merge the memory into one allocation, so it precedes StepGraphs, which identifies a step by its memory.
+  compute_.memory().Reset();
   const std::vector<StepInput> parts = PartsOf(*step->arrays, *source.batch, source.train);
   const auto compute = [&] { return RunParts(parts, step->arrays, step->quality); };
   const FinishedStep::Counted before = CountedBy(*step->quality);
@@ -190,16 +190,16 @@ Status Stepper::ComputeStep(Step* step) {
 bool Stepper::Done() const {
   if (steps_.empty()) return false;
   const Step& step = steps_.front();
-  if (!step.beside.valid()) return step.arrays->Done();
-  return step.beside.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (!step.on_thread.valid()) return step.arrays->Done();
+  return step.on_thread.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 Expected<FinishedStep> Stepper::Finish() {
   TARN_CHECK(!steps_.empty(), "a step is started first");
   Step& oldest = steps_.front();
-  const bool beside = oldest.beside.valid();
+  const bool on_thread = oldest.on_thread.valid();
   Status computed;
-  if (beside) computed = oldest.beside.get();
+  if (on_thread) computed = oldest.on_thread.get();
   const Step step = std::move(oldest);
   steps_.pop_front();
   if (!computed) return std::unexpected(std::move(computed).error());
@@ -209,9 +209,9 @@ Expected<FinishedStep> Stepper::Finish() {
   const double cpu_before = ThreadCpuSeconds();
   auto gradients = step.arrays->Finish();
   if (!gradients) return std::unexpected(std::move(gradients).error());
-  FinishedStep finished{.gradients = {}, .counted = {}, .cpu_seconds = step.cpu_seconds, .beside = beside};
+  FinishedStep finished{.gradients = {}, .counted = {}, .cpu_seconds = step.cpu_seconds, .on_thread = on_thread};
   if (step.source.train && !loss_scale_.Settle(gradients->finite, step.unit)) {
-    LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
+    LogInfo("gradients overflow fp16: this batch is skipped; the loss scale is now {}", loss_scale_.value());
     return finished;
   }
   const FinishedStep::Counted before = CountedBy(*step.quality);
@@ -262,15 +262,15 @@ StepOutcome Stepper::RunParts(std::span<const StepInput> parts, StepArrays* arra
   return outcome;
 }
 
-// Activations grow with the rows.
+// Estimates how many rows would fit: activations are proportional to rows.
 Error Stepper::NoRoom(std::size_t rows) {
   const std::string why = compute_.memory().failure();
   const std::size_t needed = compute_.memory().peak_bytes();
   (void)stream_->Wait();
-  const std::size_t there = compute_.memory().held_bytes() + stream_->free_bytes();
-  const std::size_t fitting = rows * (there >> 10) / std::max<std::size_t>(needed >> 10, 1);
-  return {ErrorCode::kIo, fmt::format("{}; activations of {} rows take {} MiB of which {} are there; {}", why, rows,
-                                      needed >> 20, there >> 20, AdviceFor(train_, fitting))};
+  const std::size_t available = compute_.memory().held_bytes() + stream_->free_bytes();
+  const std::size_t fitting = rows * (available >> 10) / std::max<std::size_t>(needed >> 10, 1);
+  return {ErrorCode::kIo, fmt::format("{}; the activations of {} rows need {} MiB, of which {} are available; {}", why,
+                                      rows, needed >> 20, available >> 20, AdviceFor(train_, fitting))};
 }
 
 }  // namespace tarn::worker

@@ -27,7 +27,7 @@ namespace tarn::worker {
 struct StepperOptions {
   std::uint32_t rank = 0;       // of the worker: selects one of the machine's GPUs
   std::string algorithms_file;  // file with the algorithms of matrix products on GPUs; empty: none
-  std::function<void()> done;   // a step that was started may be over; called by another thread; may be empty
+  std::function<void()> done;   // called on another thread when a started step may be complete; may be empty
   // On the CPU a step that is expected to take longer than this runs on a separate thread; so does the first step,
   // whose time is unknown.
   double long_step_seconds = 0.5;
@@ -48,13 +48,13 @@ struct FinishedStep {
     std::uint64_t rows = 0;
   };
   Counted counted;
-  double cpu_seconds = 0;  // of whatever thread
-  bool beside = false;     // it was computed by a separate thread
+  double cpu_seconds = 0;  // of all threads that worked on the step
+  bool on_thread = false;  // a separate thread computed it
 };
 
 // The GPU of a worker among `visible` ones: "gpu:N" is GPU N, "gpu" is GPU rank % visible. nullopt: the CPU.
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible);
-// Of those that this process may use.
+// The same among the GPUs that this process may use.
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank);
 
 // Rows of each part of a batch. The size that `accumulate` gives in training also applies to the larger batches of
@@ -67,8 +67,8 @@ std::string AdviceFor(const TrainSection& train, std::size_t fitting);
 // Computes on train.device, in train.accumulate parts. Not thread-safe: it reuses working memory, and on a GPU it
 // belongs to the thread that made it.
 //
-//   stepper->Start(batch, plans, values, true, &quality);   // while the step before is computed, if it is on a GPU
-//   if (stepper->Done()) auto result = stepper->Finish();   // of the first one
+//   stepper->Start(batch, plans, values, true, &quality);   // on a GPU: also while the previous step is computed
+//   if (stepper->Done()) auto result = stepper->Finish();   // of the oldest step
 //
 // A GPU has two steps at a time: data of one is copied while the other one is computed. A CPU has one, which is
 // finished when Start returns, unless it is a long one: that runs on a separate thread, so that the caller can continue
@@ -88,14 +88,15 @@ class Stepper {
   Status Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values, bool train,
                QualityTally* quality, std::span<const float* const> placed = {});
   std::size_t steps_max() const { return arrays_.size(); }
-  // That were started and are not finished.
+  // Number of steps that were started and are not finished.
   std::size_t steps() const { return steps_.size(); }
   // Whether the oldest step is complete, so that Finish does not wait.
   bool Done() const;
-  // The result of the oldest step, which must be complete. kInternal: the GPU failed.
+  // Waits until the oldest step is complete, and returns its result. kInternal: the GPU failed. If a separate
+  // thread computed the step, errors are those of Start.
   Expected<FinishedStep> Finish();
 
-  // Start and Finish: the gradients.
+  // Start and Finish; returns the gradients.
   Expected<std::vector<Buffer>> Run(const Batch& batch, std::span<const Plan* const> plans,
                                     std::span<const Buffer> values, bool train, QualityTally* quality,
                                     std::span<const float* const> placed = {});
@@ -109,20 +110,20 @@ class Stepper {
   // Whether repeated steps on a GPU are recorded (step_graphs.h). Default: true; disable it to locate an error or to
   // compare. The bits are the same.
   void UseGraphs(bool use);
-  // Steps that were launched as graphs.
+  // Number of steps that were launched as graphs.
   std::uint64_t graphs_launched() const { return graphs_ == nullptr ? 0 : graphs_->launched(); }
 
  private:
-  // One that was started.
+  // A step that was started and is not finished.
   struct Step {
     StepArrays* arrays;
     StepSource source;
-    float unit;  // of the gradients: the scale of the loss
+    float unit;  // scale of the loss, by which the gradients are divided
     QualityTally* quality;
     FinishedStep::Counted counted;  // so far
     std::size_t activation_bytes = 0;
     double cpu_seconds = 0;
-    std::future<Status> beside;  // of the thread that computes it, if it is not the caller's
+    std::future<Status> on_thread;  // result of the separate thread that computes it; invalid without one
     std::jthread thread;
   };
 
@@ -131,7 +132,7 @@ class Stepper {
   StepArrays* FreeArrays() const;
   bool IsLong(std::size_t rows) const;
   Status ComputeStep(Step* step);
-  bool ComputeBeside(Step* step);
+  bool ComputeOnThread(Step* step);
   std::vector<StepInput> PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const;
   StepOutcome RunParts(std::span<const StepInput> parts, StepArrays* arrays, QualityTally* quality);
   Error NoRoom(std::size_t rows);
@@ -144,7 +145,7 @@ class Stepper {
   std::unique_ptr<kernels::Stream> stream_;  // null: the CPU
   Compute compute_;
   LossScale loss_scale_;
-  std::vector<std::unique_ptr<StepArrays>> arrays_;  // a set for each step at a time
+  std::vector<std::unique_ptr<StepArrays>> arrays_;  // one set per concurrent step
   std::unique_ptr<StepGraphs> graphs_;               // null: steps are not recorded
   std::size_t activation_bytes_ = 0;
   std::optional<double> seconds_a_row_;  // of the last step

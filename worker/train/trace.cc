@@ -11,7 +11,7 @@
 namespace tarn::worker {
 namespace {
 
-// Minimum distance of spans, because viewers round to fractions of a microsecond.
+// Minimum gap between two spans of a track: viewers round times and drop spans that overlap.
 constexpr std::chrono::microseconds kApart{1};
 
 std::string NameOf(int track) {
@@ -28,7 +28,7 @@ double Microseconds(Trace::SteadyClock::duration d) {
 
 }  // namespace
 
-// The track of each event: its own, or for pulls the lowest free one.
+// The track of each event: its own, or for pulls the lowest one that is free at its begin.
 std::vector<int> Trace::Tracks() const {
   std::vector<std::size_t> pulls;
   std::vector<int> tracks;

@@ -17,8 +17,8 @@ inline constexpr int kComputeTrack = 2;  // the training loop
 inline constexpr int kPullTrack = 3;     // pulls, which overlap; as many tracks as needed
 
 // Thread-safe. Stores at most about `events_max` spans: all of a short run, a sample of a long one. Time is divided
-// into slices; whenever there are too many spans, every second of the stored slices is dropped, and the same share of
-// later ones. All spans that begin in a stored slice are complete, so batches appear with all their stages.
+// into slices. Whenever there are too many spans, every other stored slice is dropped, and the same share of later
+// ones. A span that begins in a stored slice is stored in full.
 class Trace {
  public:
   static constexpr std::size_t kEventsMax = 100'000;

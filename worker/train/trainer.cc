@@ -30,22 +30,22 @@ Trainer::Trainer(TrainerOptions options, net::Transport* transport)
       joining_(options_.scheduler, options_.join_seconds_max) {}
 
 TrainerEnd Trainer::Run() {
-  Status going;
-  if (!options_.record.empty()) going = record_.Open(options_.record);
-  if (going) going = runtime_.Start(options_.scheduler);
-  while (going && !abort_ && InFleet()) going = RoundWithinMemory();
+  Status status;
+  if (!options_.record.empty()) status = record_.Open(options_.record);
+  if (status) status = runtime_.Start(options_.scheduler);
+  while (status && !abort_ && InFleet()) status = RoundWithinMemory();
   loop_.StopOpening();
-  if (const Status recorded = RecordTicks(); !recorded && going) going = recorded;
+  if (const Status recorded = RecordTicks(); !recorded && status) status = recorded;
   runtime_.Act();  // sends the answer to Shutdown (rule S1), and ticks of the last turn
   WriteTrace();
-  return HowItEnded(going);
+  return HowItEnded(status);
 }
 
 bool Trainer::InFleet() const {
   return client().state() == ClientState::kJoining || client().state() == ClientState::kRunning;
 }
 
-// A batch may be larger than this machine.
+// A batch may exceed the memory of this machine.
 Status Trainer::RoundWithinMemory() {
   try {
     return Round();
@@ -55,7 +55,7 @@ Status Trainer::RoundWithinMemory() {
   }
 }
 
-// An error: the scheduler cannot be reached.
+// Returns an error only if the scheduler cannot be reached. All others are reported to it (FailJob).
 Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
@@ -73,7 +73,7 @@ void Trainer::WriteTrace() const {
   if (Status s = trace_.Write(path, welcome.rank); !s) LogWarning("{}", s.error().message);
 }
 
-TrainerEnd Trainer::HowItEnded(const Status& going) {
+TrainerEnd Trainer::HowItEnded(const Status& status) {
   const Shutdown& reason = client().stop_reason();
   if (client().state() == ClientState::kFenced) {
     error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
@@ -81,8 +81,8 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
   }
   if (loop_.failed()) {
     error_ = loop_.error();
-  } else if (!going) {
-    error_ = going.error();
+  } else if (!status) {
+    error_ = status.error();
   } else if (InFleet()) {
     error_ = {ErrorCode::kCancelled, "terminated by a signal before the job was over"};
   } else if (reason.code == ErrorCode::kOk) {
@@ -93,7 +93,6 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
   return TrainerEnd::kFailed;
 }
 
-// How long the next Receive may wait.
 TimeUs Trainer::WaitUs() const {
   const TimeUs now = Now();
   if (loop_.CanWork(now)) return 0;
@@ -114,7 +113,7 @@ Status Trainer::TakeTurn() {
   return {};
 }
 
-// Those that the next turn sends.
+// Records the ticks that the next turn sends.
 Status Trainer::RecordTicks() {
   if (!record_.open()) return {};
   for (const Outgoing& o : *runtime_.outbox())

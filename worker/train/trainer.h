@@ -25,7 +25,7 @@ struct TrainerOptions {
   std::string scheduler;  // its endpoint
   std::uint32_t rank = kAnyRank;
   std::uint64_t nonce = 0;
-  std::string run_dir;               // metrics.jsonl, traces; empty: neither
+  std::string run_dir;               // folder of the run, for the trace; empty: no trace
   std::string record;                // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;      // timeout of the Welcome
   std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
@@ -57,12 +57,12 @@ class Trainer {
   bool InFleet() const;
   Status RoundWithinMemory();
   Status Round();
-  Status TakeTurn();  // of the runtime
+  Status TakeTurn();
   Status RecordTicks();
   void Publish(const MetricList& metrics, bool last);
-  TimeUs WaitUs() const;  // maximum wait of the next exchange
+  TimeUs WaitUs() const;  // how long the next exchange may wait for messages
   void WriteTrace() const;
-  TrainerEnd HowItEnded(const Status& going);
+  TrainerEnd HowItEnded(const Status& status);
 
   TrainerOptions options_;
   Runtime runtime_;

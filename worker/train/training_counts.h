@@ -10,14 +10,14 @@ namespace tarn::worker {
 
 struct TrainingCounts {
   std::uint64_t samples = 0, malformed_lines = 0, batches = 0;
-  std::uint64_t batches_passed_over = 0;  // whose gradients did not fit fp16
-  double loss_sum = 0;                    // of the predictions before each update, but of batches passed over
+  std::uint64_t batches_passed_over = 0;  // skipped, because their gradients overflow fp16
+  double loss_sum = 0;                    // of the predictions before each update, without skipped batches
   std::uint64_t loss_rows = 0;
   StageTimes times;
-  // Of processor time: parts of the loop's, and of long steps, which other threads compute.
-  double compute_cpu_seconds = 0, push_cpu_seconds = 0, beside_cpu_seconds = 0;
+  // CPU time of computing, by any thread, and of pushing. long_step: the part of compute that separate threads did.
+  double compute_cpu_seconds = 0, push_cpu_seconds = 0, long_step_cpu_seconds = 0;
 
-  // The counts, as metrics. loop_cpu_seconds: of the loop's thread.
+  // The counts, as metrics. loop_cpu_seconds: CPU time of the loop's thread.
   MetricList Metrics(double loop_cpu_seconds) const {
     return MetricList()
         .Add(WorkerMetric("samples"), samples)
@@ -28,7 +28,7 @@ struct TrainingCounts {
         .Add(WorkerMetric("loss_rows"), loss_rows)
         .AddBy(WorkerMetric("cpu_seconds"), {{"compute", compute_cpu_seconds},
                                              {"push", push_cpu_seconds},
-                                             {"loop", loop_cpu_seconds + beside_cpu_seconds}});
+                                             {"loop", loop_cpu_seconds + long_step_cpu_seconds}});
   }
 };
 

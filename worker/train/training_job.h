@@ -28,7 +28,7 @@ namespace tarn::worker {
 class TrainingJob final : public Completion<TableSpec> {
  public:
   TrainingJob() = default;
-  // Waits for the end of that thread.
+  // Stops the thread that opens data, and waits for its end.
   ~TrainingJob() { StopOpening(); }
   TrainingJob(const TrainingJob&) = delete;
   TrainingJob& operator=(const TrainingJob&) = delete;
@@ -36,7 +36,7 @@ class TrainingJob final : public Completion<TableSpec> {
   // Parses the job and starts to open its data on a thread, because indexing a large file takes longer than a lease.
   // `wake` is called on that thread at its end.
   Status Begin(const std::string& job_text, std::function<void()> wake);
-  // Instead of Begin: takes the job and the open data of another, which may be in use.
+  // Instead of Begin: takes the job and the open data of `other`, which may be in use.
   void Share(const TrainingJob& other);
   bool begun() const { return begun_; }
   // Returns true once, when the data sets are open, or the error of opening them; else false.
@@ -64,7 +64,7 @@ class TrainingJob final : public Completion<TableSpec> {
   Job job_;
   bool begun_ = false;
   std::array<std::shared_ptr<const Dataset>, 3> datasets_;
-  bool shared_ = false;  // and not taken by TakeOpened yet
+  bool shared_ = false;  // Share was called, and TakeOpened has not returned true yet
   std::unique_ptr<Model> model_;
   std::vector<TableUse> uses_;
   std::size_t ready_tables_ = 0;

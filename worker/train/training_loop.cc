@@ -29,7 +29,7 @@ Status TrainingLoop::Advance(TimeUs now) {
   TARN_RETURN_IF_ERROR(Prepare(now));
   if (pipeline_ == nullptr) return {};
   TARN_RETURN_IF_ERROR(TurnPipeline(now));
-  AskForWork(now);
+  RequestWork(now);
   return {};
 }
 
@@ -110,7 +110,7 @@ void TrainingLoop::SendFailure(TimeUs now) {
   auto report = failure_.TakeReport(now);
   if (!report) return;
   Message message;
-  message.job = client().job();  // the loop may not have looked at it yet
+  message.job = client().job();  // not that of job_, which may not be parsed yet
   message.sender = {Role::kWorker, client().welcome().rank, client().welcome().incarnation};
   message.body = *std::move(report);
   context_.outbox->push_back({kSchedulerPeer, std::move(message)});
@@ -130,7 +130,7 @@ Status TrainingLoop::TakeLeases() {
   return {};
 }
 
-void TrainingLoop::AskForWork(TimeUs now) {
+void TrainingLoop::RequestWork(TimeUs now) {
   const bool drained = pipeline_->drained();
   if (const auto clock = leases_.TakeJump(drained)) pipeline_->JumpTo(*clock, now);
   switch (leases_.TakeNext(pipeline_->leases_held(), drained)) {

@@ -1,7 +1,7 @@
 // The training loop of a worker as a state machine: after the welcome it opens the job's data and creates the tables of
-// its model, then it turns the pipeline, requests leases and reports a failure. It opens no socket and reads no clock:
-// the caller passes the time, exchanges the client's messages and calls Turn between them. Trainer (trainer.h) runs it
-// over a transport, sim/trial/ in simulated time.
+// its model, then it runs the pipeline, requests leases and reports a failure. It opens no socket, and reads clocks
+// only for metrics and traces: the caller passes the time, exchanges the client's messages and calls Turn between them.
+// Trainer (trainer.h) runs it over a transport, sim/trial/ in simulated time.
 //
 //   while (client.state() is kJoining or kRunning) {
 //     ... the client receives messages; what is in the outbox is sent ...
@@ -9,7 +9,7 @@
 //     ... waits for messages; not at all if loop.CanWork(now), at most until loop.NextDue() ...
 //   }
 //
-// One thread. Opening data and reading batches have their own threads unless the data is shared.
+// One thread. Opening data, reading batches and long steps have their own threads unless the data is shared.
 #pragma once
 
 #include <functional>
@@ -55,10 +55,11 @@ class TrainingLoop {
   void Turn(TimeUs now);
   // Whether Turn has something to do now, without another message.
   bool CanWork(TimeUs now) const;
-  // When the batch that is computed has taken the time that [delays] gives it; nothing: it is not waited for.
+  // When the oldest batch will have taken the time that [delays] gives it; nullopt: its step is not complete.
   std::optional<TimeUs> NextDue() const;
 
-  // The first error is reported to the scheduler, which stops the fleet, in this and in later turns.
+  // Fails the job: sends the error to the scheduler, which stops the fleet, and repeats it in later turns, once a
+  // second. Only the first error counts.
   void FailJob(Error error, TimeUs now);
   bool failed() const { return bool(failure_); }
   const Error& error() const { return failure_.error(); }  // only if failed()
@@ -87,7 +88,7 @@ class TrainingLoop {
   Status MakePipeline();            // after the tables exist
   Status TurnPipeline(TimeUs now);
   Status TakeLeases();
-  void AskForWork(TimeUs now);
+  void RequestWork(TimeUs now);
   void ReportMetrics(TimeUs now, bool last);
   void SendFailure(TimeUs now);
 

@@ -6,7 +6,7 @@
 //   rows.Split(batch, ended, plan, &parts);   // for each batch, in the order of their numbers
 //
 // Rows are remembered by the hash of their key, kEntriesPerKey entries for each key of a plan. Of two keys with the
-// same entry one may wait for a batch that does not have it; no key waits too briefly. Not thread-safe.
+// same entry one may wait for a batch that does not have it; no key waits for less than it must. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class UnpushedRows {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
-  // ahead_min: with fewer rows that need not wait, all rows of the batch wait.
+  // ahead_min: if fewer rows of a batch than this need not wait, all of its rows wait.
   explicit UnpushedRows(std::size_t ahead_min) : ahead_min_(ahead_min) {}
 
   // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them into one or two
@@ -39,7 +39,7 @@ class UnpushedRows {
   void MakeRoom(std::uint64_t batch, std::size_t keys);
 
   std::size_t ahead_min_;
-  std::vector<std::uint64_t> newest_;  // by hash: the last batch with such a key; a power of two of them
+  std::vector<std::uint64_t> newest_;  // by hash: the last batch with such a key; its size is a power of two
   std::vector<bool> waits_;            // scratch: by place
 };
 
