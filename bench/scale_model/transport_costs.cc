@@ -128,6 +128,7 @@ Status MeasureTransport(double seconds, Costs* costs) {
   int ends[2];
   bench::Require(pipe(ends) == 0, "pipe");
   const bench::Child echo = bench::Fork([&] { Echo(ends[1]); });
+  close(ends[1]);  // so that the end of the echo process ends the read
   std::string endpoint(kEndpointBytes, '\0');
   bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes),
                  "the echo process did not start");

@@ -33,13 +33,15 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
 
 // Counts the rows of a group whose gradients are not finite (rule A5). Returns a bit for each, by its index in the
 // group.
-std::uint32_t SkipNotFinite(const RowGroup& group, const float* values, Table* table, StoreContext* context) {
+std::uint32_t SkipNotFinite(const RowGroup& group, const float* values, std::uint32_t counted, Table* table,
+                            StoreContext* context) {
   static_assert(kGroupKeys == 32, "a bit of a word for each key");
   const std::uint32_t dim = table->dim();
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < group.n; ++i) {
     if (kernels::AllFinite(dim, values + i * dim)) continue;
     found |= std::uint32_t{1} << i;
+    if ((counted >> i & 1) != 0) continue;
     ++context->counters.not_finite;
     table->CountNotFinite(group.keys[i]);
   }
@@ -143,9 +145,9 @@ void RowStepper::Apply(Table* table, const RowGroup& group, const PushedRows& ro
   const std::uint32_t dim = table->dim();
   std::uint32_t skipped = 0;
   if (!Decode(rows.codec, dim, group.n, rows.gradients, &decoded_, &aligned_))
-    skipped = SkipNotFinite(group, decoded_.data(), table, context);
+    skipped = SkipNotFinite(group, decoded_.data(), 0, table, context);
   if (rows.pulled != nullptr && !Decode(rows.pulled_codec, dim, group.n, rows.pulled, &pulled_, &aligned_))
-    skipped |= SkipNotFinite(group, pulled_.data(), table, context);
+    skipped |= SkipNotFinite(group, pulled_.data(), skipped, table, context);
   StepGroup(*table, group, skipped, *context);
 }
 
