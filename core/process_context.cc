@@ -48,7 +48,7 @@ struct ProcessContext::Impl {
         io.run();
         return;
       } catch (const std::exception& e) {
-        LogError("a handler of the process's thread failed: {}", e.what());
+        LogError("a handler of the thread 'process' (signals, HTTP) threw an exception: {}", e.what());
       }
     }
   }

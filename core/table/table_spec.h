@@ -1,5 +1,6 @@
-// The specification of a table: shape, initial values, optimizer, consistency and codecs. Plain values, made from the
-// job file by the scheduler and the models, and sent to every shard with CreateTable.
+// The specification of a table: shape, initial values, optimizer, consistency and codecs. Plain values. A worker
+// requests a table with CreateTable; the scheduler applies the settings of the job and sends the spec to every node in
+// the view.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +73,7 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// The number of clocks by which a pull may be stale at most; nothing bounds it with asp.
+// The maximum staleness of a pull, in clocks. 0 for bsp; also 0 for asp, which has no bound.
 constexpr std::uint64_t StalenessBound(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kSsp ? std::uint64_t{spec.staleness} + spec.staleness_range : 0;
 }
