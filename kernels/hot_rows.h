@@ -9,7 +9,8 @@
 //   cache->Unpin(n, slots);                                      // the batch is done
 //
 // A hash table of buckets of 128 slots. A key's bucket is fixed by its hash; 8 more bits of the hash, its digest, are
-// stored separately from the keys, so that one read of 128 bytes detects nearly every absent key. A slot is
+// stored separately from the keys. A look-up reads the bucket's 128 digests and then only the slots whose digest
+// matches: in a full bucket, half a slot of another key on average. A slot is
 //   free      no digest, not pinned: used first
 //   kept      a row and its version, pinned by any number of batches; it may be found
 //   detached  no digest, but pinned: cannot be found, but batches that pinned it still compute with it; free when

@@ -240,7 +240,7 @@ Status ReadTrain(SectionReader& in, TrainSection& out) {
   return {};
 }
 
-// Any key of a life turns life on.
+// Any key of LifeSpec turns life on, unless the table sets `life` itself.
 void ReadLife(SectionReader& in, TableOverride& out) {
   struct Finder {
     const SectionReader& in;
