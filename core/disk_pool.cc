@@ -46,12 +46,12 @@ struct DiskPool::Impl {
       idle.pop_back();
       return thread;
     }
-    idle.reserve(made + 1);
+    idle.reserve(started + 1);
     auto thread = std::make_unique<Threads>(1);
-    ++made;
+    ++started;
     return thread;
   }
-  void GiveBack(std::unique_ptr<Threads> thread) {
+  void ReturnThread(std::unique_ptr<Threads> thread) {
     const std::lock_guard lock(mutex);
     idle.push_back(std::move(thread));  // the capacity is reserved
   }
@@ -60,7 +60,7 @@ struct DiskPool::Impl {
   std::optional<Threads> shared;               // for Post
   std::mutex mutex;                            // protects the next two
   std::vector<std::unique_ptr<Threads>> idle;  // threads of destroyed strands, for reuse
-  std::size_t made = 0;                        // threads started for strands so far
+  std::size_t started = 0;                     // threads started for strands so far
 };
 
 DiskPool::DiskPool() : impl_(std::make_unique<Impl>()) {}
@@ -82,7 +82,7 @@ struct DiskPool::Strand::Impl {
   Impl(DiskPool::Impl* the_pool, const std::string& name) : pool(the_pool), thread(the_pool->TakeThread()) {
     asio::post(thread->context, [name] { SetThreadName(name); });
   }
-  ~Impl() { pool->GiveBack(std::move(thread)); }
+  ~Impl() { pool->ReturnThread(std::move(thread)); }
 
   void Run(Job job) {
     {

@@ -25,13 +25,13 @@ enum class ErrorCode : std::uint8_t {
   kTooLarge,         // exceeds a limit of core/limits.h
   kNotFound,         // a file, table or key does not exist
   kAlreadyExists,
-  kStaleEpoch,   // the sender's route map is older than the receiver's
+  kStaleEpoch,   // the route epochs of sender and receiver differ
   kFenced,       // the sender's incarnation has ended
-  kOutOfOrder,   // a push after watermark + 1; the message names the expected sequence
+  kOutOfOrder,   // a push sequence above watermark + 1; SectionAck::expected is the expected one
   kWrongJob,     // another job or another protocol version
   kWrongShard,   // this shard does not own the key
   kOverloaded,   // a bounded queue is full; retry later
-  kUnavailable,  // the peer has ended or cannot be reached
+  kUnavailable,  // the peer has ended, cannot be reached or is not ready yet; or another process uses the resource
   kTimeout,
   kIo,       // I/O error, disk full, out of memory
   kCorrupt,  // stored bytes do not match their checksum

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kBeside = ".tmp-";
 
-// The path of an unnamed file.
-std::string NameOf(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+// The path by which this process can name an open file.
+std::string PathOf(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 std::unexpected<Error> Failed(std::string_view path, std::string_view what) {
   return std::unexpected(SystemError(path, what, errno));
@@ -62,7 +62,7 @@ Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   Descriptor nameless(::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
   // Not every file system supports unnamed files, and naming them requires /proc.
-  if (nameless.get() >= 0 && ::access(NameOf(nameless.get()).c_str(), F_OK) == 0)
+  if (nameless.get() >= 0 && ::access(PathOf(nameless.get()).c_str(), F_OK) == 0)
     return AtomicFile(path, std::move(beside), std::move(nameless), false);
   Descriptor named(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (named.get() < 0) return Failed(beside, "create");
@@ -85,7 +85,7 @@ Status AtomicFile::Commit() {
   if (::fsync(file_.get()) != 0) return Failed(path_, "sync");
   if (!named_) {
     ::unlink(beside_.c_str());  // left by an earlier process with the same id
-    if (::linkat(AT_FDCWD, NameOf(file_.get()).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    if (::linkat(AT_FDCWD, PathOf(file_.get()).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       return Failed(beside_, "create");
     named_ = true;
   }

@@ -49,12 +49,12 @@ class AtomicFile {
   bool named_;  // beside_ exists
 };
 
-// How long the locks of a killed process may remain: the system frees its memory first.
+// Timeout for the lock of a killed process: the kernel releases the lock only after it has freed the process's memory.
 inline constexpr std::chrono::milliseconds kLockTimeout{10'000};
 
-// Locks a file exclusively among processes, until the lock or the process is destroyed. The file remains. kUnavailable
-// if another process still has the lock after `timeout`; the message is "PATH: " and `held`, which describes the
-// consequence. Requires a file system with flock.
+// Locks a file exclusively among processes, until this object is destroyed or the process ends. The file remains.
+// kUnavailable if another process still holds the lock after `timeout`; the message is "PATH: " and `held`, a text for
+// users that explains the conflict. Requires a file system with flock.
 class FileLock {
  public:
   static Expected<FileLock> Take(const std::string& path, std::string_view held,

@@ -1,5 +1,5 @@
-// Invertible 64-bit mixing, and pseudo-random numbers. All randomness in tarn comes from here, so it is reproducible:
-// positions, initial values, generated data, simulated faults.
+// Invertible 64-bit mixing, and reproducible pseudo-random numbers: for positions, initial values, generated data and
+// simulated faults.
 #pragma once
 
 #include <bit>

@@ -14,7 +14,7 @@ inline constexpr std::size_t kMessageBytesMax = std::size_t{80} << 20;  // all f
 inline constexpr std::size_t kHeaderBytesMax = std::size_t{8} << 20;    // the FlatBuffer alone
 inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to this size a message is one frame
 inline constexpr std::size_t kBundleMessagesMax = 64;                   // small messages in one frame
-inline constexpr std::size_t kBundleBytesMax = 16 << 10;  // of such a frame; high-water marks count frames
+inline constexpr std::size_t kBundleBytesMax = 16 << 10;  // of such a frame; ZeroMQ's high-water mark counts frames
 inline constexpr std::size_t kPieceBytes = 512 << 10;     // large transfers are split into pieces of this size
 inline constexpr std::uint32_t kProtocolVersion = 4;      // until the first release, nodes must be of the same build
 inline constexpr int kSocketHighWaterMark = 1024;         // messages; credits keep queues far below
@@ -33,7 +33,7 @@ inline constexpr std::uint32_t kPathBytesMax = 4096;
 inline constexpr std::uint32_t kCountersMax = 1024;            // of a heartbeat
 inline constexpr std::uint32_t kFencedTicksMax = 65536;        // of a heartbeat; further ones are omitted
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;   // of a heartbeat's histogram
-inline constexpr std::uint32_t kDelayBucketsMax = 4096;        // likewise; the last one also counts what is beyond
+inline constexpr std::uint32_t kDelayBucketsMax = 4096;        // likewise; the last one also counts longer delays
 inline constexpr std::uint32_t kDelayWorkersMax = 128;         // ranks whose gradient delays are counted separately
 inline constexpr std::uint32_t kQualityBucketsMax = 1u << 16;  // of a lease's quality
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;     // of one shard's part
@@ -62,15 +62,15 @@ inline constexpr std::uint32_t kAdmitCountMax = 1u << 20;  // pushes before a ke
 inline constexpr std::uint64_t kLifeClocksMax = 1u << 30;  // maximum age, in clocks or seconds
 inline constexpr std::uint64_t kCandidatesMax = 4u << 20;  // keys counted without a row: per table, over all partitions
 inline constexpr std::uint64_t kCandidatesPartitionMax = 65536;  // per partition, where they are sorted in one step
-inline constexpr std::uint64_t kRemovedKeysMax = 16u << 20;      // remembered for the next checkpoint, likewise
+inline constexpr std::uint64_t kRemovedKeysMax = 16u << 20;  // for the next checkpoint: per table, over all partitions
 
 // Fleet.
 inline constexpr std::uint32_t kWorkersMax = 16384;
 inline constexpr std::uint32_t kShardsMax = 4096;
 inline constexpr std::uint32_t kWorkerEntriesMax = 65536;  // of a view: live and ending incarnations
 
-inline constexpr std::uint32_t kStalenessMax = 1u << 20;  // clocks
-inline constexpr std::uint32_t kStalenessRangeMax = 1024;
+inline constexpr std::uint32_t kStalenessMax = 1u << 20;   // clocks
+inline constexpr std::uint32_t kStalenessRangeMax = 1024;  // clocks
 inline constexpr std::uint32_t kPushRankMax = 64;
 inline constexpr std::uint32_t kPushEveryMax = 1024;  // clocks
 
@@ -90,7 +90,7 @@ inline constexpr std::uint32_t kClassesMax = 4096;
 inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in flight per shard, requests and replies
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
-inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;      // of unanswered pulls, per client
+inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;  // keys and rows of unanswered pulls, per client
 
 inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
 
@@ -103,7 +103,7 @@ inline constexpr std::uint32_t kHeldKeysMin = 32;                       // short
 // Shard.
 inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;  // key lists of all clients
 inline constexpr std::size_t kHeldListsPeerBytesMax =
-    3 * kHeldKeysBytesMax;  // key lists of one client: more than it stores as short lists
+    3 * kHeldKeysBytesMax;  // key lists of one client, with the shard's overhead per list
 inline constexpr std::size_t kParkedPullsMax = 65536;
 // Separate answers that wait until the log is durable; further ones are merged by worker and partition.
 inline constexpr std::size_t kHeldAnswersMax = 65536;
@@ -121,7 +121,7 @@ inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump a
 
 inline constexpr std::size_t kServerMemoryMin = std::size_t{64} << 20;   // minimum of storage.memory, if set
 inline constexpr std::size_t kWaitingMessagesMax = 4096;                 // messages of a shard that wait for cold rows
-inline constexpr std::size_t kWaitingBytesMax = std::size_t{256} << 20;  // of them
+inline constexpr std::size_t kWaitingBytesMax = std::size_t{256} << 20;  // bytes of these messages
 
 // Worker state.
 inline constexpr std::uint64_t kResidualBytesMin = 1 << 10;  // of one table with top-k pushes

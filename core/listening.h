@@ -25,9 +25,9 @@ class Listening {
   // The value at `now`, before Note(now).
   TimeUs Since(TimeUs now, TimeUs break_us) const { return now - last_ > break_us ? now : since_; }
   TimeUs since() const { return since_; }
-  // How long a node has been silent whose last message arrived at `heard`.
-  TimeUs Silence(TimeUs heard, TimeUs now, TimeUs break_us) const {
-    return now - std::max(heard, Since(now, break_us));
+  // The silence of a node whose last message arrived at `last_message`.
+  TimeUs Silence(TimeUs last_message, TimeUs now, TimeUs break_us) const {
+    return now - std::max(last_message, Since(now, break_us));
   }
 
  private:

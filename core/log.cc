@@ -23,7 +23,8 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 
 constexpr char kLoggerName[] = "tarn";
 
-// spdlog stores the process's logger; before InitLog sets ours it is spdlog's own, which writes to stdout.
+// The logger that InitLog made; null before. spdlog stores it as the process's default logger; before InitLog that is
+// spdlog's own, which writes to stdout.
 spdlog::logger* Current() {
   spdlog::logger* logger = spdlog::default_logger_raw();
   return logger != nullptr && logger->name() == kLoggerName ? logger : nullptr;

@@ -108,8 +108,9 @@ struct PushAck {
   std::vector<SectionAck> sections;
 };
 
-// Push c, tick, pull c + 1 in one message: the push's keys are also the pull's. Answered by a PushAck and, once
-// the shard may, by a PullReply to pull_request. The tick itself travels as Tick, when all pushes are acknowledged.
+// A push of clock c and the pull of clock c + 1 of the same keys in one message. Answered by a PushAck and, when the
+// table's consistency allows the pull, by a PullReply to pull_request. The tick between them is a separate Tick, sent
+// when all pushes are acknowledged.
 struct PushPull {
   Push push;
   RequestId pull_request;
@@ -149,7 +150,7 @@ struct Outgoing {
   Peer to;
   Message message;
 };
-// What a state machine wants sent, in order. The loop empties it after every step.
+// The messages that a state machine sends, in order. The loop empties it after every step.
 using Outbox = std::vector<Outgoing>;
 
 }  // namespace tarn

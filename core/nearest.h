@@ -45,7 +45,7 @@ inline std::string_view NearestWord(std::string_view word, std::span<const std::
   return best;
 }
 
-// Whether `word` may be a misspelling of `known`: the distance is at most half its length.
+// Whether `word` may be a misspelling of `known`: the distance is at most half the length of `word`.
 inline bool IsNear(std::string_view word, std::string_view known) {
   return EditDistance(word.substr(0, 64), known) * 2 <= word.size();
 }

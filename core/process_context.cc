@@ -48,7 +48,7 @@ struct ProcessContext::Impl {
         io.run();
         return;
       } catch (const std::exception& e) {
-        LogError("a handler of the process's thread failed: {}", e.what());
+        LogError("a handler of the thread 'process' (signals, HTTP) threw an exception: {}", e.what());
       }
     }
   }
@@ -56,8 +56,8 @@ struct ProcessContext::Impl {
   void Await() {
     signals.async_wait([this](const boost::system::error_code& error, int number) {
       if (error) return;
+      Await();  // first, because the handler may throw
       Handle(number);
-      Await();
     });
   }
 

@@ -1,6 +1,6 @@
 // Compares the limits of this process (ulimit) with the requirements of a job. Programs check them at their start, so
-// that a limit that is too low gives one error that names it. Otherwise a fleet would wait for a connection that cannot
-// be opened, or a thread could not be started later.
+// that a limit that is too low gives one error that names the limit. Otherwise a fleet would wait for a connection that
+// cannot be opened, or a thread could not be started later.
 //
 // Any thread; RequireFiles changes the process's own limit.
 #pragma once
@@ -23,7 +23,8 @@ enum class RaiseFiles { kToHardLimit, kAsNeeded };
 // components of that number: "2 shards and 8 workers".
 Status RequireFiles(std::uint64_t needed, std::string_view what, RaiseFiles raise = RaiseFiles::kToHardLimit);
 
-// The number of open files of this process.
+// The number of open files of this process: its soft limit if no descriptor is left to count them, 0 if they cannot be
+// counted (no /proc).
 std::uint64_t OpenFiles();
 
 // kInvalidArgument if the limit of address space (ulimit -v) is below `bytes` plus `threads` stacks.

@@ -23,11 +23,14 @@ void AddToCounts(float logit, bool positive, Quality* sums) {
   sums->correct += (logit > 0) == positive ? 1 : 0;
 }
 
-void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket->positives : bucket->negatives); }
-
 // A bucket saturates: if it wrapped around, its rows would be missing from the AUC.
 std::uint32_t AddUpToMax(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{a} + b, UINT32_MAX));
+}
+
+void AddToBucket(bool positive, Quality::Bucket* bucket) {
+  std::uint32_t& count = positive ? bucket->positives : bucket->negatives;
+  count = AddUpToMax(count, 1);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Quality of predictions: counts that can be merged over splits and workers in any order, and the measures computed
-// from them. AUC is computed from a fixed grid of logits, so merging is exact integer addition.
+// Quality of predictions: sums that can be merged over splits and workers, and the measures computed from them. AUC is
+// computed from a fixed grid of logits, so the counts are merged exactly, in any order.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ class Quality {
   void AddLoss(double loss) { loss_sum += loss; }
   // Adds one row of a classifier: its cross-entropy, and whether the predicted class is right.
   void AddClass(double loss, bool correct);
-  // Adds `other`. Exact, except that the count of a label in a bucket saturates at 2^32 - 1.
+  // Adds `other`. Counts are exact, except that the count of a label in a bucket saturates at 2^32 - 1. loss_sum is
+  // rounded, so its last bits depend on the order of merging.
   void Merge(const Quality& other);
 
   // Area under the ROC curve, with ties counted half; 0.5 if one class is missing.

@@ -1,5 +1,4 @@
-// The record of a row outside of its shard's memory (in cuts, checkpoints, the log's state and the tier): a sequence of
-// 32-bit words,
+// The record of a row outside of its shard's memory (in cuts, checkpoints and the tier): a sequence of 32-bit words,
 //
 //   [values][slots][life]
 //

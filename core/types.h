@@ -15,10 +15,10 @@ using Key = std::uint64_t;
 // A place on the 64-bit line that is cut into partitions (see core/position.h).
 using Position = std::uint64_t;
 
-// Microseconds of a monotonic clock that is handed in; the state machines never read one themselves.
+// Microseconds of a monotonic clock. State machines never read a clock: callers pass the time.
 using TimeUs = std::int64_t;
 
-// One integer of type Rep, told apart from all others by Tag. `value` is public: an id has no invariant.
+// One integer of type Rep; Tag makes it a distinct type. `value` is public: an id has no invariant.
 template <typename Tag, typename Rep>
 struct StrongId {
   using ValueType = Rep;
@@ -37,7 +37,7 @@ using WorkerRank = StrongId<struct WorkerRankTag, std::uint32_t>;
 using ServerRank = StrongId<struct ServerRankTag, std::uint32_t>;
 // Version of the route map; only grows. 0 means "none yet".
 using Epoch = StrongId<struct EpochTag, std::uint64_t>;
-// Version of the membership (the cohort list); only grows.
+// Version of the scheduler's view, which changes with everything in it (core/view.h); only grows.
 using ViewVersion = StrongId<struct ViewVersionTag, std::uint64_t>;
 // How many iterations a worker has finished.
 using Clock = StrongId<struct ClockTag, std::uint64_t>;

@@ -1,4 +1,4 @@
-// Decides when to log that something is still being waited for: every kWaitNotePeriodUs. A plain value; one thread.
+// Decides when to log a wait that goes on: every kWaitNotePeriodUs. A plain value; one thread.
 #pragma once
 
 #include "core/log.h"
@@ -8,7 +8,7 @@ namespace tarn {
 
 class WaitNotes {
  public:
-  // Whether a line is due now that the wait has lasted `waited`. A wait shorter than a period is a new one.
+  // Whether a line is due when the wait has lasted `waited`. A `waited` below one period begins a new wait.
   bool IsDue(TimeUs waited) {
     if (waited < kWaitNotePeriodUs) next_ = kWaitNotePeriodUs;
     if (waited < next_) return false;

@@ -21,7 +21,7 @@ struct DataPosition {
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-struct TickPoint {  // a tick that was made: to this clock, with the data up to this position
+struct TickPoint {  // a tick to `clock`, with the data up to `position`
   Clock clock;
   DataPosition position;
   friend bool operator==(const TickPoint&, const TickPoint&) = default;
@@ -63,7 +63,7 @@ using SetRows = std::array<std::uint64_t, 3>;
 struct CheckpointTable {
   TableId table;
   std::uint64_t rows = 0, removed = 0, seen = 0;  // in the files
-  std::uint64_t state_rows = 0;                   // that there were at the cut
+  std::uint64_t state_rows = 0;                   // of the table at the cut
   friend bool operator==(const CheckpointTable&, const CheckpointTable&) = default;
 };
 

@@ -1,6 +1,7 @@
-// fp32 to and from the formats that values travel in. The 16-bit formats round to nearest, ties to even. Values too
-// large for fp16 become infinity, subnormals are kept, and a NaN stays a (quiet) NaN. The same bits on every x86-64.
-// Arrays of bytes need no alignment: they may point into a frame. Nothing overlaps. Any thread.
+// Conversions between fp32 and the formats of values in messages, stored rows and exports. The 16-bit formats round to
+// nearest, ties to even. Values too large for fp16 become infinity, subnormals are kept, and a NaN stays a (quiet) NaN.
+// The same bits on every x86-64. Arrays of bytes need no alignment: they may point into a frame. Nothing overlaps. Any
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -10,10 +10,10 @@
 //
 // The first product of a shape uses the algorithm that cuBLASLt's heuristic expects to be the fastest; the choice is
 // cached. With UseGemmAlgorithms the algorithms are measured when the same product occurs again, with its second factor
-// at the same address; shapes that occur once, such as the last batch of a file, are not measured. A measurement takes
-// two runs of each candidate, some milliseconds to about 0.3 seconds, and memory for another C. A shape can be recorded
-// (kernels/graph.h) after it has run and, if it is to be measured, after the measurement: an earlier recording is
-// abandoned, and the next run measures.
+// at the same address; shapes that occur once, such as the last batch of a file, are not measured. A measurement runs
+// each candidate at least twice; it takes some milliseconds to about 0.3 seconds, and memory for another C. A shape can
+// be recorded (kernels/graph.h) after it has run and, if it is to be measured, after the measurement: an earlier
+// recording is abandoned, and the next run measures.
 //
 // Fastest where all strides are multiples of 16 bytes and all extents of 64: pad 479 inputs to 512.
 #pragma once
@@ -119,8 +119,8 @@ struct LinearGradients {
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<float>& arrays);
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<std::uint16_t>& arrays);
 
-// From now on the stream's products use the algorithms measured to be the fastest, by this stream at their second
-// occurrence or as contained in `algorithms`, which outlives the stream. Null: cuBLASLt's heuristic.
+// From now on the stream's products use the fastest measured algorithms: those in `algorithms`, which outlives the
+// stream; products that are not in it are measured at their second occurrence and added. Null: cuBLASLt's heuristic.
 void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms);
 // An empty collection for the stream's GPU and cuBLASLt.
 GemmAlgorithms MakeGemmAlgorithms(Stream& stream);

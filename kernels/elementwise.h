@@ -43,8 +43,8 @@ bool AllFinite(std::size_t n, const float* in);
 // meanwhile. The arrays must not overlap.
 bool CopyAllFinite(std::size_t n, const float* in, float* out);
 
-// The factor that scales a gradient of this squared norm (over all of its arrays) to a norm of at most norm_max:
-// norm_max / norm if the norm is larger, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
+// The factor that scales a gradient with this squared norm (over all of its arrays) to a norm of at most norm_max:
+// norm_max / norm if the norm is larger, else 1. 1 if norm_max is 0 (off); else NaN if the squared norm is not finite.
 float ClipScale(double squared_norm, float norm_max);
 
 // On a GPU.

@@ -26,9 +26,8 @@ void FmBackward(std::size_t samples, std::uint32_t dim, const float* rows, const
                 float* grad_rows);
 
 // On a GPU. Backward takes `segments` instead of `inverse`: the grouping of inverse[offsets[0]] ...
-// inverse[offsets[samples] - 1], with a capacity of at least `dim` floats a row. If it is null, occurrence o has row o.
-// Sums run in the order that kernels/segments.h defines: the
-// CPU's bits for rows with at most 64 occurrences.
+// inverse[offsets[samples] - 1], with a capacity of at least `dim` floats per row. If it is null, occurrence o has row
+// o. Sums run in the order that kernels/segments.h defines: the CPU's bits for rows with at most 64 occurrences.
 void FmForward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                const std::uint32_t* offsets, const float* weights, float* out, float* sums);
 void FmBackward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* offsets,

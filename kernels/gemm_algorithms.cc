@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kTitle = "tarn gemm algorithms ", kVersion = "1", kSum = "crc32c ";
 
-constexpr std::chrono::seconds kPatience(5);  // writing takes milliseconds
+constexpr std::chrono::seconds kSaveLockTimeout(5);  // writing takes milliseconds
 
 constexpr Named<Precision> kPrecisions[] = {
     {Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kTf32, "tf32"}, {Precision::kFp16, "fp16"}};
@@ -187,7 +187,7 @@ Status GemmAlgorithms::Load(const std::string& path) {
 Status GemmAlgorithms::Save(const std::string& path) {
   std::error_code ignored;  // the lock's error is more precise
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  const auto lock = FileLock::Take(path + ".lock", "another process is writing it", kPatience);
+  const auto lock = FileLock::Take(path + ".lock", "another process is writing it", kSaveLockTimeout);
   if (!lock) return std::unexpected(lock.error());
   auto contents = Read(path, gpu_, library_);
   if (!contents && contents.error().code != ErrorCode::kNotFound && contents.error().code != ErrorCode::kCorrupt)

@@ -9,7 +9,8 @@
 //   cache->Unpin(n, slots);                                      // the batch is done
 //
 // A hash table of buckets of 128 slots. A key's bucket is fixed by its hash; 8 more bits of the hash, its digest, are
-// stored separately from the keys, so that one read of 128 bytes detects nearly every absent key. A slot is
+// stored separately from the keys. A look-up reads the bucket's 128 digests and then only the slots whose digest
+// matches: in a full bucket, half a slot of another key on average. A slot is
 //   free      no digest, not pinned: used first
 //   kept      a row and its version, pinned by any number of batches; it may be found
 //   detached  no digest, but pinned: cannot be found, but batches that pinned it still compute with it; free when
@@ -25,8 +26,8 @@
 // Staleness: a version is the shard's minimum clock when it answered; the row includes every push of clocks below it.
 // Find takes the least version that the caller may use; older rows count as missing. A slot that is inserted and not
 // yet filled has the version that its Insert named, because its pull returns at least that version: another batch may
-// find it, and orders its use after the Fill. Before a batch unpins a slot it must have filled it or evicted its key
-// (Evict).
+// find it, and must order its use after the Fill. Before a batch unpins a slot that it inserted, it must have filled
+// the slot or evicted its key (Evict).
 //
 // The keys of one call are distinct, at most batch_keys_max. Nothing is allocated after Make. Arrays are in the memory
 // of the cache: the GPU's or the host's. The GPU's cache executes everything on the stream with which it was made,
@@ -82,8 +83,8 @@ class HotRows {
   // *oldest becomes the least version of the rows in these slots, ~0 where there is none.
   virtual void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) = 0;
 
-  // Removes one pin of each slot except kNoSlot. A slot may occur once. Unpinning a slot that is not pinned is a
-  // programmer's error: it aborts the process, or on a GPU all its work, which Wait returns.
+  // Removes one pin of each slot except kNoSlot. A slot may occur at most once. Unpinning a slot that is not pinned is
+  // a programming error: on a CPU it aborts the process; on a GPU the kernel traps, and Wait returns the error.
   virtual void Unpin(std::size_t n, const std::uint32_t* slots) = 0;
 
   // The rows of these keys can no longer be found: their worker has pushed to them, or a pull failed.

@@ -2,8 +2,8 @@
 // scales, little-endian floats, then the codes of the values, the first one in the lowest bits.
 //
 //   kQsgd     QSGD with 7 levels (Alistarh et al., "QSGD: Communication-efficient SGD via gradient quantization and
-//             encoding", NIPS 2017, section 3.1, a bucket a row): |x| becomes ||row|| / 7 * l, where l is the level
-//             below or above |x| / ||row|| * 7, by chance, so that its expectation is |x|
+//             encoding", NIPS 2017, section 3.1, one bucket per row): |x| becomes ||row|| / 7 * l, where l is the level
+//             below or above |x| / ||row|| * 7, chosen at random so that the expectation is |x|
 //   kTernary  TernGrad (Wen et al., "TernGrad: Ternary gradients to reduce communication in distributed deep learning",
 //             NIPS 2017, equation 3, scaled by row, without clipping): sign(x) * max|row| with probability
 //             |x| / max|row|, else 0
@@ -13,11 +13,11 @@
 //             distributed training of speech DNNs", Interspeech 2014): the mean of the values of the row that are at
 //             least 0, or the mean of those below
 //
-// The error of kSign and kOneBit is not zero on average: who encodes adds it to the next gradient (rule W5).
+// The error of kSign and kOneBit is not zero on average: the worker adds it to the next gradient (rule W5).
 //
-// Chance is a hash of the bits of the row and of the position in it: equal rows give equal bytes, as a repeated message
-// must. A row with a value that is not finite decodes to NaN in every value. The same bits on every x86-64. The bytes
-// need no alignment. Nothing overlaps. Any thread. n may be 0; dim is 1..limits::kRowDimMax.
+// Random numbers are a hash of the bits of the row and the position in it: equal rows give equal bytes, so a repeated
+// message equals the first. A row with a value that is not finite decodes to NaN in every value. The same bits on every
+// x86-64. The bytes need no alignment. Nothing overlaps. Any thread. n may be 0; dim is 1..limits::kRowDimMax.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // A matrix of gradients as the product of two thin ones: PowerSGD (Vogels, Karimireddy, Jaggi, "PowerSGD: practical
-// low-rank gradient compression for distributed optimization", NeurIPS 2019, algorithm 1, with one worker a matrix).
+// low-rank gradient compression for distributed optimization", NeurIPS 2019, algorithm 1, for each worker separately).
 //
 // One step of subspace iteration, which starts from the factor of the last one: P = orthonormal(M Q), Q = M' P; then
 // M is about P Q'. M (n x dim) and P (n x rank), "left", are stored by row, Q (dim x rank), "right", by column. Sums
@@ -22,8 +22,9 @@ constexpr bool LowRankPays(std::size_t n, std::uint32_t dim, std::uint32_t rank)
 // A first factor `right`: standard normal values by hash of `seed`.
 void StartLowRank(std::uint32_t dim, std::uint32_t rank, std::uint64_t seed, float* right);
 
-// Sets `left` and replaces `right`. Where the matrix has a lower rank, columns of `left` are zero, and those of `right`
-// keep their values for the next step. The matrix is finite; a factor that is not has overflowed.
+// Sets `left` and replaces `right`. If the matrix has a lower rank, the surplus columns of `left` are zero, and those
+// of `right` keep their values for the next step. The matrix must be finite; a factor that is not finite has
+// overflowed.
 void FactorLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank, const float* matrix, float* left,
                    float* right);
 

@@ -53,8 +53,8 @@ inline constexpr double kPpndF[8] = {1.0,
                                      1.42151175831644588870e-7,
                                      2.04426310338993978564e-15};
 
-// The z with Phi(z) = u, u in (0, 1), in three pieces by the distance q = u - 1/2 from the middle. The first two have
-// no branches; outside their range their result is undefined.
+// NormalQuantile is the z with Phi(z) = u, u in (0, 1), in three pieces by the distance q = u - 1/2 from the middle.
+// CentralQuantile and TailQuantile have no branches; outside their range their result is undefined.
 inline bool IsCentral(double q) { return std::abs(q) <= 0.425; }
 
 inline double CentralQuantile(double q) { return q * Ratio(kPpndA, kPpndB, 0.180625 - q * q); }
@@ -62,7 +62,7 @@ inline double CentralQuantile(double q) { return q * Ratio(kPpndA, kPpndB, 0.180
 // How far out in a tail u lies.
 inline double TailDistance(double u) { return std::sqrt(-Log(u < 0.5 ? u : 1.0 - u)); }
 
-// Neither central nor far.
+// For u that is neither central nor in a far tail.
 inline double TailQuantile(double u) {
   const double z = Ratio(kPpndC, kPpndD, TailDistance(u) - 1.6);
   return u < 0.5 ? -z : z;

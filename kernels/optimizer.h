@@ -1,5 +1,6 @@
 // Applies update rules: how a gradient changes a row's values and slots. kernels/rules/NAME.cc defines each rule;
-// core/table/update_rule.h defines what a rule is. Rules run on the shards, which store the state.
+// core/table/update_rule.h defines what a rule is. Rules run on the shards, which store the state, and on workers for
+// the local steps of [local].
 //
 //   const Optimizer optimizer(spec);                              // once a table
 //   std::vector<float> slots(optimizer.slot_floats(dim));

@@ -1,6 +1,6 @@
 // Moves rows between pointers into a store and packed arrays (n x dim, row-major), and between packed arrays by index.
-// All functions access `n * dim` floats once, prefetch the following rows, allocate nothing and may be called from any
-// thread. Inputs and outputs must not overlap. n and dim may be 0.
+// All functions read their input once, allocate nothing and may be called from any thread; accesses to narrow rows by
+// pointer or index are prefetched. Inputs and outputs must not overlap. n and dim may be 0.
 #pragma once
 
 #include <cstddef>

@@ -35,7 +35,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   // Waits until all submitted operations are complete. kInternal: names the first operation that failed since the last
-  // call, with CUDA's reason. After an error of the device (an address out of bounds) every call fails.
+  // call, with CUDA's reason; or work is being recorded (kernels/graph.h). After an error of the device (an address out
+  // of bounds) every call fails.
   Status Wait();
 
   // Operations submitted from now on run after all operations submitted so far to `other`, a stream of the same GPU.
@@ -68,7 +69,8 @@ class Stream {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  // kIo: not enough memory; the message names `what`, the bytes asked for and those that are free.
+  // kIo: not enough memory, or work is being recorded (kernels/graph.h); the message names `what`, the requested bytes
+  // and those that are free.
   static Expected<DeviceBuffer> Allocate(Stream& stream, std::size_t bytes, std::string_view what);
   ~DeviceBuffer();
   DeviceBuffer(DeviceBuffer&& other) noexcept;
@@ -92,7 +94,7 @@ class DeviceBuffer {
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // kIo: the driver cannot allocate it; the message names `what` and the requested bytes.
+  // kIo: the driver cannot allocate it, or work is being recorded; the message names `what` and the requested bytes.
   static Expected<PinnedBuffer> Allocate(Stream& stream, std::size_t bytes, std::string_view what);
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept;

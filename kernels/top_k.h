@@ -1,5 +1,5 @@
-// Selects the k largest of n floats by magnitude, for sparse gradients. Exact and without sorting: the threshold is
-// found by counting the bits of the magnitudes, from the top. Any thread, each with a separate scratch.
+// Selects the k largest of n floats by magnitude, for sparse gradients. Exact and without sorting: a radix selection
+// counts the values by the leading bits of their magnitudes. Any thread, each with a separate scratch.
 #pragma once
 
 #include <cstddef>

@@ -166,18 +166,20 @@ Status ExportFile::CheckSections(const std::string& origin, bool verify) const {
       // At most 2^33 x (16 K + 16): no overflow.
       const std::uint64_t bytes =
           (std::uint64_t{s.rows} + s.removed) * sizeof(Key) + std::uint64_t{s.rows} * table.row_bytes();
-      if (s.bytes != bytes || s.offset % kExportAlignment != 0) return bad("its sizes are invalid");
+      if (s.bytes != bytes || s.offset % kExportAlignment != 0)
+        return bad(fmt::format("{} bytes, expected {} at a multiple of {}", s.bytes, bytes, kExportAlignment));
       if (s.offset > bytes_.size() || s.bytes > bytes_.size() - s.offset) return bad("it is outside the file");
       if (s.partition.value >> info_.partition_bits != 0 || s.first > s.last) return bad("its range is invalid");
       if (i > 0 && (!ByPlace(table.sections[i - 1], s) ||
                     (table.sections[i - 1].partition == s.partition && table.sections[i - 1].last >= s.first)))
         return bad("it is out of order");
       if (!verify) continue;
-      if (Crc32(bytes_.subspan(s.offset, s.bytes)) != s.crc32) return bad("damaged: its CRC-32 does not match");
+      if (const std::uint32_t sum = Crc32(bytes_.subspan(s.offset, s.bytes)); sum != s.crc32)
+        return bad(fmt::format("damaged: its CRC-32 is {:08x}, expected {:08x}", sum, s.crc32));
       for (const auto keys : {Keys(s), Removed(s)})
         if (std::ranges::adjacent_find(keys, std::greater_equal()) != keys.end() ||
             (!keys.empty() && (keys.front() < s.first || keys.back() > s.last)))
-          return bad("its keys are not ascending");
+          return bad("its keys are not ascending, or outside its range");
     }
     if (rows != table.rows || removed != table.removed)
       return Corrupt(origin, fmt::format("the counts of table '{}' do not match its sections", table.name));

@@ -1,5 +1,5 @@
 // An export (serving/export_format.h) in memory, usually mapped. Contents of the file are not trusted: every offset and
-// count is checked before it is used. After Open everything is const: any thread.
+// count is checked before it is used. After Open and Parse everything is const: any thread.
 //
 //   auto file = ExportFile::Open("model.tarn");
 //   const ExportTable* table = file->FindTable("users");
@@ -53,8 +53,8 @@ class ExportFile {
     bool verify = true;
   };
 
-  // Maps the file. kNotFound, kIo, kCorrupt or kUnsupported (a newer format), with its name. The file must not be
-  // truncated while it is open (replace it by rename, as ExportWriter does).
+  // Maps the file. kNotFound, kIo, kCorrupt or kUnsupported (another format version), with the path. The file must not
+  // be truncated while it is open (replace it by rename, as ExportWriter does).
   static Expected<ExportFile> Open(const std::string& path, Options options);
   static Expected<ExportFile> Open(const std::string& path) { return Open(path, {}); }
   // The same for 8-byte aligned bytes, which outlive the result. `origin`: their name in errors.
@@ -73,7 +73,7 @@ class ExportFile {
     std::optional<std::span<const std::byte>> row;  // the values in the table's codec
     bool removed = false;                           // a delta has removed the row of the key
   };
-  // `table` is one of tables().
+  // Finds the row of a key in this file; empty if there is none. `table` is one of tables().
   Found Find(const ExportTable& table, Key key) const;
 
   // The arrays of a section, in order of key.
@@ -94,7 +94,7 @@ class ExportFile {
   std::vector<ExportTable> tables_;
 };
 
-// Decodes out.size() values of `row` to floats.
+// Decodes `row` to floats; out.size() is the table's dim.
 void DecodeValues(ValueCodec codec, std::span<const std::byte> row, std::span<float> out);
 
 }  // namespace tarn::serving

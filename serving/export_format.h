@@ -41,7 +41,7 @@ inline constexpr std::size_t kExportAlignment = 64;
 struct ExportHeader {
   char magic[8];
   std::uint32_t version;
-  std::uint32_t crc32;  // of all following bytes
+  std::uint32_t crc32;  // of the header's following bytes
   std::uint64_t index_offset;
   std::uint64_t index_bytes;
   std::uint32_t index_crc32;

@@ -32,7 +32,7 @@ class ExportWriter::Impl {
   Impl(AtomicFile file, ExportInfo info) : file_(std::move(file)), info_(std::move(info)) {}
 
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {
-    TARN_CHECK(IsPlain(codec), "exports do not support int8");
+    TARN_CHECK(IsPlain(codec), "the codec of an export is fp32, bf16 or fp16");
     TARN_RETURN_IF_ERROR(WriteSection());
     tables_.push_back({spec, salt, codec, 0, 0, {}});
     return {};
@@ -41,7 +41,7 @@ class ExportWriter::Impl {
   Status Add(PartitionId partition, Key key, std::span<const float> values) {
     TARN_CHECK(!tables_.empty() && values.size() == tables_.back().spec.dim, "values has the dim of the current table");
     TARN_RETURN_IF_ERROR(CheckRange(key, values));
-    TARN_RETURN_IF_ERROR(Room(partition, key));
+    TARN_RETURN_IF_ERROR(PlaceKey(partition, key));
     keys_.push_back(key);
     AppendValues(values, tables_.back().codec, &values_);
     return {};
@@ -49,7 +49,7 @@ class ExportWriter::Impl {
 
   Status AddRemoved(PartitionId partition, Key key) {
     TARN_CHECK(!tables_.empty(), "BeginTable was called");
-    TARN_RETURN_IF_ERROR(Room(partition, key));
+    TARN_RETURN_IF_ERROR(PlaceKey(partition, key));
     removed_.push_back(key);
     return {};
   }
@@ -73,7 +73,7 @@ class ExportWriter::Impl {
     std::vector<fb::Section> sections;
   };
 
-  // A value of the training may be outside the range of fp16.
+  // Trained values may exceed the range of fp16.
   Status CheckRange(Key key, std::span<const float> values) const {
     const Table& table = tables_.back();
     if (table.codec != ValueCodec::kFp16) return {};
@@ -84,12 +84,12 @@ class ExportWriter::Impl {
                             Quoted(table.spec.name), key, values[beyond]));
   }
 
-  // Ends the current section if the key belongs to another one.
-  Status Room(PartitionId partition, Key key) {
+  // Ends the current section if it is full or of another partition, and extends the current section's range to `key`.
+  Status PlaceKey(PartitionId partition, Key key) {
     const bool empty = keys_.empty() && removed_.empty();
     TARN_CHECK(empty || partition > partition_ || (partition == partition_ && key > last_), "rows are added in order");
-    const std::size_t held = (keys_.size() + removed_.size()) * sizeof(Key) + values_.size();
-    if (!empty && (partition != partition_ || held >= kSectionBytes)) TARN_RETURN_IF_ERROR(WriteSection());
+    const std::size_t bytes = (keys_.size() + removed_.size()) * sizeof(Key) + values_.size();
+    if (!empty && (partition != partition_ || bytes >= kSectionBytes)) TARN_RETURN_IF_ERROR(WriteSection());
     if (keys_.empty() && removed_.empty()) first_ = key;
     partition_ = partition;
     last_ = key;

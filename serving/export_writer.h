@@ -1,4 +1,5 @@
-// Writes an export (serving/export_format.h) from rows in order. Keeps one section in memory. Blocks; one thread.
+// Writes an export (serving/export_format.h) from rows in order. Keeps one section in memory. Calls block on disk I/O;
+// one thread. Errors without another code are kIo, with the path. After an error, destroy the writer.
 //
 //   auto writer = ExportWriter::Create("model.tarn", info);
 //   writer->BeginTable(spec, salt, ValueCodec::kFp16);
@@ -33,15 +34,19 @@ struct ExportTotals {
 
 class ExportWriter {
  public:
-  // Writes a temporary file; Finish makes it durable and renames it to `path`. kIo, with the path.
+  // Writes a temporary file; Finish makes it durable and renames it to `path`.
   static Expected<std::unique_ptr<ExportWriter>> Create(const std::string& path, ExportInfo info);
   // Removes an unfinished file.
   ~ExportWriter();
 
+  // Ends the current table and begins another one. `salt`: of the table's positions; `codec`: fp32, bf16 or fp16.
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec);
-  // Adds a row of dim floats, rounded to the table's codec. kInvalidArgument: a finite value would overflow.
+  // Adds a row of dim floats, rounded to the table's codec. Rows and removed keys of a table must be added in one
+  // order: by partition, then by key. kInvalidArgument: a finite value does not fit in fp16.
   Status Add(PartitionId partition, Key key, std::span<const float> values);
+  // For a delta: the key no longer has a row.
   Status AddRemoved(PartitionId partition, Key key);
+  // Completes the file. May be called once.
   Expected<ExportTotals> Finish();
 
  private:

@@ -1,5 +1,5 @@
-// Parameters for serving: a full export and the deltas applied to it. Any thread may look up, but not during Apply: to
-// update, serve from one Model while another is made of the same files, then swap.
+// Parameters for serving: a full export and the deltas applied to it. Any thread may look up, but not during Apply. To
+// update without a pause, open a second Model from the same files, apply the delta to it, and swap the two.
 //
 //   auto model = Model::Open("model.tarn");
 //   model->Apply("delta-12.tarn");
@@ -23,8 +23,8 @@ class Model {
   // kInvalidArgument if the file is a delta; else as ExportFile::Open.
   static Expected<Model> Open(const std::string& path, ExportFile::Options options = {});
 
-  // Applies a delta. kInvalidArgument: not a delta, or a delta for another state or other tables. kCorrupt: a table has
-  // another shape than before. After an error the model is unchanged.
+  // Applies a delta. kInvalidArgument: not a delta, or a delta for another state or other tables. kCorrupt: the dim of
+  // a table differs from before. Else as ExportFile::Open. After an error the model is unchanged.
   Status Apply(const std::string& path, ExportFile::Options options = {});
 
   CheckpointId checkpoint() const { return layers_.back().info().checkpoint; }

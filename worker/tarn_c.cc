@@ -203,8 +203,8 @@ tarn_lease LeaseOf(const tarn::Lease& lease) {
   using Purpose = tarn::Lease::Purpose;
   static_assert(TARN_TRAIN == int(Purpose::kTrain) && TARN_VALIDATE == int(Purpose::kValidate) &&
                 TARN_TEST == int(Purpose::kTest));
-  return {lease.id.value, int(lease.purpose), lease.epoch, lease.first_row, lease.rows, lease.skip_rows,
-          lease.batch_rows};
+  return {lease.id.value, int(lease.purpose), lease.epoch,     lease.first_row,
+          lease.rows,     lease.skip_rows,    lease.batch_rows};
 }
 
 }  // namespace
@@ -458,33 +458,40 @@ int tarn_report(tarn_client* client, const char* const* names, const double* val
   return GuardedWith("tarn_report", {{"client", client}, Array("names", names, n), Array("values", values, n)}, [&] {
     std::vector<std::pair<std::string, double>> figures;
     figures.reserve(n);
-    for (size_t i = 0; i < n; ++i) figures.emplace_back(names[i], values[i]);
+    for (size_t i = 0; i < n; ++i) {
+      if (const auto given = CheckRequired("tarn_report", {{"name", names[i]}}); !given) return Failed(given.error());
+      figures.emplace_back(names[i], values[i]);
+    }
     return Outcome(client->client.Report(figures));
   });
 }
 
 int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const tarn_lease_report* done,
                         size_t done_count, tarn_lease* leases, size_t want, tarn_lease_answer* answer) {
-  return GuardedWith("tarn_request_leases",
-                     {{"client", client},
-                      {"data_rows", data_rows},
-                      Array("done", done, done_count),
-                      Array("leases", leases, want),
-                      {"answer", answer}},
-                     [&] {
-                       tarn::LeaseOptions options;
-                       options.want = static_cast<uint32_t>(want);
-                       std::copy_n(data_rows, 3, options.rows.begin());
-                       for (const tarn_lease_report& report : std::span(done, done_count))
-                         options.done.push_back({tarn::LeaseId(report.lease), QualityOf(report)});
-                       const auto reply = client->client.RequestLeases(options);
-                       if (!reply) return Failed(reply.error());
-                       const size_t granted = std::min(want, reply->granted.size());
-                       std::transform(reply->granted.begin(), reply->granted.begin() + std::ptrdiff_t(granted), leases,
-                                      LeaseOf);
-                       *answer = {granted, reply->finished ? 1 : 0, reply->tick_to ? reply->tick_to->value : 0};
-                       return int(TARN_OK);
-                     });
+  return GuardedWith(
+      "tarn_request_leases",
+      {{"client", client},
+       {"data_rows", data_rows},
+       Array("done", done, done_count),
+       Array("leases", leases, want),
+       {"answer", answer}},
+      [&] {
+        tarn::LeaseOptions options;
+        options.want = static_cast<uint32_t>(want);
+        std::copy_n(data_rows, 3, options.rows.begin());
+        for (const tarn_lease_report& report : std::span(done, done_count)) {
+          if (report.logits != nullptr && report.rows != 0)
+            if (const auto given = CheckRequired("tarn_request_leases", {{"positives", report.positives}}); !given)
+              return Failed(given.error());
+          options.done.push_back({tarn::LeaseId(report.lease), QualityOf(report)});
+        }
+        const auto reply = client->client.RequestLeases(options);
+        if (!reply) return Failed(reply.error());
+        const size_t granted = std::min(want, reply->granted.size());
+        std::transform(reply->granted.begin(), reply->granted.begin() + std::ptrdiff_t(granted), leases, LeaseOf);
+        *answer = {granted, reply->finished ? 1 : 0, reply->tick_to ? reply->tick_to->value : 0};
+        return int(TARN_OK);
+      });
 }
 
 int tarn_ready(const tarn_future* future) {

@@ -29,7 +29,7 @@ struct DataState {
   std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; all 0: not known yet
   std::uint64_t split_rows = 0;       // of the train set
   std::uint32_t epoch = 0;
-  Clock base, ceiling;                 // of the epoch
+  Clock base, ceiling;                 // of the epoch (rule D4)
   std::vector<std::uint64_t> trained;  // rows, by split of the epoch; empty: none
   Quality quality;                     // progressive, of leases of this epoch that are done
 };
@@ -67,13 +67,12 @@ struct Generation {
   std::uint64_t bytes() const;          // of its files
 };
 
-// The state of a worker at the cut (core/codec/worker_blob.h). A fleet that resumes from here gives it to the worker of
-// the same rank.
+// The state of a worker at the cut (core/codec/worker_blob.h). After a resume, the worker of the same rank loads it.
 struct WorkerBlob {
   WorkerRank rank;
   Incarnation incarnation;
   CheckpointFile file;
-  bool program_state = false;  // the program of the worker has state in it
+  bool program_state = false;  // the file contains state of the worker's program
 };
 
 struct Manifest {
@@ -99,13 +98,13 @@ struct Manifest {
 };
 
 // Replaces directory/MANIFEST atomically, and makes it and the directory's names durable. Before that, checks that
-// every file it names exists with its size (kNotFound, kCorrupt). kTooLarge: above limits::kManifestFilesMax or
-// kManifestBytesMax, so it could not be read again. kIo, naming the path.
+// every file that the manifest names exists with its size (kNotFound, kCorrupt). kTooLarge: the manifest exceeds
+// limits::kManifestFilesMax or kManifestBytesMax, so it could not be read again. kIo, naming the path.
 Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
-// Reads and verifies it: checksum, version and fields; that its id is <number> if the directory is named ckpt-<number>;
-// and that every file it names exists with its size. The error names the file and what was expected: kNotFound,
-// kCorrupt, kUnsupported, kIo.
+// Reads directory/MANIFEST and verifies it: checksum, version and fields; that its id is <number> if the directory is
+// named ckpt-<number>; and that every file that it names exists with its size. The error names the file and what was
+// expected: kNotFound, kCorrupt, kUnsupported, kTooLarge, kIo.
 Expected<Manifest> ReadManifest(const std::string& directory);
 
 // Converts to and from the bytes of the file, without file access. `origin` names the file in errors.

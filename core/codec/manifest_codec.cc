@@ -90,7 +90,7 @@ std::string BodyOf(const Manifest& m) {
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
-// Reads a verified buffer; `bad` names the first field with an invalid value.
+// Reads a verified buffer. bad() names a field with an invalid value; empty: all are valid.
 class Reader {
  public:
   Manifest Read(const fb::Manifest& m, std::uint32_t version) {
@@ -174,8 +174,8 @@ class Reader {
     return out;
   }
 
-  // The checksum of versions 1 and 2 does not cover the version number: a field that only the other version has shows
-  // that it was damaged.
+  // The checksum of versions 1 and 2 does not cover the version number. A damaged number is detected because versions
+  // have different fields.
   void CheckFieldsOfVersion(const fb::Manifest& m, std::uint32_t version) {
     const bool has_files = m.files() != nullptr, has_generations = m.generations() != nullptr;
     if (has_files != (version == 1) || has_generations == (version == 1))

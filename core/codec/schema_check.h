@@ -19,8 +19,8 @@ namespace tarn {
 //   - lists and strings are within their limits, and strings are UTF-8 unless they hold bytes;
 //   - items of lists are aligned (the verifier of FlatBuffers 2.0.8, VerifyVectorOrString, checks only a list's
 //     length);
-//   - all lists and strings together have no more than `bytes_max` bytes. With the size of the buffer this means that
-//     they do not share bytes: what is made of a buffer is proportional to its size.
+//   - all lists and strings together have no more than `bytes_max` bytes. Lists may share bytes of the buffer; with the
+//     size of the buffer as the limit, the decoded values are nevertheless at most proportional to it.
 // kMalformed or kTooLarge; the message begins with the field, such as "view.tables[].kind: value 7, expected 0 to 1".
 Status Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max);
 // The same; `status` must be ok, and receives the error.

@@ -26,7 +26,7 @@ void Append(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// The checksum of the newest version covers the version, so that a damaged version is detected.
+// From version whole_sum_from on the checksum covers the version, so that a damaged version is detected.
 std::uint32_t SumOf(const SealedFormat& format, std::uint32_t version, std::string_view bytes) {
   const std::uint32_t head = version < format.whole_sum_from ? 0 : Crc32c(bytes.substr(0, kSumAt));
   return Crc32c(bytes.substr(kSizeAt), head);

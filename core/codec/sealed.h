@@ -38,7 +38,7 @@ struct Unsealed {
   std::span<const std::uint8_t> body() const { return {reinterpret_cast<const std::uint8_t*>(words.data()), size}; }
 };
 
-// kUnsupported: another version. kCorrupt: cut off, damaged or something else. The message begins with `origin` and
+// kUnsupported: another version. kCorrupt: truncated, damaged or another format. The message begins with `origin` and
 // names what was found and what was expected.
 Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, const std::string& origin);
 

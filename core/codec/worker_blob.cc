@@ -94,8 +94,8 @@ Status CheckChunk(const BlobChunk& chunk, std::uint32_t index, const BlobOrigin&
                         chunk.checkpoint.value, chunk.rank.value, index, origin.checkpoint.value, origin.rank.value));
 }
 
-// With this state. Clears the builder, which the chunks of a large state share: memory for each would cost more than
-// the work.
+// Encodes `chunk` with `state` in place of chunk.state. The chunks of a large state share the builder, because
+// allocating its memory for each would take longer than encoding.
 Buffer Encode(const BlobChunk& chunk, std::span<const std::byte> state, FlatBufferBuilder& b) {
   b.Clear();
   const auto rows = WriteRows(b, chunk.rows);

@@ -21,13 +21,13 @@ namespace tarn {
 
 inline constexpr std::uint32_t kBlobVersion = 3;  // 2: the checksum covers the version too; 3: state of the program
 
-// Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) are not sent
-// yet for keys[i], whose last gradient was at clocks[i].
-// Of ResidualRows: with a velocity (push_momentum) a row is twice as long as a row of its table, and the factor of a
-// low_rank table has a name that is longer than its table's.
+// Limits of ResidualRows. With a velocity (push_momentum) a row is twice as long as a row of its table; the factor of a
+// low_rank table has a longer name than its table.
 inline constexpr std::uint32_t kResidualDimMax = 2 * limits::kRowDimMax;
 inline constexpr std::size_t kResidualNameBytesMax = limits::kNameBytesMax + 16;
 
+// Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) have not been
+// sent yet for keys[i], whose last gradient was at clocks[i].
 struct ResidualRows {
   std::string table;
   std::uint32_t dim = 0;
@@ -40,11 +40,11 @@ struct ResidualRows {
 struct BlobChunk {
   CheckpointId checkpoint;
   WorkerRank rank;
-  Clock clock;  // of the worker when the blob was taken: pushes of clocks before it are in it
+  Clock clock;  // of the worker when it took the blob, which reflects all pushes of earlier clocks
   std::uint32_t index = 0;
   bool last = false;
-  ResidualRows rows;  // no table: none
-  Buffer state;       // of the program: what follows that of the chunks before
+  ResidualRows rows;  // `table` is empty if the chunk has none
+  Buffer state;       // of the program: the bytes after those of the previous chunks
 };
 
 Buffer EncodeBlobChunk(const BlobChunk& chunk);

@@ -115,7 +115,7 @@ std::string_view LineOf(std::string_view text, std::size_t number) {
 }
 
 // A suggestion for an invalid line with a known mistake: text without quotes, a decimal comma, "True". Else empty.
-std::string Remedy(std::string_view line) {
+std::string SuggestFix(std::string_view line) {
   constexpr std::size_t kShownMax = 64;
   line = line.substr(0, line.find('#'));
   const std::size_t equals = line.find('=');
@@ -145,8 +145,8 @@ Expected<ConfigNode> Parse(std::string_view text, const Origin& origin) {
   const toml::parse_result result = toml::parse(text);
   if (!result) {
     const toml::source_region& source = result.error().source();
-    const std::string remedy = origin.has_lines ? Remedy(LineOf(text, source.begin.line)) : "";
-    return Invalid(origin.Place(source), remedy.empty() ? Printable(result.error().description()) : remedy);
+    const std::string fix = origin.has_lines ? SuggestFix(LineOf(text, source.begin.line)) : "";
+    return Invalid(origin.Place(source), fix.empty() ? Printable(result.error().description()) : fix);
   }
   return Convert(result.table(), origin, 0);
 }

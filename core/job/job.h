@@ -31,7 +31,7 @@ struct JobSection {
 // [fleet]
 struct FleetSection {
   std::uint32_t servers = 1;
-  std::uint32_t shards = 1;  // shards a server
+  std::uint32_t shards = 1;  // per server
   std::uint32_t workers = 1;
   std::uint32_t partition_bits = 6;  // 2^6 = 64 partitions
   double lease_seconds = 30;         // a node that is silent for so long is declared dead
@@ -91,7 +91,7 @@ struct DataSection {
   std::uint32_t integer_columns = 13;
   std::uint32_t categorical_columns = 26;
   // Criteo: integers as categories (keys), per column; default floor(ln(v)^2) above 2 for every column.
-  std::vector<BinRule> bins;        // empty, one for all, or one a column
+  std::vector<BinRule> bins;        // empty, one for all columns, or one per column
   bool dense_integers = false;      // Criteo: also log1p of the integers as dense floats (DLRM)
   std::uint64_t limit_rows = 0;     // 0: all rows of the training file
   std::uint32_t malformed_max = 0;  // malformed lines up to here are counted and skipped, beyond: an error
@@ -136,7 +136,7 @@ struct TrainSection {
   HotRowsSpec hot_rows;
   std::string device = "cpu";    // where workers compute: "cpu", "gpu" (by rank) or "gpu:N"
   std::uint32_t accumulate = 1;  // parts of a batch, computed one after the other
-  bool recompute = false;        // activations of layers, for the backward pass
+  bool recompute = false;        // the backward pass recomputes the activations of layers instead of storing them
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
@@ -160,13 +160,13 @@ inline PushedValues PushesOf(const LocalSection& local) {
                                                                                       : PushedValues::kGradients;
 }
 
-// [delays]: how long the work of a fleet takes, for experiments. In simulated time (sim/trial) this is all the time
-// there is; a real run waits until a batch has taken its time, and delays messages (net/slow_transport.h).
+// [delays]: how long the work of a fleet takes, for experiments. In simulated time (sim/trial) nothing else takes time.
+// A real run waits after each batch until its time has passed, and delays messages (net/slow_transport.h).
 struct DelaysSection {
   Distribution batch;                                         // seconds of computing a training batch, for each batch
   Distribution worker{Distribution::Kind::kConstant, 1};      // factor of `batch`, once for each worker
   std::uint32_t stragglers = 0;                               // workers with the highest ranks, which are slower
-  double straggler_factor = 1;                                // how many times
+  double straggler_factor = 1;                                // of their batch times
   double pause_probability = 0;                               // of a pause before a batch
   Distribution pause;                                         // its seconds
   Distribution latency{Distribution::Kind::kConstant, 5e-5};  // seconds of a message, one way
@@ -236,7 +236,7 @@ bool IsLockstep(const ConsistencySpec& consistency);
 // Rows of each rank's batch; empty without train.batch_shares. Above 0 in a job that was read.
 std::vector<std::uint64_t> BatchRowsByRank(const Job& job);
 
-// Rows of one worker between a pull and its push, in an epoch counted from 0, and the most of all epochs.
+// Rows that one worker trains between a pull and its push: in `epoch`, counted from 0; and the maximum over all epochs.
 inline std::uint64_t RoundRows(const Job& job, std::uint32_t epoch) {
   return std::uint64_t{job.train.batch_rows} * (epoch + 1 < job.local.from_epoch ? 1 : job.local.steps);
 }

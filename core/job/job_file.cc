@@ -241,7 +241,7 @@ Status ReadTrain(SectionReader& in, TrainSection& out) {
   return {};
 }
 
-// Any key of a life turns life on.
+// Any key of LifeSpec turns life on, unless the table sets `life` itself.
 void ReadLife(SectionReader& in, TableOverride& out) {
   struct Finder {
     const SectionReader& in;
@@ -299,8 +299,8 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
   if (backups != of_job && rules.consistency.mode != ConsistencyMode::kAsp)
     return in.Refusal({"backup_workers", "mode", "apply"},
                       fmt::format("mode = \"{}\", apply = \"{}\" and backup_workers = {} in a job with "
-                                  "consistency.backup_workers = {}: workers would wait here for those for which other "
-                                  "tables do not; expected mode = \"asp\", or that of [consistency]",
+                                  "consistency.backup_workers = {}: this table would wait for workers for which other "
+                                  "tables do not wait; expected mode = \"asp\", or that of [consistency]",
                                   Name(rules.consistency.mode), Name(rules.consistency.apply), backups, of_job));
   if (out.has_consistency) out.consistency = rules.consistency;
   out.has_worker_cache = rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") ||
@@ -416,24 +416,24 @@ Status CheckPushedValues(const SectionReader& in, const LocalSection& local, con
   const bool has_l2 = optimizer.linear.l2 != 0 || optimizer.embedding.l2 != 0 || optimizer.dense.l2 != 0;
   if (PushesOf(local) == PushedValues::kGradients || !has_l2) return {};
   return in.Refusal({"method"},
-                    fmt::format("\"{}\" with optimizer.l2: what is pushed is no gradient, so servers cannot add "
-                                "l2 to it; expected optimizer.l2 = 0, and local.l2 for the local steps",
+                    fmt::format("\"{}\" with optimizer.l2: workers push deltas, not gradients, so servers cannot add "
+                                "l2 to them; expected optimizer.l2 = 0, and local.l2 for the local steps",
                                 Name(local.method)));
 }
 
-// With more than the fleet has, no step would ever be made.
+// If workers_min exceeds the number of workers, no step would ever be taken.
 Status CheckWorkersMin(const SectionReader& fleet, const Job& job) {
   for (const OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense}) {
     const float needed = OptionOf(*spec, "workers_min");
     if (needed > static_cast<float>(job.fleet.workers))
-      return fleet.Refusal({"workers"}, fmt::format("{} with optimizer.workers_min = {:g}: {} steps once so many "
-                                                    "different workers have pushed; expected at least as many",
+      return fleet.Refusal({"workers"}, fmt::format("{} with optimizer.workers_min = {:g}: {} takes a step after so "
+                                                    "many different workers have pushed; expected at least as many",
                                                     job.fleet.workers, needed, spec->kind.value));
   }
   return {};
 }
 
-// A late worker uses the clock at which its rows arrive, so it pulls nothing ahead.
+// A late worker jumps to the open clock at which its rows arrive (rule C8), so rows pulled ahead would be too old.
 Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader& train, Job* job) {
   const std::uint32_t backups = job->consistency.backup_workers;
   if (backups == 0) return {};

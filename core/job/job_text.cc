@@ -131,9 +131,9 @@ class ValueTexts {
   std::map<std::string, std::string, std::less<>> texts;
 };
 
-// kAll: every key. kExplicit: without later keys that have their defaults, so that the fingerprint of an older job, by
-// which logs and checkpoints identify it, does not change. Also without keys that concern only a worker, because a run
-// may continue on machines without a GPU.
+// kAll: every key. kExplicit: for the fingerprint. Omits keys that were added to the format later, if they have their
+// defaults, so that fingerprints in older logs and checkpoints remain valid. Also omits keys that affect only how a
+// node computes or sends, because a run may continue on other machines, such as some without a GPU.
 enum class Keys { kAll, kExplicit };
 
 // Whether a key of an inheriting section must be written: the job sets it there, or it differs from the inherited
@@ -207,8 +207,8 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     VisitConsistency(mine, consistency);
     VisitConsistency(inherited, follows);
     inherited.texts["mode"] = Name(job.consistency.mode);
-    const bool nothing = mine.texts == inherited.texts && !job.explicit_keys.by_section.contains(section);
-    if (nothing) inherited.texts["mode"].clear();  // the key implies it
+    const bool no_key = mine.texts == inherited.texts && !job.explicit_keys.by_section.contains(section);
+    if (no_key) inherited.texts["mode"].clear();  // writes `mode`, so that the reader sets has_consistency
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitConsistency(out, consistency);
     out.All();
@@ -220,8 +220,8 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     VisitWorkerCache(inherited, follows);
     const bool is_explicit =
         std::ranges::any_of(mine.texts, [&](const auto& key) { return job.explicit_keys.Has(section, key.first); });
-    const bool nothing = mine.texts == inherited.texts && follows == job.worker_cache && !is_explicit;
-    if (nothing) inherited.texts["own_pushes"].clear();  // the key implies it
+    const bool no_key = mine.texts == inherited.texts && follows == job.worker_cache && !is_explicit;
+    if (no_key) inherited.texts["own_pushes"].clear();  // writes `own_pushes`, so that the reader sets has_worker_cache
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitWorkerCache(out, table.worker_cache);
     out.All();

@@ -32,7 +32,7 @@ NamedOptions ReadOtherOptions(SectionReader& in, const OptimizerSpec& spec) {
   return others;
 }
 
-// Not notable if it is the default: an earlier resolved job may set every option of every rule.
+// Defaults are not notable: a resolved job of an older version may set every option of every rule.
 bool IsNotable(std::string_view option, float value) { return value != FindRuleOption(option)->by_default; }
 
 std::string NamesOf(const UpdateRule& rule) {
@@ -125,7 +125,7 @@ Status ReadOptimizer(SectionReader in, OptimizerSection& out, ExplicitKeys& expl
 
 namespace {
 
-// A rule that needs what only a server knows.
+// Whether a rule needs data that only servers have.
 bool NeedsServer(const UpdateRule& rule) { return rule.needs_pulled || rule.by_section || rule.partition_floats != 0; }
 
 Status CheckLocal(const SectionReader& in, const LocalSection& local) {

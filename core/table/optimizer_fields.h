@@ -1,5 +1,5 @@
 // All fields of an OptimizerSpec with their keys in the job file and their ranges. Used by the reader and the writer of
-// job files, and by Validate.
+// job files, by the comparison of two specs, and by Validate.
 #pragma once
 
 #include <cstdint>

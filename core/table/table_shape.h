@@ -1,6 +1,6 @@
-// The properties of a table on which its stored rows depend. Two specs of one shape may share rows: rates, schedules,
-// clipping, consistency, codecs of messages, the numbers of a life, and which of the update rules without state it is,
-// are settings, and may change between the runs of a job (rule K5).
+// The shape of a table: the properties on which its stored rows depend. Specs of the same shape can use the same stored
+// rows. All other properties are settings and may change between the runs of a job (rule K5): rates, schedules,
+// clipping, consistency, codecs of messages, the numbers of a life, and the update rule if neither rule has state.
 #pragma once
 
 #include <string>

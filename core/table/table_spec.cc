@@ -39,7 +39,7 @@ constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},       {Val
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 
-// Keeps the first field of an optimizer or a life that is out of its range.
+// A visitor that stores an error about the first field that is out of its range.
 class RangeChecker {
  public:
   template <typename T>
@@ -96,11 +96,12 @@ Status ValidateShape(const TableSpec& spec) {
         fmt::format("table {}: row_codec = \"{}\": a dense table keeps fp32", Quoted(spec.name), Name(spec.row_codec)));
   if (spec.kind == TableKind::kDense && spec.life.on)
     return Invalid(
-        fmt::format("table {}: a life: the rows of a dense table are there from beginning to end", Quoted(spec.name)));
+        fmt::format("table {}: life = true: rows of a dense table are neither admitted nor expire; expected false",
+                    Quoted(spec.name)));
   return {};
 }
 
-// int8 is for rows in transit that it makes smaller, the codecs after it for gradients.
+// int8 is for rows in messages, if it makes them smaller; the codecs after it are for gradients.
 Status ValidateCodecs(const TableSpec& spec) {
   if (spec.push_codec == ValueCodec::kLowRank && spec.kind != TableKind::kDense)
     return Invalid(
@@ -240,11 +241,17 @@ Status Validate(const LifeSpec& spec) {
   if (!spec.on)
     return spec == LifeSpec{} ? Status{} : Invalid("life = false: the other keys of a life would mean nothing");
   if (spec.expire_clocks != 0 && spec.expire_seconds != 0)
-    return Invalid("expire_clocks and expire_seconds: a row keeps the clock or the time of its last push, not both");
+    return Invalid(
+        fmt::format("expire_clocks = {} and expire_seconds = {:g}: a row stores the clock or the time of its "
+                    "last push, not both; expected 0 for one of them",
+                    spec.expire_clocks, spec.expire_seconds));
   if (spec.min_score != 0 && spec.score_decay == 1)
     return Invalid(fmt::format("min_score = {}: needs a score_decay below 1, or no score ever falls", spec.min_score));
   if (spec.score_decay != 1 && (spec.expire_clocks != 0 || spec.expire_seconds != 0))
-    return Invalid("score_decay: rows go by their age (expire_clocks, expire_seconds) or by their score, not by both");
+    return Invalid(
+        fmt::format("score_decay = {}: rows expire by age (expire_clocks, expire_seconds) or by score, not "
+                    "by both; expected score_decay = 1, or 0 for the other two",
+                    spec.score_decay));
   return {};
 }
 
@@ -256,21 +263,21 @@ Status Validate(const CompressionSpec& spec) {
 
 namespace {
 
-// The rule needs the pulled row of each gradient, which a sum of gradients, or a part of one, does not have.
+// A rule with needs_pulled needs the pulled row of each gradient, which a sum or a part of gradients does not have.
 Status ValidateRule(const TableSpec& spec) {
   const UpdateRule* rule = FindUpdateRule(spec.optimizer.kind);
   if (rule == nullptr || !rule->needs_pulled) return {};
   const auto refuse = [&](const char* key, std::string_view value, const char* why, const char* expected) {
     return Invalid(
-        fmt::format("table {}: {} = \"{}\" with kind = \"{}\": the rule needs each row as its worker had "
-                    "pulled it, {}; expected {}",
+        fmt::format("table {}: {} = \"{}\" with kind = \"{}\": for each gradient, the rule needs the row that its "
+                    "worker had pulled, {}; expected {}",
                     Quoted(spec.name), key, value, rule->name, why, expected));
   };
   if (spec.consistency.apply == ApplyMode::kAggregated)
-    return refuse("apply", "aggregated", "and a sum over workers has several",
+    return refuse("apply", "aggregated", "but a sum over workers has several",
                   "\"immediate\" (mode \"asp\" or \"ssp\")");
   if (KeepsResiduals(spec.push_codec))
-    return refuse("push_codec", Name(spec.push_codec), "and what was kept of earlier gradients was pulled earlier",
+    return refuse("push_codec", Name(spec.push_codec), "but residuals of earlier gradients belong to older rows",
                   "fp32, bf16, fp16, int8, qsgd or ternary");
   return {};
 }
@@ -301,7 +308,7 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {
 }
 
 std::uint64_t ResidualRowsMax(const TableSpec& spec) {
-  constexpr std::uint64_t kPerRow = 56;  // key, clock, neighbours, and the index
+  constexpr std::uint64_t kPerRow = 56;  // key, clock, list links, and the index
   const std::uint64_t arrays = spec.compression.momentum == 0 ? 1 : 2;
   return spec.compression.residual_bytes / (kPerRow + arrays * spec.dim * sizeof(float));
 }

@@ -1,5 +1,6 @@
-// The specification of a table: shape, initial values, optimizer, consistency and codecs. Plain values, made from the
-// job file by the scheduler and the models, and sent to every shard with CreateTable.
+// The specification of a table: shape, initial values, optimizer, consistency and codecs. Plain values. A worker
+// requests a table with CreateTable; the scheduler applies the settings of the job and sends the spec to every node in
+// the view.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +73,7 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// The number of clocks by which a pull may be stale at most; nothing bounds it with asp.
+// The maximum staleness of a pull, in clocks. 0 for bsp; also 0 for asp, which has no bound.
 constexpr std::uint64_t StalenessBound(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kSsp ? std::uint64_t{spec.staleness} + spec.staleness_range : 0;
 }
@@ -81,8 +82,8 @@ constexpr std::uint64_t StalenessBound(const ConsistencySpec& spec) {
 // sign of a gradient (old minus new values; local steps). Workers must agree.
 enum class PushedValues : std::uint8_t { kGradients, kDeltas };
 
-// The encoding of values in messages: of pulls the first four, of sparse rows on servers the first three, of pushes
-// all.
+// The encoding of values in messages. Pulls may use the first four, pushes all; sparse rows on servers are stored in
+// one of the first three.
 enum class ValueCodec : std::uint8_t {
   kFp32,
   kBf16,
@@ -90,8 +91,8 @@ enum class ValueCodec : std::uint8_t {
   kInt8,  // a row is an fp32 scale and a signed byte per value (kernels/quantize.h)
   kTopK,  // the largest values; the worker stores the rest (CompressionSpec)
   // A row is one or two fp32 scales and a few bits per value (kernels/low_bits.h).
-  kQsgd,     // 4 bits, rounded by chance
-  kTernary,  // 2 bits, rounded by chance
+  kQsgd,     // 4 bits, rounded stochastically
+  kTernary,  // 2 bits, rounded stochastically
   kSign,     // 1 bit; the worker stores the error
   kOneBit,   // 1 bit and two scales; the worker stores the error
   // All rows of a push as a product of two thin matrices (kernels/low_rank.h); the worker stores the error.
@@ -134,7 +135,7 @@ struct LifeSpec {
   bool on = false;
   // Admission. Pushes before admission are dropped and counted.
   std::uint32_t admit_count = 1;   // a key gets a row at its n-th push
-  float admit_probability = 1.0f;  // and then at each push with this probability
+  float admit_probability = 1.0f;  // from that push on, each push creates the row with this probability
   // Expiry; 0: none.
   std::uint64_t expire_clocks = 0;   // clocks without a push
   double expire_seconds = 0;         // seconds of wall-clock time without a push

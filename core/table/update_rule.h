@@ -93,8 +93,8 @@ struct UpdateRule {
   std::span<const RuleSlot> slots = {};
   // Number of floats of state per partition of a table, initially 0.
   std::uint32_t partition_floats = 0;
-  // Pushes include the rows as their worker pulled them. Not allowed for aggregated tables, and
-  // codecs that keep residuals.
+  // Pushes include the rows as their worker pulled them. Not allowed with aggregated tables or codecs that keep
+  // residuals.
   bool needs_pulled = false;
   // Each call has rows of only one section, for rules that read the staleness or the delay, or have partition_floats.
   // Otherwise a call may have several sections of a push, or several of a clock, and the delay of one of them.
@@ -103,7 +103,8 @@ struct UpdateRule {
   // nothing.
   bool divides_by_rate = false;
   void (*apply)(const RuleCall& call) = nullptr;
-  // Whether such gradients change nothing; only for rules with by_section. Null: none. For counters.
+  // Whether the rule ignores gradients with this context, for counters; only for rules with by_section. Null: it
+  // ignores none.
   bool (*discards)(const RuleContext& context, std::span<const float> options) = nullptr;
 
   // Index of an option by name; options.size() if there is none.

@@ -70,7 +70,7 @@ class Library {
       const dnnl::matmul::desc wanted(PackedDesc(shape.m, shape.k, a), PackedDesc(shape.k, shape.n, b), c);
       return dnnl::matmul(dnnl::matmul::primitive_desc(wanted, engine_));
     } catch (const dnnl::error& e) {
-      TARN_CHECK(e.status == dnnl_unimplemented, "the shapes of a product are fine");
+      TARN_CHECK(e.status == dnnl_unimplemented, "oneDNN rejected a valid product shape");
       return std::nullopt;
     }
   }

@@ -142,11 +142,11 @@ class HostHotRows final : public HotRows {
   std::uint32_t Place(Key key, Clock least) {
     const std::uint64_t hash = hot::HashOf(key);
     const std::uint32_t older = SlotOf(key);
-    const bool again = older != kNoSlot && table_.slots[older].pins == 0;  // its slot can hold the new row
+    const bool reuse = older != kNoSlot && table_.slots[older].pins == 0;  // its slot can hold the new row
     const std::uint32_t score = older == kNoSlot ? hot::FirstScore(table_.counts, now_)
                                                  : hot::NextScore(table_.counts, table_.slots[older].score, now_);
-    if (older != kNoSlot && !again) table_.digests[older] = hot::kNoDigest;
-    const std::uint32_t slot = again ? older : Victim(hot::BucketOf(hash, table_.buckets), least);
+    if (older != kNoSlot && !reuse) table_.digests[older] = hot::kNoDigest;
+    const std::uint32_t slot = reuse ? older : Victim(hot::BucketOf(hash, table_.buckets), least);
     if (slot == kNoSlot) return kNoSlot;
     table_.digests[slot] = hot::DigestOf(hash);
     table_.slots[slot] = {.key = key, .stamp = least.value + 1, .score = score, .pins = 1};

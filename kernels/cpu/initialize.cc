@@ -44,7 +44,8 @@ void TailQuantiles(std::size_t n, const double* HWY_RESTRICT u, double* HWY_REST
   for (std::size_t i = 0; i < Padded(n); ++i) z[i] = math::TailQuantile(u[i]);
 }
 
-// Whether the distance matters: e^-25 is about 1.4e-11.
+// Whether u may be in a far tail: there the distance exceeds 5, so u or 1 - u is below e^-25, about 1.4e-11. Cheaper
+// than the distance.
 bool MayBeFar(double u) { return u < 1e-10 || u > 1.0 - 1e-10; }
 
 // Up to kChunk values from the uniform `u`: first the central formula for all, then the tail formulas for those in the

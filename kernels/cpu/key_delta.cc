@@ -59,7 +59,7 @@ HWY_EXPORT(EncodeBlock);
 HWY_EXPORT(DecodeBlock);
 
 std::size_t EncodeKeys(std::span<const Key> keys, std::byte* out) {
-  constexpr std::size_t kTriedKeys = 4 * kKeyBlock;  // after which a list may be abandoned
+  constexpr std::size_t kTriedKeys = 4 * kKeyBlock;  // after so many keys a list may be abandoned
   const auto worth = [](std::size_t n, std::size_t bytes) { return bytes <= n * sizeof(Key) / 4 * 3; };
   std::byte* to = out;
   for (std::size_t i = 0; i < keys.size(); i += kKeyBlock) {

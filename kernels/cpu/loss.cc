@@ -119,14 +119,14 @@ void SoftmaxGradient(std::size_t n, const float* HWY_RESTRICT logits, double shi
 
 // A tile in progress.
 struct TileOfRows {
-  // Per row: the largest logit, how much smaller the label's logit is, and the sum of e^(logit - shift).
+  // Per row: the largest logit (the shift), the label's logit minus the shift, and the sum of e^(logit - shift).
   double shifts[kTileRows], of_label[kTileRows], sums[kTileRows];
-  double e[kTileValues];  // these powers, if the tile fits
+  double e[kTileValues];  // e^(logit - shift) of each value, if the tile fits
   double spread[kTileValues + kGroup];
 };
 
-void LookAtRows(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
-                TileOfRows* tile, std::uint32_t* correct) {
+void FindLargest(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
+                 TileOfRows* tile, std::uint32_t* correct) {
   for (std::size_t r = 0; r < rows; ++r) {
     const float* row = logits + r * classes;
     TARN_CHECK(labels[r] < classes, "labels are below the number of classes");
@@ -172,7 +172,7 @@ void GradientOfRows(std::size_t rows, std::uint32_t classes, const float* logits
 void SoftmaxTile(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels, float scale,
                  float* grad, double* HWY_RESTRICT losses, std::uint32_t* correct) {
   TileOfRows tile;
-  LookAtRows(rows, classes, logits, labels, &tile, correct);
+  FindLargest(rows, classes, logits, labels, &tile, correct);
   SumRows(rows, classes, logits, &tile);
   for (std::size_t r = 0; r < rows; ++r) losses[r] = math::Log(tile.sums[r]) - tile.of_label[r];
   if (grad != nullptr) GradientOfRows(rows, classes, logits, labels, scale, &tile, grad);

@@ -41,8 +41,9 @@ class Chance {
   int left_ = 0;
 };
 
-// Each codec has `scales`, the code of a value, in `bits` bits, and its value. Scales that are not finite make the row
-// NaN. A row of zeros, or of values so small that their scales would be subnormal, has scales of zero.
+// Each codec has the scales of a row (ScalesOf), the code of a value in kBits bits (Code), and the value of a code
+// (Value). Scales that are not finite make the row NaN. Scales that would be subnormal, as those of a row of zeros, are
+// zero.
 struct Qsgd {
   static constexpr std::uint32_t kBits = 4;
   using Scales = std::array<float, 1>;

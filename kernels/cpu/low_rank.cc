@@ -21,8 +21,8 @@ double ColumnDot(std::size_t n, std::uint32_t rank, const float* left, std::uint
   return sum;
 }
 
-// Modified Gram-Schmidt, twice, because what rounding leaves of a column is not orthogonal. False: the column depends
-// linearly on earlier ones and is set to zero.
+// Modified Gram-Schmidt, applied twice, because after one pass rounding errors leave the column not quite orthogonal.
+// False: the column depends linearly on earlier ones and is set to zero.
 bool Orthonormalize(std::size_t n, std::uint32_t rank, std::uint32_t c, float* left) {
   const double before = std::sqrt(ColumnDot(n, rank, left, c, c));
   for (std::uint32_t step = 0; step < 2 * c; ++step) {

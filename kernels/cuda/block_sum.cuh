@@ -5,8 +5,8 @@
 
 namespace tarn::kernels::cuda {
 
-// Adds the upper half to the lower half, repeatedly. Called by all kThreads threads of a block, once per type; all get
-// the sum.
+// Adds the upper half to the lower half, repeatedly. Called by all kThreads threads of a block; all get the sum. A
+// kernel may call it once per type, because calls of one type share an array.
 template <unsigned kThreads = kBlock, typename T>
 __device__ T SumOfBlock(T value) {
   __shared__ T values[kThreads];

@@ -36,11 +36,14 @@ Element ElementOf(Precision precision) {
 
 void Check(const Product& p) {
   TARN_CHECK(p.a.element == p.b.element, "both factors have the same element type");
-  TARN_CHECK(p.a.element == Element::kFp32 || p.a.element == ElementOf(p.precision), "16 bits of another precision");
-  TARN_CHECK(p.c.element == Element::kFp32 || p.c.element == ElementOf(p.precision), "16 bits of another precision");
+  TARN_CHECK(p.a.element == Element::kFp32 || p.a.element == ElementOf(p.precision),
+             "16-bit factors have the format of the precision");
+  TARN_CHECK(p.c.element == Element::kFp32 || p.c.element == ElementOf(p.precision),
+             "a 16-bit result has the format of the precision");
   TARN_CHECK(p.epilogue == Epilogue::kNone || (p.alpha == 1.0f && p.beta == 0.0f),
              "alpha is 1 and beta is 0 with an epilogue");
-  TARN_CHECK(p.epilogue != Epilogue::kBiasGradient || p.a.transpose == Transpose::kYes, "its columns are summed");
+  TARN_CHECK(p.epilogue != Epilogue::kBiasGradient || p.a.transpose == Transpose::kYes,
+             "kBiasGradient requires a transposed A");
 }
 
 // A matrix in memory order, and its rounded copy, whose rows are multiples of 16 bytes.
@@ -130,7 +133,7 @@ Product ForwardProduct(const LinearShape& shape, Element element, const void* x,
           .a = {x, element, shape.in},
           .b = {w, element, shape.in, Transpose::kYes},
           .c = {y, element, shape.out},
-          .bias = const_cast<void*>(bias)};  // these epilogues only read the mask
+          .bias = const_cast<void*>(bias)};  // the forward epilogues only read the bias
 }
 
 void Forward(Stream& stream, Product product, bool relu, std::uint32_t* mask) {

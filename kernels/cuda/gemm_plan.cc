@@ -24,9 +24,9 @@ namespace tarn::kernels {
 namespace {
 
 constexpr int kCandidates = 16;
-constexpr std::chrono::milliseconds kSearch(300);  // per product: no candidate is tried after this time
-constexpr std::uint32_t kAlignmentMax = 256;       // what cuBLASLt distinguishes
-constexpr std::uint32_t kEpilogueAlignment = 16;   // of a bias and a mask that are fused
+constexpr std::chrono::milliseconds kMeasureTime(300);  // per product: no candidate is tried after this time
+constexpr std::uint32_t kAlignmentMax = 256;            // what cuBLASLt distinguishes
+constexpr std::uint32_t kEpilogueAlignment = 16;        // of a bias and a mask that are fused
 
 cudaDataType_t TypeOf(Element element) {
   switch (element) {
@@ -259,13 +259,13 @@ using Replay = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroyer
 template <typename F>
 Replay Record(cudaStream_t stream, int runs, F f) {
   if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return nullptr;
-  bool well = true;
-  for (int run = 0; run < runs; ++run) well = well && f();
+  bool ok = true;
+  for (int run = 0; run < runs; ++run) ok = ok && f();
   cudaGraph_t graph = nullptr;
-  well = cudaStreamEndCapture(stream, &graph) == cudaSuccess && well;
+  ok = cudaStreamEndCapture(stream, &graph) == cudaSuccess && ok;
   const Recording recording(graph);
   cudaGraphExec_t replay = nullptr;
-  if (!well || cudaGraphInstantiate(&replay, graph, 0) != cudaSuccess) return nullptr;
+  if (!ok || cudaGraphInstantiate(&replay, graph, 0) != cudaSuccess) return nullptr;
   return Replay(replay);
 }
 
@@ -313,12 +313,12 @@ class StopWatch {
            static_cast<float>(runs);
   }
 
-  // Timed runs, after one that is not timed.
+  // The time of the fastest of `tries` runs, in microseconds, after one run that is not timed.
   template <typename F>
   float Best(int tries, F f) {
-    bool well = f() && cudaEventRecord(events_[0], stream_) == cudaSuccess;
-    for (int i = 1; i <= tries; ++i) well = well && f() && cudaEventRecord(events_[i], stream_) == cudaSuccess;
-    if (!well || cudaEventSynchronize(events_[tries]) != cudaSuccess) return kNever;
+    bool ok = f() && cudaEventRecord(events_[0], stream_) == cudaSuccess;
+    for (int i = 1; i <= tries; ++i) ok = ok && f() && cudaEventRecord(events_[i], stream_) == cudaSuccess;
+    if (!ok || cudaEventSynchronize(events_[tries]) != cudaSuccess) return kNever;
     float best = kNever;
     for (int i = 1; i <= tries; ++i) {
       float ms = 0;
@@ -331,7 +331,7 @@ class StopWatch {
   cudaStream_t stream_;
   std::array<cudaEvent_t, kTries + 1> events_ = {};
   bool ok_ = true;
-  float shortest_ = kNever;  // single run, its launch with it
+  float shortest_ = kNever;  // time of the fastest single run so far, including its launch
 };
 
 // Makes plans of one product.
@@ -351,8 +351,9 @@ class Planner {
            result.workspaceSize <= Stream::Native::kWorkspaceBytes;
   }
 
-  // The fastest of the candidates (fused and unfused alternately) that could be tried within kSearch; none if there is
-  // no memory to try them, or if none runs. Among equally fast ones the first, which cuBLASLt expects to be the best.
+  // The fastest of the candidates (fused and unfused alternately) that could be tried within kMeasureTime; none if
+  // there is no memory to try them, or if none runs. Among equally fast ones the first, which cuBLASLt expects to be
+  // the best.
   std::optional<GemmChoice> Measure(GemmPlan* plan) {
     constexpr float kClearly = 0.97f;
     const TrialMemory trial(native_, product_);
@@ -361,7 +362,7 @@ class Planner {
     GemmPlan described[2];
     const std::vector<cublasLtMatmulAlgo_t> candidates[] = {Find(false, &described[0]), Find(true, &described[1])};
     GemmChoice best{.us = StopWatch::kNever};
-    const auto end = std::chrono::steady_clock::now() + kSearch;
+    const auto end = std::chrono::steady_clock::now() + kMeasureTime;
     for (std::size_t i = 0; i < kCandidates; ++i)
       for (const bool fused : {true, false}) {
         if (i >= candidates[fused].size()) continue;
@@ -426,7 +427,7 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
   if (algorithms != nullptr) {
     if (const GemmChoice* choice = algorithms->Find(key); choice != nullptr && planner.Restore(*choice, plan))
       return true;
-    plan->search = Search::kWhenItComesAgain;
+    plan->measure_at = MeasureAt::kSecondUse;
   }
   if (planner.First(plan)) return true;
   native.Note(planner.status(), "a matrix product");
@@ -435,9 +436,10 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
 
 // Whether this is the same product that made the plan, not another one of its shape: layers of equal shape differ in
 // their second factors (weights or inputs). After memory has moved, an address may belong to another layer.
-bool ComesAgain(const Stream::Native& native, const void* b, GemmPlan* plan) {
-  if (plan->met.b != nullptr && plan->met.memory_version == native.memory_version) return plan->met.b == b;
-  plan->met = {.b = b, .memory_version = native.memory_version};
+bool IsSecondUse(const Stream::Native& native, const void* b, GemmPlan* plan) {
+  const GemmPlan::FirstUse& first = plan->first_use;
+  if (first.b != nullptr && first.memory_version == native.memory_version) return first.b == b;
+  plan->first_use = {.b = b, .memory_version = native.memory_version};
   return false;
 }
 
@@ -448,7 +450,7 @@ void Measure(Stream::Native& native, const Product& product, const GemmKey& key,
     native.gemm->algorithms->Keep(key, *choice);
     *plan = std::move(measured);
   }
-  plan->search = Search::kOver;
+  plan->measure_at = MeasureAt::kNever;
 }
 
 // Whether the algorithm failed, and not the GPU.
@@ -473,13 +475,13 @@ GemmPlan* PlanOf(Stream::Native& native, const Product& of, const void* b) {
     found = plans.emplace(key, std::move(made)).first;
   }
   GemmPlan* const plan = &found->second;
-  if (plan->search == Search::kOver) return plan;
+  if (plan->measure_at == MeasureAt::kNever) return plan;
   // Measuring takes memory and waits.
   if (native.Refuses("the algorithm of a matrix product has yet to be measured")) {
-    plan->search = Search::kNow;
+    plan->measure_at = MeasureAt::kNextUse;
     return nullptr;
   }
-  if (plan->search == Search::kNow || ComesAgain(native, b, plan)) Measure(native, product, key, plan);
+  if (plan->measure_at == MeasureAt::kNextUse || IsSecondUse(native, b, plan)) Measure(native, product, key, plan);
   return plan;
 }
 

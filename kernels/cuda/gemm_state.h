@@ -27,10 +27,10 @@ using LtOperation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>,
 using LtLayout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, Destroyer<cublasLtMatrixLayoutDestroy>>;
 
 // When a plan's algorithm is measured. A product that occurs once, such as the last batch of a file, is not.
-enum class Search : std::uint8_t {
-  kOver,              // it was measured, or measuring is off
-  kWhenItComesAgain,  // at the second occurrence, or before it is recorded
-  kNow,
+enum class MeasureAt : std::uint8_t {
+  kNever,      // it has been measured, or measuring is off
+  kSecondUse,  // at the product's second occurrence
+  kNextUse,    // at the next run: a recording was abandoned because the product was not measured
 };
 
 // How a product is computed. The layouts are of the product's a, b and c; cuBLASLt gets b first.
@@ -44,12 +44,12 @@ struct GemmPlan {
   bool expected = false;
   std::vector<cublasLtMatmulAlgo_t> others;
   // Address of the second factor at the product's first occurrence, and the version of the stream's memory then.
-  struct Met {
+  struct FirstUse {
     const void* b = nullptr;
     std::uint64_t memory_version = 0;
   };
-  Search search = Search::kOver;
-  Met met;
+  MeasureAt measure_at = MeasureAt::kNever;
+  FirstUse first_use;
 };
 
 struct GemmState {

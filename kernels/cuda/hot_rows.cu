@@ -21,25 +21,25 @@ __device__ inline unsigned BytesOf(std::uint32_t four, std::uint8_t digest) {
   return (__vcmpeq4(four, digest * 0x01010101u) & 0x01010101u) * 0x01020408u >> 24;
 }
 
-// What a lane knows about a key that is looked up.
-struct Wanted {
+// A key to be looked up, with its bucket and digest.
+struct LookupKey {
   std::uint64_t key;
   std::uint32_t bucket;
   std::uint8_t digest;
 
-  __device__ Wanted(const hot::Table& table, std::uint64_t key_) : key(key_) {
+  __device__ LookupKey(const hot::Table& table, std::uint64_t key_) : key(key_) {
     const std::uint64_t hash = hot::HashOf(key);
     bucket = hot::BucketOf(hash, table.buckets);
     digest = hot::DigestOf(hash);
   }
 };
 
-// Eight lanes search a key's bucket, 16 digests each, so a warp searches four of its 32 keys at a time; kLooks searches
-// are in flight. Where a digest matches, the lane reads the slot's whole state at once. Every second key has one false
-// match.
-constexpr unsigned kLooks = 2;
+// Eight lanes search a key's bucket, 16 digests each, so a warp searches four of its 32 keys at a time; kSearches
+// searches are in flight. Where a digest matches, the lane reads the slot's whole state at once. In a full bucket,
+// every second key has one false match on average.
+constexpr unsigned kSearches = 2;
 constexpr unsigned kLanesOfKey = 8;
-constexpr unsigned kKeysOfLook = kWarp / kLanesOfKey;
+constexpr unsigned kKeysOfSearch = kWarp / kLanesOfKey;
 
 // Of the slots from `first` on whose bits are set in `same`, the one with the key; kNone if there is none. `seen` is
 // the state of the lowest of them, and on return of the one found.
@@ -61,35 +61,35 @@ __global__ void __launch_bounds__(kBlock)
     ForEachKeyKernel(hot::Table table, std::size_t n, const std::uint64_t* keys, F f) {
   const unsigned group = Lane() / kLanesOfKey, lane = Lane() % kLanesOfKey;
   for (std::size_t begin = FirstWarp() * kWarp; begin < n; begin += Warps() * kWarp) {
-    const Wanted mine(table, begin + Lane() < n ? keys[begin + Lane()] : 0);
-    for (unsigned look = 0; look < kWarp / kKeysOfLook; look += kLooks) {
-      uint4 digests[kLooks];
-      std::uint32_t first[kLooks];
-      unsigned same[kLooks];
-      hot::Slot seen[kLooks];
+    const LookupKey mine(table, begin + Lane() < n ? keys[begin + Lane()] : 0);
+    for (unsigned search = 0; search < kWarp / kKeysOfSearch; search += kSearches) {
+      uint4 digests[kSearches];
+      std::uint32_t first[kSearches];
+      unsigned same[kSearches];
+      hot::Slot seen[kSearches];
 #pragma unroll
-      for (unsigned q = 0; q < kLooks; ++q) {
-        const std::uint32_t bucket = __shfl_sync(kAllLanes, mine.bucket, (look + q) * kKeysOfLook + group);
+      for (unsigned q = 0; q < kSearches; ++q) {
+        const std::uint32_t bucket = __shfl_sync(kAllLanes, mine.bucket, (search + q) * kKeysOfSearch + group);
         first[q] = bucket * hot::kWays + lane * 16;
         digests[q] = *reinterpret_cast<const uint4*>(table.digests + first[q]);
       }
 #pragma unroll
-      for (unsigned q = 0; q < kLooks; ++q) {
+      for (unsigned q = 0; q < kSearches; ++q) {
         const auto digest = static_cast<std::uint8_t>(
-            __shfl_sync(kAllLanes, std::uint32_t{mine.digest}, (look + q) * kKeysOfLook + group));
+            __shfl_sync(kAllLanes, std::uint32_t{mine.digest}, (search + q) * kKeysOfSearch + group));
         same[q] = BytesOf(digests[q].x, digest) | BytesOf(digests[q].y, digest) << 4 |
                   BytesOf(digests[q].z, digest) << 8 | BytesOf(digests[q].w, digest) << 12;
         if (same[q] != 0) seen[q] = table.slots[first[q] + __ffs(same[q]) - 1];
       }
 #pragma unroll
-      for (unsigned q = 0; q < kLooks; ++q) {
-        const unsigned of = (look + q) * kKeysOfLook + group;
-        const std::uint64_t key = __shfl_sync(kAllLanes, mine.key, of);
-        const bool there = begin + of < n;
-        const std::uint32_t slot = there ? SlotAmong(table, key, first[q], same[q], &seen[q]) : hot::kNone;
-        const bool found = slot != hot::kNone && f.Found(begin + of, slot, seen[q]);
+      for (unsigned q = 0; q < kSearches; ++q) {
+        const unsigned at = (search + q) * kKeysOfSearch + group;
+        const std::uint64_t key = __shfl_sync(kAllLanes, mine.key, at);
+        const bool in_batch = begin + at < n;
+        const std::uint32_t slot = in_batch ? SlotAmong(table, key, first[q], same[q], &seen[q]) : hot::kNone;
+        const bool found = slot != hot::kNone && f.Found(begin + at, slot, seen[q]);
         const unsigned of_key = __ballot_sync(kAllLanes, found) >> (group * kLanesOfKey) & 0xffu;
-        if (there && of_key == 0 && lane == 0) f.NotFound(begin + of);
+        if (in_batch && of_key == 0 && lane == 0) f.NotFound(begin + at);
       }
     }
   }
@@ -199,14 +199,14 @@ __device__ std::uint32_t Place(const hot::Table& table, LaneSlots* l, std::uint3
   std::uint32_t score = hot::FirstScore(table.counts, now);
   if (mine != kPerLane) score = hot::NextScore(table.counts, table.slots[l->first + mine].score, now);
   if (older != 0) score = __shfl_sync(kAllLanes, score, __ffs(older) - 1);
-  bool again = false;  // the slot that has the key can hold the new row
+  bool reuse = false;  // the slot that has the key can hold the new row
   if (mine != kPerLane) {
 #pragma unroll
     for (unsigned q = 0; q < kPerLane; ++q)
-      if (q == mine) again = l->ranks[q] != hot::kPinned;
-    if (!again) SetDigest(table, l, mine, hot::kNoDigest);
+      if (q == mine) reuse = l->ranks[q] != hot::kPinned;
+    if (!reuse) SetDigest(table, l, mine, hot::kNoDigest);
   }
-  const unsigned holder = __ballot_sync(kAllLanes, again);
+  const unsigned holder = __ballot_sync(kAllLanes, reuse);
   const std::uint32_t slot =
       holder != 0 ? __shfl_sync(kAllLanes, l->first + mine, __ffs(holder) - 1) : Victim(*l, bucket, lane);
   if (slot == hot::kNone || slot - l->first >= kPerLane) return slot;

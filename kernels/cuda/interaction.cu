@@ -79,7 +79,7 @@ __device__ inline void InBatches(std::uint32_t n, Loads load, Stores store) {
   }
 }
 
-// kWidth 4: the vectors begin at multiples of 16 bytes.
+// Copies a sample's vectors to shared memory, padded as `shape` says. kWidth 4: they begin at multiples of 16 bytes.
 template <int kWidth>
 __device__ inline void Hold(std::uint32_t vectors, std::uint32_t dim, const Held& shape, const float* from, float* to) {
   constexpr unsigned kAtOnce = 8;
@@ -272,12 +272,12 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// Requests shared memory for launches of the kernel, as is required beyond 48 KB. Requests the GPU's maximum, because
+// Requests shared memory for launches of the kernel, as is required beyond 48 KiB. Requests the GPU's maximum, because
 // other threads and recorded work may need more. Sets *enough to whether the GPU has `bytes`.
 template <typename Kernel>
-cudaError_t AskForShared(Kernel* kernel, std::size_t bytes, bool* enough) {
-  constexpr std::size_t kUnasked = std::size_t{48} << 10;
-  *enough = bytes <= kUnasked;
+cudaError_t RequestShared(Kernel* kernel, std::size_t bytes, bool* enough) {
+  constexpr std::size_t kDefaultMax = std::size_t{48} << 10;
+  *enough = bytes <= kDefaultMax;
   if (*enough) return cudaSuccess;
   int device = 0, most = 0;
   if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
@@ -302,7 +302,7 @@ cudaError_t InteractionForward(cudaStream_t stream, std::size_t samples, std::ui
   const Squares shape(vectors, dim);
   const auto kernel = dim % 4 == 0 && IsAligned16(in) ? &ForwardSquaresKernel<4> : &ForwardSquaresKernel<1>;
   bool fits = false;
-  if (const cudaError_t error = AskForShared(kernel, shape.shared_bytes, &fits); error != cudaSuccess) return error;
+  if (const cudaError_t error = RequestShared(kernel, shape.shared_bytes, &fits); error != cudaSuccess) return error;
   if (fits)
     kernel<<<BlocksOf(samples), ThreadsFor(shape.squares), shape.shared_bytes, stream>>>(samples, vectors, dim, shape,
                                                                                          in, out);
@@ -319,7 +319,7 @@ cudaError_t InteractionBackward(cudaStream_t stream, std::size_t samples, std::u
   const bool aligned = dim % 4 == 0 && IsAligned16(in) && IsAligned16(grad_in);
   const auto kernel = aligned ? &BackwardBandsKernel<4> : &BackwardBandsKernel<1>;
   bool fits = false;
-  if (const cudaError_t error = AskForShared(kernel, shape.shared_bytes, &fits); error != cudaSuccess) return error;
+  if (const cudaError_t error = RequestShared(kernel, shape.shared_bytes, &fits); error != cudaSuccess) return error;
   if (fits)
     kernel<<<BlocksOf(samples), threads, shape.shared_bytes, stream>>>(samples, vectors, dim, shape, in, grad_out,
                                                                        grad_in);

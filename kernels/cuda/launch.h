@@ -77,10 +77,10 @@ struct SegmentsView {
   std::uint32_t n = 0;
   std::uint32_t* order = nullptr;      // the occurrences by row, ascending within one
   std::uint32_t* rows = nullptr;       // by position
-  std::uint32_t* begins = nullptr;     // by row, if an occurrence names it: its positions
-  std::uint32_t* ends = nullptr;       //
+  std::uint32_t* begins = nullptr;     // by row: its first position; undefined for rows without occurrences
+  std::uint32_t* ends = nullptr;       // by row: one past its last position; likewise
   std::uint32_t* pieces = nullptr;     // the positions where pieces begin (kernels/cuda/pieces.h), ascending
-  std::uint32_t* n_pieces = nullptr;   // how many
+  std::uint32_t* n_pieces = nullptr;   // number of pieces
   std::uint32_t* sample_of = nullptr;  // by occurrence; written by each backward pass of bags
   float* partials = nullptr;           // PieceSlots(n) rows
 };

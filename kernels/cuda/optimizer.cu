@@ -143,7 +143,7 @@ struct RowNumbers {
 };
 
 __device__ inline RowNumbers CountStep(const OptimizerStep& s, const Row& row, bool writes) {
-  constexpr float kStepsMax = 1 << 24;  // the largest count to which a float can add 1
+  constexpr float kStepsMax = 1 << 24;  // the largest count that a float reaches by adding one
   float* const count = row.slots + 2 * std::size_t{row.dim};
   const float steps = fminf(*count + 1.0f, kStepsMax);
   __syncwarp();

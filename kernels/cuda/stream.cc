@@ -71,7 +71,7 @@ namespace {
 
 constexpr int kCapabilityMin = 8;  // the oldest that cmake/cuda.cmake compiles for
 
-// CUDA reports a driver that is too old and a missing driver alike.
+// CUDA reports the same error for a missing driver and for one that is too old.
 std::string WhyNoGpus(cudaError_t error) {
   int driver = 0;  // the version it supports, as 1000 major + 10 minor; 0: no driver
   if (error != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess)
@@ -103,14 +103,15 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   };
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
-    return unavailable("find any", WhyNoGpus(error));
+    return unavailable("find GPUs", WhyNoGpus(error));
   if (device < 0 || device >= devices)
-    return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: this machine has {}, numbered from 0", device, devices));
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("GPU {}: no such GPU: this machine has {}, numbered from 0", device, devices));
   if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   auto native = std::make_unique<Native>();
   native->device = device;
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess)
-    return unavailable("use it", cudaGetErrorString(error));
+    return unavailable("select it", cudaGetErrorString(error));
   if (const std::string why = WhyNoKernels(device); !why.empty()) return unavailable("run this build's kernels", why);
   if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
     return unavailable("make a stream", cudaGetErrorString(error));
@@ -134,7 +135,7 @@ Status Stream::Wait() {
     return Fail(ErrorCode::kInternal, "work that is being recorded cannot be waited for");
   native_->Use();
   Native::use.waits.fetch_add(1, std::memory_order_relaxed);
-  native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
+  native_->Note(cudaStreamSynchronize(native_->stream), "the submitted work");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
   return Fail(ErrorCode::kInternal,
@@ -164,7 +165,7 @@ void Stream::Tell(const std::function<void()>* told) {
   if (native_->told == nullptr)
     native_->Note(cudaEventCreateWithFlags(&native_->told, cudaEventDisableTiming), "make an event");
   native_->Note(cudaEventRecord(native_->told, native_->stream), "record an event");
-  native_->Note(cudaLaunchHostFunc(native_->stream, call, const_cast<std::function<void()>*>(told)), "be told");
+  native_->Note(cudaLaunchHostFunc(native_->stream, call, const_cast<std::function<void()>*>(told)), "call a function");
 }
 
 int Stream::device() const { return native_->device; }

@@ -23,7 +23,7 @@ struct Adam {
   template <typename Width>
   HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT slots, const float* HWY_RESTRICT g,
                              const float*) {
-    constexpr float kStepsMax = 1 << 24;  // the last count to which a float can add one
+    constexpr float kStepsMax = 1 << 24;  // the largest count that a float reaches by adding one
     float* HWY_RESTRICT m = slots;
     float* HWY_RESTRICT v = slots + dim;
     float& count = slots[2 * dim];

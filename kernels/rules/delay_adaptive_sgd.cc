@@ -1,8 +1,8 @@
 // Delay-adaptive SGD: w -= lr min(1, D / d) g, with the gradient delay d and the mean D of the delays of all sections
-// so far, this one included. So only gradients that are older than the average are damped. Koloskova, Stich, Jaggi:
-// "Sharper convergence guarantees for asynchronous SGD for distributed and federated learning", NeurIPS 2022, whose
-// threshold is the number of gradients computed at a time: the mean delay follows it, and needs no setting.
-// State of a partition: D and the number of sections, which saturates at 2^24.
+// of the partition so far, including this one. Only gradients with a delay above the mean are damped. Koloskova, Stich,
+// Jaggi: "Sharper convergence guarantees for asynchronous SGD for distributed and federated learning", NeurIPS 2022.
+// Their threshold is the number of gradients computed at a time; the mean delay follows that number and needs no
+// setting. State of a partition: D and the number of sections, which saturates at 2^24.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/delay_adaptive_sgd.cc"
 #include "hwy/foreach_target.h"
@@ -16,7 +16,7 @@ namespace {
 
 struct DelayAdaptiveSgd {
   explicit DelayAdaptiveSgd(const RuleCall& call) : rate(call.context.rate) {
-    constexpr float kSectionsMax = 1 << 24;  // the last count to which a float can add one
+    constexpr float kSectionsMax = 1 << 24;  // the largest count that a float reaches by adding one
     const float delay = float(call.context.delay);
     float& mean = call.partition_state[0];
     float& sections = call.partition_state[1];

@@ -1,6 +1,7 @@
 // Delayed Nesterov, for asynchronous pushes of deltas: w -= lr g / buffer and s += g; at every buffer-th push of a row
-// m = momentum m + s / buffer, w -= lr momentum m, s = 0. So the momentum moves once for `buffer` pushes. Liu et al.:
-// "Asynchronous local-SGD training for language modeling", 2024. Slots m, s, and n: one float per row, the pushes in s.
+// m = momentum m + s / buffer, w -= lr momentum m, s = 0. The momentum thus changes once per `buffer` pushes. Liu et
+// al.: "Asynchronous local-SGD training for language modeling", 2024. Slots m, s, and n: one float per row, the number
+// of pushes in s.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/delayed_nesterov.cc"
 #include "hwy/foreach_target.h"

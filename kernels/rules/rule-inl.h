@@ -1,5 +1,5 @@
-// What every rule's arithmetic is built on: the loop over the rows of a call. Included behind "hwy/foreach_target.h",
-// once for each instruction set.
+// The loop over the rows of a call, which every rule uses. Included after "hwy/foreach_target.h", once for each
+// instruction set.
 //
 //   struct Momentum {
 //     explicit Momentum(const RuleCall& call) : rate(call.context.rate), momentum(call.options[0]) {}
@@ -12,8 +12,8 @@
 //   };
 //   void Apply(const RuleCall& call) { ApplyRows<Momentum>(call); }
 //
-// Bits are the same on every instruction set as long as a loop has + - * / and sqrt alone, and sums have the shape of
-// kernels/cpu/reduce.h.
+// A rule gives the same bits on every instruction set if its loops use only + - * / and sqrt, and its sums have the
+// order of kernels/cpu/reduce.h.
 #include "hwy/highway.h"
 
 #if defined(TARN_KERNELS_RULES_RULE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -58,8 +58,9 @@ inline const float* Condition(const RuleCall& call, const float* HWY_RESTRICT w,
   return scratch;
 }
 
-// Makes a Step of the call, and calls it for each row: step(dim, values, slots, gradient, pulled). `dim` is a constant
-// where it is a common one. `slots` is null for rules without slots, `pulled` for those that need none.
+// Constructs a Step from the call and calls step(dim, values, slots, gradient, pulled) for each row. `dim` is a
+// compile-time constant for common widths. `slots` is null for rules without slots, `pulled` for rules without
+// needs_pulled.
 template <typename Step>
 void ApplyRows(const RuleCall& call) {
   const bool conditioned = call.l2 != 0.0f || call.clip_value != 0.0f || call.clip_norm != 0.0f;

@@ -168,7 +168,7 @@ void HttpServer::Impl::Reject(tcp::socket socket) {
   socket.non_blocking(true, ignored);
   std::array<char, 4096> request;
   socket.read_some(asio::buffer(request), ignored);
-  HttpMessage message = Responder::Overloaded();
+  HttpMessage message = Responder::Overloaded(options_.connections_max);
   http::write(socket, message, ignored);
   socket.shutdown(tcp::socket::shutdown_both, ignored);
 }

@@ -93,9 +93,9 @@ HttpMessage Responder::Refuse(const boost::system::error_code& error) {
   return Last(http::status::bad_request, "malformed request: " + error.message());
 }
 
-HttpMessage Responder::Overloaded() {
+HttpMessage Responder::Overloaded(std::size_t connections_max) {
   return Last(http::status::service_unavailable,
-              "expected at most " + std::to_string(limits::kHttpConnectionsMax) + " connections");
+              "expected at most " + std::to_string(connections_max) + " connections");
 }
 
 }  // namespace tarn::net

@@ -29,7 +29,7 @@ class Responder {
   // The answer to bytes that are not a request or exceed the limits. The caller must close the connection after it.
   static HttpMessage Refuse(const boost::system::error_code& error);
   // The answer to a connection beyond the limit.
-  static HttpMessage Overloaded();
+  static HttpMessage Overloaded(std::size_t connections_max);
 
  private:
   HttpResponse Answer(const HttpParser::value_type& request, HttpMessage* message) const;

@@ -140,6 +140,10 @@ class NullTest(unittest.TestCase):
             client, table = ctypes.c_void_p(), ctypes.c_void_p()
             self.assertEqual(self.library.tarn_connect(fleet.address.encode(), none, ctypes.byref(client)), 0)
             self.refused("tarn_open_table", "name", client, none, out)
+            self.refused("tarn_report", "name", client, (ctypes.c_char_p * 1)(), (ctypes.c_double * 1)(), one)
+            report = library_module.CLeaseReport(rows=1, logits=ctypes.addressof(ctypes.c_float()))
+            self.refused("tarn_request_leases", "positives", client, (ctypes.c_uint64 * 3)(), ctypes.byref(report), one,
+                         (library_module.CLease * 1)(), one, ctypes.byref(library_module.CLeaseAnswer()))
             self.refused("tarn_open_table", "table", client, b"t", none)
             self.refused("tarn_create_table", "description", client, b"t", none, out)
             self.assertEqual(self.library.tarn_create_table(client, b"t", b"dim = 2", ctypes.byref(table)), 0)

@@ -11,6 +11,7 @@
 #include <boost/asio/post.hpp>
 #include <cstdlib>
 #include <semaphore>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -48,6 +49,20 @@ TEST_F(ProcessContextTest, EachSignalReachesTheHandlerOnTheContextsThread) {
   }
   EXPECT_EQ(signals, (std::vector<int>{SIGUSR1, SIGUSR2, SIGUSR1}));
   EXPECT_NE(thread, std::this_thread::get_id());
+}
+
+TEST_F(ProcessContextTest, SignalsArriveAfterAHandlerHasThrown) {
+  const auto process = ProcessContext::Start({SIGUSR1});
+  ASSERT_TRUE(process);
+  std::counting_semaphore<> arrived(0);
+  (*process)->OnSignal([&](int) {
+    arrived.release();
+    throw std::runtime_error("from a handler");
+  });
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(::kill(::getpid(), SIGUSR1), 0);
+    arrived.acquire();
+  }
 }
 
 TEST_F(ProcessContextTest, AnotherHandlerTakesOver) {

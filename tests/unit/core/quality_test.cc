@@ -88,6 +88,8 @@ TEST(Quality, ABucketThatIsFullStaysFull) {
   more.AddBinary(-1, false);
   more.AddBinary(1, true);
   for (int i = 0; i < 3; ++i) quality.Merge(more);
+  quality.AddBinary(-1, false);
+  quality.AddBinary(1, true);
   EXPECT_EQ(quality.Auc(), 1);
   for (const auto& [index, bucket] : quality.buckets) EXPECT_EQ(bucket.positives + bucket.negatives, UINT32_MAX);
 }

@@ -44,14 +44,15 @@ class FragmentStateTest : public testing::Test {
     std::uint32_t partition;
     Version pulled = kNoVersion;
   };
-  static void Push(Store* rows, const TableSpec& spec, const std::vector<Part>& parts, const float* pulled = nullptr) {
+  static void Push(Store* rows, const TableSpec& spec, const std::vector<Part>& parts, const float* pulled = nullptr,
+                   float gradient = 1.0f) {
     std::vector<Section> sections;
     std::vector<Key> keys;
     for (const auto& [partition, version] : parts) {
       sections.push_back({PartitionId(partition), 1, Sequence(1), version});
       keys.push_back(KeyIn(spec, partition));
     }
-    const std::vector<float> gradients(keys.size(), 1.0f);
+    const std::vector<float> gradients(keys.size(), gradient);
     ASSERT_TRUE(rows->Apply(spec.id, sections, keys,
                             {.gradients = reinterpret_cast<const std::byte*>(gradients.data()),
                              .pulled = reinterpret_cast<const std::byte*>(pulled),
@@ -140,6 +141,12 @@ TEST_F(FragmentStateTest, ARowPulledAsNanIsSkipped) {
   Push(rows_.get(), kCompensated, {{0}, {1}}, pulled);
   EXPECT_EQ(Value(*rows_, kCompensated, 0), -1.0f);
   EXPECT_EQ(Value(*rows_, kCompensated, 1), 0.0f);
+  EXPECT_EQ(rows_->counters().not_finite, 1u);
+}
+
+TEST_F(FragmentStateTest, ARowWhoseGradientIsNotFiniteEitherIsCountedOnce) {
+  const float pulled[] = {std::numeric_limits<float>::quiet_NaN()};
+  Push(rows_.get(), kCompensated, {{0}}, pulled, std::numeric_limits<float>::infinity());
   EXPECT_EQ(rows_->counters().not_finite, 1u);
 }
 
