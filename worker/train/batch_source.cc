@@ -168,9 +168,8 @@ Status BatchSource::PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t o
 
 Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
   const bool train = lease.purpose == LeasePurpose::kTrain;
-  const std::uint64_t batch_rows =
-      train ? std::max<std::uint64_t>(1, lease.batch_rows)
-            : std::max<std::uint64_t>(kEvaluationRows, job_.train.batch_rows);
+  const std::uint64_t batch_rows = train ? std::max<std::uint64_t>(1, lease.batch_rows)
+                                         : std::max<std::uint64_t>(kEvaluationRows, job_.train.batch_rows);
   out->lease = lease;
   out->lines = std::min(batch_rows, lease.rows - offset);
   out->last_of_lease = offset + out->lines >= lease.rows;

@@ -105,7 +105,8 @@ TEST_F(SlowTransportTest, ArrivedMessagesOwnTheirPayloads) {
   EXPECT_EQ(slow_->Receive(&received_, 1, 0), 1u);
   for (const Received& each : received_) {
     EXPECT_NE(each.message.values.data(), message.values.data());
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(each.message.values.data()), each.message.values.size()), bytes);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(each.message.values.data()), each.message.values.size()),
+              bytes);
   }
 }
 
