@@ -56,7 +56,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   void OnAccept(const error_code& error, tcp::socket socket);
-  static void Reject(tcp::socket socket);
+  void Reject(tcp::socket socket) const;
 
   const HttpServerOptions options_;
   const Responder responder_;
@@ -163,7 +163,7 @@ void HttpServer::Impl::OnAccept(const error_code& error, tcp::socket socket) {
 }
 
 // Answers without waiting for the client, because a connection beyond the limit must not use resources.
-void HttpServer::Impl::Reject(tcp::socket socket) {
+void HttpServer::Impl::Reject(tcp::socket socket) const {
   error_code ignored;
   socket.non_blocking(true, ignored);
   std::array<char, 4096> request;
