@@ -32,7 +32,7 @@ Manifest RunRecord::Make(const Positions& at, bool trust_done, TimeUs now) const
   manifest.batches_repeated = batches_repeated_;
   manifest.seconds = context_.epochs->train_time().TotalSeconds(now);
   manifest.train_seconds = context_.epochs->train_time().TrainSeconds(now);
-  manifest.best_lost = context_.epochs->best().lost();
+  manifest.best_lost = context_.epochs->best().missing();
   return manifest;
 }
 
@@ -91,7 +91,7 @@ Progress RunRecord::MakeProgress(TimeUs now) const {
     out.rows[static_cast<std::size_t>(set)] = leases.data().rows(set);
   out.min_clock = membership.shards().MinClock();
   out.max_clock = membership.MaxClock();
-  out.best_lost = epochs.best().lost();
+  out.best_lost = epochs.best().missing();
   return out;
 }
 

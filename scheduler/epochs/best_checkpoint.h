@@ -37,7 +37,8 @@ class BestCheckpoint {
   // The checkpoint is complete or lost: resets the attempts.
   void End() { failures_ = 0; }
 
-  bool lost() const { return lost_; }
+  // Whether the best epoch has no checkpoint, apart from one that a first attempt may be writing.
+  bool missing() const { return lost_ || wanted_ || failures_ > 0; }
 
  private:
   bool wanted_, lost_;

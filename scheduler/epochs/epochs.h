@@ -68,7 +68,7 @@ class Epochs {
   Phase phase() const { return phase_; }
   // Whether no rows are trained until the scheduler grants leases of another epoch.
   bool AtBoundary() const { return phase_ != Phase::kTrain || context_.leases->TrainDone(); }
-  CutMoment Moment(TimeUs now) const { return {now, AtBoundary(), !schedule_.HasNextEpoch(), best_.lost()}; }
+  CutMoment Moment(TimeUs now) const { return {now, AtBoundary(), !schedule_.HasNextEpoch(), best_.missing()}; }
   LeaseSupply supply() const;
   const Schedule& schedule() const { return schedule_; }
   const TrainTime& train_time() const { return train_time_; }

@@ -20,6 +20,8 @@ _IDS = (torch.int32, torch.int64)
 
 def _flat(ids: torch.Tensor) -> torch.Tensor:
     """int64 [n] on the CPU, contiguous."""
+    if ids.dtype is torch.int64 and ids.dim() == 1 and ids.is_cpu and ids.is_contiguous():
+        return ids  # most calls
     return ids.detach().to("cpu", torch.int64).reshape(-1).contiguous()
 
 

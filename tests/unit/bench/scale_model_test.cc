@@ -7,8 +7,10 @@
 
 #include "bench/scale_model/costs.h"
 #include "bench/scale_model/fleet_model.h"
+#include "bench/scale_model/frames.h"
 #include "bench/scale_model/machine.h"
 #include "core/hash.h"
+#include "core/limits.h"
 
 namespace tarn::scale {
 namespace {
@@ -41,7 +43,9 @@ class ScaleModel : public testing::Test {
     job.consistency = consistency;
     auto workload = Workload::Make(job, {.batch_rows = kBatchRows});
     if (!workload) ADD_FAILURE() << workload.error().message;
-    return RunFleet(job, options, costs_, workload->get(), nullptr);
+    if (options.stragglers.batch_share == 1) return RunFleet(job, options, costs_, workload->get(), nullptr);
+    auto slow = Workload::Make(job, {.batch_rows = std::uint32_t(kBatchRows * options.stragglers.batch_share)});
+    return RunFleet(job, options, costs_, workload->get(), nullptr, slow->get());
   }
 
   static FleetOptions Fleet(std::uint32_t workers, std::uint32_t servers) {
@@ -85,6 +89,17 @@ TEST_F(ScaleModel, ASlowWorkerHoldsUpBspAndNotAsp) {
   EXPECT_LT(asp, ideal * 0.999);
 }
 
+TEST_F(ScaleModel, ASlowWorkerWithASmallerBatchDoesNotHoldUpBsp) {
+  costs_[Work::kCompute] = {.row_ns = kBatchNs / kBatchRows};
+  FleetOptions options = Fleet(16, 1);
+  options.stragglers = {.share = 0.15, .servers = false, .batch_share = 0.5, .times_slower = 2, .period_seconds = 0};
+  EXPECT_NEAR(RunIt(options).clock_seconds, kBatchNs * 1e-9, 1e-9);
+  options.stragglers.batch_share = 1;
+  EXPECT_NEAR(RunIt(options).clock_seconds, 2 * kBatchNs * 1e-9, 1e-9);
+  options.stragglers.workers = false;
+  EXPECT_NEAR(RunIt(options).clock_seconds, kBatchNs * 1e-9, 1e-9);
+}
+
 TEST_F(ScaleModel, ALinkIsNoFasterThanItsBandwidth) {
   FleetOptions options = Fleet(4, 1);
   options.network.gbit_per_second = 0.001;
@@ -123,6 +138,38 @@ TEST_F(ScaleModel, TheSameSeedGivesTheSameTimes) {
   EXPECT_EQ(first.events, second.events);
   options.seed = 2;
   EXPECT_NE(first.clock_seconds, RunIt(options).clock_seconds);
+}
+
+TEST(Frames, SmallMessagesToANodeShareOneAndLargeOnesKeepTheirPlace) {
+  ModelNode a, b;
+  const auto message = [](ModelNode* to, double bytes) {
+    return Unsent{to, {Peer(), Message(), Extent{.copies = 1, .bytes = bytes}, 0}};
+  };
+  std::vector<Unsent> messages;
+  for (const auto& [to, bytes] :
+       std::vector<std::pair<ModelNode*, double>>{{&a, 100}, {&b, 1}, {&a, 200}, {&a, 2e4}, {&a, 3}})
+    messages.push_back(message(to, bytes));
+  for (std::size_t i = 0; i < limits::kBundleMessagesMax; ++i) messages.push_back(message(&b, 1));
+  std::vector<std::pair<ModelNode*, double>> found;
+  for (const Frame& frame : FramesOf(std::move(messages))) {
+    EXPECT_EQ(frame.worker.frames, 1);
+    found.emplace_back(frame.to, frame.worker.bytes);
+  }
+  const double full = limits::kBundleMessagesMax;
+  EXPECT_EQ(found, (std::vector<std::pair<ModelNode*, double>>{{&a, 300}, {&a, 2e4}, {&b, full}, {&a, 3}, {&b, 1}}));
+}
+
+TEST(Frames, OfABundleOfServersAreAsManyAsItsServers) {
+  ModelNode bundle;
+  std::vector<Unsent> messages;
+  for (const double copies : {4.0, 3.0})
+    messages.push_back({&bundle, {Peer(), Message(), Extent{.copies = copies, .bytes = 400, .part = 0.25}, 0}});
+  const std::vector<Frame> frames = FramesOf(std::move(messages));
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].worker.frames, 4);
+  EXPECT_EQ(frames[0].worker.bytes, 800);
+  EXPECT_EQ(frames[0].server.frames, 1);
+  EXPECT_EQ(frames[0].server.bytes, 200);
 }
 
 TEST(Machine, ThreadsShareCoresInEqualParts) {

@@ -63,6 +63,7 @@ TEST(CheckpointFailure, TheBestIsTriedAgainBeforeTheNextEpoch) {
     for (int i = 0; i < 1000 && Count(fleet, "(best) could not be written") < 2; ++i) fleet.Step();
     ASSERT_EQ(Count(fleet, "(best) could not be written"), 2);
     EXPECT_FALSE(fleet.scheduler.stopping());
+    EXPECT_TRUE(fleet.scheduler.progress().best_lost) << "a run that stops now has no checkpoint of its best epoch";
     for (int i = 0; !comes_back && i < 1000 && Count(fleet, "(best) could not be written") < 3; ++i) fleet.Step();
     fleet.store.fail = false;
     ASSERT_TRUE(fleet.RunToEnd());

@@ -122,12 +122,12 @@ TEST_F(EpochsTest, ABestCheckpointIsTriedThreeTimesWithPauses) {
     EXPECT_TRUE(notes_.Take().empty());
   }
   epochs.OnBestFailed(now, "dir/ckpt-1");
-  EXPECT_TRUE(epochs.best().lost());
+  EXPECT_TRUE(epochs.best().missing());
   EXPECT_TRUE(notes_.Take().at(0).text.ends_with("the best existing checkpoint is an earlier one, dir/ckpt-1"));
   EXPECT_TRUE(epochs.Advance({.now = now}).changed);
   EXPECT_EQ(epochs.phase(), Phase::kTrain);
   epochs.OnBestWhole();
-  EXPECT_FALSE(epochs.best().lost());
+  EXPECT_FALSE(epochs.best().missing());
 }
 
 TEST_F(EpochsTest, ARunThatIsResumedAtTheEndOfItsLastEpochCutsWhatIsMissing) {
