@@ -104,9 +104,10 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   }
   if (watch_.Deserted(now, epochs_.phase() == Phase::kLeaving || stop_request_.requested()))
     WantStop({ErrorCode::kUnavailable,
-              fmt::format("no worker is left, and none has joined for {:g} s; when workers can run again, resume "
-                          "from the last checkpoint",
-                          FleetWatch::kWorkerlessLeasesMax * lease_seconds)},
+              fmt::format("no worker is left, and none has joined for {:g} s; {}",
+                          FleetWatch::kWorkerlessLeasesMax * lease_seconds,
+                          setup_.keeps_checkpoints() ? "when workers can run again, resume from the last checkpoint"
+                                                     : "the job writes no checkpoints: start it again")},
              now, out);
   watch_.WarnOfWaits(now, cuts_.Awaited());
   if (stop_request_.Overdue(now)) {

@@ -22,10 +22,8 @@ bool IsName(std::string_view text) {
                      [](char c) { return IsLetterOrDigit(c) || c == '.' || c == '_' || c == '-'; });
 }
 
-constexpr std::size_t kPathBytesMax = 4096;
-
 bool IsPath(std::string_view text) {
-  return text.size() <= kPathBytesMax && std::all_of(text.begin(), text.end(), [](char c) {
+  return text.size() <= limits::kPathBytesMax && std::all_of(text.begin(), text.end(), [](char c) {
            return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
          });
 }
@@ -44,7 +42,7 @@ bool IsDevice(std::string_view text) {
 
 std::string DescribeRule(TextRule rule) {
   if (rule == TextRule::kDevice) return "\"cpu\", \"gpu\" or the number of a GPU as in \"gpu:1\"";
-  if (rule == TextRule::kPath) return fmt::format("at most {} bytes without control characters", kPathBytesMax);
+  if (rule == TextRule::kPath) return fmt::format("at most {} bytes without control characters", limits::kPathBytesMax);
   return fmt::format("1 to {} letters, digits, '.', '_' or '-', a letter or digit first", limits::kNameBytesMax);
 }
 

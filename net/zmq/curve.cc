@@ -192,7 +192,9 @@ Status CheckUnknownKeyIsRejected(zmq::context_t* context, const CurveKeys& keys)
   Expected<Socket> server = Socket::Open(context, zmq::socket_type::router, options);
   Expected<Socket> client = Socket::Open(context, zmq::socket_type::dealer, options);
   Expected<CurveKeys> unknown_keys = MakeCurveKeys();
-  if (!server || !client || !unknown_keys) return Fail(ErrorCode::kIo, "cannot check that unknown keys are rejected");
+  if (!server) return failed(std::unexpected(server.error()));
+  if (!client) return failed(std::unexpected(client.error()));
+  if (!unknown_keys) return failed(std::unexpected(unknown_keys.error()));
   if (Status s = ApplyCurveKeys(keys, true, &server->raw()); !s) return failed(s);
   if (Status s = ApplyCurveKeys(*unknown_keys, false, &client->raw()); !s) return failed(s);
   if (Status s = SetText(&client->raw(), zmq::sockopt::curve_serverkey, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)

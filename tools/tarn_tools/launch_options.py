@@ -138,7 +138,7 @@ def check_data(parser, options, words):
         return
     parser.error(
         "the job has no training file, which tarn-worker needs. Set train under [data], or give a program to run in "
-        f"its place: {shlex.join(['tools/launch', *words])} -- PROGRAM [ARGUMENT...]"
+        f"its place: {called.here('tools/launch')} {shlex.join(words)} -- PROGRAM [ARGUMENT...]"
     )
 
 

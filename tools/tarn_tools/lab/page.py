@@ -209,12 +209,13 @@ def method(results):
     if any(trial["point"] for trial in results["trials"]):
         chosen_text = ("Each algorithm is shown at the point of its grid with the best mean validation score; the test set "
                        "takes no part in the choice. ")
+    test = ("a sign-flip test with random flips" if seeds > PAIRS_MAX else
+            f"an exact sign-flip test, which with {seeds} pairs cannot be below {2 ** (1 - seeds):.2g}")
     target = results["target_loss"]
     target_text = "" if target is None else f"The target is a training loss of {target:g}, as a mean of five points of the curve. "
     return (f"<h2>Method</h2><p>Median and range over {seeds} seeds. {chosen_text}{target_text}Differences from "
-            f"{html.escape(results['baseline'])} are means of pairs with equal seeds; p is that of {'an exact' if seeds <= PAIRS_MAX else 'a'} sign-flip test, which "
-            f"with {seeds} pairs cannot be below {2 ** (1 - seeds):.2g}. Staleness is in clocks; the gradient delay is the number "
-            "of sections that were applied to a partition between a pull and its push.</p>")
+            f"{html.escape(results['baseline'])} are means of pairs with equal seeds; p is that of {test}. Staleness is in "
+            "clocks; the gradient delay is the number of sections that were applied to a partition between a pull and its push.</p>")
 
 
 def document(title, body):
