@@ -69,12 +69,14 @@ class Pulled:
     clock: int  # at which the rows are used
     slab: _Slab
     first_row: int  # values of the slab before the rows: float32 [plan.size, dim], with a padding one more row, which is 0
-    first_id: int  # indices of the slab before those of the call: int64, in the shape of `ids`
+    host_index: torch.Tensor  # int64 [n], the part of the slab's index that belongs to the call
 
     def index(self, device: torch.device) -> torch.Tensor:
-        """The row of each id."""
-        found = self.slab.on(device)[1][self.first_id:self.first_id + self.ids.numel()]
-        return found if found.shape == self.ids.shape else found.view(self.ids.shape)
+        """The row of each id: int64, in the shape of `ids`."""
+        found = self.host_index
+        if device.type != "cpu":
+            found = self.slab.on(device)[1].as_strided(found.shape, (1,), found.storage_offset())
+        return found if self.ids.dim() == 1 else found.view(self.ids.shape)
 
     def rows(self, device: torch.device) -> torch.Tensor:
         dim = self.module.embedding_dim
@@ -174,10 +176,10 @@ class Session:
         for (module, _), end in zip(calls, starts[1:]):
             if module.padding_idx is not None:
                 rows[end - module.embedding_dim:end] = 0
-        slab, first_id, pulled = _Slab(rows, index), 0, []
-        for (module, ids), plan, start in zip(calls, plans, starts):
-            pulled.append(Pulled(module, ids, plan, clock, slab, start, first_id))
-            first_id += ids.numel()
+        slab = _Slab(rows, index)
+        indices = index.split_with_sizes([ids.numel() for _, ids in calls])
+        pulled = [Pulled(module, ids, plan, clock, slab, start, part)
+                  for (module, ids), plan, start, part in zip(calls, plans, starts, indices)]
         return pulled, slab, rows
 
     def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
