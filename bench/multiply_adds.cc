@@ -11,8 +11,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve independent chains keep two units busy that start one operation per cycle, with a latency of four or five
-// cycles.
+// Twelve independent chains keep two FMA units busy: each unit starts one operation per cycle, with a latency of four
+// or five cycles.
 double Loop(double operations) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999f), term = hn::Set(d, 0.001f);

@@ -30,7 +30,7 @@ enum class ErrorCode : std::uint8_t {
   kOutOfOrder,   // a push sequence above watermark + 1; SectionAck::expected is the expected one
   kWrongJob,     // another job or another protocol version
   kWrongShard,   // this shard does not own the key
-  kOverloaded,   // a bounded queue is full; retry later
+  kOverloaded,   // cannot be accepted now, such as when a bounded queue is full; retry later
   kUnavailable,  // the peer has ended, cannot be reached or is not ready yet; or another process uses the resource
   kTimeout,
   kIo,       // I/O error, disk full, out of memory

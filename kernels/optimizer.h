@@ -1,16 +1,17 @@
 // Applies update rules: how a gradient changes a row's values and slots. kernels/rules/NAME.cc defines each rule;
 // core/table/update_rule.h defines what a rule is. Rules run on the shards, which store the state, and on workers for
-// the local steps of [local].
+// the local steps of the job file's section [local].
 //
-//   const Optimizer optimizer(spec);                              // once a table
+//   const Optimizer optimizer(spec);                              // once per table
 //   std::vector<float> slots(optimizer.slot_floats(dim));
 //   optimizer.InitSlots(dim, slots.data());
 //   optimizer.Apply({.clock = clock, .rate = LearningRate(spec, clock)}, rows);   // n rows, in order
 //
-// Every function is pure (no state of its own) and may be called from any thread on disjoint rows. The bits of the
-// result are the same on every x86-64, for every batch size and order of distinct rows: only IEEE + - * / and sqrt, no
-// contraction, reductions of one fixed shape (kernels/elementwise.h). This holds among threads that treat subnormals
-// alike; shards treat them as zero (kernels/subnormals.h).
+// Every function is pure (no state of its own) and may be called from any thread on disjoint rows and, for rules with
+// partition_floats, disjoint partition_state. The bits of the result are the same on every x86-64, for every batch size
+// and order of distinct rows, because the code uses only IEEE + - * / and sqrt, no contraction, and reductions of one
+// fixed shape (kernels/elementwise.h). This holds among threads that treat subnormals alike; shards treat them as zero
+// (kernels/subnormals.h).
 //
 // With w the values and g the gradient, g is first changed as follows; then the rule uses it:
 //   g += l2 * w                                     if l2 > 0
@@ -75,7 +76,7 @@ class Optimizer {
   float l2_, clip_value_, clip_norm_;
 };
 
-// For tests and benchmarks: the same from a spec, with a context that has only the clock.
+// For tests and benchmarks: the same from a spec, with a context that has only the clock and its LearningRate.
 void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
 void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
                     float* const* slots, const float* gradients);

@@ -44,7 +44,7 @@ struct Options {
   Duration duration;
 };
 
-// A connected socket. The answers are known in advance.
+// A connected socket. The caller knows the size and the beginning of each answer in advance.
 class Connection {
  public:
   explicit Connection(int fd) : fd_(fd) {}
@@ -234,11 +234,11 @@ int Main(int argc, char** argv) {
       "JSON for each of\n\n"
       "  redis.tcp.mget, redis.unix.mget   random rows of 64 bytes, rows/s; many keys per request, several in flight\n"
       "  redis.tcp.mset, redis.unix.mset\n\n"
-      "Without redis-server it prints lines that say so. tools/install bench installs it.\n\n"
+      "Without redis-server it reports each measurement as skipped. tools/install bench installs it.\n\n"
       "  redis_peer --rows 1000000\n\n"
       "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
   app.add_option("--program", options.program, "server program: a name on the PATH, or a path")->capture_default_str();
-  app.add_option("--rows", options.rows, "keys")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
+  app.add_option("--rows", options.rows, "rows (keys) to load")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app.add_option("--batch", options.batch, "keys per request")->capture_default_str()->check(CLI::Range(1, 500'000));
   app.add_option("--depth", options.depth, "requests in flight")->capture_default_str()->check(CLI::Range(1, 1024));
   app.add_option("--seconds", options.duration.seconds,

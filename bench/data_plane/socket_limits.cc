@@ -67,8 +67,8 @@ std::pair<int, int> Connection() {
   return {near, far};
 }
 
-// The requests or the replies must be small, so that all small ones in flight fit into the socket's buffers and the two
-// sides never block each other.
+// Either the requests or the replies must be small (kSmallBytes), so that those in flight fit into the socket's buffers
+// and the two sides do not deadlock.
 void Measure(int fd, const Exchange& exchange, const Duration& duration) {
   const std::size_t extra = sizeof(Ask);
   std::vector<std::byte> request(exchange.request_bytes + extra), reply(exchange.reply_bytes);
@@ -93,7 +93,8 @@ void MeasureSockets(const LimitOptions& options) {
   });
   close(far);
   for (const Exchange& exchange : exchanges) {
-    // Keys and rows both exceed a socket's buffers, so two blocking writers would wait for each other.
+    // Skips exchanges in which neither side is small (sparse_pull): both could fill the buffers, and two blocking
+    // writers would deadlock.
     if (exchange.request_bytes > kSmallBytes && exchange.reply_bytes > kSmallBytes) continue;
     Measure(near, exchange, options.duration);
   }

@@ -13,7 +13,8 @@
 namespace tarn::bench {
 namespace {
 
-constexpr std::size_t kCopiedBytes = 16 << 10;  // copying smaller ones is cheaper than sharing them
+// Messages up to this size are copied, which is cheaper than sharing.
+constexpr std::size_t kCopiedBytes = 16 << 10;
 constexpr int kEndpointBytes = 128;
 
 // Returns the result of `call`; ends the process if it throws.

@@ -1,10 +1,10 @@
 // Measures the costs of a job's work on this machine (costs.h), with the real code and the job's data:
 //
 //   read, plan, compute   one thread, batches of several sizes, alone and while another core is busy with the same
-//   the state machines    RunFleet with a meter: a worker and its shards in one thread, rows and optimizers as the
-//                         job's
-//   the transport         net::ZmqTransport to an echo in another process, over sockets on loopback: machines of a
-//                         fleet share no memory
+//   the state machines    simulated fleets of 2 to 64 workers in one thread (RunFleet with a Meter), with the job's
+//                         rows and optimizers
+//   the transport         net::ZmqTransport to an echo in another process, over sockets on loopback, because machines
+//                         of a fleet share no memory
 #pragma once
 
 #include "bench/scale_model/costs.h"

@@ -11,10 +11,10 @@ struct NetworkOptions {
 };
 
 struct StragglerOptions {
-  double share = 0.01;  // of the nodes of these kinds
+  double share = 0.01;  // share of slow nodes among the kinds enabled below
   bool workers = true, servers = true;
-  // Rows of a slow worker's batch as a share of the others' (train.batch_shares); below 1 the same workers are always
-  // slow.
+  // A slow worker's batch rows, as a share of the others' (train.batch_shares). Below 1, period_seconds must be 0, so
+  // that the slow workers stay the same.
   double batch_share = 1;
   double times_slower = 2;    // factor for all work of their threads
   double period_seconds = 0;  // how often the slow nodes are chosen again; 0: never
@@ -30,26 +30,29 @@ struct FleetOptions {
   NetworkOptions network;
   StragglerOptions stragglers;
   std::uint64_t seed = 1;
-  bool free = false;            // only the batch takes time
-  bool free_ticks = false;      // ticks and acknowledgements take no time: the upper bound of a gain there
+  bool free = false;  // only the computation of batches takes time
+  // Ticks and their acknowledgements take no time. Shows the most that cheaper ticks could gain.
+  bool free_ticks = false;
   double progress_seconds = 0;  // period of progress lines on stderr; 0: none
 };
 
 struct FleetResult {
   double samples_per_second = 0;
-  double clock_seconds = 0;  // samples_per_second as time between a worker's batches
+  double clock_seconds = 0;  // mean time between a worker's batches
   double batch_seconds = 0;  // of a single worker that never waits
-  // Shares of the measured time: means over the nodes of a kind, and of the busiest server.
+  // Shares of the measured time: means over the nodes of a kind, the busiest server, and the busiest direction of a
+  // link among all nodes.
   double worker_compute = 0, worker_messages = 0, worker_waits = 0;
   double server_busy = 0, server_busiest = 0, server_io = 0, link_busiest = 0;
   double worker_io = 0;
   // Of the real fleet; small messages share frames.
   double messages_per_clock = 0, frames_per_clock = 0, tick_messages_per_clock = 0, bytes_per_clock = 0;
+  // Over the whole run: rejections by shards, and repeats by workers.
   std::uint64_t refused = 0, repeats = 0;
   double staleness_mean = 0;
   double wall_seconds = 0, peak_gib = 0;
   std::uint64_t events = 0;
-  double scheduler_us = 0;  // measured time of the real scheduler per message, including setup
+  double scheduler_us = 0;  // measured time of the real scheduler per message, including the messages of setup
 };
 
 }  // namespace tarn::scale

@@ -7,7 +7,7 @@
 
 namespace tarn::scale {
 
-void Links::Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgoing, bool counts) {
+void Links::Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgoing, bool measured) {
   const Peer sender = from->is_worker ? nodes_->PeerOf(*from) : ShardPeer(ShardId(from->index));
   std::vector<Unsent> unsent;
   for (auto& [each, extent] : outgoing) {
@@ -16,7 +16,7 @@ void Links::Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgo
     unsent.push_back({to, {sender, std::move(each.message), extent}});
   }
   for (Frame& frame : FramesOf(std::move(unsent))) {
-    if (counts) {
+    if (measured) {
       Count(frame);
       const double ns = message_costs_->OfFrame(Work::kSend, frame.LoadOf(*from)) * nodes_->Slow(*from);
       if (ns > 0) from->machine.main->Run(ns, [] {});
@@ -41,27 +41,27 @@ void Links::Send(ModelNode* from, Frame frame) {
   frame.messages.front().frame_ns = message_costs_->OfFrame(Work::kReceive, frame.LoadOf(to));
   const double out_ns = message_costs_->Io(Work::kIoSend, frame.LoadOf(*from)) * nodes_->Slow(*from);
   const double in_ns = message_costs_->Io(Work::kIoReceive, frame.LoadOf(to)) * nodes_->Slow(to);
-  const auto parcel = std::make_shared<Frame>(std::move(frame));
+  const auto shared = std::make_shared<Frame>(std::move(frame));
   if (options_->cores != 0)
-    PassHost(from, out_ns, in_ns, parcel);
+    PassHost(from, out_ns, in_ns, shared);
   else
-    PassNetwork(from, out_ns, in_ns, parcel);
+    PassNetwork(from, out_ns, in_ns, shared);
 }
 
-void Links::PassHost(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel) {
+void Links::PassHost(ModelNode* from, double out_ns, double in_ns, const SharedFrame& frame) {
   const Ns latency = options_->free ? 0 : static_cast<Ns>(costs_->local_latency_ns);
-  from->machine.io->Run(out_ns, [this, parcel, in_ns, latency] {
-    events_->At(events_->now() + latency, [this, parcel, in_ns] {
-      parcel->to->machine.io->Run(in_ns, [this, parcel] { deliver_(parcel->to, std::move(parcel->messages)); });
+  from->machine.io->Run(out_ns, [this, frame, in_ns, latency] {
+    events_->At(events_->now() + latency, [this, frame, in_ns] {
+      frame->to->machine.io->Run(in_ns, [this, frame] { deliver_(frame->to, std::move(frame->messages)); });
     });
   });
 }
 
-void Links::PassNetwork(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel) {
+void Links::PassNetwork(ModelNode* from, double out_ns, double in_ns, const SharedFrame& frame) {
   const double gbit = options_->network.gbit_per_second;
   const double per_byte = options_->free || gbit <= 0 ? 0 : 8 / gbit;
-  ModelNode* to = parcel->to;
-  const double out_bytes = parcel->LoadOf(*from).bytes, in_bytes = parcel->LoadOf(*to).bytes;
+  ModelNode* to = frame->to;
+  const double out_bytes = frame->LoadOf(*from).bytes, in_bytes = frame->LoadOf(*to).bytes;
   const double ready = from->machine.io->Reserve(double(events_->now()), out_ns);
   const double sent = from->machine.out_wire.Pass(ready, out_bytes, per_byte);
   from->machine.out_wire_ns += out_bytes * per_byte;
@@ -69,11 +69,11 @@ void Links::PassNetwork(ModelNode* from, double out_ns, double in_ns, const Parc
   const double latency = options_->free ? 0 : options_->network.latency_us * 1000;
   // The first byte may arrive before the last one is sent.
   const double first = std::max(ready, sent - out_bytes * per_byte) + latency;
-  events_->At(std::llround(first), [this, parcel, in_ns, in_bytes, per_byte] {
-    ModelNode* node = parcel->to;
+  events_->At(std::llround(first), [this, frame, in_ns, in_bytes, per_byte] {
+    ModelNode* node = frame->to;
     const double in = node->machine.in_wire.Pass(double(events_->now()), in_bytes, per_byte);
     const double done = node->machine.io->Reserve(in, in_ns);
-    events_->At(std::llround(done), [this, parcel] { deliver_(parcel->to, std::move(parcel->messages)); });
+    events_->At(std::llround(done), [this, frame] { deliver_(frame->to, std::move(frame->messages)); });
   });
 }
 

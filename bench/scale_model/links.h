@@ -1,5 +1,5 @@
-// The transport of messages between shards and workers: I/O threads, and links with a bandwidth and a latency; on one
-// host only the I/O threads. Counts messages on request.
+// The transport of messages between shards and workers: I/O threads, and links with a bandwidth and a latency. On one
+// host: the I/O threads and the measured local latency, no bandwidth limit. Counts messages on request.
 #pragma once
 
 #include <functional>
@@ -33,17 +33,17 @@ class Links {
         events_(events),
         deliver_(std::move(deliver)) {}
 
-  // Sends messages to shards and workers together. `counts`: whether they cost the sender's thread time and are
-  // counted.
-  void Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgoing, bool counts);
+  // Sends the messages of one flush; small ones to one node share frames. `measured`: whether they cost the sender's
+  // thread time and are counted.
+  void Send(ModelNode* from, std::vector<std::pair<Outgoing, Extent>> outgoing, bool measured);
   const Counters& counters() const { return counters_; }
 
  private:
-  using Parcel = std::shared_ptr<Frame>;
+  using SharedFrame = std::shared_ptr<Frame>;
   void Count(const Frame& frame);
   void Send(ModelNode* from, Frame frame);
-  void PassHost(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel);
-  void PassNetwork(ModelNode* from, double out_ns, double in_ns, const Parcel& parcel);
+  void PassHost(ModelNode* from, double out_ns, double in_ns, const SharedFrame& frame);
+  void PassNetwork(ModelNode* from, double out_ns, double in_ns, const SharedFrame& frame);
 
   const FleetOptions* options_;
   const Costs* costs_;

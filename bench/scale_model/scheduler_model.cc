@@ -37,12 +37,12 @@ void SchedulerModel::Hear(Peer from, Message message) {
   scheduler_->Hear(from, std::move(message), NowUs());
   seconds_ += watch.seconds();
   ++messages_;
-  if (std::exchange(settles_, true)) return;
+  if (std::exchange(settle_planned_, true)) return;
   events_->At(events_->now() + kTurnNs, [this] { Settle(); });
 }
 
 void SchedulerModel::Settle() {
-  settles_ = false;
+  settle_planned_ = false;
   Outbox out;
   const Stopwatch watch;
   scheduler_->Settle(NowUs(), &out);
@@ -52,14 +52,16 @@ void SchedulerModel::Settle() {
 
 void SchedulerModel::Send(Outbox* out) {
   for (Outgoing& o : *out) {
-    Shorten(o.to, &o.message.body);
+    KeepOwnEntry(o.to, &o.message.body);
     events_->At(events_->now(), [this, to = o.to, message = std::move(o.message)]() mutable {
       hooks_.deliver(to, std::move(message));
     });
   }
 }
 
-void SchedulerModel::Shorten(Peer to, Body* body) const {
+// Removes the other workers' entries from a view that is sent to a worker. A client uses only its own entry, and with
+// all entries the views of n workers would need memory for n^2 of them.
+void SchedulerModel::KeepOwnEntry(Peer to, Body* body) const {
   auto* welcome = std::get_if<Welcome>(body);
   auto* update = std::get_if<ViewUpdate>(body);
   View* view = welcome != nullptr ? &welcome->view : update != nullptr ? &update->view : nullptr;

@@ -29,7 +29,7 @@ class SchedulerModel {
   void Start();
   // Receives a message. The messages of one turn are settled together.
   void Hear(Peer from, Message message);
-  // Real time per message on this machine, including setup.
+  // Real time per message on this machine, including the messages of setup.
   double us_per_message() const { return messages_ > 0 ? seconds_ / messages_ * 1e6 : 0; }
 
  private:
@@ -42,13 +42,13 @@ class SchedulerModel {
   void Timer();
   void Settle();
   void Send(Outbox* out);
-  void Shorten(Peer to, Body* body) const;
+  void KeepOwnEntry(Peer to, Body* body) const;
 
   sim::EventQueue* events_;
   Hooks hooks_;
   NoStore store_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
-  bool settles_ = false;  // a call of Settle is planned
+  bool settle_planned_ = false;  // a call of Settle is planned
   double seconds_ = 0, messages_ = 0;
 };
 

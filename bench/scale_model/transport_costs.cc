@@ -17,7 +17,7 @@ namespace {
 constexpr double kMessageBytes = 216;  // as MessageCosts counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
 constexpr std::size_t kBundled = 8;  // messages of a frame that has several
-// Requests of a message that shares a frame with others, and of one that has its own.
+// Request ids: they tell the echo process whether a message shares its frame.
 constexpr RequestId kInBundle{2}, kAlone{1};
 // Both ends are on one host here, but on different hosts in the predicted fleets.
 constexpr net::ZmqTransportOptions kSockets = {.insecure = true, .shm = false};
@@ -28,8 +28,8 @@ double CpuNs(clockid_t clock) {
   return double(t.tv_sec) * 1e9 + double(t.tv_nsec);
 }
 
-// Answers each pull with as many rows of one value as it has keys, each push with an acknowledgement, in frames of as
-// many messages as those of the requests; never ends.
+// Answers a pull of n keys with n one-float rows, and a push with an acknowledgement. Replies share frames as their
+// requests did. Never returns.
 void Echo(int to_parent) {
   net::ZmqContext context;
   net::ZmqTransport transport(&context, kSockets);
@@ -92,19 +92,19 @@ class EchoClient {
     const std::size_t messages = frames * frame.size();
     const double payload = keys.count * sizeof(float);
     const double sent = kMessageBytes + (push ? payload : 0), got = kMessageBytes + (push ? 0 : payload);
-    const double all = CpuNs(CLOCK_PROCESS_CPUTIME_ID), begin = CpuNs(CLOCK_THREAD_CPUTIME_ID);
+    const double process_begin = CpuNs(CLOCK_PROCESS_CPUTIME_ID), begin = CpuNs(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < frames; ++i) transport_.Send(frame);
     const double between = CpuNs(CLOCK_THREAD_CPUTIME_ID);
     for (std::size_t answers = 0; answers < messages;) {
       received_.clear();
       answers += transport_.Receive(&received_, 256, -1);
     }
-    const double end = CpuNs(CLOCK_THREAD_CPUTIME_ID), all_end = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
+    const double end = CpuNs(CLOCK_THREAD_CPUTIME_ID), process_end = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
     if (!counts) return;
     const double n = double(messages);
     send_.push_back({{n, n * sent, 0, double(frames)}, between - begin});
     receive_.push_back({{n, n * got, 0, double(frames)}, end - between});
-    io_.push_back({{double(frames), n * sent, 0, n * got}, std::max(1.0, all_end - all - (end - begin))});
+    io_.push_back({{double(frames), n * sent, 0, n * got}, std::max(1.0, process_end - process_begin - (end - begin))});
   }
 
   void SetCosts(Costs* costs) const {
@@ -128,7 +128,7 @@ Status MeasureTransport(double seconds, Costs* costs) {
   int ends[2];
   bench::Require(pipe(ends) == 0, "pipe");
   const bench::Child echo = bench::Fork([&] { Echo(ends[1]); });
-  close(ends[1]);  // so that the end of the echo process ends the read
+  close(ends[1]);  // so that read() returns 0 if the echo process exits
   std::string endpoint(kEndpointBytes, '\0');
   bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes),
                  "the echo process did not start");

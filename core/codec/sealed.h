@@ -23,12 +23,12 @@ struct SealedFormat {
 
 std::string Seal(const SealedFormat& format, std::string_view body);
 
-// The same for a body that is in place: writes the header into the first kSealBytes of `sealed`, before it.
+// The same in place: writes the header into the first kSealBytes of `sealed`, before the body, which the caller has
+// already placed there.
 inline constexpr std::size_t kSealBytes = 24;
 void SealInPlace(const SealedFormat& format, std::span<std::byte> sealed);
 
-// Size of the sealed bytes at the beginning of `bytes`, with the envelope, according to their header; the size of
-// `bytes` if they are truncated.
+// Size of the envelope and body at the beginning of `bytes`, from its header; bytes.size() if truncated.
 std::size_t SealedSize(std::string_view bytes);
 
 struct Unsealed {

@@ -1,5 +1,5 @@
 // A worker's blob: state in checkpoints that belongs to a worker's rank rather than to a row (rules K9, K10). It
-// contains residuals, the gradients that compressed pushes have not sent (rule W5), and state of the program.
+// contains residuals (gradients that compressed pushes have not sent, rule W5) and state of the program.
 //
 // A blob is a sequence of chunks. Each is a FlatBuffer (schemas/blob.fbs) in its own envelope (core/codec/sealed.h), so
 // that a blob is encoded, sent, verified and read one chunk at a time. Pure functions.
@@ -40,7 +40,7 @@ struct ResidualRows {
 struct BlobChunk {
   CheckpointId checkpoint;
   WorkerRank rank;
-  Clock clock;  // of the worker when it took the blob, which reflects all pushes of earlier clocks
+  Clock clock;  // the worker's clock when it captured the state; the blob reflects all its pushes of earlier clocks
   std::uint32_t index = 0;
   bool last = false;
   ResidualRows rows;  // `table` is empty if the chunk has none
@@ -66,7 +66,7 @@ struct BlobOrigin {
 Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,
                 const std::function<Status(BlobChunk chunk)>& take);
 
-// The state of the program in a complete blob; empty: none. Errors as of ReadBlob.
+// The state of the program in a complete blob; empty: none. Errors: see ReadBlob.
 Expected<Buffer> ReadProgramState(std::span<const std::byte> bytes, const BlobOrigin& origin);
 
 }  // namespace tarn

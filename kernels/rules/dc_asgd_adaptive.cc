@@ -1,4 +1,4 @@
-// DC-ASGD with an adaptive weight: v = rho v + (1 - rho) g^2;  w -= lr (g + dc_lambda0 / sqrt(v + epsilon) g^2 (w -
+// DC-ASGD with an adaptive weight: v = rho v + (1 - rho) g^2;  w -= lr (g + (dc_lambda0 / sqrt(v + epsilon)) g^2 (w -
 // p)), with the row p as its worker pulled it. Slot v. Zheng, Meng, Wang, Chen, Yu, Ma, Liu: "Asynchronous stochastic
 // gradient descent with delay compensation", ICML 2017 (DC-ASGD-a).
 #undef HWY_TARGET_INCLUDE

@@ -11,7 +11,7 @@ namespace {
 
 // Attempts to make room for exactly the rows on disk, before room is made for all rows of the message.
 constexpr int kAttempts = 4;
-// Memory outside the tier is counted again after so many spans.
+// The store's memory outside the tier is counted again after so many spans.
 constexpr std::uint32_t kCountPeriod = 64;
 
 }  // namespace
@@ -39,7 +39,7 @@ std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size
 }
 
 Expected<std::size_t> TierReader::BringInCold(const Table& table, const KeyCursor& cursor) {
-  if (++spans_ % kCountPeriod == 0) CountOthers();
+  if (++spans_ % kCountPeriod == 0) CountStoreBytes();
   ResidentRows* resident = table.resident();
   Residency& tier = *context_->tier;
   const std::size_t rows = std::min(tier.SpanRows(*resident), cursor.left());
@@ -69,15 +69,15 @@ FetchTicket TierReader::Fetch(const Table& table, const KeyCursor& cursor) {
 
 Status TierReader::Tend(std::size_t other_bytes) {
   TARN_RETURN_IF_ERROR(context_->tier->Poll());
-  other_bytes_ = other_bytes;
-  context_->tier->SetOtherBytes(other_bytes_ + index_bytes_);
+  bytes_outside_store_ = other_bytes;
+  context_->tier->SetOtherBytes(bytes_outside_store_ + store_bytes_outside_tier_);
   return context_->tier->Balance();
 }
 
-// Counts memory outside the tier: indices, lives and marks, which grow as rows are inserted.
-void TierReader::CountOthers() {
-  index_bytes_ = memory_bytes_() - context_->tier->memory_bytes();
-  context_->tier->SetOtherBytes(other_bytes_ + index_bytes_);
+// Counts the store's memory outside the tier: indices, lives and marks, which grow as rows are inserted.
+void TierReader::CountStoreBytes() {
+  store_bytes_outside_tier_ = memory_bytes_() - context_->tier->memory_bytes();
+  context_->tier->SetOtherBytes(bytes_outside_store_ + store_bytes_outside_tier_);
 }
 
 }  // namespace tarn::server

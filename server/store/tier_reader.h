@@ -20,8 +20,9 @@ class TierReader {
   TierReader(StoreContext* context, std::function<std::uint64_t()> memory_bytes)
       : context_(context), memory_bytes_(std::move(memory_bytes)) {}
 
-  // Makes room for the next keys of a message and reads those of their rows that are on disk. Returns the number of
-  // these keys: their rows stay in memory until they are processed. All keys that are left if the table has no budget.
+  // Makes room for the rows of the next keys of a message and reads the rows that are on disk. Returns the number of
+  // keys covered; their rows stay in memory until they are processed. If the table has no budget, covers all remaining
+  // keys.
   Expected<std::size_t> BringIn(const Table& table, const KeyCursor& cursor) {
     if (table.resident() == nullptr) return cursor.left();
     return BringInCold(table, cursor);
@@ -29,23 +30,24 @@ class TierReader {
   // Starts to read the rows of a message that are on disk, while the shard continues. Returns 0 if all are in memory.
   FetchTicket Fetch(const Table& table, const KeyCursor& cursor);
 
-  // Receives completed reads and writes, and evicts rows beyond the budget.
+  // Receives completed reads and writes, and evicts rows beyond the budget. `other_bytes`: memory of the shard outside
+  // the store, which counts towards the budget.
   Status Tend(std::size_t other_bytes);
-  // The same after rows were loaded: first counts memory again.
+  // The same after rows were loaded: first counts the store's memory again.
   Status Rebalance() {
-    CountOthers();
-    return Tend(other_bytes_);
+    CountStoreBytes();
+    return Tend(bytes_outside_store_);
   }
 
  private:
   Expected<std::size_t> BringInCold(const Table& table, const KeyCursor& cursor);
-  void CountOthers();
+  void CountStoreBytes();
   std::size_t FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare);
 
   StoreContext* context_;
   std::function<std::uint64_t()> memory_bytes_;
-  std::size_t other_bytes_ = 0;  // of the last Tend
-  std::size_t index_bytes_ = 0;  // of the last CountOthers
+  std::size_t bytes_outside_store_ = 0;       // of the last Tend
+  std::size_t store_bytes_outside_tier_ = 0;  // of the last CountStoreBytes
   std::uint32_t spans_ = 0;
 };
 

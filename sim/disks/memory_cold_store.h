@@ -1,5 +1,6 @@
-// A ColdStore in memory, for tests and simulated fleets. Asynchronous operations end in order, when the owner calls
-// RunOne. Reads check that records exist, and verify a checksum of each segment.
+// A ColdStore in memory, for tests and simulated fleets. Asynchronous operations end in order: when the owner calls
+// RunOne, in WaitForWrite, or at once if there is no `begun`. Reads check that the segments exist, and verify a
+// checksum of each.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ class MemoryColdStore : public ColdStore {
   void FailWith(Error error) { error_ = std::move(error); }
   // Changes one bit of a stored segment, if any: later reads of it must fail.
   bool Damage();
-  // Changes the bytes of every stored segment with valid checksums, to simulate a replaced file.
+  // Applies `change` to the bytes of every stored segment and recomputes its checksum, to simulate a replaced file.
   void Forge(const std::function<void(std::span<std::byte>)>& change);
 
   std::size_t under_way() const { return jobs_.size(); }

@@ -8,8 +8,8 @@
 namespace tarn::sim {
 namespace {
 
-// Minimum time between two cuts of a shard from the scheduler, in which its heartbeats arrive, so that only planned
-// cuts last longer than a lease.
+// Minimum time between the end of one CutAtChange cut of a shard and the next. Its heartbeats arrive meanwhile, so that
+// successive cuts do not add up to more than a lease.
 constexpr TimeUs kBetweenCutsUs = 2'000'000;
 
 }  // namespace
@@ -36,7 +36,7 @@ void NodeFaults::PlanSecondStarts() {
     const std::uint32_t rank = std::uint32_t(dice.Below(context_.scenario.workers));
     context_.events.At(context_.Sometime(&dice), [this, rank] {
       if (context_.processes.down()) return;
-      ++others_;
+      ++other_faults_;
       context_.processes.workers()[rank] = context_.control.StartWorker(rank);
     });
   }
@@ -64,16 +64,17 @@ void NodeFaults::PlanPartitions() {
   const std::uint32_t shards = context_.scenario.shards;
   const std::uint32_t nodes = 1 + shards + context_.scenario.workers;
   for (std::uint32_t i = 0; i < context_.scenario.faults.partitions; ++i) {
-    // Half of the cuts are on the scheduler's links, which carry views and verdicts. Links of shards are cut for less
-    // than the lease, because a dead shard ends the job. A worker may be declared dead while it can still reach the
-    // shards.
+    // At least half of the cuts are on the scheduler's links, which carry views and verdicts. Links between the
+    // scheduler and shards, or between shards, are cut for less than the lease, because a dead shard ends the job. A
+    // worker's link may be cut for longer: the worker may be declared dead while it can still reach the shards. A node
+    // that is isolated from all others is cut off for less than the lease.
     const NodeId a = dice.Chance(0.5) ? 0 : NodeId(dice.Below(nodes));
     const NodeId b = NodeId(dice.Below(nodes));
-    const bool both = dice.Chance(0.6), ring = dice.Chance(0.2);
-    const bool may_be_long = !ring && (a > shards || b > shards);
+    const bool both = dice.Chance(0.6), isolates = dice.Chance(0.2);
+    const bool may_be_long = !isolates && (a > shards || b > shards);
     const TimeUs length = 100'000 + TimeUs(dice.Below(may_be_long && dice.Chance(0.5) ? 8'000'000 : 1'000'000));
-    context_.events.At(context_.Sometime(&dice), [this, a, b, both, ring, length, nodes] {
-      if (!ring) return context_.network.Cut(a, b, both, context_.now() + length);
+    context_.events.At(context_.Sometime(&dice), [this, a, b, both, isolates, length, nodes] {
+      if (!isolates) return context_.network.Cut(a, b, both, context_.now() + length);
       for (NodeId other = 0; other < nodes; ++other)
         if (other != a) context_.network.Cut(a, other, both, context_.now() + length);
     });
@@ -108,7 +109,7 @@ void NodeFaults::Pause(NodeId node, TimeUs length) {
   for (const auto& [id, p] : context_.processes.all()) {
     if (p->node != node || p->over) continue;
     p->paused_until = std::max(p->paused_until, context_.now() + length);
-    ++others_;
+    ++other_faults_;
   }
 }
 
@@ -123,7 +124,7 @@ void NodeFaults::CrashWorker(std::uint32_t rank, TimeUs away_us) {
   context_.oracle.cohorts().OnGone(worker->worker->client().welcome().incarnation);
   context_.network.RemoveProcess(id);
   processes.Remove(id);
-  // Restarts at once, or after it was declared dead.
+  // Without `away_us`, the worker restarts within 0.5 s with probability 0.7, else possibly after it was declared dead.
   SplitMix& dice = context_.dice.main;
   const TimeUs back = away_us != 0       ? away_us
                       : dice.Chance(0.7) ? TimeUs(dice.Below(500'000))
@@ -134,7 +135,7 @@ void NodeFaults::CrashWorker(std::uint32_t rank, TimeUs away_us) {
   });
 }
 
-// A disk of the tier that fails permanently, or that returns damaged bytes.
+// With probability 1 / shards, the tier's disk of this shard fails permanently or returns damaged bytes at some time.
 void NodeFaults::PlanTierFaults(ProcessId id) {
   const Faults& f = context_.scenario.faults;
   if (!f.fail_tier && !f.damage_tier) return;
@@ -147,7 +148,7 @@ void NodeFaults::PlanTierFaults(ProcessId id) {
     if (faults.damage_tier && !process->cold->Damage()) return;
     if (faults.fail_tier) process->cold->FailWith({ErrorCode::kIo, "tier: No space left on device"});
     ++context_.disk.failed;
-    ++others_;
+    ++other_faults_;
   });
 }
 
@@ -156,8 +157,8 @@ void NodeFaults::PlanTimeJumps() {
     context_.events.At(context_.Sometime(&context_.dice.time), [this] { JumpInTime(); });
 }
 
-// Advances the clock of one shard or of all by seconds to hours, as after a suspend. A shard must not answer before it
-// has received a message of the scheduler again (rule N5).
+// Advances the clock of one shard or, with probability 1/2, of all, by seconds to hours, as after a suspend. A shard
+// must not answer before it has received a message of the scheduler again (rule N5).
 void NodeFaults::JumpInTime() {
   if (context_.processes.down() || context_.now() > context_.until_us()) return;
   SplitMix& dice = context_.dice.time;
@@ -179,7 +180,8 @@ void NodeFaults::OnNewOrder() {
     context_.events.At(context_.now() + TimeUs(context_.dice.time.Below(40'000)), [this] { JumpInTime(); });
 }
 
-// Cuts a shard off when the view changes, because a missed change of the view is the critical case.
+// With probability cut_at_change, cuts a random shard off from the scheduler when the view changes, because a missed
+// change of the view is the critical case.
 void NodeFaults::CutAtChange() {
   SplitMix& dice = context_.dice.main;
   if (!dice.Chance(context_.scenario.faults.cut_at_change)) return;
@@ -191,14 +193,14 @@ void NodeFaults::CutAtChange() {
   context_.network.Cut(0, 1 + shard, !one_way, until);
 }
 
-// The report of a shard's stop is lost, and must be repeated.
+// With probability 1/2, the report of a shard's stop is lost, so that the shard must repeat it.
 void NodeFaults::OnShardStopped(const Process& shard) {
   context_.Trace(fmt::format("shard {} stops: {}", shard.rank, shard.shard->stop_reason().reason));
   if (context_.dice.tier.Chance(0.5)) context_.network.Cut(shard.node, 0, false, context_.now() + 500'000);
 }
 
-// Crashes a worker that has passed the clock of a checkpoint before its part has arrived, which makes the checkpoint
-// void (rule K1).
+// With probability crash_at_cut per worker and checkpoint, crashes the worker after it has passed the clock of the
+// checkpoint and before its part has arrived, which makes the checkpoint void (rule K1).
 void NodeFaults::AfterWorkerStep(Process* p) {
   SplitMix& dice = context_.dice.main;
   const CheckpointOrder& order = p->worker->client().view().checkpoint;
@@ -217,7 +219,7 @@ void NodeFaults::AfterWorkerStep(Process* p) {
 void NodeFaults::AddTo(RunResult* result) const {
   result->crashes = crashes_;
   result->time_jumps = time_jumps_;
-  result->faults_fired += crashes_ + time_jumps_ + others_;
+  result->faults_fired += crashes_ + time_jumps_ + other_faults_;
 }
 
 }  // namespace tarn::sim

@@ -47,7 +47,7 @@ class NodeFaults {
   FleetContext& context_;
   std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: earliest time of the next cut
   TimeUs shard_slept_until_ = 0;
-  std::uint64_t crashes_ = 0, time_jumps_ = 0, others_ = 0;  // crashes_: of workers
+  std::uint64_t crashes_ = 0, time_jumps_ = 0, other_faults_ = 0;  // crashes_: of workers
 };
 
 }  // namespace tarn::sim

@@ -16,7 +16,8 @@ std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what)
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
 }
 
-// Whether a generation may have had waiting keys; the number of pushes for admission may have changed since.
+// Whether keys of this table may ever have waited for admission. Tests only life.on, because the admission threshold
+// may have changed since.
 bool MayWait(const TableSpec& table) { return table.life.on; }
 
 }  // namespace
@@ -31,14 +32,14 @@ void Counts::BeginTable(const TableSpec& table, std::uint64_t salt) {
 Status Counts::Add(const server::StoredEntry& entry) {
   const CheckpointFile& file = *entry.file;
   if (!server::MayHold(file, {entry.partition, entry.partition}))
-    return Corrupt(file.name, fmt::format("key {} of partition {}, expected those of {} to {}", entry.key,
+    return Corrupt(file.name, fmt::format("key {}: partition {}, expected a partition in {} to {}", entry.key,
                                           entry.partition.value, file.first.value, file.last.value));
   OfGeneration& generation = generations_[entry.generation];
   Tally& of_file = files_[entry.file];
   Tally& of_table = generation.tables[table_];
   if (file.seen != 0) {
-    ++of_file.seen;
-    ++of_table.seen;
+    ++of_file.waiting;
+    ++of_table.waiting;
     const std::uint64_t hash = server::SeenHash(salt_, {entry.key, entry.words[0]});
     generation.hash += hash;
     hash_ += hash;
@@ -75,21 +76,22 @@ Status Counts::Compare(const Manifest& manifest, const std::string& origin) cons
     for (const CheckpointFile& file : generation.files) {
       const auto it = files_.find(&file);
       const Tally found = it == files_.end() ? Tally{} : it->second;
-      if (found.rows != file.rows || found.removed != file.removed || found.seen != file.seen)
+      if (found.rows != file.rows || found.removed != file.removed || found.waiting != file.seen)
         return Corrupt(
-            origin, fmt::format("file {}: the manifest has {} rows, {} removed and {} waiting keys, the file has {}, "
-                                "{} and {}",
-                                file.name, file.rows, file.removed, file.seen, found.rows, found.removed, found.seen));
+            origin,
+            fmt::format("file {}: manifest: {} rows, {} removed, {} waiting; file: {} rows, {} removed, {} waiting",
+                        file.name, file.rows, file.removed, file.seen, found.rows, found.removed, found.waiting));
     }
     if (!generation.tables.empty()) TARN_RETURN_IF_ERROR(CompareTables(manifest, g, origin));
-    const bool knows_all = g + 1 == manifest.generations.size() || std::ranges::none_of(manifest.tables, MayWait);
-    if (knows_all && generation.state_hash != generations_[g].hash)
-      return Corrupt(origin, fmt::format("the hash of generation {} is {:016x}, its files have {:016x}",
+    const bool hash_is_complete =
+        g + 1 == manifest.generations.size() || std::ranges::none_of(manifest.tables, MayWait);
+    if (hash_is_complete && generation.state_hash != generations_[g].hash)
+      return Corrupt(origin, fmt::format("the hash of generation {} is {:016x}, computed from its files: {:016x}",
                                          generation.id.value, generation.state_hash, generations_[g].hash));
   }
   if (manifest.state_hash && *manifest.state_hash != hash_)
-    return Corrupt(origin,
-                   fmt::format("the state hash is {:016x}, the rows have {:016x}", *manifest.state_hash, hash_));
+    return Corrupt(origin, fmt::format("the state hash is {:016x}, computed from the files: {:016x}",
+                                       *manifest.state_hash, hash_));
   return {};
 }
 
@@ -99,19 +101,19 @@ Status Counts::CompareTables(const Manifest& manifest, std::size_t generation, c
     for (std::size_t g = 0; g <= generation; ++g) {
       const auto it = generations_[g].tables.find(table.id);
       const Tally here = it == generations_[g].tables.end() ? Tally{} : it->second;
-      found = {here.rows, here.removed, here.seen, found.state_rows + here.state_rows};
+      found = {here.rows, here.removed, here.waiting, found.state_rows + here.state_rows};
     }
-    const auto& said = manifest.generations[generation].tables;
-    const auto it = std::ranges::find(said, table.id, &CheckpointTable::table);
-    const Tally expected =
-        it == said.end() ? Tally{} : Tally{it->rows, it->removed, it->seen, static_cast<std::int64_t>(it->state_rows)};
+    const auto& recorded = manifest.generations[generation].tables;
+    const auto it = std::ranges::find(recorded, table.id, &CheckpointTable::table);
+    const Tally expected = it == recorded.end()
+                               ? Tally{}
+                               : Tally{it->rows, it->removed, it->seen, static_cast<std::int64_t>(it->state_rows)};
     if (found == expected) continue;
-    return Corrupt(
-        origin,
-        fmt::format("table '{}' in generation {}: the manifest has {} rows, {} removed and {} waiting keys in "
-                    "its files and {} rows at its cut; there are {}, {}, {} and {}",
-                    table.name, manifest.generations[generation].id.value, expected.rows, expected.removed,
-                    expected.seen, expected.state_rows, found.rows, found.removed, found.seen, found.state_rows));
+    return Corrupt(origin, fmt::format("table '{}' in generation {}: manifest: {} rows, {} removed, {} waiting, "
+                                       "{} rows at the cut; files: {} rows, {} removed, {} waiting, {} rows at the cut",
+                                       table.name, manifest.generations[generation].id.value, expected.rows,
+                                       expected.removed, expected.waiting, expected.state_rows, found.rows,
+                                       found.removed, found.waiting, found.state_rows));
   }
   return {};
 }

@@ -32,7 +32,7 @@ class Counts {
 
  private:
   struct Tally {
-    std::uint64_t rows = 0, removed = 0, seen = 0;
+    std::uint64_t rows = 0, removed = 0, waiting = 0;
     std::int64_t state_rows = 0;  // change relative to the previous generation
     friend bool operator==(const Tally&, const Tally&) = default;
   };
