@@ -235,7 +235,7 @@ typedef struct {
   uint32_t epoch;
   uint64_t first_row, rows;
   uint64_t skip_rows;  /* rows at the beginning that are already trained */
-  uint64_t batch_rows; /* of the largest batch */
+  uint64_t batch_rows; /* of a batch, at most; the clocks of an epoch are counted in batches of this size */
 } tarn_lease;
 
 /* A completed lease; for training, one whose last batch is followed by an acknowledged tick. Reports the quality of the

@@ -312,7 +312,9 @@ void FleetModel::Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messa
 FleetResult FleetModel::Summarize() const {
   FleetResult r;
   clocks_.AddTo(&r);
-  r.samples_per_second = double(options_.workers) * workload_->batch_rows() / r.clock_seconds;
+  double rows = 0;
+  for (const auto& node : nodes_.all()) rows += node->is_worker ? node->trainer->batch_rows() : 0;
+  r.samples_per_second = rows / r.clock_seconds;
   r.batch_seconds = costs_[Work::kCompute]({1, double(workload_->batch_rows())}) * 1e-9;
   r.messages_per_clock = links_.counters().messages / options_.clocks;
   r.frames_per_clock = links_.counters().frames / options_.clocks;

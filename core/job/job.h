@@ -125,7 +125,7 @@ struct HotRowsSpec {
 // [train]
 struct TrainSection {
   std::uint32_t batch_rows = 256;  // per worker and clock
-  // Relative sizes of the workers' batches by rank, which add up to batch_rows x workers; empty: equal ones.
+  // Relative sizes of the workers' batches by rank, which add up to about batch_rows x workers; empty: equal ones.
   std::vector<std::uint32_t> batch_shares;
   std::uint32_t epochs = 1;
   std::uint32_t patience = 0;              // epochs without a better validation log-loss before stopping; 0: never stop
@@ -233,7 +233,7 @@ struct Job {
 // backup workers. The bits of the parameters then depend only on the data.
 bool IsLockstep(const ConsistencySpec& consistency);
 
-// Rows of each rank's batch; empty without train.batch_shares. Above 0 in a job that was read.
+// Rows of each rank's batch, rounded; empty without train.batch_shares. Above 0 in a job that was read.
 std::vector<std::uint64_t> BatchRowsByRank(const Job& job);
 
 // Rows that one worker trains between a pull and its push: in `epoch`, counted from 0; and the maximum over all epochs.

@@ -574,11 +574,7 @@ std::vector<std::uint64_t> BatchRowsByRank(const Job& job) {
   const std::uint64_t all = std::uint64_t{job.train.batch_rows} * shares.size();
   const std::uint64_t sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
   std::vector<std::uint64_t> rows;
-  std::uint64_t before = 0;
-  for (const std::uint32_t share : shares) {
-    rows.push_back(all * (before + share) / sum - all * before / sum);
-    before += share;
-  }
+  for (const std::uint32_t share : shares) rows.push_back((all * share + sum / 2) / sum);
   return rows;
 }
 

@@ -20,7 +20,12 @@ class BestCheckpoint {
   // Returns and clears `wanted`: the caller cuts the checkpoint now.
   bool TakeWanted() { return std::exchange(wanted_, false); }
 
-  void OnWhole() { lost_ = false; }
+  // The caller cuts the checkpoint now.
+  void Begin() { pending_ = true; }
+  void OnWhole() {
+    lost_ = pending_ = false;
+    failures_ = 0;
+  }
   // Records a failed attempt. True: it was the last one.
   bool OnFailed(TimeUs now) {
     if (++failures_ < kTriesMax) {
@@ -28,6 +33,7 @@ class BestCheckpoint {
       return false;
     }
     lost_ = true;
+    pending_ = false;
     return true;
   }
   // Whether the next attempt must wait.
@@ -37,11 +43,12 @@ class BestCheckpoint {
   // The checkpoint is complete or lost: resets the attempts.
   void End() { failures_ = 0; }
 
-  // Whether the best epoch has no checkpoint, apart from one that a first attempt may be writing.
-  bool missing() const { return lost_ || wanted_ || failures_ > 0; }
+  // Whether the best epoch has no complete checkpoint.
+  bool missing() const { return lost_ || wanted_ || pending_; }
 
  private:
   bool wanted_, lost_;
+  bool pending_ = false;  // an attempt has begun, and none has succeeded or was the last
   int failures_ = 0;
   TimeUs again_ = 0;  // time of the next attempt; 0: no attempt has failed since the last cut
 };

@@ -103,6 +103,7 @@ void Epochs::NoteScores(const EpochResult& result) const {
 }
 
 Epochs::Step Epochs::WantBest() {
+  best_.Begin();
   phase_ = Phase::kBestCheckpoint;
   return {.changed = true, .cut = CutReason::kBest};
 }

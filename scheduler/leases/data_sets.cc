@@ -12,6 +12,8 @@ constexpr std::uint64_t kSplitsMax = 1u << 22;  // per data set
 // Default number of splits per worker, and maximum size of a default split in batches.
 constexpr std::uint64_t kSplitsPerWorker = 32, kEvaluationSplitsPerWorker = 4;
 constexpr std::uint64_t kSplitBatchesMax = 64;
+// Minimum size of a split in the largest batches, if the batches of ranks differ: the last batch of a split is shorter.
+constexpr std::uint64_t kUnequalBatchesMin = 8;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -25,6 +27,12 @@ std::uint64_t Fit(std::uint64_t split_rows, std::uint64_t rows, std::uint64_t ba
 std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint64_t splits) {
   const std::uint64_t batches = DivideUp(DivideUp(rows, batch_rows), splits);
   return Fit(std::clamp<std::uint64_t>(batches, 1, kSplitBatchesMax) * batch_rows, rows, batch_rows);
+}
+
+// The rows of the largest training batch.
+std::uint64_t LargestBatch(const Job& job) {
+  const std::vector<std::uint64_t> by_rank = BatchRowsByRank(job);
+  return by_rank.empty() ? RoundRowsMax(job) : *std::ranges::max_element(by_rank);
 }
 
 }  // namespace
@@ -55,8 +63,9 @@ Status DataSets::Set(const SetRows& rows) {
   }
   if (rows[0] == 0) return Fail(ErrorCode::kInvalidArgument, "data: the training set has no rows");
   std::copy(std::begin(rows), std::end(rows), rows_);
-  const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kSplitsPerWorker, batch_rows = RoundRowsMax(job_);
+  const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kSplitsPerWorker, batch_rows = LargestBatch(job_);
   split_rows_ = split_rows_ != 0 ? Fit(split_rows_, rows_[0], batch_rows) : SplitRows(rows_[0], batch_rows, splits);
+  if (!job_.train.batch_shares.empty()) split_rows_ = std::max(split_rows_, kUnequalBatchesMin * batch_rows);
   known_ = true;
   return {};
 }

@@ -22,7 +22,7 @@ class DataSets {
   bool known() const { return known_; }
   std::uint64_t rows(LeasePurpose set) const { return rows_[static_cast<std::size_t>(set)]; }  // 0 while unknown
   std::uint64_t split_rows() const { return split_rows_; }  // per training split; the last may be shorter
-  // Whether split i of the training set belongs to rank i mod fleet.workers (rule D2).
+  // Whether the splits of the training set belong to ranks (rule D2).
   bool by_rank() const { return by_rank_; }
 
   // The first call fixes the sizes; later ones must agree. A worker that does not read data reports zeros, which change

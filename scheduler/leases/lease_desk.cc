@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -34,12 +35,14 @@ LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock
 
 void LeaseDesk::WarnOfIdleWorkers() {
   const std::uint64_t splits = leases_.train().size();
-  if (splits >= workers_) return;
+  const std::uint64_t idle = std::max<std::uint64_t>(workers_ - std::min<std::uint64_t>(splits, workers_),
+                                                     leases_.train().RanksWithoutSplits());
+  if (idle == 0) return;
   notes_->Warn(
       fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} workers get no data in an "
                   "epoch; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
                   leases_.data().rows(LeasePurpose::kTrain), splits, splits == 1 ? "" : "s",
-                  leases_.data().split_rows(), workers_, workers_ - splits));
+                  leases_.data().split_rows(), workers_, idle));
 }
 
 std::optional<LeaseReply> LeaseDesk::TryAnswer(Incarnation worker, std::uint32_t want, LeaseSupply supply) {

@@ -86,12 +86,12 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
   while (grants.size() < most && MayGrant(worker->rank)) {
     const auto split = splits->Next(worker->rank, live);
     if (!split) break;
-    const std::uint64_t batches = splits == &train_ ? splits->BatchesLeft(*split) : 0;
+    const std::uint64_t batches = splits == &train_ ? splits->BatchesLeft(*split, worker->rank) : 0;
     if (holding_ && data_.by_rank() && worker->bound() + batches > limit) break;
     worker->own = worker->bound() + batches;
     last_lease_ = LeaseId(last_lease_.value + 1);
     ++revision_;
-    grants.push_back(splits->Grant(*split, last_lease_, id));
+    grants.push_back(splits->Grant(*split, last_lease_, id, worker->rank));
   }
   return grants;
 }

@@ -6,6 +6,7 @@
 #include <queue>
 #include <utility>
 
+#include "core/error.h"
 #include "core/hash.h"
 
 namespace tarn::scheduler {
@@ -44,9 +45,12 @@ Splits::Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& t
 // Each split goes to the rank that would finish it first, the lowest of several.
 void Splits::ChooseOwners() {
   if (options_.owners == 0 || options_.batch_rows_by_rank.empty()) return;
+  TARN_CHECK(options_.batch_rows_by_rank.size() == options_.owners &&
+                 std::ranges::find(options_.batch_rows_by_rank, 0u) == options_.batch_rows_by_rank.end(),
+             "expected a batch size above 0 for each rank");
   using Finish = std::pair<std::uint64_t, std::uint32_t>;  // batches, rank
   std::priority_queue<Finish, std::vector<Finish>, std::greater<>> ranks;
-  const auto batches = [this](std::uint32_t rank) {
+  const auto batches = [this](std::uint32_t rank) {  // of a whole split
     return DivideUp(options_.split_rows, options_.batch_rows_by_rank[rank]);
   };
   for (std::uint32_t rank = 0; rank < options_.owners; ++rank) ranks.emplace(batches(rank), rank);
@@ -78,11 +82,25 @@ std::optional<std::uint32_t> Splits::Next(WorkerRank rank, const std::set<Worker
   return best;
 }
 
-std::uint64_t Splits::BatchesLeft(std::uint32_t split) const {
-  return DivideUp(splits_[split].rows - splits_[split].trained, BatchRows(split));
+// A split of a dead rank may be too large a step for the memory of a rank with smaller batches.
+std::uint64_t Splits::BatchRows(std::uint32_t split, std::optional<WorkerRank> rank) const {
+  if (owners_.empty()) return options_.batch_rows;
+  const std::vector<std::uint64_t>& rows = options_.batch_rows_by_rank;
+  const std::uint64_t own = rows[owners_[split]];
+  return rank && rank->value < rows.size() ? std::min(own, rows[rank->value]) : own;
 }
 
-LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
+std::uint32_t Splits::RanksWithoutSplits() const {
+  std::set<std::uint32_t> ranks;
+  for (std::uint32_t i = 0; i < splits_.size() && ranks.size() < options_.owners; ++i) ranks.insert(OwnerOf(i));
+  return options_.owners - std::uint32_t(std::min<std::size_t>(ranks.size(), options_.owners));
+}
+
+std::uint64_t Splits::BatchesLeft(std::uint32_t split, std::optional<WorkerRank> rank) const {
+  return DivideUp(splits_[split].rows - splits_[split].trained, BatchRows(split, rank));
+}
+
+LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner, std::optional<WorkerRank> rank) {
   const Split& split = splits_[index];
   TARN_CHECK(free_[OwnerOf(index)].erase(index) == 1, "only a free split can be leased");
   --free_count_;
@@ -94,7 +112,7 @@ LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
           .first_row = split.first_row,
           .rows = split.rows,
           .skip_rows = split.trained,
-          .batch_rows = BatchRows(index)};
+          .batch_rows = BatchRows(index, rank)};
 }
 
 bool Splits::Done(Incarnation owner, const LeaseDone& done) {
@@ -179,7 +197,7 @@ std::uint64_t Splits::OpenLeases(Incarnation owner) const {
 std::uint64_t Splits::CountOwnedBatches() const {
   if (options_.owners == 0) return 0;
   std::vector<std::uint64_t> batches(options_.owners);
-  for (std::uint32_t i = 0; i < splits_.size(); ++i) batches[OwnerOf(i)] += DivideUp(splits_[i].rows, BatchRows(i));
+  for (std::uint32_t i = 0; i < splits_.size(); ++i) batches[OwnerOf(i)] += DivideUp(splits_[i].rows, BatchRows(i, {}));
   return *std::max_element(batches.begin(), batches.end());
 }
 

@@ -38,10 +38,11 @@ class Splits {
 
   // The next free split for a worker of this rank: one of its own, else one of a rank without a live worker.
   std::optional<std::uint32_t> Next(WorkerRank rank, const std::set<WorkerRank>& live) const;
-  // Number of untrained batches of a split.
-  std::uint64_t BatchesLeft(std::uint32_t split) const;
+  // Number of untrained batches of a split. `rank`: of the worker that trains them, by default the owning one; the
+  // batches have the size of the smaller rank.
+  std::uint64_t BatchesLeft(std::uint32_t split, std::optional<WorkerRank> rank = {}) const;
   // Leases a free split.
-  LeaseGrant Grant(std::uint32_t split, LeaseId id, Incarnation owner);
+  LeaseGrant Grant(std::uint32_t split, LeaseId id, Incarnation owner, std::optional<WorkerRank> rank = {});
 
   // The owner reports a lease as done. Returns false and changes nothing if it does not have that lease.
   bool Done(Incarnation owner, const LeaseDone& done);
@@ -59,6 +60,8 @@ class Splits {
   std::uint64_t OpenLeases(Incarnation owner) const;
   // The largest number of batches owned by one rank; 0 without owners.
   std::uint64_t MostOwnedBatches() const { return most_owned_batches_; }
+  // The number of ranks that own no split; 0 without owners.
+  std::uint32_t RanksWithoutSplits() const;
 
   // Trained rows of each split by the positions in `at`. `trust_done`: leases reported as done count as done for any
   // position. Incarnations that are not in `at` count by their reports and final positions.
@@ -97,9 +100,7 @@ class Splits {
     if (!owners_.empty()) return owners_[split];
     return options_.owners == 0 ? 0 : split % options_.owners;
   }
-  std::uint64_t BatchRows(std::uint32_t split) const {
-    return owners_.empty() ? options_.batch_rows : options_.batch_rows_by_rank[owners_[split]];
-  }
+  std::uint64_t BatchRows(std::uint32_t split, std::optional<WorkerRank> rank) const;
   void Free(std::uint32_t split);
   std::uint64_t CountOwnedBatches() const;
 

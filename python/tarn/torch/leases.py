@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -27,6 +28,18 @@ class _Progress:
     loss_sum: float = 0.0
     logits: list[np.ndarray[Any, Any]] = dataclasses.field(default_factory=list)
     labels: list[np.ndarray[Any, Any]] = dataclasses.field(default_factory=list)
+    steps: int = 0
+
+    def on_step(self, client: Any) -> None:
+        """ValueError: a step more than the scheduler counts for the lease. Others would wait for this worker at the end of
+        the epoch, and it for them."""
+        self.steps += 1
+        steps_max = -(-(self.lease.rows - self.lease.skip_rows) // self.lease.batch_rows)
+        if self.steps > steps_max and tomllib.loads(client.job_text)["consistency"]["mode"] != "asp":
+            raise ValueError(
+                f"tarn.torch.LeasedDataset: step {self.steps} with {self.lease.rows - self.lease.skip_rows} leased rows, for "
+                f"which the scheduler counts {steps_max} steps of {self.lease.batch_rows} rows. Expected one step for each "
+                "batch of LeasedDataset(data), or for several smaller ones; or another train.batch_rows in the job")
 
     def report(self) -> LeaseReport:
         scored = bool(self.logits) and sum(map(len, self.logits)) == self.rows
@@ -63,8 +76,9 @@ class LeasedDataset(IterableDataset[Any]):
 
     data: any set with len(data) and data[i], or data.__getitems__(list of i), of the same size on every worker. The job
     decides the epochs (train.epochs) and the rows of a lease (data.split_rows).
-    batch_rows: rows of a batch, at most; default: train.batch_rows of the job, or this
-        rank's part by train.batch_shares. The last batch of a lease may be smaller.
+    batch_rows: rows of a batch, at most; default: as the scheduler
+        counts the clocks of an epoch, train.batch_rows of the job or this rank's part by train.batch_shares. A smaller
+        one needs several batches a step, except in asp. The last batch of a lease may be smaller.
     shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone.
     collate: makes a batch of a list of items; default: torch's default_collate.
     client: of tarn.connect; default: that of the environment, as in remote().

@@ -301,6 +301,7 @@ class Session:
         if self.batch is None:
             self._sent.append((self.client.tick(), 0))
         else:
+            self.batch.progress.on_step(self.client)
             self.ticked = self.batch.position
             self._sent.append((self.client.tick(*self.ticked), 0))
 

@@ -96,6 +96,13 @@ class SimulateTest(unittest.TestCase):
         ahead, _ = self.simulate("consistency.mode=asp", "delays.batch=0.1", "delays.stragglers=1", "delays.straggler_factor=3")
         self.assertLess(ahead["train_seconds"], slow["train_seconds"] / 1.5, "nobody waits for the straggler")
 
+    def test_smaller_batches_of_a_slow_worker(self):
+        slow = "consistency.mode=bsp", "delays.batch=0.1", "delays.stragglers=1", "delays.straggler_factor=3"
+        equal, _ = self.simulate(*slow)
+        by_speed, _ = self.simulate(*slow, "train.batch_shares=[3,3,3,1]")
+        self.assertEqual(by_speed["samples"], equal["samples"])
+        self.assertLess(by_speed["train_seconds"], equal["train_seconds"] / 1.8)
+
     def test_bandwidth_and_latency_take_time(self):
         fast, _ = self.simulate("delays.batch=0.001")
         far, _ = self.simulate("delays.batch=0.001", "delays.latency=0.01")

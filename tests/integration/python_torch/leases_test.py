@@ -134,6 +134,23 @@ class LeasesTest(unittest.TestCase):
                 rows = self.train(lambda data, model: data if depth is None else tarn.torch.prefetch(data, model, depth), 2)
                 self.assertEqual(sorted(rows), list(range(ROWS)))
 
+    def test_ranks_with_batches_of_different_sizes(self):
+        """The batches are those of the leases, else the ranks would not agree on the clocks of an epoch."""
+        shares = JOB.replace("batch_rows = 16", "batch_rows = 16\nbatch_shares = [3, 1]")
+        with Fleet(workers=2, more=shares) as fleet:
+            handed = self.run_programs(fleet, (0, 0), 1)
+        self.assertEqual(set(handed), {(epoch, row) for epoch in range(EPOCHS) for row in range(ROWS)})
+        self.assertEqual(set(handed.values()), {1})
+
+    def test_more_steps_than_the_scheduler_counts(self):
+        with Fleet(more=JOB) as fleet, tarn.connect(fleet.address) as ps:
+            model = tarn.torch.remote(torch.nn.Embedding(ROWS, 1, device="meta"), ps, initializer="zero")
+            optimizer = tarn.torch.attach(model)
+            with self.assertRaisesRegex(ValueError, "step 5 with 64 leased rows, .* counts 4 steps of 16 rows"):
+                for ids in tarn.torch.LeasedDataset(torch.arange(ROWS), 8, client=ps):
+                    model(ids).sum().backward()
+                    optimizer.step()
+
     def test_what_cannot_be_iterated(self):
         with Fleet(more=JOB) as fleet, tarn.connect(fleet.address) as ps:
             data = tarn.torch.LeasedDataset(TensorDataset(torch.arange(ROWS)), client=ps)

@@ -31,6 +31,18 @@ class BitsTest(FleetCase):
                   ["parameters_hash"] for lanes in (1, 3)}
         self.assertEqual(hashes[1], hashes[3])
 
+    def test_batches_of_different_sizes(self):
+        shares = "--set", "train.batch_shares=[3,1]"
+        job = self.job(servers=2, shards=2, workers=2, epochs=2, durability="checkpoint", checkpoint_clocks=30)
+        whole = self.run_ok(self.job(servers=1, workers=2, epochs=2), "shares", *shares)
+        self.assertEqual(whole["samples"], 2 * self.rows)
+        self.stop_at_first_checkpoint(job, "shares-stopped", *shares)
+        resumed = self.run_ok(job, "shares-resumed", "--resume", self.folder / "shares-stopped", *shares)
+        self.assertEqual(resumed["parameters_hash"], whole["parameters_hash"])
+        equal = self.run_ok(job, "shares-ended", "--resume", self.folder / "shares-stopped", "--set", "train.batch_shares=[]")
+        self.assertEqual(equal["samples"], 2 * self.rows)
+        self.assertNotEqual(equal["parameters_hash"], whole["parameters_hash"])
+
     def test_resume_ends_in_the_same_bits(self):
         whole = self.run_ok(self.job(servers=2, shards=2, epochs=2), "whole")
         job = self.job(servers=2, shards=2, epochs=2, durability="checkpoint", checkpoint_clocks=30)

@@ -174,8 +174,12 @@ TEST_F(BundlesTest, SeveralMessagesToEachOfManyPeersAreAFrameForEach) {
 }
 
 TEST_F(BundlesTest, MorePeersThanBuffersGetAllMessagesInOrder) {
-  for (std::uint64_t n = 0; n < 2; ++n)
-    for (std::uint64_t peer = 0; peer < 1500; ++peer) Add(Peer(peer), Numbered(n));
+  for (std::uint64_t peer = 0; peer < 1024; ++peer) Add(Peer(peer), Numbered(0));
+  EXPECT_TRUE(sent_.empty());
+  Add(Peer(1024), Numbered(0));
+  EXPECT_EQ(sent_.size(), 1024u) << "a buffer for each lane is bounded memory";
+  for (std::uint64_t peer = 1025; peer < 1500; ++peer) Add(Peer(peer), Numbered(0));
+  for (std::uint64_t peer = 0; peer < 1500; ++peer) Add(Peer(peer), Numbered(1));
   Flush();
   std::vector<std::vector<std::uint64_t>> got(1500);
   for (const Sent& sent : sent_) got[sent.to.value].push_back(NumberOf(sent.first()));

@@ -232,7 +232,7 @@ TEST(JobFile, BatchSharesDivideAClocksRows) {
   };
   const auto job = parse("batch_shares = [2, 2, 2, 1]");
   ASSERT_TRUE(job) << job.error().message;
-  EXPECT_EQ(BatchRowsByRank(*job), (std::vector<std::uint64_t>{292, 293, 292, 147}));  // 1,024 in all
+  EXPECT_EQ(BatchRowsByRank(*job), (std::vector<std::uint64_t>{293, 293, 293, 146}));
   EXPECT_EQ(BatchRowsByRank(*parse("")), (std::vector<std::uint64_t>{}));
   EXPECT_EQ(BatchRowsByRank(*parse("batch_shares = [7, 7, 7, 7]")), (std::vector<std::uint64_t>(4, 256)));
   const auto refuses = [&](const std::string& lines, std::string_view why) {
@@ -240,9 +240,17 @@ TEST(JobFile, BatchSharesDivideAClocksRows) {
     EXPECT_FALSE(wrong) << lines;
     EXPECT_NE(wrong.error().message.find(why), std::string::npos) << wrong.error().message;
   };
+  ASSERT_TRUE(parse("batch_shares = [1000000, 1000000, 1000000, 1000000]"));
+  refuses("batch_shares = [5000, 1, 1, 1]", "rank 1 would have none of a clock's 1024 rows");
   refuses("batch_shares = [1, 1, 1]", "3 items, expected one for each of fleet.workers = 4");
   refuses("batch_shares = [1, 1, 1, 0]", "expected 1 to 1000000, found 0");
   refuses("batch_shares = [1, 1000, 1000, 1000]", "rank 0 would have none of a clock's 1024 rows");
+  const auto large = [](const std::string& rows) {
+    return ParseJob("[fleet]\nworkers = 2\n[train]\nbatch_shares = [3, 1]\nbatch_rows = " + rows, "f", "/");
+  };
+  EXPECT_EQ(BatchRowsByRank(large("699050").value()).front(), 1'048'575u);
+  EXPECT_NE(large("699051").error().message.find("batches of 1048577 rows, expected at most 1048576"),
+            std::string::npos);
   refuses("batch_shares = [1, 1, 1, 2]\n[consistency]\nmode = \"asp\"", "expected consistency.mode = \"bsp\"");
   refuses("batch_shares = [1, 1, 1, 2]\n[consistency]\nbackup_workers = 1", "no backup_workers");
   refuses("batch_shares = [1, 1, 1, 2]\n[local]\nmethod = \"delta\"\nsteps = 2", "not supported together");

@@ -108,14 +108,27 @@ TEST_F(EpochsTest, TheBestEpochIsKept) {
   EXPECT_EQ(Score(&epochs, 0.7).cut, CutReason::kFinal);
 }
 
+// Also if the run stops before the next step.
+TEST_F(EpochsTest, ABestCheckpointIsNotMissingOnceASecondAttemptSucceeds) {
+  Epochs epochs = Make(OptionsOf(2, Durability::kCheckpoint));
+  epochs.Begin();
+  Score(&epochs, 0.5);
+  epochs.OnBestFailed(100, "");
+  EXPECT_EQ(epochs.Advance({.now = 100 + BestCheckpoint::kPauseUs}).cut, CutReason::kBest);
+  epochs.OnBestWhole();
+  EXPECT_FALSE(epochs.best().missing());
+}
+
 TEST_F(EpochsTest, ABestCheckpointIsTriedThreeTimesWithPauses) {
   Epochs epochs = Make(OptionsOf(2, Durability::kCheckpoint));
   epochs.Begin();
   Score(&epochs, 0.5);
   notes_.Take();
   TimeUs now = 100;
+  EXPECT_TRUE(epochs.best().missing()) << "until an attempt succeeds";
   for (int i = 1; i < BestCheckpoint::kTriesMax; ++i) {
     epochs.OnBestFailed(now, "");
+    EXPECT_TRUE(epochs.best().missing());
     EXPECT_FALSE(epochs.Advance({.now = now + BestCheckpoint::kPauseUs - 1}).changed);
     now += BestCheckpoint::kPauseUs;
     EXPECT_EQ(epochs.Advance({.now = now}).cut, CutReason::kBest);

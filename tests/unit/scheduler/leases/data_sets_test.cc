@@ -48,8 +48,11 @@ TEST(DataSets, AClockHasAsManyRowsAsTheEpochSays) {
   DataSets data(job);
   ASSERT_TRUE(data.Set({80, 0, 0}));
   EXPECT_EQ(data.split_rows(), 40u);
-  for (const std::uint32_t epoch : {0u, 1u}) EXPECT_EQ(data.MakeTraining(epoch, {}).BatchesLeft(0), 4u) << epoch;
-  for (const std::uint32_t epoch : {2u, 3u}) EXPECT_EQ(data.MakeTraining(epoch, {}).BatchesLeft(0), 1u) << epoch;
+  for (const std::uint32_t epoch : {0u, 1u, 2u, 3u}) {
+    Splits splits = data.MakeTraining(epoch, {});
+    EXPECT_EQ(splits.BatchesLeft(0), epoch < 2 ? 4u : 1u) << epoch;
+    EXPECT_EQ(splits.Grant(0, LeaseId(1), Incarnation(1)).batch_rows, epoch < 2 ? 10u : 40u) << epoch;
+  }
 }
 
 // Rule D2: the ranks' batches differ, so that ranks with smaller ones get fewer splits and as many clocks.
@@ -57,23 +60,57 @@ TEST(DataSets, RanksHaveSplitsInProportionToTheirBatches) {
   Job job = JobOf(3);
   job.train.batch_shares = {2, 2, 1};
   EXPECT_EQ(BatchRowsByRank(job), (std::vector<std::uint64_t>{12, 12, 6}));
-  job.data.split_rows = 60;
   DataSets data(job);
-  ASSERT_TRUE(data.Set({60 * 50, 0, 0}));
+  ASSERT_TRUE(data.Set({96 * 50, 0, 0}));
+  ASSERT_EQ(data.split_rows(), 96u) << "eight of the largest batches";
   Splits splits = data.MakeTraining(0, {});
-  std::uint64_t batches[3] = {}, rows[3] = {};
+  std::vector<std::uint32_t> owners(splits.size());
+  std::vector<std::uint64_t> batches(3);
   LeaseId last;
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     while (const auto split = splits.Next(WorkerRank(rank), {WorkerRank(0), WorkerRank(1), WorkerRank(2)})) {
+      owners[*split] = rank;
       batches[rank] += splits.BatchesLeft(*split);
       last = LeaseId(last.value + 1);
-      const LeaseGrant grant = splits.Grant(*split, last, Incarnation(rank + 1));
-      EXPECT_EQ(grant.batch_rows, rank == 2 ? 6u : 12u);
-      rows[rank] += grant.rows;
+      EXPECT_EQ(splits.Grant(*split, last, Incarnation(rank + 1)).batch_rows, rank == 2 ? 6u : 12u);
     }
-  EXPECT_EQ(std::vector(rows, rows + 3), (std::vector<std::uint64_t>{1200, 1200, 600}));
-  EXPECT_EQ(std::vector(batches, batches + 3), (std::vector<std::uint64_t>{100, 100, 100}));
-  EXPECT_EQ(splits.MostOwnedBatches(), 100u);
+  EXPECT_EQ(std::vector(owners.begin(), owners.begin() + 10),
+            (std::vector<std::uint32_t>{0, 1, 0, 1, 2, 0, 1, 0, 1, 2}));
+  EXPECT_EQ(batches, (std::vector<std::uint64_t>{160, 160, 160}));
+  EXPECT_EQ(splits.MostOwnedBatches(), 160u);
+}
+
+TEST(DataSets, AClockHasAboutAllRowsAlsoIfNoBatchDividesASplit) {
+  Job job = JobOf(4);
+  job.train.batch_rows = 256;
+  job.train.batch_shares = {30, 30, 23, 10};
+  DataSets data(job);
+  ASSERT_TRUE(data.Set({1'000'000, 0, 0}));
+  const double clocks = double(data.MakeTraining(0, {}).MostOwnedBatches());
+  EXPECT_LT(clocks, 1'000'000 / (4 * 256) * 1.06);
+}
+
+TEST(DataSets, SplitsOfADeadRankAreTrainedInBatchesOfTheSmallerOne) {
+  Job job = JobOf(2);
+  job.train.batch_shares = {3, 1};  // 15 and 5 rows
+  DataSets data(job);
+  ASSERT_TRUE(data.Set({480, 0, 0}));
+  Splits splits = data.MakeTraining(0, {60});
+  EXPECT_EQ(splits.Next(WorkerRank(1), {WorkerRank(1)}), 3u) << "its own first";
+  EXPECT_EQ(splits.BatchesLeft(0), 4u);
+  EXPECT_EQ(splits.BatchesLeft(0, WorkerRank(1)), 12u);
+  EXPECT_EQ(splits.Grant(0, LeaseId(1), Incarnation(1), WorkerRank(1)).batch_rows, 5u);
+  EXPECT_EQ(splits.Grant(3, LeaseId(2), Incarnation(1), WorkerRank(0)).batch_rows, 5u);
+}
+
+TEST(DataSets, ARankWithSmallBatchesMayGetNothingOfASmallSet) {
+  Job job = JobOf(4);
+  job.train.batch_shares = {9, 9, 9, 1};
+  DataSets data(job);
+  ASSERT_TRUE(data.Set({600, 0, 0}));
+  const Splits splits = data.MakeTraining(0, {});
+  EXPECT_EQ(splits.size(), 6u);
+  EXPECT_EQ(splits.RanksWithoutSplits(), 1u);
 }
 
 TEST(DataSets, AResumedRunKeepsItsSplits) {
