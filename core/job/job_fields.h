@@ -117,13 +117,17 @@ void VisitModel(Visitor& visitor, Section& section) {
 template <typename Visitor, typename Section>
 void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Integer("batch_rows", section.batch_rows, 1, limits::kBatchRowsMax);
-  visitor.Integers("batch_shares", section.batch_shares, 1, kBatchShareMax, limits::kWorkersMax);
   visitor.Integer("epochs", section.epochs, 1, limits::kEpochsMax);
   visitor.Integer("patience", section.patience, 0, limits::kEpochsMax);
   visitor.Number("clip_global_norm", section.clip_global_norm, Range{0, 1e6});
   visitor.Name("precision", section.precision);
   visitor.Integer("prefetch", section.prefetch, 0, limits::kPrefetchMax);
   visitor.Boolean("key_caching", section.key_caching);
+}
+
+template <typename Visitor, typename Section>
+void VisitBatchShares(Visitor& visitor, Section& section) {
+  visitor.Integers("batch_shares", section.batch_shares, 1, kBatchShareMax, limits::kWorkersMax);
 }
 
 template <typename Visitor, typename Section>

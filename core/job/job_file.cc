@@ -231,6 +231,7 @@ Status ReadModel(SectionReader in, ModelSection& out) {
 
 Status ReadTrain(SectionReader& in, TrainSection& out) {
   VisitTrain(in, out);
+  VisitBatchShares(in, out);
   VisitHotRows(in, out.hot_rows);
   VisitTrainMeans(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());

@@ -66,6 +66,7 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
   look("[model]", [&](auto& f) { VisitModel(f, job.model); });
   look("[train]", [&](auto& f) {
     VisitTrain(f, job.train);
+    VisitBatchShares(f, job.train);
     VisitHotRows(f, job.train.hot_rows);
     VisitTrainMeans(f, job.train);
   });

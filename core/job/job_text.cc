@@ -305,6 +305,7 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   VisitModel(out, job.model);
   out.Begin("train");
   VisitTrain(out, job.train);
+  if (keys == Keys::kAll || !job.train.batch_shares.empty()) VisitBatchShares(out, job.train);
   if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
   if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
   if (keys == Keys::kAll || job.local != LocalSection()) {
