@@ -143,7 +143,7 @@ class Bundle(FleetCase):
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn(expected, done.stderr)
         (folder := self.programs_with(sm=90, ptx=90)).joinpath("gpu_kernels_test").unlink()
-        self.assertIn("gpu_kernels_test not there", self.bundle_for_a_gpu(folder).stderr)
+        self.assertIn("gpu_kernels_test not found", self.bundle_for_a_gpu(folder).stderr)
         done = self.bundle_for_a_gpu(self.programs_with(sm=90, ptx=80))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("with CUDA, whose libraries the target has", done.stdout)
