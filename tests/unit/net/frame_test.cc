@@ -173,7 +173,7 @@ TEST(Frame, PulledRowsAreBehindTheGradients) {
   EXPECT_NE(decoded().find("values frame: 38 bytes, expected 2 rows of 1 to 4096 values, 6 to 24576 bytes each"),
             std::string::npos);
   push.pulled = ValueCodec::kTopK;
-  EXPECT_NE(decoded().find("Push.pulled: topk with fp32"), std::string::npos);
+  EXPECT_NE(decoded().find("Push.pulled: topk rows with fp32 gradients"), std::string::npos);
 }
 
 TEST(Frame, AnAssignmentHasWholeRowsAndADeletionNone) {
