@@ -1,9 +1,9 @@
 #include "bench/scale_model/transport_costs.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <string>
 #include <vector>
 

@@ -453,7 +453,7 @@ Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader&
 Status CheckBatchShares(const SectionReader& train, const Job& job) {
   const std::vector<std::uint32_t>& shares = job.train.batch_shares;
   if (shares.empty()) return {};
-  const auto refuse = [&](std::string what) { return train.Refusal({"batch_shares"}, std::move(what)); };
+  const auto refuse = [&](const std::string& what) { return train.Refusal({"batch_shares"}, what); };
   if (shares.size() != job.fleet.workers)
     return refuse(
         fmt::format("{} items, expected one for each of fleet.workers = {}", shares.size(), job.fleet.workers));
@@ -575,6 +575,7 @@ std::vector<std::uint64_t> BatchRowsByRank(const Job& job) {
   const std::uint64_t all = std::uint64_t{job.train.batch_rows} * shares.size();
   const std::uint64_t sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
   std::vector<std::uint64_t> rows;
+  rows.reserve(shares.size());
   for (const std::uint32_t share : shares) rows.push_back((all * share + sum / 2) / sum);
   return rows;
 }

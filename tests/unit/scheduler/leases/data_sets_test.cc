@@ -87,7 +87,7 @@ TEST(DataSets, AClockHasAboutAllRowsAlsoIfNoBatchDividesASplit) {
   DataSets data(job);
   ASSERT_TRUE(data.Set({1'000'000, 0, 0}));
   const double clocks = double(data.MakeTraining(0, {}).MostOwnedBatches());
-  EXPECT_LT(clocks, 1'000'000 / (4 * 256) * 1.06);
+  EXPECT_LT(clocks, 1'000'000.0 / (4 * 256) * 1.06);
 }
 
 TEST(DataSets, SplitsOfADeadRankAreTrainedInBatchesOfTheSmallerOne) {
