@@ -65,7 +65,7 @@ class Place {
   template <typename T>
   Array Bring(const std::vector<T>& items, std::string_view what) {
     Array array = Allocate(items.size() * sizeof(T), what);
-    Bring(items.data(), items.size() * sizeof(T), array.as<T>());
+    Bring(static_cast<const void*>(items.data()), items.size() * sizeof(T), static_cast<void*>(array.as<T>()));
     return array;
   }
   // Copies from and to any host memory through pinned memory, because a GPU copies pageable memory synchronously. The

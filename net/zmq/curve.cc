@@ -170,7 +170,7 @@ class CurveGate::Impl {
         socket_.send(zmq::buffer(reply[i]), i + 1 < reply.size() ? zmq::send_flags::dontwait | zmq::send_flags::sndmore
                                                                  : zmq::send_flags::dontwait);
     } catch (const zmq::error_t&) {
-      // Without an answer the connection is not admitted.
+      return;  // without an answer the connection is not admitted
     }
   }
 

@@ -339,6 +339,7 @@ void RocksDbColdStore::ReadParts() {
   while (!closing_) {
     const auto found = std::ranges::find_if(fetches_, has_more);
     if (found == fetches_.end()) return;
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): fetches_ may lose it while the mutex is unlocked
     const std::shared_ptr<FetchJob> fetch = *found;
     const std::size_t first = fetch->next, count = std::min(kPartRecords, fetch->records.size() - first);
     fetch->next += count;
