@@ -14,7 +14,8 @@
 
 namespace tarn::net {
 
-// Not thread-safe. Keeps a buffer of limits::kBundleBytesMax for up to kLanesMax lanes, 16 MiB. `send` must not call it.
+// Not thread-safe. Keeps a buffer of limits::kBundleBytesMax for up to kLanesMax lanes, 16 MiB. `send` must not call
+// it.
 class Bundles {
  public:
   // Adds a message that `encoder` has begun. Passes to send(lane, frame) or send(lane, frames) what must be sent now: a
