@@ -76,9 +76,9 @@ class LeasedDataset(IterableDataset[Any]):
 
     data: any set with len(data) and data[i], or data.__getitems__(list of i), of the same size on every worker. The job
     decides the epochs (train.epochs) and the rows of a lease (data.split_rows).
-    batch_rows: rows of a batch, at most; default: as the scheduler
-        counts the clocks of an epoch, train.batch_rows of the job or this rank's part by train.batch_shares. A smaller
-        one needs several batches a step, except in asp. The last batch of a lease may be smaller.
+    batch_rows: rows of a batch, at most, and fewer at the end of a lease; default: the size by which the scheduler counts
+        the clocks of an epoch, which is train.batch_rows of the job, or this rank's part by train.batch_shares. A smaller
+        one needs several batches a step, except in asp.
     shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone.
     collate: makes a batch of a list of items; default: torch's default_collate.
     client: of tarn.connect; default: that of the environment, as in remote().
