@@ -202,7 +202,7 @@ class Bench {
       parts[PartitionOf(position_(key), kBits)].push_back(key);
     }
     std::vector<Key> keys;
-    tarn::Push push{RequestId(1), spec_.id, Clock(0), Clock(0), ValueCodec::kFp32, {KeyCodec::kRaw, 0, kPushKeys, {}}};
+    PushPart push{.table = spec_.id, .keys = {KeyCodec::kRaw, 0, kPushKeys, {}}, .values = gradients_};
     for (const auto& [partition, mine] : parts) {
       push.keys.sections.push_back({partition, std::uint32_t(mine.size()), Sequence(++sequences_[partition.value])});
       keys.insert(keys.end(), mine.begin(), mine.end());
@@ -211,9 +211,8 @@ class Bench {
     message.job = 7;
     message.sender = {Role::kWorker, 0, Incarnation(10)};
     message.epoch = Epoch(1);
-    message.body = std::move(push);
-    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
-    message.values = gradients_;
+    push.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+    message.body = tarn::Push{RequestId(1), Clock(0), {std::move(push)}};
     longest->Time([&] {
       shard_.OnMessage(Peer(kFirstAcceptedPeer + 1), std::move(message), 0, &out_);
       EndTurn();

@@ -169,16 +169,15 @@ void BM_ShardPushAndPull(benchmark::State& state) {
       message.epoch = Epoch(1);
       message.sender = {Role::kWorker, w, Incarnation(10 + w)};
       const auto count = static_cast<std::uint32_t>(batches[b].keys.size());
-      message.keys = keys[b];
-      message.values = {};
-      message.body = Pull{
-          RequestId(clock), spec.id, Clock(clock), ValueCodec::kFp32, {KeyCodec::kRaw, 0, count, batches[b].sections}};
+      KeyList list{KeyCodec::kRaw, 0, count, batches[b].sections, 0, keys[b]};
+      message.body = Pull{RequestId(clock), Clock(clock), {{spec.id, ValueCodec::kFp32, list}}};
       shard.OnMessage(Peer(kFirstAcceptedPeer + 1), message, 0, &out);
-      Push push{RequestId(clock), spec.id,           Clock(clock),
-                Clock(clock),     ValueCodec::kFp32, {KeyCodec::kRaw, 0, count, batches[b].sections}};
-      for (Section& section : push.keys.sections) section.sequence = Sequence(++sequences[w][section.partition.value]);
-      message.body = std::move(push);
-      message.values = Buffer::Copy(gradients.data(), count * 64);
+      for (Section& section : list.sections) section.sequence = Sequence(++sequences[w][section.partition.value]);
+      PushPart push{.table = spec.id,
+                    .pulled_clock = Clock(clock),
+                    .keys = std::move(list),
+                    .values = Buffer::Copy(gradients.data(), count * 64)};
+      message.body = Push{RequestId(clock), Clock(clock), {std::move(push)}};
       shard.OnMessage(Peer(kFirstAcceptedPeer + 1), message, 0, &out);
       rows += 2 * count;
     }

@@ -15,6 +15,8 @@
 
 namespace tarn {
 
+constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
+
 class Buffer {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -72,6 +74,18 @@ class Buffer {
     Buffer slice({bytes_, bytes_.get() + offset}, size);
     slice.lent_ = lent_;
     return slice;
+  }
+
+  // Whether both are parts of one allocation.
+  bool SharesWith(const Buffer& other) const {
+    return !bytes_.owner_before(other.bytes_) && !other.bytes_.owner_before(bytes_);
+  }
+  // From the beginning of this part to the end of a later part of the same allocation, shared.
+  Buffer Through(const Buffer& last) const {
+    TARN_CHECK(SharesWith(last) && last.data() >= data(), "a later part of the same bytes");
+    Buffer all(bytes_, static_cast<std::size_t>(last.data() - data()) + last.size());
+    all.lent_ = lent_;
+    return all;
   }
 
   template <typename T>

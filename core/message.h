@@ -3,9 +3,11 @@
 // machines use only these types.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/buffer.h"
@@ -28,7 +30,7 @@ inline constexpr std::uint32_t kAnyRank = 0xffffffff;  // of a joining worker th
 
 // --- The data plane, worker <-> shard: read and written by hand (net/data_header.cc) ---------------------------
 
-// A run of a message's keys that lie in one partition, in the order of the keys frame.
+// A run of a table's keys that lie in one partition, in the order of its keys.
 struct Section {
   PartitionId partition;
   std::uint32_t count = 0;
@@ -39,13 +41,13 @@ struct Section {
 };
 
 enum class KeyCodec : std::uint8_t {
-  kRaw,    // keys frame: count 64-bit little-endian keys
-  kRange,  // no keys frame: first_key, first_key + 1, ...
-  kDelta,  // keys frame: as in kernels/key_delta.h
-  kHeld,   // no keys frame: the keys that the shard stores as `list`
+  kRaw,    // frame: count 64-bit little-endian keys
+  kRange,  // no frame: first_key, first_key + 1, ...
+  kDelta,  // frame: as in kernels/key_delta.h
+  kHeld,   // no frame: the keys that the shard stores as `list`
 };
 
-// The keys of a data message; `count` is the sum over the sections.
+// The keys of one table in a data message; `count` is the sum over the sections.
 struct KeyList {
   KeyCodec codec = KeyCodec::kRaw;
   Key first_key = 0;
@@ -54,25 +56,36 @@ struct KeyList {
   // The sender's number for these keys, never reused for other keys (rule W3). With keys: the shard may store them
   // under it. 0: no number.
   std::uint64_t list = 0;
+  Buffer frame;  // see KeyCodec
 };
 
-// Requests rows. `clock` is the clock at which the rows will be used, to which the staleness bound refers.
-struct Pull {
-  RequestId request;
+// A request is about rows of one table or of several, and has one answer (rule W6).
+
+// The rows of one table that a pull requests. The tables of a pull have the same consistency.
+struct PullPart {
   TableId table;
-  Clock clock;
   ValueCodec codec = ValueCodec::kFp32;  // requested for the answer
   KeyList keys;
 };
-
-// values: count rows of the table, in the order of the keys.
-struct PullReply {
+// Requests rows. `clock` is the clock at which the rows will be used, to which the staleness bound refers.
+struct Pull {
   RequestId request;
+  Clock clock;
+  std::vector<PullPart> tables;
+};
+
+// The answer for one table of a pull. values: count rows, in the order of the keys.
+struct ReplyPart {
   TableId table;
-  Clock min_clock;  // the shard's minimum clock when it answered
   ValueCodec codec = ValueCodec::kFp32;
   std::uint32_t count = 0;
   std::vector<Version> versions;  // of the partition of each section of the pull, when the shard answered
+  Buffer values;
+};
+struct PullReply {
+  RequestId request;
+  Clock min_clock;                // the shard's minimum clock when it answered
+  std::vector<ReplyPart> tables;  // as in the pull
 };
 
 // What a push does to the rows of its keys (rule A8).
@@ -82,17 +95,21 @@ enum class PushAction : std::uint8_t {
   kDelete,  // removes them
 };
 
-// Gradients of rows, summed over the batch's duplicates. values: count rows, and with `pulled` further count rows.
-// kAssign: values of rows, in fp32. kDelete: no values.
-struct Push {
-  RequestId request;
+// Gradients of rows of one table, summed over the batch's duplicates. values: count rows, and with `pulled` further
+// count rows. kAssign: values of rows, in fp32. kDelete: no values.
+struct PushPart {
   TableId table;
-  Clock clock;         // the clock that the gradients belong to
   Clock pulled_clock;  // the least minimum clock of the replies that brought their rows
   ValueCodec codec = ValueCodec::kFp32;
-  KeyList keys;
   std::optional<ValueCodec> pulled;  // the codec of the rows as their worker pulled them (UpdateRule::needs_pulled)
   PushAction action = PushAction::kStep;
+  KeyList keys;
+  Buffer values;
+};
+struct Push {
+  RequestId request;
+  Clock clock;  // the clock that the gradients belong to
+  std::vector<PushPart> tables;
 };
 
 // One per section of the push, in order. kOk: applied (or gathered) now or before. kOutOfOrder: `expected` names
@@ -108,16 +125,6 @@ struct PushAck {
   std::vector<SectionAck> sections;
 };
 
-// A push of clock c and the pull of clock c + 1 of the same keys in one message. Answered by a PushAck and, when the
-// table's consistency allows the pull, by a PullReply to pull_request. The tick between them is a separate Tick, sent
-// when all pushes are acknowledged.
-struct PushPull {
-  Push push;
-  RequestId pull_request;
-  Clock pull_clock;
-  ValueCodec pull_codec = ValueCodec::kFp32;
-};
-
 // Rows that will be pulled soon. Not answered.
 struct Prefetch {
   TableId table;
@@ -131,9 +138,31 @@ struct Message {
   Sender sender;
   Epoch epoch;  // of the sender's route map
   Body body;
-  Buffer keys;    // Pull, Push, PushPull, Prefetch: see KeyCodec
-  Buffer values;  // PullReply, Push, PushPull: count rows in the codec; PutBlob, BlobPiece: bytes
+  Buffer values;  // of PutBlob, BlobPiece
 };
+
+// Calls keys(buffer) and values(buffer) for the payload of a message, table by table; some may be empty.
+template <typename AnyMessage, typename Keys, typename Values>
+void ForEachPayload(AnyMessage& message, const Keys& keys, const Values& values) {
+  if (auto* pull = std::get_if<Pull>(&message.body)) {
+    for (auto& table : pull->tables) keys(table.keys.frame);
+  } else if (auto* reply = std::get_if<PullReply>(&message.body)) {
+    for (auto& table : reply->tables) values(table.values);
+  } else if (auto* push = std::get_if<Push>(&message.body)) {
+    for (auto& table : push->tables) keys(table.keys.frame), values(table.values);
+  } else if (auto* soon = std::get_if<Prefetch>(&message.body)) {
+    keys(soon->keys.frame);
+  } else {
+    values(message.values);
+  }
+}
+
+inline std::size_t PayloadBytes(const Message& message) {
+  std::size_t bytes = 0;
+  const auto add = [&bytes](const Buffer& buffer) { bytes += buffer.size(); };
+  ForEachPayload(message, add, add);
+  return bytes;
+}
 
 // "Pull", "PushAck", ...
 inline std::string_view BodyName(const Body& body) { return kBodyNames[body.index()]; }

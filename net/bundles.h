@@ -69,7 +69,7 @@ class Bundles {
 
   template <typename Send>
   std::uint32_t IndexOf(const LaneId& lane, const Send& send) {
-    // Often the lane is the last one, or the one behind it when the messages of several tables go to the same shards.
+    // Often the lane is the last one, or the one behind it when several messages go to each of several shards in turn.
     for (std::uint32_t i = last_; i < bundles_.size() && i <= last_ + 1; ++i)
       if (bundles_[i].to == lane) return i;
     const auto found = index_.find(lane);

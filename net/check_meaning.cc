@@ -18,11 +18,6 @@ namespace {
 
 Status Malformed(std::string text) { return Fail(ErrorCode::kMalformed, std::move(text)); }
 
-Status CheckNoKeys(const Buffer& keys) {
-  if (keys.empty()) return {};
-  return Malformed(fmt::format("keys frame: {} bytes, expected none", keys.size()));
-}
-
 Status CheckNoValues(const Buffer& values) {
   if (values.empty()) return {};
   return Malformed(fmt::format("values frame: {} bytes, expected none", values.size()));
@@ -41,7 +36,8 @@ Status CheckSections(const KeyList& list) {
 }
 
 // The bytes of a delta-coded list are checked when they are decoded.
-Status CheckKeysFrame(const KeyList& list, const Buffer& keys) {
+Status CheckKeysFrame(const KeyList& list) {
+  const Buffer& keys = list.frame;
   if (list.codec == KeyCodec::kHeld && list.list == 0)
     return Malformed("keys.list: 0, expected the number of a list that the receiver holds");
   if (list.codec == KeyCodec::kDelta) {
@@ -55,12 +51,12 @@ Status CheckKeysFrame(const KeyList& list, const Buffer& keys) {
   return Malformed(fmt::format("keys frame: {} bytes, expected {} for {} keys", keys.size(), expected, list.count));
 }
 
-Status CheckKeys(const KeyList& list, const Buffer& keys) {
+Status CheckKeys(const KeyList& list) {
   if (list.count > limits::kKeysPerMessageMax)
     return Fail(ErrorCode::kTooLarge,
                 fmt::format("keys.count: {}, expected at most {}", list.count, limits::kKeysPerMessageMax));
   TARN_RETURN_IF_ERROR(CheckSections(list));
-  TARN_RETURN_IF_ERROR(CheckKeysFrame(list, keys));
+  TARN_RETURN_IF_ERROR(CheckKeysFrame(list));
   const bool overflows = list.count > 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1);
   if (list.codec == KeyCodec::kRange && overflows)
     return Malformed(
@@ -134,66 +130,69 @@ Status CheckView(const View& view) {
   return CheckRoutes(view.routes);
 }
 
+// A push that assigns rows carries them in fp32; one that deletes rows carries no values (A8).
+Status CheckChange(const PushPart& m) {
+  if (m.codec != ValueCodec::kFp32 || m.pulled)
+    return Malformed(
+        fmt::format("codec: {}{} in a push that assigns or deletes rows, expected fp32 without pulled rows",
+                    Name(m.codec), m.pulled ? ", with pulled rows" : ""));
+  return m.action == PushAction::kDelete ? CheckNoValues(m.values) : CheckValues(m.keys.count, m.codec, m.values);
+}
+
+Status CheckTable(const PullPart& m) { return CheckKeys(m.keys); }
+
+Status CheckTable(const ReplyPart& m) {
+  if (!IsForPulls(m.codec)) return Malformed(fmt::format("codec: {}, which is for pushes alone", Name(m.codec)));
+  return CheckValues(m.count, m.codec, m.values);
+}
+
+Status CheckTable(const PushPart& m) {
+  TARN_RETURN_IF_ERROR(CheckKeys(m.keys));
+  if (m.action != PushAction::kStep) return CheckChange(m);
+  if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
+    return Malformed(
+        fmt::format("pulled: {} rows with {} gradients, expected a codec for pulls and one without residuals",
+                    Name(*m.pulled), Name(m.codec)));
+  return CheckValues(m.keys.count, m.codec, m.values, m.pulled);
+}
+
+std::uint64_t CountOf(const PullPart& m) { return m.keys.count; }
+std::uint64_t CountOf(const PushPart& m) { return m.keys.count; }
+std::uint64_t CountOf(const ReplyPart& m) { return m.count; }
+
+template <typename Table>
+Status CheckTables(const std::vector<Table>& tables) {
+  std::uint64_t count = 0;
+  for (const Table& table : tables) {
+    if (Status status = CheckTable(table); !status)
+      return Fail(status.error().code, "tables[]." + status.error().message);
+    count += CountOf(table);
+  }
+  if (count <= limits::kKeysPerMessageMax) return {};
+  return Fail(ErrorCode::kTooLarge,
+              fmt::format("tables: {} keys, expected at most {} in a message", count, limits::kKeysPerMessageMax));
+}
+
 // Checks a body and the payload. Messages whose body has no overload must have no payload.
 struct Checker {
-  const Buffer& keys;
   const Buffer& values;
 
-  Status operator()(const Pull& m) const {
-    TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
-    return CheckNoValues(values);
-  }
-  Status operator()(const PullReply& m) const {
-    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
-    if (!IsForPulls(m.codec)) return Malformed(fmt::format("codec: {}, which is for pushes alone", Name(m.codec)));
-    return CheckValues(m.count, m.codec, values);
-  }
-  Status operator()(const Push& m) const {
-    TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
-    if (m.action != PushAction::kStep) return CheckChange(m);
-    if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
-      return Malformed(
-          fmt::format("pulled: {} rows with {} gradients, expected a codec for pulls and one without residuals",
-                      Name(*m.pulled), Name(m.codec)));
-    return CheckValues(m.keys.count, m.codec, values, m.pulled);
-  }
-  Status operator()(const PushPull& m) const { return (*this)(m.push); }
-  Status operator()(const Prefetch& m) const {
-    TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
-    return CheckNoValues(values);
-  }
-  Status operator()(const PutBlob& m) const {
-    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
-    return CheckPiece(m.offset, m.total, values);
-  }
-  Status operator()(const BlobPiece& m) const {
-    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
-    return CheckPiece(m.offset, m.total, values);
-  }
+  Status operator()(const Pull& m) const { return CheckTables(m.tables); }
+  Status operator()(const PullReply& m) const { return CheckTables(m.tables); }
+  Status operator()(const Push& m) const { return CheckTables(m.tables); }
+  Status operator()(const Prefetch& m) const { return CheckKeys(m.keys); }
+  Status operator()(const PutBlob& m) const { return CheckPiece(m.offset, m.total, values); }
+  Status operator()(const BlobPiece& m) const { return CheckPiece(m.offset, m.total, values); }
   Status operator()(const Welcome& m) const {
-    TARN_RETURN_IF_ERROR(CheckNoPayload());
+    TARN_RETURN_IF_ERROR(CheckNoValues(values));
     return CheckView(m.view);
   }
   Status operator()(const ViewUpdate& m) const {
-    TARN_RETURN_IF_ERROR(CheckNoPayload());
+    TARN_RETURN_IF_ERROR(CheckNoValues(values));
     return CheckView(m.view);
   }
   template <typename Other>
   Status operator()(const Other&) const {
-    return CheckNoPayload();
-  }
-
-  // A push that assigns rows carries them in fp32; one that deletes rows carries no values (A8).
-  Status CheckChange(const Push& m) const {
-    if (m.codec != ValueCodec::kFp32 || m.pulled)
-      return Malformed(
-          fmt::format("codec: {}{} in a push that assigns or deletes rows, expected fp32 without pulled rows",
-                      Name(m.codec), m.pulled ? ", with pulled rows" : ""));
-    return m.action == PushAction::kDelete ? CheckNoValues(values) : CheckValues(m.keys.count, m.codec, values);
-  }
-
-  Status CheckNoPayload() const {
-    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
     return CheckNoValues(values);
   }
 };
@@ -201,7 +200,7 @@ struct Checker {
 }  // namespace
 
 Status CheckMeaning(const Message& message) {
-  Status status = std::visit(Checker{message.keys, message.values}, message.body);
+  Status status = std::visit(Checker{message.values}, message.body);
   if (status) return status;
   return Fail(status.error().code, fmt::format("{}.{}", BodyName(message.body), status.error().message));
 }

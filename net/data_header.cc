@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -26,11 +27,30 @@ bool Refuse(ErrorCode code, std::string text, Status* status) {
   return false;
 }
 
-bool CheckItems(std::size_t size, std::string_view field, Status* status) {
-  if (size <= limits::kPartitionsMax) [[likely]]
+bool CheckItems(std::size_t size, std::string_view field, Status* status, std::size_t most = limits::kPartitionsMax) {
+  if (size <= most) [[likely]]
     return true;
-  return Refuse(ErrorCode::kTooLarge,
-                fmt::format("{}: {} items, expected at most {}", field, size, limits::kPartitionsMax), status);
+  return Refuse(ErrorCode::kTooLarge, fmt::format("{}: {} items, expected at most {}", field, size, most), status);
+}
+
+bool CheckTables(std::size_t size, Status* status) {
+  if (size >= 1 && size <= limits::kMessageTablesMax) [[likely]]
+    return true;
+  return Refuse(size == 0 ? ErrorCode::kMalformed : ErrorCode::kTooLarge,
+                fmt::format("tables: {} items, expected 1 to {}", size, limits::kMessageTablesMax), status);
+}
+
+std::size_t SectionsOf(const PullPart& part) { return part.keys.sections.size(); }
+std::size_t SectionsOf(const PushPart& part) { return part.keys.sections.size(); }
+std::size_t SectionsOf(const ReplyPart& part) { return part.versions.size(); }
+
+// Adds the sections of a part to those of the parts before it. All parts of a message together have at most as many as
+// one may have: parts may share a list in a hostile FlatBuffer, so the size of the header does not bound them.
+void CheckSections(std::size_t sections, std::size_t* sum, Status* status) {
+  *sum += sections;
+  if (*sum > limits::kPartitionsMax) [[unlikely]]
+    Refuse(ErrorCode::kTooLarge,
+           fmt::format("sections: {} of all tables, expected at most {}", *sum, limits::kPartitionsMax), status);
 }
 
 // --- Writing; enumerators have the same numbers in both types ---
@@ -40,8 +60,9 @@ wire::ValueCodec Codec(ValueCodec codec) { return static_cast<wire::ValueCodec>(
 // Writes a list of structs: convert(item) for each item.
 template <typename To, typename From, typename Convert>
 Offset<flatbuffers::Vector<const To*>> Structs(FlatBufferBuilder* b, const std::vector<From>& items,
-                                               std::string_view field, Status* status, Convert convert) {
-  if (!CheckItems(items.size(), field, status)) return {};
+                                               std::string_view field, std::size_t most, Status* status,
+                                               Convert convert) {
+  if (!CheckItems(items.size(), field, status, most)) return {};
   To* out = nullptr;
   const auto offset = b->CreateUninitializedVectorOfStructs(items.size(), &out);
   for (const From& item : items) *out++ = convert(item);
@@ -49,9 +70,9 @@ Offset<flatbuffers::Vector<const To*>> Structs(FlatBufferBuilder* b, const std::
 }
 
 Offset<wire::KeyList> WriteKeys(FlatBufferBuilder* b, const KeyList& m, Status* status) {
-  const auto sections = Structs<wire::Section>(b, m.sections, "keys.sections", status, [](const Section& s) {
-    return wire::Section(s.partition.value, s.count, s.sequence.value);
-  });
+  const auto sections = Structs<wire::Section>(
+      b, m.sections, "keys.sections", limits::kPartitionsMax, status,
+      [](const Section& s) { return wire::Section(s.partition.value, s.count, s.sequence.value); });
   return wire::CreateKeyList(*b, static_cast<wire::KeyCodec>(m.codec), m.first_key, m.count, sections, m.list);
 }
 
@@ -72,12 +93,43 @@ Offset<flatbuffers::Vector<std::uint64_t>> WriteVersions(FlatBufferBuilder* b, c
   return offset;
 }
 
-Offset<wire::Push> WritePush(FlatBufferBuilder* b, const Push& m, Status* status) {
+std::uint32_t Bytes(const Buffer& buffer) { return static_cast<std::uint32_t>(buffer.size()); }
+
+Offset<wire::PullPart> WriteTable(FlatBufferBuilder* b, const PullPart& m, Status* status) {
+  const auto keys = WriteKeys(b, m.keys, status);
+  return wire::CreatePullPart(*b, m.table.value, Codec(m.codec), keys, Bytes(m.keys.frame));
+}
+
+Offset<wire::ReplyPart> WriteTable(FlatBufferBuilder* b, const ReplyPart& m, Status* status) {
+  if (!CheckItems(m.versions.size(), "versions", status)) return {};
+  const auto versions = WriteVersions(b, m.versions);
+  return wire::CreateReplyPart(*b, m.table.value, Codec(m.codec), m.count, versions, Bytes(m.values));
+}
+
+Offset<wire::PushPart> WriteTable(FlatBufferBuilder* b, const PushPart& m, Status* status) {
   const auto keys = WriteKeys(b, m.keys, status);
   const auto versions = WriteVersions(b, m.keys.sections);
   const auto pulled = m.pulled ? flatbuffers::Optional<wire::ValueCodec>(Codec(*m.pulled)) : flatbuffers::nullopt;
-  return wire::CreatePush(*b, m.request.value, m.table.value, m.clock.value, m.pulled_clock.value, Codec(m.codec), keys,
-                          versions, pulled, static_cast<wire::PushAction>(m.action));
+  return wire::CreatePushPart(*b, m.table.value, m.pulled_clock.value, Codec(m.codec), keys, versions, pulled,
+                              static_cast<wire::PushAction>(m.action), Bytes(m.keys.frame), Bytes(m.values));
+}
+
+// Writes the parts of a message, one per table. WireTable: wire::PullPart, ...
+template <typename WireTable, typename Part>
+Offset<flatbuffers::Vector<Offset<WireTable>>> WriteTables(FlatBufferBuilder* b, const std::vector<Part>& parts,
+                                                           Status* status) {
+  if (!CheckTables(parts.size(), status)) return {};
+  std::array<Offset<WireTable>, limits::kMessageTablesMax> written;
+  std::size_t sections = 0;
+  for (std::size_t i = 0; i < parts.size() && *status; ++i) {
+    written[i] = WriteTable(b, parts[i], status);
+    CheckSections(SectionsOf(parts[i]), &sections, status);
+  }
+  if (!*status) [[unlikely]] {
+    status->error().message.insert(0, "tables[].");
+    return {};
+  }
+  return b->CreateVector(written.data(), parts.size());
 }
 
 // --- Reading ---
@@ -99,9 +151,9 @@ bool Missing(std::string_view field, Status* status) {
 // Calls convert(item) for each item; an absent list is empty. Checks the alignment of the items: the verifier of
 // FlatBuffers 2.0.8 checks only that of the list's length.
 template <typename To, typename From, typename Convert>
-void ReadList(const flatbuffers::Vector<const From*>* items, std::string_view field, Status* status,
+void ReadList(const flatbuffers::Vector<const From*>* items, std::string_view field, std::size_t most, Status* status,
               std::vector<To>* out, Convert convert) {
-  if (items == nullptr || !CheckItems(items->size(), field, status)) return;
+  if (items == nullptr || !CheckItems(items->size(), field, status, most)) return;
   if (items->size() > 0 && reinterpret_cast<std::uintptr_t>(items->Data()) % alignof(From) != 0) [[unlikely]] {
     Refuse(ErrorCode::kMalformed, fmt::format("{}: items not aligned to {} bytes", field, alignof(From)), status);
     return;
@@ -131,69 +183,29 @@ void ReadKeys(const wire::KeyList* m, KeyList* out, Status* status) {
   out->first_key = m->first_key();
   out->count = m->count();
   out->list = m->list();
-  ReadList(m->sections(), "keys.sections", status, &out->sections, [](const wire::Section& s) {
+  ReadList(m->sections(), "keys.sections", limits::kPartitionsMax, status, &out->sections, [](const wire::Section& s) {
     return Section{PartitionId(s.partition()), s.count(), Sequence(s.sequence())};
   });
 }
 
-}  // namespace
-
-Offset<void> WriteData(FlatBufferBuilder* b, const Pull& m, Status* status) {
-  const auto keys = WriteKeys(b, m.keys, status);
-  return wire::CreatePull(*b, m.request.value, m.table.value, m.clock.value, Codec(m.codec), keys).Union();
-}
-
-Offset<void> WriteData(FlatBufferBuilder* b, const PullReply& m, Status* status) {
-  if (!CheckItems(m.versions.size(), "versions", status)) return {};
-  const auto versions = WriteVersions(b, m.versions);
-  return wire::CreatePullReply(*b, m.request.value, m.table.value, m.min_clock.value, Codec(m.codec), m.count, versions)
-      .Union();
-}
-
-Offset<void> WriteData(FlatBufferBuilder* b, const Push& m, Status* status) { return WritePush(b, m, status).Union(); }
-
-Offset<void> WriteData(FlatBufferBuilder* b, const PushAck& m, Status* status) {
-  const auto sections = Structs<wire::SectionAck>(b, m.sections, "sections", status, [](const SectionAck& s) {
-    return wire::SectionAck(s.partition.value, static_cast<wire::ErrorCode>(s.code), s.sequence.value,
-                            s.expected.value);
-  });
-  return wire::CreatePushAck(*b, m.request.value, sections).Union();
-}
-
-Offset<void> WriteData(FlatBufferBuilder* b, const PushPull& m, Status* status) {
-  const auto push = WritePush(b, m.push, status);
-  if (!*status) [[unlikely]]
-    status->error().message.insert(0, "push.");
-  return wire::CreatePushPull(*b, push, m.pull_request.value, m.pull_clock.value, Codec(m.pull_codec)).Union();
-}
-
-Offset<void> WriteData(FlatBufferBuilder* b, const Prefetch& m, Status* status) {
-  const auto keys = WriteKeys(b, m.keys, status);
-  return wire::CreatePrefetch(*b, m.table.value, keys).Union();
-}
-
-void ReadData(const wire::Pull& m, Pull* out, Status* status) {
-  out->request = RequestId(m.request());
+void ReadTable(const wire::PullPart& m, PayloadReader* payload, PullPart* out, Status* status) {
   out->table = TableId(m.table_id());
-  out->clock = Clock(m.clock());
   out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
   ReadKeys(m.keys(), &out->keys, status);
+  out->keys.frame = payload->TakeKeys(m.key_bytes(), status);
 }
 
-void ReadData(const wire::PullReply& m, PullReply* out, Status* status) {
-  out->request = RequestId(m.request());
+void ReadTable(const wire::ReplyPart& m, PayloadReader* payload, ReplyPart* out, Status* status) {
   out->table = TableId(m.table_id());
-  out->min_clock = Clock(m.min_clock());
   out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
   out->count = m.count();
   if (m.versions() != nullptr) out->versions.reserve(std::min(m.versions()->size(), limits::kPartitionsMax));
   ReadVersions(m.versions(), status, [out](std::size_t, Version version) { out->versions.push_back(version); });
+  out->values = payload->TakeValues(m.value_bytes(), status);
 }
 
-void ReadData(const wire::Push& m, Push* out, Status* status) {
-  out->request = RequestId(m.request());
+void ReadTable(const wire::PushPart& m, PayloadReader* payload, PushPart* out, Status* status) {
   out->table = TableId(m.table_id());
-  out->clock = Clock(m.clock());
   out->pulled_clock = Clock(m.pulled_clock());
   out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
   ReadKeys(m.keys(), &out->keys, status);
@@ -207,32 +219,87 @@ void ReadData(const wire::Push& m, Push* out, Status* status) {
     return;
   }
   ReadVersions(m.versions(), status, [&](std::size_t i, Version version) { sections[i].version = version; });
+  out->keys.frame = payload->TakeKeys(m.key_bytes(), status);
+  out->values = payload->TakeValues(m.value_bytes(), status);
 }
 
-void ReadData(const wire::PushAck& m, PushAck* out, Status* status) {
-  out->request = RequestId(m.request());
-  ReadList(m.sections(), "sections", status, &out->sections, [status](const wire::SectionAck& s) {
-    return SectionAck{PartitionId(s.partition()), Sequence(s.sequence()),
-                      Enum<ErrorCode>(s.code(), "sections[].code", status), Sequence(s.expected())};
-  });
-}
-
-void ReadData(const wire::PushPull& m, PushPull* out, Status* status) {
-  if (m.push() == nullptr) [[unlikely]] {
-    Missing("push", status);
-    return;
+// Reads the parts of a message until the first error.
+template <typename WireTable, typename Part>
+void ReadTables(const flatbuffers::Vector<Offset<WireTable>>* tables, PayloadReader* payload, std::vector<Part>* out,
+                Status* status) {
+  if (!CheckTables(tables == nullptr ? 0 : tables->size(), status)) return;
+  out->resize(tables->size());
+  std::size_t sections = 0;
+  for (flatbuffers::uoffset_t i = 0; i < tables->size() && *status; ++i) {
+    ReadTable(*tables->Get(i), payload, &(*out)[i], status);
+    CheckSections(SectionsOf((*out)[i]), &sections, status);
   }
-  ReadData(*m.push(), &out->push, status);
   if (!*status) [[unlikely]]
-    status->error().message.insert(0, "push.");
-  out->pull_request = RequestId(m.pull_request());
-  out->pull_clock = Clock(m.pull_clock());
-  out->pull_codec = Enum<ValueCodec>(m.pull_codec(), "pull_codec", status);
+    status->error().message.insert(0, "tables[].");
 }
 
-void ReadData(const wire::Prefetch& m, Prefetch* out, Status* status) {
+}  // namespace
+
+Offset<void> WriteData(FlatBufferBuilder* b, const Pull& m, Status* status) {
+  const auto tables = WriteTables<wire::PullPart>(b, m.tables, status);
+  return wire::CreatePull(*b, m.request.value, m.clock.value, tables).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const PullReply& m, Status* status) {
+  const auto tables = WriteTables<wire::ReplyPart>(b, m.tables, status);
+  return wire::CreatePullReply(*b, m.request.value, m.min_clock.value, tables).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const Push& m, Status* status) {
+  const auto tables = WriteTables<wire::PushPart>(b, m.tables, status);
+  return wire::CreatePush(*b, m.request.value, m.clock.value, tables).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const PushAck& m, Status* status) {
+  const auto sections =
+      Structs<wire::SectionAck>(b, m.sections, "sections", limits::kPartitionsMax, status, [](const SectionAck& s) {
+        return wire::SectionAck(s.partition.value, static_cast<wire::ErrorCode>(s.code), s.sequence.value,
+                                s.expected.value);
+      });
+  return wire::CreatePushAck(*b, m.request.value, sections).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const Prefetch& m, Status* status) {
+  const auto keys = WriteKeys(b, m.keys, status);
+  return wire::CreatePrefetch(*b, m.table.value, keys).Union();
+}
+
+void ReadData(const wire::Pull& m, PayloadReader* payload, Pull* out, Status* status) {
+  out->request = RequestId(m.request());
+  out->clock = Clock(m.clock());
+  ReadTables(m.tables(), payload, &out->tables, status);
+}
+
+void ReadData(const wire::PullReply& m, PayloadReader* payload, PullReply* out, Status* status) {
+  out->request = RequestId(m.request());
+  out->min_clock = Clock(m.min_clock());
+  ReadTables(m.tables(), payload, &out->tables, status);
+}
+
+void ReadData(const wire::Push& m, PayloadReader* payload, Push* out, Status* status) {
+  out->request = RequestId(m.request());
+  out->clock = Clock(m.clock());
+  ReadTables(m.tables(), payload, &out->tables, status);
+}
+
+void ReadData(const wire::PushAck& m, PayloadReader*, PushAck* out, Status* status) {
+  out->request = RequestId(m.request());
+  ReadList(m.sections(), "sections", limits::kPartitionsMax, status, &out->sections,
+           [status](const wire::SectionAck& s) {
+             return SectionAck{PartitionId(s.partition()), Sequence(s.sequence()),
+                               Enum<ErrorCode>(s.code(), "sections[].code", status), Sequence(s.expected())};
+           });
+}
+
+void ReadData(const wire::Prefetch& m, PayloadReader* payload, Prefetch* out, Status* status) {
   out->table = TableId(m.table_id());
   ReadKeys(m.keys(), &out->keys, status);
+  out->keys.frame = payload->TakeKeys(payload->keys_left(), status);
 }
 
 }  // namespace tarn::net

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/message.h"
 #include "data_generated.h"
+#include "net/payload.h"
 
 namespace tarn::net {
 
@@ -24,29 +25,27 @@ struct DataTable<Push> : std::type_identity<wire::Push> {};
 template <>
 struct DataTable<PushAck> : std::type_identity<wire::PushAck> {};
 template <>
-struct DataTable<PushPull> : std::type_identity<wire::PushPull> {};
-template <>
 struct DataTable<Prefetch> : std::type_identity<wire::Prefetch> {};
 
 template <typename Body>
 concept DataMessage = requires { typename DataTable<Body>::type; };
 
-// Appends the table to the buffer under construction. `status` is set to kTooLarge, with the name of the field, if a
-// message has more sections than the maximum number of partitions.
+// Appends the table to the buffer under construction. `status` is set to kTooLarge or kMalformed, with the name of
+// the field, if a message has no table, more than limits::kMessageTablesMax, or more than limits::kPartitionsMax
+// sections.
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Pull& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PullReply& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Push& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PushAck& m, Status* status);
-flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PushPull& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Prefetch& m, Status* status);
 
-// Reads the message of a verified table. Checks enumerators, limits and missing fields. After an error `status` is
-// kMalformed or kTooLarge with the name of the field, and the message is undefined.
-void ReadData(const wire::Pull& m, Pull* out, Status* status);
-void ReadData(const wire::PullReply& m, PullReply* out, Status* status);
-void ReadData(const wire::Push& m, Push* out, Status* status);
-void ReadData(const wire::PushAck& m, PushAck* out, Status* status);
-void ReadData(const wire::PushPull& m, PushPull* out, Status* status);
-void ReadData(const wire::Prefetch& m, Prefetch* out, Status* status);
+// Reads the message of a verified table, with its keys and values from the payload. Checks enumerators, limits, missing
+// fields, and that the payload has the bytes. After an error `status` is kMalformed or kTooLarge with the name of the
+// field, and the message is undefined.
+void ReadData(const wire::Pull& m, PayloadReader* payload, Pull* out, Status* status);
+void ReadData(const wire::PullReply& m, PayloadReader* payload, PullReply* out, Status* status);
+void ReadData(const wire::Push& m, PayloadReader* payload, Push* out, Status* status);
+void ReadData(const wire::PushAck& m, PayloadReader* payload, PushAck* out, Status* status);
+void ReadData(const wire::Prefetch& m, PayloadReader* payload, Prefetch* out, Status* status);
 
 }  // namespace tarn::net

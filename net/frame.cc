@@ -21,8 +21,6 @@ constexpr std::size_t kPrefixBytes = sizeof(Prefix);
 constexpr std::size_t kBundledHeadBytes = 2 * sizeof(std::uint32_t);
 constexpr std::size_t kBuilderBytes = 4096;  // memory kept between messages
 
-constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
-
 // Offsets of the parts of a packed frame.
 struct Layout {
   std::size_t keys = 0;
@@ -133,23 +131,14 @@ Expected<Parts> FindParts(std::span<const FrameView> frames) {
 
 // Copies the header before reading it: FlatBuffers needs 8-byte alignment, which the network does not guarantee, and
 // bytes that do not change after the check, which shared memory does not guarantee.
-Expected<Message> ReadCopy(const FrameView& header) {
+Expected<Message> ReadCopy(const FrameView& header, PayloadReader* payload) {
   alignas(8) std::array<std::byte, 2048> small;
   if (header.size <= small.size()) {
     if (header.size != 0) std::memcpy(small.data(), header.data, header.size);
-    return ReadHeader({small.data(), header.size});
+    return ReadHeader({small.data(), header.size}, payload);
   }
   const Buffer aligned = Buffer::Copy(header.data, header.size);
-  return ReadHeader({aligned.data(), aligned.size()});
-}
-
-// The payload of a packed message is always copied: its frame is small and has other contents.
-Buffer Keep(const FrameView& part, std::span<const FrameView> frames, std::size_t frame, FrameOwner* owner) {
-  if (owner != nullptr && frames.size() > 1) {
-    Buffer taken = owner->Take(frame);
-    if (taken.size() == part.size && taken.size() != 0) return taken;
-  }
-  return Buffer::Copy(part.data, part.size);
+  return ReadHeader({aligned.data(), aligned.size()}, payload);
 }
 
 }  // namespace
@@ -168,16 +157,17 @@ Encoder::Encoder() : builder_(std::make_unique<flatbuffers::FlatBufferBuilder>(k
 Encoder::~Encoder() = default;
 
 Status Encoder::Begin(const Message& message) {
-  message_ = &message;
   TARN_RETURN_IF_ERROR(CheckMeaning(message));
   // Frees the memory of a large header.
   if (builder_->GetSize() > kBuilderBytes) builder_->Reset();
   builder_->Clear();
   TARN_RETURN_IF_ERROR(BuildHeader(message, builder_.get()));
-  const std::size_t keys = message.keys.size(), values = message.values.size();
-  Status sizes = CheckSizes(header().size(), keys, values);
+  keys_.Clear();
+  values_.Clear();
+  AddPayload(message, &keys_, &values_);
+  Status sizes = CheckSizes(header().size(), keys_.bytes(), values_.bytes());
   if (!sizes) return Fail(sizes.error().code, fmt::format("{}: {}", BodyName(message.body), sizes.error().message));
-  const std::size_t bytes = PackedLayout(header().size(), keys).values + values;
+  const std::size_t bytes = PackedLayout(header().size(), keys_.bytes()).values + values_.bytes();
   packed_bytes_ = bytes <= limits::kSmallMessageBytes ? bytes : 0;
   return {};
 }
@@ -185,25 +175,24 @@ Status Encoder::Begin(const Message& message) {
 std::span<const std::uint8_t> Encoder::header() const { return {builder_->GetBufferPointer(), builder_->GetSize()}; }
 
 void Encoder::Pack(std::byte* to) const {
-  const Buffer& keys = message_->keys;
-  const Buffer& values = message_->values;
-  const Prefix prefix = MakePrefix(FrameKind::kPacked, header().size(), keys.size());
+  const Prefix prefix = MakePrefix(FrameKind::kPacked, header().size(), keys_.bytes());
   to = CopyPadded(to, &prefix, kPrefixBytes);
   to = CopyPadded(to, header().data(), header().size());
-  to = CopyPadded(to, keys.data(), keys.size());
-  if (!values.empty()) std::memcpy(to, values.data(), values.size());
+  keys_.CopyTo(to);
+  std::memset(to + keys_.bytes(), 0, PadTo8(keys_.bytes()) - keys_.bytes());
+  values_.CopyTo(to + PadTo8(keys_.bytes()));
 }
 
 std::vector<Buffer> Encoder::Split() const {
-  const Prefix prefix = MakePrefix(FrameKind::kSplit, header().size(), message_->keys.size());
+  const Prefix prefix = MakePrefix(FrameKind::kSplit, header().size(), keys_.bytes());
   Buffer first = Buffer::Allocate(kPrefixBytes + header().size());
   std::memcpy(first.data(), &prefix, kPrefixBytes);
   std::memcpy(first.data() + kPrefixBytes, header().data(), header().size());
   std::vector<Buffer> frames;
   frames.reserve(limits::kFramesMax);
   frames.push_back(std::move(first));
-  frames.push_back(message_->keys);
-  frames.push_back(message_->values);
+  frames.push_back(keys_.Join());
+  frames.push_back(values_.Join());
   return frames;
 }
 
@@ -301,10 +290,10 @@ Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner) {
   const Expected<Parts> parts = FindParts(frames);
   if (!parts) return std::unexpected(parts.error());
   TARN_RETURN_IF_ERROR(CheckSizes(parts->header.size, parts->keys.size, parts->values.size));
-  Expected<Message> message = ReadCopy(parts->header);
+  // The payload of a packed message is always copied: its frame is small and has other contents.
+  PayloadReader payload(parts->keys, parts->values, frames.size() > 1 ? owner : nullptr);
+  Expected<Message> message = ReadCopy(parts->header, &payload);
   if (!message) return message;
-  message->keys = Keep(parts->keys, frames, 1, owner);
-  message->values = Keep(parts->values, frames, 2, owner);
   TARN_RETURN_IF_ERROR(CheckMeaning(*message));
   return message;
 }

@@ -13,8 +13,10 @@
 //
 // All integers are little-endian. The prefix has the sizes of header and keys; the values are the rest.
 //
-// Threads: the functions have no state. The frames of a split message share the bytes of message.keys and
-// message.values; a packed frame is a copy.
+// Keys and values are those of all tables of the message (net/payload.h).
+//
+// Threads: the functions have no state. The frames of a split message share the bytes of its payload where they can; a
+// packed frame is a copy.
 #pragma once
 
 #include <array>
@@ -29,6 +31,7 @@
 #include "core/error.h"
 #include "core/limits.h"
 #include "core/message.h"
+#include "net/payload.h"
 
 namespace flatbuffers {
 class FlatBufferBuilder;
@@ -51,20 +54,6 @@ static_assert(sizeof(Prefix) == 16);
 inline constexpr std::uint32_t kMagic = 0x4e524154;                                      // "TARN"
 enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2, kShm = 3, kBundle = 4 };  // kShm: net/shm_handshake.h
 
-// Bytes that are not owned, at any alignment.
-struct FrameView {
-  const std::byte* data = nullptr;
-  std::size_t size = 0;
-};
-
-// The owner of the frames of a message that is being decoded.
-class FrameOwner {
- public:
-  virtual ~FrameOwner() = default;
-  // Transfers the bytes of a frame, aligned to at least 8, to the message. Empty if they must be copied.
-  virtual Buffer Take(std::size_t frame) = 0;
-};
-
 // The protocol version of the message that begins with `first`; nullopt if it does not begin with tarn's magic number.
 std::optional<std::uint32_t> VersionOf(const FrameView& first);
 
@@ -82,14 +71,14 @@ class Encoder {
   std::size_t packed_bytes() const { return packed_bytes_; }
   // Writes the packed frame, packed_bytes() bytes. Requires packed_bytes() != 0.
   void Pack(std::byte* to) const;
-  // The message as three frames, of which the last two share its payload.
+  // The message as three frames, of which the last two share its payload where they can.
   std::vector<Buffer> Split() const;
 
  private:
   std::span<const std::uint8_t> header() const;
 
   std::unique_ptr<flatbuffers::FlatBufferBuilder> builder_;
-  const Message* message_ = nullptr;
+  PayloadFrame keys_, values_;
   std::size_t packed_bytes_ = 0;
 };
 
@@ -131,11 +120,12 @@ Expected<BundledFrames> SplitBundle(const FrameView& frame);
 // whatever else the frames hold), kTooLarge (over a limit) or kMalformed, and its message names the field, the value
 // and what was expected. A returned message satisfies:
 //   - every enum has a known value, every list and string is within core/limits.h;
-//   - keys: 8 x count bytes (kRaw), as many as delta-coded ones may have (kDelta), or none (kRange, and the range does
-//     not overflow; kHeld, and there is a number); section counts add up to count;
-//     partitions are below 2^limits::kPartitionBitsMax;
-//   - values: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its table's
-//   dim; kTopK and kLowRank, of pushes alone: as many bytes as those rows may have, which the receiver decodes;
+//   - the tables' bytes fill the frames of keys and values;
+//   - keys of a table: 8 x count bytes (kRaw), as many as delta-coded ones may have (kDelta), or none (kRange, and the
+//     range does not overflow; kHeld, and there is a number); section counts add up to count; partitions are below
+//     2^limits::kPartitionBitsMax;
+//   - values of a table: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its
+//   table's dim; kTopK and kLowRank, of pushes alone: as many bytes as those rows may have, which the receiver decodes;
 //   - a blob's piece has bytes, limits::kBlobPieceBytesMax at most, and lies within its total;
 //   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner = nullptr);

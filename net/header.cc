@@ -61,14 +61,15 @@ void CheckBody(const void* table, std::size_t header_bytes, Status* status) {
 }
 
 template <std::size_t I>
-void ReadBody(const void* table, std::size_t header_bytes, Body* body, Status* status) {
+void ReadBody(const void* table, std::size_t header_bytes, PayloadReader* payload, Message* message, Status* status) {
   using T = std::variant_alternative_t<I, Body>;
-  T& out = body->emplace<I>();
+  T& out = message->body.emplace<I>();
   if constexpr (DataMessage<T>) {
-    ReadData(*static_cast<const typename DataTable<T>::type*>(table), &out, status);
+    ReadData(*static_cast<const typename DataTable<T>::type*>(table), payload, &out, status);
   } else {
     CheckBody<I>(table, header_bytes, status);
     if (*status) static_cast<const typename T::TableType*>(table)->UnPackTo(&out);
+    message->values = payload->TakeValues(payload->values_left(), status);
   }
 }
 
@@ -96,7 +97,7 @@ void CheckWritten(FlatBufferBuilder* builder, Status* status) {
 
 // Reads and writes a message, by its index in Body.
 struct BodyCodec {
-  void (*read)(const void* table, std::size_t header_bytes, Body* body, Status* status);
+  void (*read)(const void* table, std::size_t header_bytes, PayloadReader* payload, Message* message, Status* status);
   Offset<void> (*write)(FlatBufferBuilder* builder, const Body& body, Status* status);
   void (*check_written)(FlatBufferBuilder* builder, Status* status);
 };
@@ -106,7 +107,7 @@ constexpr auto kCodecs = []<std::size_t... I>(std::index_sequence<I...>) {
 
 Status Malformed(std::string text) { return Fail(ErrorCode::kMalformed, std::move(text)); }
 
-void Read(const wire::Header& header, std::size_t header_bytes, Message* out, Status* status) {
+void Read(const wire::Header& header, std::size_t header_bytes, PayloadReader* payload, Message* out, Status* status) {
   const auto type = static_cast<std::size_t>(header.body_type());
   if (type == 0 || type > kBodies) {
     *status = Malformed(fmt::format("body: type {}, expected 1 to {}", type, kBodies));
@@ -121,7 +122,8 @@ void Read(const wire::Header& header, std::size_t header_bytes, Message* out, St
   } else if (header.body() == nullptr) {
     *status = Malformed("body: missing");
   } else {
-    kCodecs[type - 1].read(header.body(), header_bytes, &out->body, status);
+    kCodecs[type - 1].read(header.body(), header_bytes, payload, out, status);
+    if (*status) *status = payload->CheckEnd();
   }
   NameBody(type - 1, status);
 }
@@ -140,7 +142,7 @@ Status BuildHeader(const Message& message, FlatBufferBuilder* builder) {
   return status;
 }
 
-Expected<Message> ReadHeader(std::span<const std::byte> bytes) {
+Expected<Message> ReadHeader(std::span<const std::byte> bytes, PayloadReader* payload) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   flatbuffers::Verifier verifier(data, bytes.size(), limits::kHeaderDepthMax, limits::kHeaderTablesMax);
   if (!wire::VerifyHeaderBuffer(verifier))
@@ -148,7 +150,7 @@ Expected<Message> ReadHeader(std::span<const std::byte> bytes) {
                 fmt::format("header: {} bytes, expected a FlatBuffer of wire.fbs", bytes.size()));
   Expected<Message> message;
   Status status;
-  Read(*wire::GetHeader(data), bytes.size(), &*message, &status);
+  Read(*wire::GetHeader(data), bytes.size(), payload, &*message, &status);
   if (!status) message = std::unexpected(std::move(status).error());
   return message;
 }

@@ -9,18 +9,19 @@
 
 #include "core/error.h"
 #include "core/message.h"
+#include "net/payload.h"
 
 namespace tarn::net {
 
-// Writes the header of `message` (all but keys and values) to `builder`. Returns the errors that ReadHeader would
-// return, but corrects texts for users: truncates long ones and replaces invalid UTF-8.
+// Writes the header of `message` (all but its payload, net/payload.h) to `builder`. Returns the errors that ReadHeader
+// would return, but corrects texts for users: truncates long ones and replaces invalid UTF-8.
 Status BuildHeader(const Message& message, flatbuffers::FlatBufferBuilder* builder);
 
-// Reads the message with the header `bytes` (8-byte aligned, at most limits::kHeaderBytesMax), without keys and values.
+// Reads the message with the header `bytes` (8-byte aligned, at most limits::kHeaderBytesMax) and all of its payload.
 // Verifies the buffer and applies the rules of the schema (core/codec/schema_check.h) before it allocates. Of
 // the relations between fields it checks those that a Message cannot represent (a push has as many versions as
 // sections); CheckMeaning checks the others.
-Expected<Message> ReadHeader(std::span<const std::byte> bytes);
+Expected<Message> ReadHeader(std::span<const std::byte> bytes, PayloadReader* payload);
 
 // Whether the fields of a message agree with each other and with its payload; see Decode in net/frame.h.
 Status CheckMeaning(const Message& message);

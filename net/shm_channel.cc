@@ -15,7 +15,6 @@ constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
 static_assert(kSmallBytes + 1024 <= ShmSegment::kRingBytesMin && limits::kBundleBytesMax <= kSmallBytes);
 constexpr int kWakesAtOnce = 16;
 
-constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 constexpr std::size_t HeadBytes(std::size_t frames) { return PadTo8(sizeof(std::uint32_t) * (1 + frames)); }
 
 }  // namespace

@@ -15,11 +15,13 @@ constexpr std::size_t kHeaderBytes = 120, kSectionBytes = 24;
 constexpr TimeUs kTimerUs = 1'000;  // the inner Receive waits for whole milliseconds
 
 std::size_t SectionsOf(const Body& body) {
-  if (const auto* pull = std::get_if<Pull>(&body)) return pull->keys.sections.size();
-  if (const auto* push = std::get_if<Push>(&body)) return push->keys.sections.size();
-  if (const auto* both = std::get_if<PushPull>(&body)) return both->push.keys.sections.size();
-  if (const auto* ack = std::get_if<PushAck>(&body)) return ack->sections.size();
-  return 0;
+  std::size_t sections = 0;
+  if (const auto* pull = std::get_if<Pull>(&body))
+    for (const PullPart& table : pull->tables) sections += table.keys.sections.size();
+  if (const auto* push = std::get_if<Push>(&body))
+    for (const PushPart& table : push->tables) sections += table.keys.sections.size();
+  if (const auto* ack = std::get_if<PushAck>(&body)) sections = ack->sections.size();
+  return sections;
 }
 
 TimeUs Now() {
@@ -29,14 +31,14 @@ TimeUs Now() {
 
 // Messages may stay in arriving_ beyond the next Receive, but their payloads may be valid only until then.
 void OwnPayloads(Message* message) {
-  message->keys = Buffer::Copy(message->keys.data(), message->keys.size());
-  message->values = Buffer::Copy(message->values.data(), message->values.size());
+  const auto own = [](Buffer& buffer) { buffer = Buffer::Copy(buffer.data(), buffer.size()); };
+  ForEachPayload(*message, own, own);
 }
 
 }  // namespace
 
 std::size_t BytesOf(const Message& message) {
-  return kHeaderBytes + kSectionBytes * SectionsOf(message.body) + message.keys.size() + message.values.size();
+  return kHeaderBytes + kSectionBytes * SectionsOf(message.body) + PayloadBytes(message);
 }
 
 SlowTransportOptions SlowNetwork(const Job& job, Role role, std::uint64_t rank) {

@@ -20,7 +20,7 @@ TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::func
   for (net::Received& received : *batch) {
     const std::size_t counted = out->size();
     shard->OnMessage(received.from, std::move(received.message), now, out);
-    for (std::size_t i = counted; i < out->size(); ++i) bytes += (*out)[i].message.values.size();
+    for (std::size_t i = counted; i < out->size(); ++i) bytes += PayloadBytes((*out)[i].message);
     if (bytes >= kFlushBytes) {
       bytes = 0;
       flush();

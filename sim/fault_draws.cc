@@ -104,6 +104,7 @@ void ChooseStop(std::uint64_t seed, Scenario* s) {
   if (s->job.storage.durability == Durability::kNone || !rng.Chance(0.25)) return;
   // Mostly during batches, and in modes with workers at different clocks.
   s->faults.stop_us = 300'000 + TimeUs(rng.Below(3'000'000));
+  s->faults.slow_store = std::min(s->faults.slow_store, 0.5);  // a stop waits for a minute for its checkpoint
   if (s->KeepsStep() || !rng.Chance(0.7)) return;
   s->job.consistency = {rng.Chance(0.5) ? ConsistencyMode::kAsp : ConsistencyMode::kSsp, 0, ApplyMode::kImmediate};
   if (s->job.consistency.mode == ConsistencyMode::kSsp) s->job.consistency.staleness = std::uint32_t(1 + rng.Below(4));

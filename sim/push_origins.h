@@ -26,13 +26,11 @@ class PushOrigins {
     bool pulled_all;  // the worker has pulled every row that it pushes
     std::function<Version(PartitionId)> version_of;
   };
-  // What is wrong with a push; empty: nothing.
-  std::string Check(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
-                    const Receiver& at) const;
+  // What is wrong with the rows of one table in a push; empty: nothing.
+  std::string Check(Incarnation incarnation, Clock clock, const PushPart& push, const Receiver& at) const;
 
  private:
-  std::string CheckRows(Incarnation incarnation, const Push& push, const Buffer& keys, const Buffer& values,
-                        const TableSpec& table) const;
+  std::string CheckRows(Incarnation incarnation, Clock clock, const PushPart& push, const TableSpec& table) const;
 
   std::map<std::pair<Incarnation, Clock>, std::map<Key, std::set<float>>> pulled_;
 };

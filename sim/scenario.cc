@@ -60,7 +60,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   s.key_space = 20 + rng.Below(200);
   s.depth = std::uint32_t(1 + rng.Below(3));
   s.compute_max_us = 500 + TimeUs(rng.Below(40'000));
-  s.push_pull = rng.Chance(0.25);
+  s.pulls_early = rng.Chance(0.25);
   s.through_frames = rng.Chance(0.1);
   s.any_rank = rng.Chance(0.2);
   s.resume = rng.Chance(0.4);
@@ -81,6 +81,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   if (rng.Chance(0.3) && job.storage.checkpoint_clocks != 0) job.storage.checkpoint_clocks = 2 + rng.Below(6);
   s.faults.lose_base = rng.Chance(0.15) ? 0.3 * rng.Unit() : 0;
   s.serves_http = SplitMix(Mix64(seed ^ 0x68747470)).Chance(0.25);
+  s.tables_together = SplitMix(Mix64(seed ^ 0x746f6765)).Chance(0.5);
   ChooseLog(seed, &s);
   ChooseAhead(seed, &s);
   ChooseRace(seed, &s);

@@ -76,9 +76,10 @@ struct Scenario {
   bool resume = false;                                     // resume from a checkpoint afterwards, in another fleet
   std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: the default
   bool reports_done_at_once = false;                       // a worker reports a finished lease at once
-  bool push_pull = false;                                  // use PushPull where the loop allows
-  bool through_frames = false;                             // every message is encoded and decoded
-  std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
+  bool pulls_early = false;         // pull the dense rows of the next clock with each tick where the loop allows
+  bool tables_together = false;     // pull and push all tables of a batch with one call
+  bool through_frames = false;      // every message is encoded and decoded
+  std::size_t cut_slice_bytes = 1;  // of a checkpoint, between messages
   TimeUs cut_pause_us = 0;
   std::size_t tier_bytes = 0;  // memory budget of a shard; further rows are on disk; 0: no limit
   std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: the default

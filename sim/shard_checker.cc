@@ -41,9 +41,12 @@ Sequence ShardChecker::Last(Incarnation incarnation, PartitionId partition) cons
 
 void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull& pull, Clock open) {
   const Clock use = pull.clock;
-  const ConsistencySpec spec = spec_of_(pull.table);
-  if (open < last_open_[pull.table]) oracle_->Fail("the open clock of a shard's table went back");
-  last_open_[pull.table] = open;
+  const ConsistencySpec spec = spec_of_(pull.tables.front().table);
+  for (const PullPart& part : pull.tables) {
+    if (spec_of_(part.table) != spec) oracle_->Fail("tables of different consistency were answered together");
+    if (open < last_open_[part.table]) oracle_->Fail("the open clock of a shard's table went back");
+    last_open_[part.table] = open;
+  }
   if (spec.mode == ConsistencyMode::kAsp) return;
   const std::uint64_t bound = StalenessBound(spec);
   if (open.value + bound < use.value)

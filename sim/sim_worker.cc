@@ -236,16 +236,18 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   if (evaluation_.Before(train, batch->clock)) client_.DropCachedRows();
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->rows.first % 2 == 0) client_.Prefetch(batch->sparse, now, out);
-  StartPull(batch, Which::kSparse, &batch->sparse_pull, now, out);
+  std::vector<worker::TableToPull> pulls{PullOf(batch, Which::kSparse, &batch->sparse_pull)};
   if (scenario_.changes) {
     const Welcome& welcome = client_.welcome();
     batch->changed = PlanOf(tables_.sparse(),
                             oracle_->changes().KeysToRead(WorkerRank(welcome.rank), welcome.incarnation, batch->clock));
     batch->mark_changed = oracle_->changes().issued();
-    StartPull(batch, Which::kChanged, &batch->changed_pull, now, out);
+    pulls.push_back(PullOf(batch, Which::kChanged, &batch->changed_pull));
   }
-  if (!early_.empty() && train && early_.back().clock() == batch->clock) return;
-  StartPull(batch, Which::kDense, &batch->dense_pull, now, out);
+  if (early_.empty() || !train || early_.back().clock() != batch->clock)
+    pulls.push_back(PullOf(batch, Which::kDense, &batch->dense_pull));
+  if (scenario_.tables_together) return client_.Pull(pulls, now, out);
+  for (const worker::TableToPull& pull : pulls) client_.Pull({&pull, 1}, now, out);
 }
 
 worker::Plan SimWorker::PlanOf(const TableSpec& spec, std::span<const Key> keys) {
@@ -255,17 +257,18 @@ worker::Plan SimWorker::PlanOf(const TableSpec& spec, std::span<const Key> keys)
   return plan;
 }
 
-void SimWorker::StartPull(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull, TimeUs now, Outbox* out) {
+worker::TableToPull SimWorker::PullOf(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull) {
   *pull = std::make_unique<BatchPull>(this, batch, which);
   ++batch->waiting;
-  client_.Pull(batch->PlanOf(which), {.use = batch->clock}, pull->get(), now, out);
+  return {&batch->PlanOf(which), {.use = batch->clock}, pull->get()};
 }
 
 // Programs may read rows without pushing them.
 void SimWorker::PullAgain(Batch* batch, TimeUs now, Outbox* out) {
   if (!scenario_.reads_again || oracle_->records() == 0) return;
   batch->mark_again = oracle_->records();
-  StartPull(batch, Which::kSparseAgain, &batch->sparse_again, now, out);
+  const worker::TableToPull again = PullOf(batch, Which::kSparseAgain, &batch->sparse_again);
+  client_.Pull({&again, 1}, now, out);
 }
 
 void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness) {
@@ -346,8 +349,18 @@ void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
   const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
   const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, clock, lease.epoch, first_row, rows,
                                                    model_ ? &sent : nullptr);
-  client_.Push(batch->sparse, gradients, batch->clock,
-               Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()), now, out);
+  std::vector<worker::TableToPush> pushes;
+  pushes.push_back({&batch->sparse, std::move(gradients),
+                    Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size())});
+  if (scenario_.tables_together) pushes.push_back(PushOfDense(*batch));
+  client_.Push(pushes, batch->clock, now, out);
+}
+
+worker::TableToPush SimWorker::PushOfDense(const Batch& batch) {
+  Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
+  auto l = layer.as_mutable<float>();
+  for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + batch.rows.first) % 13) - 0.05f;
+  return {&batch.dense, std::move(layer), Acknowledged(std::nullopt, batch.dense.runs.size())};
 }
 
 // Each change of a batch is a push of its own.
@@ -370,17 +383,15 @@ void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
 
 void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
-  Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
-  auto l = layer.as_mutable<float>();
-  for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + first_row) % 13) - 0.05f;
   position_ = {lease.lease, first_row + rows - lease.first_row};
-  worker::Completion<>* const layer_acked = Acknowledged(std::nullopt, batch->dense.runs.size());
-  if (scenario_.push_pull && scenario_.depth == 1) {
-    EarlyPull& early = early_.emplace_back(this, client_.clock() + 1);
-    client_.PushPull(batch->dense, layer, batch->clock, position_, {.pushed = layer_acked, .pulled = &early}, now, out);
-  } else {
-    client_.Push(batch->dense, layer, batch->clock, layer_acked, now, out);
-    client_.Tick(position_, nullptr, now, out);
+  if (!scenario_.tables_together) {
+    const worker::TableToPush dense = PushOfDense(*batch);
+    client_.Push({&dense, 1}, batch->clock, now, out);
+  }
+  client_.Tick(position_, nullptr, now, out);
+  if (scenario_.pulls_early && scenario_.depth == 1) {
+    EarlyPull& early = early_.emplace_back(this, client_.clock());
+    client_.Pull(batch->dense, {.use = client_.clock()}, &early, now, out);
   }
   RecordTick(batch);
   if (model_) oracle_->residuals().OnResiduals(client_.welcome().incarnation, client_.clock(), model_->residuals());

@@ -75,7 +75,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
     bool read_once = false;        // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
   };
-  // PushPull: the dense pull of the next batch, sent together with the push.
+  // The dense pull of the next batch, sent with the tick.
   class EarlyPull final : public worker::PullSink {
    public:
     EarlyPull(SimWorker* worker, Clock clock) : worker_(worker), clock_(clock) {}
@@ -149,7 +149,8 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void Fill(TimeUs now, Outbox* out);  // start pulls of further batches
   void StartPulls(Batch* batch, TimeUs now, Outbox* out);
   void PullAgain(Batch* batch, TimeUs now, Outbox* out);
-  void StartPull(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull, TimeUs now, Outbox* out);
+  worker::TableToPull PullOf(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull);
+  worker::TableToPush PushOfDense(const Batch& batch);
   void CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void PushSparse(Batch* batch, TimeUs now, Outbox* out);

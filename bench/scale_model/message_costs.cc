@@ -44,28 +44,34 @@ void MessageCosts::CountDenseParts(const Job& job) {
 Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const {
   Extent extent;
   const double servers = options_.bundle;
-  TableId table;
   double rows = 0, sections = 0;
-  bool keys = false, values = false;
+  bool sparse = false;
+  const auto add = [&](TableId table, double count, double table_sections, bool keys, bool values) {
+    const bool dense = workload_.dense(table);
+    rows += count;
+    sections += table_sections;
+    sparse = sparse || !dense;
+    (dense ? extent.dense : extent.rows) += workload_.WorkRows(table, count);
+    extent.bytes += (keys ? sizeof(Key) * count : 0) + (values ? 4.0 * workload_.wire_dim(table) * count : 0);
+  };
   if (const auto* pull = std::get_if<Pull>(&message.body)) {
-    table = pull->table, rows = pull->keys.count, sections = double(pull->keys.sections.size());
-    keys = pull->keys.codec == KeyCodec::kRaw;
+    for (const PullPart& part : pull->tables)
+      add(part.table, part.keys.count, double(part.keys.sections.size()), part.keys.codec == KeyCodec::kRaw, false);
   } else if (const auto* push = std::get_if<Push>(&message.body)) {
-    table = push->table, rows = push->keys.count, sections = double(push->keys.sections.size());
-    keys = push->keys.codec == KeyCodec::kRaw, values = true;
+    for (const PushPart& part : push->tables)
+      add(part.table, part.keys.count, double(part.keys.sections.size()), part.keys.codec == KeyCodec::kRaw, true);
   } else if (const auto* reply = std::get_if<PullReply>(&message.body)) {
-    table = reply->table, rows = reply->count, values = true;
+    for (const ReplyPart& part : reply->tables) add(part.table, part.count, 0, false, true);
   }
   if (rows > 0) {
     extent.copies = servers * (1 - std::pow(1 - 1 / servers, rows));
-    extent.part = workload_.dense(table) ? dense_parts_[shard] : 1 / servers;
-    (workload_.dense(table) ? extent.dense : extent.rows) = workload_.WorkRows(table, rows);
-    extent.bytes = (keys ? sizeof(Key) * rows : 0) + (values ? 4.0 * workload_.wire_dim(table) * rows : 0);
+    extent.dense_part = dense_parts_[shard];
+    extent.part = sparse ? 1 / servers : extent.dense_part;
   } else if (std::holds_alternative<PushAck>(message.body) && asked != nullptr) {
-    extent.copies = asked->copies, extent.part = asked->part;
+    extent.copies = asked->copies, extent.part = asked->part, extent.dense_part = asked->dense_part;
     sections = double(std::get<PushAck>(message.body).sections.size());
   } else {
-    extent.copies = servers, extent.part = 1 / servers;
+    extent.copies = servers, extent.part = extent.dense_part = 1 / servers;
     const bool tick = std::holds_alternative<Tick>(message.body) || std::holds_alternative<TickAck>(message.body);
     if (tick && options_.free_ticks) return {.copies = 0};
   }
@@ -75,9 +81,9 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
 
 double MessageCosts::Of(bool worker, Work work, const Extent& extent) const {
   if (options_.free) return 0;
-  const double part = worker ? 1 : extent.part;
+  const double part = worker ? 1 : extent.part, dense_part = worker ? 1 : extent.dense_part;
   const double third = worker ? extent.copies * options_.servers : 0;
-  return costs_[work]({part * extent.copies, part * extent.rows, part * extent.dense, third});
+  return costs_[work]({part * extent.copies, part * extent.rows, dense_part * extent.dense, third});
 }
 
 double MessageCosts::Coding(bool worker, Work work, const Extent& extent) const {
@@ -101,7 +107,7 @@ double MessageCosts::In(bool worker, const Body& body, const Extent& extent) con
   if (std::holds_alternative<Tick>(body)) add(Work::kShardTick);
   if (const auto* push = std::get_if<Push>(&body)) {
     for (const worker::TableUse& use : workload_.tables())
-      if (use.spec.id == push->table)
+      if (use.spec.id == push->tables.front().table)
         add(use.spec.consistency.apply == ApplyMode::kAggregated ? Work::kGather : Work::kApply);
   }
   return ns;

@@ -18,7 +18,8 @@ struct Extent {
   double copies = 1;           // messages
   double rows = 0, dense = 0;  // of all these messages, in the units of costs
   double bytes = 0;
-  double part = 1;  // the largest share of one server of a bundle
+  double part = 1;        // the largest share of one server of a bundle: of messages, bytes and sparse rows
+  double dense_part = 1;  // of dense rows
 };
 
 // What a node sends or receives at once.

@@ -8,9 +8,11 @@ namespace tarn::scale {
 void ShardWork::Begin(const Body& body, const Extent& extent, bool counts, Outbox* out) {
   if (const auto* push = std::get_if<Push>(&body)) {
     Contributions& c = buckets_[push->clock];
-    c.count += std::max(double(push->keys.sections.size()), extent.copies) * extent.part;
+    double sections = 0;
+    for (const PushPart& part : push->tables) sections += double(part.keys.sections.size());
+    c.count += std::max(sections, extent.copies) * extent.part;
     c.sparse_rows += extent.rows * extent.part;
-    c.dense_rows += extent.dense * extent.part;
+    c.dense_rows += extent.dense * extent.dense_part;
   }
   extra_ns_ = 0;
   observed_ = false;
@@ -36,7 +38,8 @@ void ShardWork::OnPullServed(WorkerRank, Incarnation, const Pull&, Clock) {
   if (meter_ == nullptr || !counts_) return;
   const auto& reply = std::get<PullReply>(out_->back().message.body);
   Amount amount{.messages = 1};
-  (workload_->dense(reply.table) ? amount.dense : amount.rows) = workload_->WorkRows(reply.table, reply.count);
+  for (const ReplyPart& part : reply.tables)
+    (workload_->dense(part.table) ? amount.dense : amount.rows) += workload_->WorkRows(part.table, part.count);
   meter_->Add(Work::kServe, {amount, meter_->Lap()});
 }
 

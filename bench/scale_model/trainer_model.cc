@@ -84,14 +84,16 @@ TrainerModel::InFlight TrainerModel::NextBatch() {
 }
 
 void TrainerModel::StartPulls(InFlight* batch, TimeUs now, Outbox* out) {
+  std::vector<worker::TableToPull> tables;
   for (std::size_t t = 0; t < workload_->tables().size(); ++t) {
-    const std::size_t before = out->size();
-    if (meter_ != nullptr) meter_->Begin();
     const worker::Plan& plan = workload_->plan(batch->batch, t);
     ++batch->waiting;
-    client_.Pull(plan, {.use = batch->clock}, &batch->rows.emplace_back(batch, plan), now, out);
-    Measure(Work::kAsk, before, *out);
+    tables.push_back({&plan, {.use = batch->clock}, &batch->rows.emplace_back(batch, plan)});
   }
+  const std::size_t before = out->size();
+  if (meter_ != nullptr) meter_->Begin();
+  client_.Pull(tables, now, out);
+  Measure(Work::kAsk, before, *out);
 }
 
 // Divides the time of the last call among the messages that it sent, all of one kind.
@@ -103,9 +105,12 @@ void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
     const auto* pull = std::get_if<Pull>(&body);
     const auto* push = std::get_if<Push>(&body);
     if (pull == nullptr && push == nullptr) return;  // a tick or a heartbeat was also sent
-    const TableId table = pull != nullptr ? pull->table : push->table;
-    const double rows = workload_->WorkRows(table, pull != nullptr ? pull->keys.count : push->keys.count);
-    (workload_->dense(table) ? sample.amount.dense : sample.amount.rows) += rows;
+    const auto add = [&](const auto& part) {
+      (workload_->dense(part.table) ? sample.amount.dense : sample.amount.rows) +=
+          workload_->WorkRows(part.table, part.keys.count);
+    };
+    if (pull != nullptr) std::ranges::for_each(pull->tables, add);
+    if (push != nullptr) std::ranges::for_each(push->tables, add);
     ++sample.amount.messages;
   }
   sample.amount.third = sample.amount.messages * double(client_.view().routes.endpoints.size());
@@ -119,16 +124,18 @@ bool TrainerModel::FrontReady() const {
 void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
   const InFlight batch = std::move(window_.front());
   window_.pop_front();
+  std::vector<worker::TableToPush> tables;
   for (std::size_t t = 0; t < workload_->tables().size(); ++t) {
     const worker::Plan& plan = workload_->plan(batch.batch, t);
     const std::size_t bytes = plan.keys.size() * plan.dim * sizeof(float);
     Buffer gradients = Buffer::Allocate(bytes);
     std::memset(gradients.data(), 0, bytes);
-    const std::size_t before = out->size();
-    if (meter_ != nullptr) meter_->Begin();
-    client_.Push(plan, std::move(gradients), batch.clock, nullptr, now, out);
-    Measure(Work::kPush, before, *out);
+    tables.push_back({&plan, std::move(gradients), nullptr});
   }
+  const std::size_t before = out->size();
+  if (meter_ != nullptr) meter_->Begin();
+  client_.Push(tables, batch.clock, now, out);
+  Measure(Work::kPush, before, *out);
   position_ = {batch.lease.lease, batch.after};
   client_.Tick(position_, nullptr, now, out);
   if (batch.after == batch.lease.rows) done_at_tick_[client_.clock().value] = LeaseDone{batch.lease.lease, {}};

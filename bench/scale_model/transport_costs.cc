@@ -14,6 +14,12 @@
 namespace tarn::scale {
 namespace {
 
+Buffer Zeros(std::size_t floats) {
+  Buffer values = Buffer::Allocate(floats * sizeof(float));
+  std::memset(values.data(), 0, values.size());
+  return values;
+}
+
 constexpr double kMessageBytes = 216;  // as MessageCosts counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
 constexpr std::size_t kBundled = 8;  // messages of a frame that has several
@@ -49,13 +55,13 @@ void Echo(int to_parent) {
       RequestId request;
       if (const auto* pull = std::get_if<Pull>(&r.message.body)) {
         request = pull->request;
-        answer.body = PullReply{request, pull->table, {}, ValueCodec::kFp32, pull->keys.count};
-        answer.values = Buffer::Allocate(pull->keys.count * sizeof(float));
-        std::memset(answer.values.data(), 0, answer.values.size());
+        const PullPart& asked = pull->tables.front();
+        ReplyPart part{asked.table, ValueCodec::kFp32, asked.keys.count, {}, Zeros(asked.keys.count)};
+        answer.body = PullReply{request, {}, {std::move(part)}};
       } else if (const auto* push = std::get_if<Push>(&r.message.body)) {
         request = push->request;
         PushAck ack{request, {}};
-        for (const Section& section : push->keys.sections)
+        for (const Section& section : push->tables.front().keys.sections)
           ack.sections.push_back({section.partition, section.sequence, ErrorCode::kOk, {}});
         answer.body = ack;
       }
@@ -82,11 +88,9 @@ class EchoClient {
     Message message;
     KeyList keys{KeyCodec::kRange, 0, std::max(1u, values), {{PartitionId(0), std::max(1u, values), Sequence(1)}}};
     if (push) {
-      message.body = Push{request, TableId(0), {}, {}, ValueCodec::kFp32, keys, {}};
-      message.values = Buffer::Allocate(keys.count * sizeof(float));
-      std::memset(message.values.data(), 0, message.values.size());
+      message.body = Push{request, {}, {{.table = TableId(0), .keys = keys, .values = Zeros(keys.count)}}};
     } else {
-      message.body = Pull{request, TableId(0), {}, ValueCodec::kFp32, keys};
+      message.body = Pull{request, {}, {{TableId(0), ValueCodec::kFp32, keys}}};
     }
     const Outbox frame(bundled ? kBundled : 1, Outgoing{ShardPeer(ShardId(0)), message});
     const std::size_t messages = frames * frame.size();

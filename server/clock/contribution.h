@@ -17,11 +17,11 @@ struct Contribution {
   Incarnation incarnation;
   Sequence sequence;
   Version version = kNoVersion;  // of the partition when the rows were pulled
-  Clock pulled_clock;            // Push::pulled_clock
+  Clock pulled_clock;            // PushPart::pulled_clock
   std::uint32_t count = 0;
   KeyCodec key_codec = KeyCodec::kRaw;
   Key first_key = 0;           // for kRange
-  Buffer keys;                 // for kRaw: all keys of the message
+  Buffer keys;                 // for kRaw: all keys of the table in the message
   std::size_t key_offset = 0;  // position in `keys`, counted in keys
   PushAction action = PushAction::kStep;
   ValueCodec codec = ValueCodec::kFp32;

@@ -44,7 +44,7 @@ Offset<fb::Push> WritePush(FlatBufferBuilder& b, const LoggedPush& p) {
   const auto keys = wire::CreateKeyList(b, static_cast<wire::KeyCodec>(p.push.keys.codec), p.push.keys.first_key,
                                         p.push.keys.count, at);
   return fb::CreatePush(
-      b, p.incarnation.value, p.rank.value, p.push.table.value, p.push.clock.value,
+      b, p.incarnation.value, p.rank.value, p.push.table.value, p.clock.value,
       static_cast<wire::ValueCodec>(p.push.codec), keys, p.push.pulled_clock.value, versions,
       p.push.pulled ? flatbuffers::Optional(static_cast<wire::ValueCodec>(*p.push.pulled)) : flatbuffers::nullopt,
       static_cast<wire::PushAction>(p.push.action));
@@ -106,14 +106,15 @@ class Reader {
   }
 
   LoggedPush Push(const fb::Push& m, const LogRecord& record) {
-    LoggedPush out{Incarnation(m.incarnation()), WorkerRank(m.rank()), {}, record.keys, record.values};
+    LoggedPush out{Incarnation(m.incarnation()), WorkerRank(m.rank()), Clock(m.clock()), {}};
     out.push.table = TableId(m.table_id());
-    out.push.clock = Clock(m.clock());
+    out.push.values = record.values;
     out.push.pulled_clock = Clock(m.pulled_clock());
     if (m.pulled()) out.push.pulled = Enum<ValueCodec>(*m.pulled(), "push.pulled");
     out.push.codec = Enum<ValueCodec>(m.codec(), "push.codec");
     out.push.action = Enum<PushAction>(m.action(), "push.action");
     KeyList& keys = out.push.keys;
+    keys.frame = record.keys;
     keys.codec = Enum<KeyCodec>(m.keys()->codec(), "push.keys.codec");
     keys.first_key = m.keys()->first_key();
     keys.count = m.keys()->count();
@@ -215,16 +216,16 @@ LogRecord EncodeRecord(const LoggedHead& head) {
 
 LogRecord EncodeRecord(const LoggedPush& push) {
   LogRecord record = Encode(fb::Body::Push, [&](FlatBufferBuilder& b) { return WritePush(b, push); });
-  record.keys = push.keys;
-  record.values = push.values;
+  record.keys = push.push.keys.frame;
+  record.values = push.push.values;
   return record;
 }
 
 LogRecord EncodeRecord(const LoggedGathered& gathered) {
   LogRecord record = Encode(fb::Body::Gathered,
                             [&](FlatBufferBuilder& b) { return fb::CreateGathered(b, WritePush(b, gathered.push)); });
-  record.keys = gathered.push.keys;
-  record.values = gathered.push.values;
+  record.keys = gathered.push.push.keys.frame;
+  record.values = gathered.push.push.values;
   return record;
 }
 

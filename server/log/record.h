@@ -15,12 +15,12 @@
 
 namespace tarn::server {
 
-// The accepted sections of a push, with keys and values as in the message.
+// The accepted sections of one table of a push.
 struct LoggedPush {
   Incarnation incarnation;
   WorkerRank rank;
-  Push push;  // without request
-  Buffer keys, values;
+  Clock clock;
+  PushPart push;
 };
 
 struct LoggedTick {

@@ -15,8 +15,8 @@ namespace tarn::server {
 
 namespace {
 
-Status DecodeValues(const Push& push, const Buffer& values, const TableSpec& table, float* rows) {
-  const std::span<const std::byte> bytes(values.data(), values.size());
+Status DecodeValues(const PushPart& push, const TableSpec& table, float* rows) {
+  const std::span<const std::byte> bytes(push.values.data(), push.values.size());
   if (push.codec == ValueCodec::kTopK)
     return kernels::DecodeSparse(std::size_t{push.keys.count} * table.dim, bytes, rows);
   if (table.push_codec != ValueCodec::kLowRank)  // a few bytes of factors decode to many values
@@ -25,15 +25,17 @@ Status DecodeValues(const Push& push, const Buffer& values, const TableSpec& tab
 }
 
 // Why the values of a push were not decoded: they are invalid, or the shard did not know the sender when they arrived.
-Status NotDecoded(const Push& push, const Buffer& values, const TableSpec& table) {
+Status NotDecoded(const PushPart& push, const TableSpec& table) {
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
-  const Status status = DecodeValues(push, values, table, rows.data());
-  if (status) return Fail(ErrorCode::kUnavailable, "the push came before its sender was known: repeat it");
+  const Status status = DecodeValues(push, table, rows.data());
+  if (status)
+    return Fail(ErrorCode::kUnavailable,
+                "the push came before its sender was known, or its tables are too large together: repeat it");
   return Fail(status.error().code, fmt::format("table '{}': {} rows of {}: {}", table.name, push.keys.count, table.dim,
                                                status.error().message));
 }
 
-Status CheckPulled(const Push& push, const TableSpec& table) {
+Status CheckPulled(const PushPart& push, const TableSpec& table) {
   const UpdateRule& rule = *FindUpdateRule(table.optimizer.kind);
   const bool needed = rule.needs_pulled && push.action == PushAction::kStep;
   if (push.pulled.has_value() == needed) return {};
@@ -46,7 +48,7 @@ Status CheckPulled(const Push& push, const TableSpec& table) {
 }
 
 // Checks assignments and deletions.
-Status CheckAction(const Push& push, const TableSpec& table) {
+Status CheckAction(const PushPart& push, const TableSpec& table) {
   if (push.action == PushAction::kStep) return {};
   if (push.codec != ValueCodec::kFp32)
     return Fail(ErrorCode::kMalformed,
@@ -64,7 +66,8 @@ Status CheckPulledCodec(ValueCodec codec) {
 
 }  // namespace
 
-void DecodeDelta(KeyList* list, Buffer* frame) {
+void DecodeDelta(KeyList* list) {
+  Buffer* const frame = &list->frame;
   if (list->codec != KeyCodec::kDelta || list->count > limits::kKeysPerMessageMax ||
       frame->size() < DeltaBytesMin(list->count))
     return;
@@ -74,18 +77,18 @@ void DecodeDelta(KeyList* list, Buffer* frame) {
   *frame = std::move(keys);
 }
 
-void DecodeWholePush(const TableSpec& table, Push* push, Buffer* values) {
+void DecodeWholePush(const TableSpec& table, PushPart* push) {
   if (!IsOfWholePush(push->codec)) return;
   const std::size_t n = std::size_t{push->keys.count} * table.dim;
   if (n * sizeof(float) > limits::kFrameBytesMax) return;
   Buffer rows = Buffer::Allocate(n * sizeof(float));
-  if (!DecodeValues(*push, *values, table, rows.as_mutable<float>().data())) return;
+  if (!DecodeValues(*push, table, rows.as_mutable<float>().data())) return;
   push->codec = ValueCodec::kFp32;
-  *values = std::move(rows);
+  push->values = std::move(rows);
 }
 
-Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
-                                        std::vector<Key>* scratch) {
+Expected<std::span<const Key>> ReadKeys(const KeyList& list, std::size_t row_bytes, std::vector<Key>* scratch) {
+  const Buffer& frame = list.frame;
   std::uint64_t in_sections = 0;
   for (const Section& section : list.sections) in_sections += section.count;
   if (in_sections != list.count)
@@ -116,23 +119,24 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
   return std::span<const Key>(*scratch);
 }
 
-Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
-  if (IsOfWholePush(push.codec)) return NotDecoded(push, values, table);
+Status CheckPush(const PushPart& push, const TableSpec& table) {
+  if (IsOfWholePush(push.codec)) return NotDecoded(push, table);
   if (push.codec > ValueCodec::kLowRank)
     return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(push.codec)));
   TARN_RETURN_IF_ERROR(CheckAction(push, table));
   TARN_RETURN_IF_ERROR(CheckPulled(push, table));
   if (push.pulled) TARN_RETURN_IF_ERROR(CheckPulledCodec(*push.pulled));
   const std::size_t expected = push.keys.count * PushRowBytes(table, push);
-  if (values.size() != expected)
-    return Fail(ErrorCode::kMalformed, fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}",
-                                                   table.name, values.size(), expected, push.keys.count, table.dim));
+  if (push.values.size() != expected)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}", table.name,
+                            push.values.size(), expected, push.keys.count, table.dim));
   for (const Section& section : push.keys.sections)
     if (section.sequence.value == 0)
       return Fail(ErrorCode::kMalformed, fmt::format("partition {}: a push with sequence 0", section.partition.value));
   return {};
 }
 
-Status CheckPull(const Pull& pull) { return CheckPulledCodec(pull.codec); }
+Status CheckPull(const PullPart& pull) { return CheckPulledCodec(pull.codec); }
 
 }  // namespace tarn::server

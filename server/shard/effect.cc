@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -22,21 +23,30 @@ bool TakeNumber(std::string_view* text, Number* number) {
   return true;
 }
 
+bool HasSections(const Push& push) {
+  return std::ranges::any_of(push.tables, [](const PushPart& table) { return !table.keys.sections.empty(); });
+}
+
 }  // namespace
 
 Effect EffectOf(WorkerRank worker, const Pull& pull) {
   std::uint64_t sections = 0;
-  for (const Section& section : pull.keys.sections) {
-    sections = HashCombine(sections, section.partition.value);
-    sections = HashCombine(sections, section.count);
-    sections = HashCombine(sections, section.sequence.value);
+  for (const PullPart& table : pull.tables) {
+    if (&table != &pull.tables.front()) sections = HashCombine(sections, table.table.value);
+    for (const Section& section : table.keys.sections) {
+      sections = HashCombine(sections, section.partition.value);
+      sections = HashCombine(sections, section.count);
+      sections = HashCombine(sections, section.sequence.value);
+    }
   }
-  return {Effect::Kind::kPull, worker, pull.table.value, pull.clock.value, sections};
+  return {Effect::Kind::kPull, worker, pull.tables.front().table.value, pull.clock.value, sections};
 }
 
 Effect EffectOf(WorkerRank worker, const Push& push, std::size_t first_new) {
-  const Section& section = push.keys.sections[first_new];
-  return {Effect::Kind::kPush, worker, push.table.value, section.sequence.value, section.partition.value};
+  auto table = push.tables.begin();
+  for (; first_new >= table->keys.sections.size(); ++table) first_new -= table->keys.sections.size();
+  const Section& section = table->keys.sections[first_new];
+  return {Effect::Kind::kPush, worker, table->table.value, section.sequence.value, section.partition.value};
 }
 
 Effect EffectOf(WorkerRank worker, const Tick& tick) { return {Effect::Kind::kTick, worker, 0, tick.clock.value, 0}; }
@@ -46,7 +56,7 @@ std::optional<Effect> EffectOf(const Message& message) {
   if (const auto* pull = std::get_if<Pull>(&message.body)) return EffectOf(worker, *pull);
   if (const auto* tick = std::get_if<Tick>(&message.body)) return EffectOf(worker, *tick);
   if (const auto* push = std::get_if<Push>(&message.body))
-    if (!push->keys.sections.empty()) return EffectOf(worker, *push, 0);
+    if (HasSections(*push)) return EffectOf(worker, *push, 0);
   return std::nullopt;
 }
 

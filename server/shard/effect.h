@@ -18,17 +18,18 @@ struct Effect {
   enum class Kind : std::uint8_t { kPull, kPush, kTick };
   Kind kind = Kind::kTick;
   WorkerRank worker;
-  std::uint32_t table = 0;     // tick: 0
-  std::uint64_t at = 0;        // pull, tick: the clock; push: the sequence of its first new section
-  std::uint64_t sections = 0;  // pull: hash of its sections; push: the partition of its first new section; tick: 0
+  std::uint32_t table = 0;  // pull: its first; push: of its first new section; tick: 0
+  std::uint64_t at = 0;     // pull, tick: the clock; push: the sequence of its first new section
+  // pull: hash of its tables and sections; push: the partition of its first new section; tick: 0
+  std::uint64_t sections = 0;
   friend bool operator==(const Effect&, const Effect&) = default;
 };
 
 Effect EffectOf(WorkerRank worker, const Pull& pull);
+// first_new: index over the sections of all tables.
 Effect EffectOf(WorkerRank worker, const Push& push, std::size_t first_new);
 Effect EffectOf(WorkerRank worker, const Tick& tick);
-// The effect that a message of a worker has if all its sections are new; nullopt if it can have none. Also nullopt for
-// PushPull, which the training loop does not send.
+// The effect that a message of a worker has if all its sections are new; nullopt if it can have none.
 std::optional<Effect> EffectOf(const Message& message);
 
 // ToLine returns "KIND WORKER TABLE AT SECTIONS". ParseEffect returns nullopt if the line has another form.

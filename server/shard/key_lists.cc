@@ -6,7 +6,8 @@
 
 namespace tarn::server {
 
-void KeyLists::Keep(Incarnation incarnation, const KeyList& keys, const Buffer& frame) {
+void KeyLists::Keep(Incarnation incarnation, const KeyList& keys) {
+  const Buffer& frame = keys.frame;
   const std::size_t cost = frame.size() + kEntryBytes;
   if (const auto known = workers_.find(incarnation); known != workers_.end()) {
     const auto old = known->second.by_number.find(keys.list);

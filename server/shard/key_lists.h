@@ -27,7 +27,7 @@ class KeyLists {
 
   // Stores a copy of the keys of a verified message under keys.list, replacing an older list of that number. A list
   // larger than the bound is not stored.
-  void Keep(Incarnation incarnation, const KeyList& keys, const Buffer& frame);
+  void Keep(Incarnation incarnation, const KeyList& keys);
   // Null: not stored. Valid until the next non-const call.
   const List* Find(Incarnation incarnation, std::uint64_t number);
   void Drop(Incarnation incarnation);

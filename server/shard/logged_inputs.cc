@@ -25,9 +25,9 @@ std::byte* CopyTaken(const std::vector<Section>& sections, const std::vector<boo
 
 }  // namespace
 
-LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
-                   const TableSpec& table) {
-  LoggedPush out{message.sender.incarnation, WorkerRank(message.sender.rank), push, message.keys, message.values};
+LoggedPush TakenOf(const Sender& sender, Clock clock, const PushPart& push, std::span<const Key> keys,
+                   const std::vector<bool>& taken, const TableSpec& table) {
+  LoggedPush out{sender.incarnation, WorkerRank(sender.rank), clock, push};
   if (std::ranges::find(taken, false) == taken.end()) return out;
   const std::vector<Section>& sections = push.keys.sections;
   out.push.keys = {.codec = KeyCodec::kRaw};
@@ -38,26 +38,28 @@ LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key
   }
   const std::size_t pulled_bytes = push.pulled ? RowBytes(table, *push.pulled) : 0;
   const std::size_t gradient_bytes = PushRowBytes(table, push) - pulled_bytes;
-  out.keys = Buffer::Allocate(out.push.keys.count * sizeof(Key));
-  out.values = Buffer::Allocate(out.push.keys.count * (gradient_bytes + pulled_bytes));
-  CopyTaken(sections, taken, sizeof(Key), reinterpret_cast<const std::byte*>(keys.data()), out.keys.data());
-  std::byte* to = CopyTaken(sections, taken, gradient_bytes, message.values.data(), out.values.data());
-  CopyTaken(sections, taken, pulled_bytes, message.values.data() + keys.size() * gradient_bytes, to);
+  out.push.keys.frame = Buffer::Allocate(out.push.keys.count * sizeof(Key));
+  out.push.values = Buffer::Allocate(out.push.keys.count * (gradient_bytes + pulled_bytes));
+  CopyTaken(sections, taken, sizeof(Key), reinterpret_cast<const std::byte*>(keys.data()), out.push.keys.frame.data());
+  std::byte* to = CopyTaken(sections, taken, gradient_bytes, push.values.data(), out.push.values.data());
+  CopyTaken(sections, taken, pulled_bytes, push.values.data() + keys.size() * gradient_bytes, to);
   return out;
 }
 
 LoggedGathered GatheredOf(Clock clock, const Contribution& c, const TableSpec& table) {
-  LoggedGathered out{{.incarnation = c.incarnation, .rank = c.rank}};
-  Push& push = out.push.push;
+  LoggedGathered out{{.incarnation = c.incarnation, .rank = c.rank, .clock = clock, .push = {}}};
+  PushPart& push = out.push.push;
   push.table = c.table;
-  push.clock = clock;
   push.pulled_clock = c.pulled_clock;
   push.codec = c.codec;
   push.action = c.action;
-  push.keys = {c.key_codec, c.first_key, c.count, {{c.partition, c.count, c.sequence, c.version}}};
+  push.keys = {.codec = c.key_codec,
+               .first_key = c.first_key,
+               .count = c.count,
+               .sections = {{c.partition, c.count, c.sequence, c.version}}};
   if (c.key_codec == KeyCodec::kRaw)
-    out.push.keys = Buffer::Copy(c.keys.data() + c.key_offset * sizeof(Key), c.count * sizeof(Key));
-  out.push.values = Buffer::Copy(c.values.data() + c.value_offset, c.count * PushRowBytes(table, push));
+    push.keys.frame = Buffer::Copy(c.keys.data() + c.key_offset * sizeof(Key), c.count * sizeof(Key));
+  push.values = Buffer::Copy(c.values.data() + c.value_offset, c.count * PushRowBytes(table, push));
   return out;
 }
 

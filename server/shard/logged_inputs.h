@@ -12,10 +12,10 @@
 
 namespace tarn::server {
 
-// The accepted sections of a push. If all were accepted, the record shares the message's bytes. `taken`: a flag for
-// each section; `keys`: those of the message.
-LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
-                   const TableSpec& table);
+// The accepted sections of one table of a push. If all were accepted, the record shares the message's bytes. `taken`: a
+// flag for each section; `keys`: those of the table in the message.
+LoggedPush TakenOf(const Sender& sender, Clock clock, const PushPart& push, std::span<const Key> keys,
+                   const std::vector<bool>& taken, const TableSpec& table);
 
 // One gathered section as a separate push.
 LoggedGathered GatheredOf(Clock clock, const Contribution& contribution, const TableSpec& table);

@@ -7,17 +7,14 @@ namespace tarn::server {
 
 namespace {
 
-KeyList* KeysOf(Body* body) {
-  if (auto* pull = std::get_if<Pull>(body)) return &pull->keys;
-  if (auto* push = std::get_if<Push>(body)) return &push->keys;
-  if (auto* both = std::get_if<PushPull>(body)) return &both->push.keys;
-  if (auto* soon = std::get_if<Prefetch>(body)) return &soon->keys;
-  return nullptr;
-}
-
-Push* PushOf(Body* body) {
-  if (auto* both = std::get_if<PushPull>(body)) return &both->push;
-  return std::get_if<Push>(body);
+// Calls visit(keys) for the keys of each table of a request.
+template <typename Visit>
+void ForEachKeyList(Body* body, const Visit& visit) {
+  if (auto* pull = std::get_if<Pull>(body))
+    for (PullPart& table : pull->tables) visit(&table.keys);
+  if (auto* push = std::get_if<Push>(body))
+    for (PushPart& table : push->tables) visit(&table.keys);
+  if (auto* soon = std::get_if<Prefetch>(body)) visit(&soon->keys);
 }
 
 }  // namespace
@@ -25,36 +22,45 @@ Push* PushOf(Body* body) {
 // The worker can write to shared memory while the shard reads it. So keys are always copied before they are decoded and
 // checked: a key that changed after its check would cause a write outside its partition's rows.
 void MessageDecoder::TakeOver(Message* message, bool values) {
-  const auto copy = [](Buffer* payload) {
-    if (payload->lent()) *payload = Buffer::Copy(payload->data(), payload->size());
+  const auto copy = [](Buffer& payload) {
+    if (payload.lent()) payload = Buffer::Copy(payload.data(), payload.size());
   };
-  copy(&message->keys);
-  if (values) copy(&message->values);
+  ForEachPayload(*message, copy, [&](Buffer& payload) {
+    if (values) copy(payload);
+  });
 }
 
+// Decoded keys and values may be larger than the message, but together not larger than a message may be.
 void MessageDecoder::Decode(Message* message) {
-  DecodeKeys(message);
-  DecodeValues(message);
+  std::uint64_t keys = 0;
+  ForEachKeyList(&message->body, [&keys](const KeyList* list) { keys += list->count; });
+  if (keys == 0 || !senders_->Check(*message)) return;
+  if (keys * sizeof(Key) + PayloadBytes(*message) <= limits::kMessageBytesMax)
+    ForEachKeyList(&message->body, [&](KeyList* list) { DecodeKeys(message->sender.incarnation, list); });
+  if (auto* push = std::get_if<Push>(&message->body)) DecodeValues(push);
 }
 
-void MessageDecoder::DecodeKeys(Message* message) {
-  KeyList* keys = KeysOf(&message->body);
-  if (keys == nullptr || !senders_->Check(*message)) return;
-  if (keys->count * sizeof(Key) + message->values.size() > limits::kMessageBytesMax) return;
-  DecodeDelta(keys, &message->keys);
+void MessageDecoder::DecodeValues(Push* push) {
+  std::size_t left = limits::kFrameBytesMax;
+  for (PushPart& table : push->tables) {
+    const TableSpec* spec = rows_->FindTable(table.table);
+    if (spec == nullptr || !IsOfWholePush(table.codec)) continue;
+    const std::size_t bytes = std::size_t{table.keys.count} * spec->dim * sizeof(float);
+    if (bytes > left) return;
+    left -= bytes;
+    DecodeWholePush(*spec, &table);
+  }
+}
+
+void MessageDecoder::DecodeKeys(Incarnation worker, KeyList* keys) {
+  DecodeDelta(keys);
   if (keys->codec != KeyCodec::kHeld) return;
-  const KeyLists::List* held = lists_->Find(message->sender.incarnation, keys->list);
+  const KeyLists::List* held = lists_->Find(worker, keys->list);
   if (held == nullptr || held->count != keys->count) return;
   keys->codec = held->codec;
   keys->first_key = held->first_key;
   keys->list = 0;  // the shard already has the list
-  message->keys = held->frame;
-}
-
-void MessageDecoder::DecodeValues(Message* message) {
-  Push* push = PushOf(&message->body);
-  if (push == nullptr || !IsOfWholePush(push->codec) || !senders_->Check(*message)) return;
-  if (const TableSpec* table = rows_->FindTable(push->table)) DecodeWholePush(*table, push, &message->values);
+  keys->frame = held->frame;
 }
 
 }  // namespace tarn::server

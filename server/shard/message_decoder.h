@@ -22,8 +22,8 @@ class MessageDecoder {
   void Decode(Message* message);
 
  private:
-  void DecodeKeys(Message* message);
-  void DecodeValues(Message* message);
+  void DecodeKeys(Incarnation worker, KeyList* keys);
+  void DecodeValues(Push* push);
 
   const Store* rows_;
   const Senders* senders_;

@@ -5,7 +5,10 @@ namespace tarn::server {
 namespace {
 
 std::size_t Cost(const ParkedPull& parked) {
-  return sizeof(ParkedPull) + parked.keys.size() + parked.pull.keys.sections.size() * sizeof(Section);
+  std::size_t bytes = sizeof(ParkedPull);
+  for (const PullPart& table : parked.pull.tables)
+    bytes += sizeof(PullPart) + table.keys.frame.size() + table.keys.sections.size() * sizeof(Section);
+  return bytes;
 }
 
 }  // namespace

@@ -16,10 +16,9 @@ struct ParkedPull {
   Peer from;
   WorkerRank rank;
   Incarnation incarnation;
-  Clock wanted_clock;       // the pull waits until this is its table's open clock
+  Clock wanted_clock;       // the pull waits until this is the open clock of its tables
   bool clock_open = false;  // the clock is open: the pull waits only for pushes
   Pull pull;
-  Buffer keys;
 };
 
 class ParkedPulls {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "core/error.h"
@@ -38,8 +39,8 @@ class Pulls {
   };
   Pulls(const ShardOptions& options, const Context& context);
 
-  // Handles a pull of a live worker; `message` has its keys. The caller sends a returned error as the answer.
-  Status OnPull(Peer from, Pull pull, const Message& message);
+  // Handles a pull of a live worker. The caller sends a returned error as the answer.
+  Status OnPull(Peer from, const Sender& sender, Pull pull);
 
   // AnswerOpened: answers the pulls whose clock is now open. AnswerAfterPush: answers those that waited only for pushes
   // of this worker.
@@ -56,6 +57,11 @@ class Pulls {
   std::size_t reply_bytes() const { return replies_.bytes(); }
 
  private:
+  Status Check(const Pull& pull);
+  Expected<std::span<const Key>> KeysOf(const PullPart& table);
+  std::size_t RowBytesOf(const PullPart& table) const;
+  // Of its tables, which have the same consistency.
+  const ConsistencyPolicy& PolicyOf(const Pull& pull) const { return (*context_.policies)[pull.tables.front().table]; }
   Status AnswerOrPark(ParkedPull parked);
   bool HasOwnPushes(const ParkedPull& parked) const;
   Status Answer(const ParkedPull& parked);

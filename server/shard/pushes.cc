@@ -16,89 +16,110 @@ namespace {
 
 std::unexpected<Error> Corrupt(std::string what) { return Fail(ErrorCode::kCorrupt, std::move(what)); }
 
-std::uint64_t StalenessOf(const Push& push) {
-  return push.clock.value - std::min(push.clock.value, push.pulled_clock.value);
+std::uint64_t StalenessOf(Clock clock, const PushPart& push) {
+  return clock.value - std::min(clock.value, push.pulled_clock.value);
 }
 
-Message MessageOf(const LoggedPush& logged) {
-  Message message;
-  message.sender = {Role::kWorker, logged.rank.value, logged.incarnation};
-  message.keys = logged.keys;
-  message.values = logged.values;
-  return message;
+Sender SenderOf(const LoggedPush& logged) { return {Role::kWorker, logged.rank.value, logged.incarnation}; }
+
+std::size_t BytesOf(const PushPart& push) { return push.keys.frame.size() + push.values.size(); }
+
+std::size_t BytesOf(const Push& push) {
+  std::size_t bytes = 0;
+  for (const PushPart& table : push.tables) bytes += BytesOf(table);
+  return bytes;
 }
 
 }  // namespace
 
 // The rest of rule E3: checks the table, the counts and the keys.
-Expected<std::span<const Key>> Pushes::CheckedKeys(const Push& push, const Message& message,
-                                                   const Cohort::Member& member) {
+Status Pushes::Check(const Part& part, const Cohort::Member& member) {
+  const PushPart& push = part.push;
   const TableSpec* table = context_.rows->FindTable(push.table);
   if (table == nullptr) return Fail(ErrorCode::kNotFound, fmt::format("table {}: unknown", push.table.value));
-  auto keys = ReadKeys(push.keys, message.keys, PushRowBytes(*table, push), &keys_);
-  if (!keys) return keys;
-  TARN_RETURN_IF_ERROR(CheckPush(push, message.values, *table));
+  const auto keys = ReadKeys(push.keys, PushRowBytes(*table, push), &keys_);
+  if (!keys) return std::unexpected(keys.error());
+  TARN_RETURN_IF_ERROR(CheckPush(push, *table));
   TARN_RETURN_IF_ERROR(context_.rows->CheckKeys(push.table, push.keys.sections, *keys));
   const Clock minimum = context_.clocks->minimum();
-  if (push.clock < member.entry.join || push.clock > minimum + limits::kClocksAheadMax)
+  if (part.clock < member.entry.join || part.clock > minimum + limits::kClocksAheadMax)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("push of clock {}: the worker joined at {}, the minimum clock is {}", push.clock.value,
+                fmt::format("push of clock {}: the worker joined at {}, the minimum clock is {}", part.clock.value,
                             member.entry.join.value, minimum.value));
-  return keys;
+  return {};
 }
 
-Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member) {
-  const auto keys = CheckedKeys(push, message, member);
-  if (!keys) return std::unexpected(keys.error());
-  const Incarnation worker = message.sender.incarnation;
-  if (push.keys.list != 0) context_.lists->Keep(worker, push.keys, message.keys);
-  const TableSpec& table = *context_.rows->FindTable(push.table);
-  const bool fits = MayTake(push, table, message);
+// The keys of a checked part. Valid until the next call.
+std::span<const Key> Pushes::KeysOf(const PushPart& push) {
+  const auto keys = ReadKeys(push.keys, PushRowBytes(*context_.rows->FindTable(push.table), push), &keys_);
+  TARN_CHECK(keys.has_value(), "the keys of a push are checked before its rows change");
+  return *keys;
+}
 
+// Nothing changes unless all tables of the push are valid. The sections of all are taken, then logged, then performed.
+Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push, const Cohort::Member& member) {
+  for (const PushPart& table : push.tables) TARN_RETURN_IF_ERROR(Check({sender, push.clock, table}, member));
+  const std::size_t bytes = BytesOf(push);
+  if (taken_.size() < push.tables.size()) taken_.resize(push.tables.size());
   PushAck ack{push.request, {}};
-  taken_.clear();
-  for (const Section& section : push.keys.sections) {
-    const ErrorCode code = Take(section, worker, fits);
-    const Sequence watermark = context_.rows->Find(section.partition)->watermarks().Of(worker);
-    ack.sections.push_back({section.partition, section.sequence, code, Sequence(watermark.value + 1)});
+  for (std::size_t t = 0; t < push.tables.size(); ++t) {
+    const Part part{sender, push.clock, push.tables[t]};
+    if (part.push.keys.list != 0) context_.lists->Keep(part.worker(), part.push.keys);
+    const bool fits = MayTake(part, bytes);
+    const std::size_t acks = ack.sections.size();
+    TakeSections(part, fits, &taken_[t], &ack.sections);
+    if (!fits && NeverFits(part, std::span(ack.sections).subspan(acks))) return false;
   }
-  if (!fits && NeverFits(push, ack)) return false;
-  const auto first = std::ranges::find(taken_, true);
-  const bool any = first != taken_.end();
-  if (any) context_.observer->OnPushTaken(WorkerRank(message.sender.rank), push, std::size_t(first - taken_.begin()));
-  if (any && context_.outbox->logging()) context_.outbox->Append(TakenOf(push, message, *keys, taken_, table));
-  if (!context_.stop->Check(Perform(push, message, *keys))) return false;
-  context_.outbox->Answer(from, worker, std::move(ack), any);
+  const auto parts = std::span(taken_).first(push.tables.size());
+  std::size_t first = 0;  // new section, counted over all tables
+  bool any = false;
+  for (std::size_t t = 0; t < parts.size() && !any; ++t) {
+    const auto at = std::ranges::find(parts[t], true);
+    any = at != parts[t].end();
+    first += static_cast<std::size_t>(at - parts[t].begin());
+  }
+  if (any) context_.observer->OnPushTaken(WorkerRank(sender.rank), push, first);
+  if (any && context_.outbox->logging())
+    for (std::size_t t = 0; t < parts.size(); ++t)
+      if (std::ranges::find(parts[t], true) != parts[t].end())
+        context_.outbox->Append(TakenOf(sender, push.clock, push.tables[t], KeysOf(push.tables[t]), parts[t],
+                                        *context_.rows->FindTable(push.tables[t].table)));
+  uncounted_ = bytes;
+  for (std::size_t t = 0; t < parts.size(); ++t)
+    uncounted_ -= std::min(uncounted_, BytesToGather({sender, push.clock, push.tables[t]}, parts[t]));
+  for (std::size_t t = 0; t < parts.size(); ++t)
+    if (!context_.stop->Check(Perform({sender, push.clock, push.tables[t]}, parts[t]))) return false;
+  context_.outbox->Answer(from, sender.incarnation, std::move(ack), any);
   return any;
 }
 
-// Whether the shard may accept new sections of this push now. Aggregated table: there is room for them, or they are
-// discarded. Immediate table: they need not wait for a cut (rule K1).
-bool Pushes::MayTake(const Push& push, const TableSpec& table, const Message& message) const {
+// Whether the shard may accept new sections of this part now. Aggregated table: there is room for the message, or they
+// are discarded. Immediate table: they need not wait for a cut (rule K1).
+bool Pushes::MayTake(const Part& part, std::size_t message_bytes) const {
+  const TableSpec& table = *context_.rows->FindTable(part.push.table);
   if (table.consistency.apply == ApplyMode::kAggregated)
-    return (*context_.policies)[push.table].Discards(message.sender.incarnation, push.clock,
-                                                     context_.clocks->cohort()) ||
-           BucketFits(push, message);
-  return context_.may_apply(push.clock);
+    return (*context_.policies)[table.id].Discards(part.worker(), part.clock, context_.clocks->cohort()) ||
+           BucketFits(part, message_bytes);
+  return context_.may_apply(part.clock);
 }
 
 // The next clock to close may use twice as much, because all others wait for it.
-bool Pushes::BucketFits(const Push& push, const Message& message) const {
-  const std::size_t times = push.clock == OpenClock(push.table) ? 2 : 1;
-  return context_.clocks->buckets().bytes() + message.keys.size() + message.values.size() <= times * bucket_bytes_max_;
+bool Pushes::BucketFits(const Part& part, std::size_t message_bytes) const {
+  const std::size_t times = part.clock == OpenClock(part.push.table) ? 2 : 1;
+  return context_.clocks->buckets().bytes() + message_bytes <= times * bucket_bytes_max_;
 }
 
 Clock Pushes::OpenClock(TableId table) const {
   return (*context_.policies)[table].OpenClock(context_.clocks->cohort());
 }
 
-// Whether the push can never fit (rule A2): the next clock to close waits for it, and no room becomes free before that
+// Whether the part can never fit (rule A2): the next clock to close waits for it, and no room becomes free before that
 // clock closes, unless a worker is being fenced. The shard then ends the job.
-bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
-  const TableSpec& table = *context_.rows->FindTable(push.table);
-  const bool refused = std::ranges::any_of(
-      ack.sections, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
-  if (!refused || table.consistency.apply != ApplyMode::kAggregated || push.clock != OpenClock(push.table) ||
+bool Pushes::NeverFits(const Part& part, std::span<const SectionAck> acks) {
+  const TableSpec& table = *context_.rows->FindTable(part.push.table);
+  const bool refused =
+      std::ranges::any_of(acks, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
+  if (!refused || table.consistency.apply != ApplyMode::kAggregated || part.clock != OpenClock(part.push.table) ||
       !context_.clocks->cohort().Fenced().empty())
     return false;
   context_.stop->Stop(
@@ -106,16 +127,27 @@ bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
        fmt::format("the pushes of clock {} do not fit in memory: {} bytes of aggregated pushes wait for their "
                    "clock, and one of {} rows for table '{}' is refused; expected at most {} bytes for each shard. "
                    "Lower train.batch_rows, raise fleet.servers or fleet.shards, or use a smaller push_codec",
-                   push.clock.value, context_.clocks->buckets().bytes(), push.keys.count, table.name,
+                   part.clock.value, context_.clocks->buckets().bytes(), part.push.keys.count, table.name,
                    2 * bucket_bytes_max_)});
   return true;
 }
 
-// Rule E2 for one section. Returns the answer; taken_ records whether the section is new and was accepted.
-ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
-  taken_.push_back(false);
-  Watermarks& watermarks = context_.rows->Find(section.partition)->watermarks();
-  switch (watermarks.Judge(worker, section.sequence)) {
+// Rule E2 for the sections of one part. Adds the answers.
+void Pushes::TakeSections(const Part& part, bool fits, Taken* taken, std::vector<SectionAck>* acks) {
+  taken->clear();
+  for (const Section& section : part.push.keys.sections) {
+    Watermarks& watermarks = context_.rows->Find(section.partition)->watermarks();
+    const Sequence before = watermarks.Of(part.worker());
+    const ErrorCode code = Take(section, part.worker(), fits, &watermarks);
+    const Sequence watermark = watermarks.Of(part.worker());
+    taken->push_back(watermark != before);
+    acks->push_back({section.partition, section.sequence, code, Sequence(watermark.value + 1)});
+  }
+}
+
+// Advances the watermark if the section is new and accepted. Returns the answer.
+ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits, Watermarks* watermarks) {
+  switch (watermarks->Judge(worker, section.sequence)) {
     case Watermarks::Order::kRepeated: ++context_.counters->pushes_repeated; return ErrorCode::kOk;
     case Watermarks::Order::kBeyond: ++context_.counters->pushes_out_of_order; return ErrorCode::kOutOfOrder;
     case Watermarks::Order::kNext: break;
@@ -124,111 +156,117 @@ ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
     ++context_.counters->refused_other;
     return ErrorCode::kOverloaded;
   }
-  watermarks.Advance(worker);
-  taken_.back() = true;
+  watermarks->Advance(worker);
   ++context_.counters->pushes;
   context_.counters->push_rows += section.count;
   return ErrorCode::kOk;
 }
 
-// Applies or gathers the accepted sections of a push. Only gradients can come too late: rows are assigned and deleted
+// Applies or gathers the accepted sections of a part. Only gradients can come too late: rows are assigned and deleted
 // at once if their clock has closed (rule C8).
-Status Pushes::Perform(const Push& push, const Message& message, std::span<const Key> keys) {
-  const Incarnation worker = message.sender.incarnation;
-  const bool late = (*context_.policies)[push.table].Discards(worker, push.clock, context_.clocks->cohort());
+Status Pushes::Perform(const Part& part, const Taken& taken) {
+  const Incarnation worker = part.worker();
+  const PushPart& push = part.push;
+  const bool late = (*context_.policies)[push.table].Discards(worker, part.clock, context_.clocks->cohort());
   const bool discarded = late && push.action == PushAction::kStep;
-  for (std::size_t s = 0; s < taken_.size(); ++s) {
-    if (!taken_[s]) continue;
+  for (std::size_t s = 0; s < taken.size(); ++s) {
+    if (!taken[s]) continue;
     const Section& section = push.keys.sections[s];
     if (discarded) {
       context_.rows->CountDiscarded(section.count);
-      context_.observer->OnPushVoided(worker, section.partition, section.sequence, push.clock);
+      context_.observer->OnPushVoided(worker, section.partition, section.sequence, part.clock);
     } else {
-      context_.observer->OnPushApplied(worker, section.partition, section.sequence, push.clock);
+      context_.observer->OnPushApplied(worker, section.partition, section.sequence, part.clock);
     }
   }
   if (discarded) return {};
-  if (context_.rows->FindTable(push.table)->consistency.apply == ApplyMode::kImmediate)
-    return Apply(push, message, keys);
-  Gather(push, message);
-  return context_.clocks->CloseGathered(push.table, push.clock);
+  if (context_.rows->FindTable(push.table)->consistency.apply == ApplyMode::kImmediate) return Apply(part, taken);
+  Gather(part, taken);
+  return context_.clocks->CloseGathered(push.table, part.clock);
 }
 
 // Applies the accepted sections (rule A1), one call per run of consecutive ones.
-Status Pushes::Apply(const Push& push, const Message& message, std::span<const Key> keys) {
+Status Pushes::Apply(const Part& part, const Taken& taken) {
+  const PushPart& push = part.push;
   const std::span<const Section> sections(push.keys.sections);
   const std::uint32_t dim = context_.rows->FindTable(push.table)->dim;
   // The first accepted section identifies the push, because the log contains only accepted sections.
-  const auto first = static_cast<std::size_t>(std::ranges::find(taken_, true) - taken_.begin());
+  const auto first = static_cast<std::size_t>(std::ranges::find(taken, true) - taken.begin());
   if (first == sections.size()) return {};
+  const std::span<const Key> keys = KeysOf(push);
   PushedRows rows{.codec = push.codec,
-                  .gradients = message.values.data(),
-                  .clock = push.clock,
-                  .push = HashCombine(message.sender.rank, sections[first].sequence.value),
-                  .staleness = StalenessOf(push),
-                  .worker = WorkerRank(message.sender.rank),
+                  .gradients = push.values.data(),
+                  .clock = part.clock,
+                  .push = HashCombine(part.sender.rank, sections[first].sequence.value),
+                  .staleness = StalenessOf(part.clock, push),
+                  .worker = WorkerRank(part.sender.rank),
                   .action = push.action};
   if (push.pulled) {
     rows.pulled_codec = *push.pulled;
-    rows.pulled = message.values.data() + push.keys.count * CodecRowBytes(push.codec, dim);
+    rows.pulled = push.values.data() + push.keys.count * CodecRowBytes(push.codec, dim);
   }
   std::size_t key = 0;
   for (std::size_t s = 0; s < sections.size();) {
     const std::size_t first_section = s;
     const std::size_t first_key = key;
-    for (; s < sections.size() && taken_[s]; ++s) key += sections[s].count;
+    for (; s < sections.size() && taken[s]; ++s) key += sections[s].count;
     if (s != first_section) {
       PushedRows run = rows;
       run.Skip(first_key, dim);
       TARN_RETURN_IF_ERROR(context_.rows->Apply(push.table, sections.subspan(first_section, s - first_section),
                                                 keys.subspan(first_key, key - first_key), run));
-      context_.clocks->NotePushed(message.sender.incarnation, push.clock);
+      context_.clocks->NotePushed(part.worker(), part.clock);
     }
-    for (; s < sections.size() && !taken_[s]; ++s) key += sections[s].count;
+    for (; s < sections.size() && !taken[s]; ++s) key += sections[s].count;
   }
   return {};
 }
 
+std::size_t Pushes::BytesToGather(const Part& part, const Taken& taken) const {
+  const TableSpec& table = *context_.rows->FindTable(part.push.table);
+  if (table.consistency.apply != ApplyMode::kAggregated) return 0;
+  std::size_t rows = 0;
+  for (std::size_t s = 0; s < taken.size(); ++s) rows += taken[s] ? part.push.keys.sections[s].count : 0;
+  return rows * (sizeof(Key) + PushRowBytes(table, part.push));
+}
+
 // Adds the accepted sections to the bucket of their clock (rule A2).
-void Pushes::Gather(const Push& push, const Message& message) {
+void Pushes::Gather(const Part& part, const Taken& taken) {
+  const PushPart& push = part.push;
+  const KeyList& keys = push.keys;
   const std::size_t row_bytes = PushRowBytes(*context_.rows->FindTable(push.table), push);
-  // A section keeps the memory of the whole message, which is counted with the first section.
-  std::size_t uncounted = message.keys.size() + message.values.size();
-  for (std::size_t s = 0; s < push.keys.sections.size(); ++s)
-    if (taken_[s]) uncounted -= std::min(uncounted, push.keys.sections[s].count * (sizeof(Key) + row_bytes));
   std::size_t key = 0;
-  for (std::size_t s = 0; s < push.keys.sections.size(); ++s) {
-    const Section& section = push.keys.sections[s];
-    if (taken_[s] && section.count != 0)
-      context_.clocks->Gather(push.clock,
+  for (std::size_t s = 0; s < keys.sections.size(); ++s) {
+    const Section& section = keys.sections[s];
+    if (taken[s] && section.count != 0)
+      context_.clocks->Gather(part.clock,
                               {.table = push.table,
                                .partition = section.partition,
-                               .rank = WorkerRank(message.sender.rank),
-                               .incarnation = message.sender.incarnation,
+                               .rank = WorkerRank(part.sender.rank),
+                               .incarnation = part.worker(),
                                .sequence = section.sequence,
                                .version = section.version,
                                .pulled_clock = push.pulled_clock,
                                .count = section.count,
-                               .key_codec = push.keys.codec,
-                               .first_key = push.keys.first_key + key,
-                               .keys = message.keys,
+                               .key_codec = keys.codec,
+                               .first_key = keys.first_key + key,
+                               .keys = keys.frame,
                                .key_offset = key,
                                .action = push.action,
                                .codec = push.codec,
-                               .values = message.values,
+                               .values = push.values,
                                .value_offset = key * row_bytes,
-                               .bytes = section.count * (sizeof(Key) + row_bytes) + std::exchange(uncounted, 0)});
+                               .bytes = section.count * (sizeof(Key) + row_bytes) + std::exchange(uncounted_, 0)});
     key += section.count;
   }
 }
 
 Status Pushes::Replay(const LoggedPush& logged) {
-  const Message message = MessageOf(logged);
-  const auto member = context_.clocks->cohort().Check(message.sender);
+  const Sender sender = SenderOf(logged);
+  const Part part{sender, logged.clock, logged.push};
+  const auto member = context_.clocks->cohort().Check(sender);
   if (!member) return Corrupt("a push: " + member.error().message);
-  const auto keys = CheckedKeys(logged.push, message, **member);
-  if (!keys) return Corrupt("a push: " + keys.error().message);
-  taken_.assign(logged.push.keys.sections.size(), true);
+  if (const Status valid = Check(part, **member); !valid) return Corrupt("a push: " + valid.error().message);
   for (const Section& section : logged.push.keys.sections) {
     Watermarks& watermarks = context_.rows->Find(section.partition)->watermarks();
     if (watermarks.Judge(logged.incarnation, section.sequence) != Watermarks::Order::kNext)
@@ -237,23 +275,27 @@ Status Pushes::Replay(const LoggedPush& logged) {
                                  watermarks.Of(logged.incarnation).value + 1));
     watermarks.Advance(logged.incarnation);
   }
-  const Status performed = Perform(logged.push, message, *keys);
+  const Taken all(logged.push.keys.sections.size(), true);
+  uncounted_ = BytesOf(logged.push) - std::min(BytesOf(logged.push), BytesToGather(part, all));
+  const Status performed = Perform(part, all);
   context_.stop->Check(performed);
   return performed;
 }
 
 Status Pushes::Replay(const LoggedGathered& gathered) {
   const LoggedPush& logged = gathered.push;
-  const Message message = MessageOf(logged);
+  const Sender sender = SenderOf(logged);
+  const Part part{sender, logged.clock, logged.push};
   const auto& members = context_.clocks->cohort().members();
   const auto member = members.find(logged.incarnation);
   if (member == members.end())
     return Corrupt(
         fmt::format("a gathered push of incarnation {}, which is not in the view", logged.incarnation.value));
-  if (const auto keys = CheckedKeys(logged.push, message, member->second); !keys)
-    return Corrupt("a gathered push: " + keys.error().message);
-  taken_.assign(logged.push.keys.sections.size(), true);
-  Gather(logged.push, message);
+  if (const Status valid = Check(part, member->second); !valid)
+    return Corrupt("a gathered push: " + valid.error().message);
+  const Taken all(logged.push.keys.sections.size(), true);
+  uncounted_ = BytesOf(logged.push) - std::min(BytesOf(logged.push), BytesToGather(part, all));
+  Gather(part, all);
   return {};
 }
 

@@ -41,7 +41,7 @@ class Pushes {
 
   // Handles a push of a live worker. Returns whether any section was new. The caller sends a returned error as the
   // answer.
-  Expected<bool> OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
+  Expected<bool> OnPush(Peer from, const Sender& sender, const Push& push, const Cohort::Member& member);
 
   // Replays a push from the log; gathers a push that was gathered when a segment began. kCorrupt: the push contradicts
   // the state.
@@ -49,20 +49,35 @@ class Pushes {
   Status Replay(const LoggedGathered& gathered);
 
  private:
-  Expected<std::span<const Key>> CheckedKeys(const Push& push, const Message& message, const Cohort::Member& member);
-  bool MayTake(const Push& push, const TableSpec& table, const Message& message) const;
-  bool BucketFits(const Push& push, const Message& message) const;
+  // A part of a push: the rows of one table.
+  struct Part {
+    const Sender& sender;
+    Clock clock;
+    const PushPart& push;
+    Incarnation worker() const { return sender.incarnation; }
+  };
+  using Taken = std::vector<bool>;  // by section of a part: new, and accepted
+
+  Status Check(const Part& part, const Cohort::Member& member);
+  std::span<const Key> KeysOf(const PushPart& push);
+  bool MayTake(const Part& part, std::size_t message_bytes) const;
+  bool BucketFits(const Part& part, std::size_t message_bytes) const;
   Clock OpenClock(TableId table) const;
-  bool NeverFits(const Push& push, const PushAck& ack);
-  ErrorCode Take(const Section& section, Incarnation worker, bool fits);
-  Status Perform(const Push& push, const Message& message, std::span<const Key> keys);
-  Status Apply(const Push& push, const Message& message, std::span<const Key> keys);
-  void Gather(const Push& push, const Message& message);
+  bool NeverFits(const Part& part, std::span<const SectionAck> acks);
+  void TakeSections(const Part& part, bool fits, Taken* taken, std::vector<SectionAck>* acks);
+  ErrorCode Take(const Section& section, Incarnation worker, bool fits, Watermarks* watermarks);
+  Status Perform(const Part& part, const Taken& taken);
+  Status Apply(const Part& part, const Taken& taken);
+  std::size_t BytesToGather(const Part& part, const Taken& taken) const;
+  void Gather(const Part& part, const Taken& taken);
 
   std::size_t bucket_bytes_max_;
   Context context_;
-  std::vector<bool> taken_;  // by section of the current push: new, and accepted
-  std::vector<Key> keys_;    // scratch
+  std::vector<Taken> taken_;  // of the current push, by part; may have further items
+  // Bytes of the current message besides those of its sections to gather. One of these keeps the memory of the whole
+  // message, and is counted with them.
+  std::size_t uncounted_ = 0;
+  std::vector<Key> keys_;  // scratch
 };
 
 }  // namespace tarn::server

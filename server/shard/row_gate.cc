@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "server/shard/data_message.h"
 
 namespace tarn::server {
@@ -9,13 +11,14 @@ namespace tarn::server {
 bool RowGate::Waits(Peer from, Message& message) {
   if (gate_.TakesRepetition(from, message)) return true;  // the waiting message will be answered
   const Residency& tier = *context_.rows->tier();
-  const auto needed = RowsNeeded(message);
+  const std::vector<Needed> needed = RowsNeeded(message);
+  const bool now = std::ranges::any_of(needed, &Needed::now);
   FetchTicket ticket = 0;
-  if (needed && tier.HasRoom())
-    ticket = Fetch(*needed, message);
-  else if (needed && needed->now)
+  if (tier.HasRoom())
+    ticket = Fetch(needed);
+  else if (now)
     ticket = ColdGate::kNotBegun;
-  const bool rows_come = needed && needed->now && !tier.Ended(ticket);
+  const bool rows_come = now && !tier.Ended(ticket);
   if (!rows_come && (!gate_.Holds(from) || std::holds_alternative<Prefetch>(message.body))) return false;
   if (gate_.Add(from, &message, rows_come ? ticket : 0)) {
     context_.counters->waited_for_rows += rows_come ? 1 : 0;
@@ -37,39 +40,46 @@ bool RowGate::IsOpen(const TableSpec& spec, Incarnation worker, Clock use) const
 }
 
 // The rows of sparse tables that a message of a live worker uses.
-std::optional<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const {
+std::vector<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const {
+  std::vector<Needed> needed;
+  if (!context_.senders->Check(message)) return needed;
   const Incarnation worker = message.sender.incarnation;
-  const auto needed = [&](TableId table, ValueCodec codec, const KeyList& keys, auto now) -> std::optional<Needed> {
+  const auto add = [&](TableId table, ValueCodec codec, const KeyList& keys, auto now) {
     const TableSpec* spec = context_.rows->FindTable(table);
-    if (spec == nullptr || spec->kind != TableKind::kSparse || !context_.senders->Check(message)) return {};
-    return Needed{spec, codec, &keys, now(*spec)};
+    if (spec != nullptr && spec->kind == TableKind::kSparse) needed.push_back({spec, codec, &keys, now(*spec)});
   };
-  const auto applied = [](const TableSpec& spec) { return spec.consistency.apply == ApplyMode::kImmediate; };
   if (const auto* pull = std::get_if<Pull>(&message.body))
-    return needed(pull->table, pull->codec, pull->keys,
-                  [&](const TableSpec& spec) { return IsOpen(spec, worker, pull->clock); });
-  if (const auto* push = std::get_if<Push>(&message.body)) return needed(push->table, push->codec, push->keys, applied);
-  if (const auto* both = std::get_if<PushPull>(&message.body))
-    return needed(both->push.table, both->push.codec, both->push.keys,
-                  [&](const TableSpec& spec) { return applied(spec) || IsOpen(spec, worker, both->pull_clock); });
+    for (const PullPart& table : pull->tables)
+      add(table.table, table.codec, table.keys,
+          [&](const TableSpec& spec) { return IsOpen(spec, worker, pull->clock); });
+  if (const auto* push = std::get_if<Push>(&message.body))
+    for (const PushPart& table : push->tables)
+      add(table.table, table.codec, table.keys,
+          [](const TableSpec& spec) { return spec.consistency.apply == ApplyMode::kImmediate; });
   if (const auto* soon = std::get_if<Prefetch>(&message.body))
-    return needed(soon->table, ValueCodec::kFp32, soon->keys, [](const TableSpec&) { return false; });
-  return {};
+    add(soon->table, ValueCodec::kFp32, soon->keys, [](const TableSpec&) { return false; });
+  return needed;
+}
+
+// Fetches end in order, so the last ticket stands for all. 0: all rows are in memory.
+FetchTicket RowGate::Fetch(std::span<const Needed> needed) {
+  FetchTicket last = 0;
+  for (const Needed& of_table : needed) last = std::max(last, Fetch(of_table));
+  return last;
 }
 
 // An invalid message is rejected when it is handled.
-FetchTicket RowGate::Fetch(const Needed& needed, const Message& message) {
+FetchTicket RowGate::Fetch(const Needed& needed) {
   const TableId table = needed.table->id;
   if (!context_.rows->HasCold(table)) return 0;
-  const auto keys = ReadKeys(*needed.keys, message.keys, RowBytes(*needed.table, needed.codec), &keys_);
+  const auto keys = ReadKeys(*needed.keys, RowBytes(*needed.table, needed.codec), &keys_);
   if (!keys || !context_.rows->CheckKeys(table, needed.keys->sections, *keys)) return 0;
   return context_.rows->FetchCold(table, needed.keys->sections, *keys);
 }
 
 FetchTicket RowGate::BeginFetch(const Message& message) {
   if (!context_.rows->tier()->HasRoom()) return ColdGate::kNotBegun;
-  const auto needed = RowsNeeded(message);
-  return needed ? Fetch(*needed, message) : 0;
+  return Fetch(RowsNeeded(message));
 }
 
 }  // namespace tarn::server

@@ -50,9 +50,10 @@ class RowGate {
     const KeyList* keys;
     bool now;  // the message can be handled only when the rows are in memory
   };
-  std::optional<Needed> RowsNeeded(const Message& message) const;
+  std::vector<Needed> RowsNeeded(const Message& message) const;
   bool IsOpen(const TableSpec& spec, Incarnation worker, Clock use) const;
-  FetchTicket Fetch(const Needed& needed, const Message& message);
+  FetchTicket Fetch(std::span<const Needed> needed);
+  FetchTicket Fetch(const Needed& needed);
   FetchTicket BeginFetch(const Message& message);
 
   Context context_;

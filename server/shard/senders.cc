@@ -25,10 +25,6 @@ void Senders::Refuse(Peer to, const Body& body, const Error& error) {
   };
   if (const auto* pull = std::get_if<Pull>(&body)) refuse(pull->request);
   if (const auto* push = std::get_if<Push>(&body)) refuse(push->request);
-  if (const auto* both = std::get_if<PushPull>(&body)) {
-    refuse(both->push.request);
-    refuse(both->pull_request);
-  }
   if (std::holds_alternative<Tick>(body)) refuse(RequestId(0));
 }
 

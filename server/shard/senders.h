@@ -19,7 +19,7 @@ class Senders {
   // newer than the shard's), and the errors of Cohort::Check.
   Expected<const Cohort::Member*> Check(const Message& message) const;
 
-  // Answers a pull, a push, both parts of a PushPull, or a tick with the error, and counts the rejection. Other
+  // Answers a pull, a push or a tick with the error, and counts the rejection. Other
   // messages get no answer.
   void Refuse(Peer to, const Body& body, const Error& error);
 

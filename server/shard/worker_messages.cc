@@ -2,19 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/limits.h"
 
 namespace tarn::server {
-
-namespace {
-
-Pull PullOf(const PushPull& both) {
-  Pull pull{both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
-  pull.keys.list = 0;  // the push contains it
-  return pull;
-}
-
-}  // namespace
 
 void WorkerMessages::OnMessage(Peer from, Message message) {
   MessageDecoder::TakeOver(&message, !IsAppliedAtOnce(message));
@@ -30,10 +22,11 @@ void WorkerMessages::OnMessage(Peer from, Message message) {
 // memory shared with its worker.
 bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
-  if (push == nullptr || IsOfWholePush(push->codec) || context_.outbox->logging() || context_.rows->tier() != nullptr)
-    return false;
-  const TableSpec* table = context_.rows->FindTable(push->table);
-  return table != nullptr && table->consistency.apply == ApplyMode::kImmediate;
+  if (push == nullptr || context_.outbox->logging() || context_.rows->tier() != nullptr) return false;
+  return std::ranges::all_of(push->tables, [&](const PushPart& part) {
+    const TableSpec* table = context_.rows->FindTable(part.table);
+    return !IsOfWholePush(part.codec) && table != nullptr && table->consistency.apply == ApplyMode::kImmediate;
+  });
 }
 
 void WorkerMessages::Tend(bool paused) {
@@ -54,10 +47,9 @@ Status WorkerMessages::Dispatch(Peer from, Message* message) {
   const auto member = context_.senders->Check(*message);
   if (!member) return std::unexpected(member.error());
   Body& body = message->body;
-  if (auto* pull = std::get_if<Pull>(&body)) return context_.pulls->OnPull(from, std::move(*pull), *message);
+  if (auto* pull = std::get_if<Pull>(&body)) return context_.pulls->OnPull(from, message->sender, std::move(*pull));
   if (const auto* push = std::get_if<Push>(&body)) return OnPush(from, *push, *message, **member);
   if (const auto* tick = std::get_if<Tick>(&body)) return OnTick(from, *tick, *message, **member);
-  if (const auto* both = std::get_if<PushPull>(&body)) return OnPushPull(from, *both, *message, **member);
   if (const auto* piece = std::get_if<PutBlob>(&body)) return OnPutBlob(from, *piece, *message);
   if (const auto* wanted = std::get_if<GetBlob>(&body)) return OnGetBlob(from, *wanted);
   if (std::holds_alternative<Prefetch>(body)) return {};  // its rows are being read or are in memory
@@ -65,19 +57,9 @@ Status WorkerMessages::Dispatch(Peer from, Message* message) {
 }
 
 Status WorkerMessages::OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member) {
-  const auto changed = context_.pushes->OnPush(from, push, message, member);
+  const auto changed = context_.pushes->OnPush(from, message.sender, push, member);
   if (!changed) return std::unexpected(changed.error());
   if (*changed) context_.pulls->AnswerAfterPush(message.sender.incarnation);
-  return {};
-}
-
-// After the push is answered, an error of the pull is answered to the pull only.
-Status WorkerMessages::OnPushPull(Peer from, const PushPull& both, const Message& message,
-                                  const Cohort::Member& member) {
-  TARN_RETURN_IF_ERROR(OnPush(from, both.push, message, member));
-  if (context_.stop->step_failed()) return {};
-  if (auto status = context_.pulls->OnPull(from, PullOf(both), message); !status)
-    context_.senders->Refuse(from, Pull{.request = both.pull_request}, status.error());
   return {};
 }
 

@@ -56,7 +56,6 @@ class WorkerMessages {
   void Handle(Peer from, Message message);
   Status Dispatch(Peer from, Message* message);
   Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
-  Status OnPushPull(Peer from, const PushPull& both, const Message& message, const Cohort::Member& member);
   Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);
   Status OnPutBlob(Peer from, const PutBlob& piece, const Message& message);
   Status OnGetBlob(Peer from, const GetBlob& wanted);

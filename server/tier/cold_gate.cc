@@ -7,43 +7,43 @@ namespace tarn::server {
 
 namespace {
 
-template <typename AnyMessage>
-auto PushIn(AnyMessage& message) -> decltype(std::get_if<Push>(&message.body)) {
-  if (auto* push = std::get_if<Push>(&message.body)) return push;
-  auto* both = std::get_if<PushPull>(&message.body);
-  return both == nullptr ? nullptr : &both->push;
-}
-
 bool SameSection(const Section& a, const Section& b) {
   return a.partition == b.partition && a.sequence == b.sequence && a.count == b.count;
 }
 
-}  // namespace
-
-std::size_t ColdGate::BytesOf(const Message& message) {
-  return sizeof(Waiting) + message.keys.size() + message.values.size();
+bool SameTable(const PushPart& a, const PushPart& b) {
+  return a.table == b.table && std::ranges::equal(a.keys.sections, b.keys.sections, SameSection);
 }
 
+bool NamesLists(const Push& push) {
+  return std::ranges::any_of(push.tables, [](const PushPart& t) { return t.keys.codec == KeyCodec::kHeld; });
+}
+
+}  // namespace
+
+std::size_t ColdGate::BytesOf(const Message& message) { return sizeof(Waiting) + PayloadBytes(message); }
+
 ColdGate::FirstPush ColdGate::FirstOf(const Message& message, const Push& push) {
-  if (push.keys.sections.empty()) return {message.sender.incarnation, {}, {}};
-  return {message.sender.incarnation, push.keys.sections[0].partition, push.keys.sections[0].sequence};
+  for (const PushPart& table : push.tables)
+    if (!table.keys.sections.empty())
+      return {message.sender.incarnation, table.keys.sections[0].partition, table.keys.sections[0].sequence};
+  return {message.sender.incarnation, {}, {}};
 }
 
 bool ColdGate::TakesRepetition(Peer peer, const Message& message) {
   const auto of_peer = peers_.find(peer);
   if (of_peer == peers_.end()) return false;
   if (const auto* pull = std::get_if<Pull>(&message.body)) return of_peer->second.pulls.contains(pull->request);
-  const Push* again = PushIn(message);
+  const auto* again = std::get_if<Push>(&message.body);
   if (again == nullptr) return false;
   const auto it = of_peer->second.pushes.find(FirstOf(message, *again));
   if (it == of_peer->second.pushes.end()) return false;
   Message& waiting = waiting_.at(it->second).message;
-  Push* first = PushIn(waiting);
+  auto* first = std::get_if<Push>(&waiting.body);
   // Not repetitions: a push that is resent with its keys because the shard did not have its key list, and one that the
   // client has divided anew for another route map.
-  const bool has_keys = first->keys.codec != KeyCodec::kHeld || again->keys.codec == KeyCodec::kHeld;
-  if (!has_keys || waiting.epoch != message.epoch || first->table != again->table ||
-      !std::ranges::equal(first->keys.sections, again->keys.sections, SameSection))
+  const bool has_keys = !NamesLists(*first) || NamesLists(*again);
+  if (!has_keys || waiting.epoch != message.epoch || !std::ranges::equal(first->tables, again->tables, SameTable))
     return false;
   first->request = again->request;
   return true;
@@ -57,7 +57,7 @@ bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   OfPeer& of_peer = peers_[from];
   of_peer.messages.push_back(next_);
   if (const auto* pull = std::get_if<Pull>(&message->body)) of_peer.pulls.insert(pull->request);
-  if (const Push* push = PushIn(*message)) of_peer.pushes[FirstOf(*message, *push)] = next_;
+  if (const auto* push = std::get_if<Push>(&message->body)) of_peer.pushes[FirstOf(*message, *push)] = next_;
   const Waiting& one = waiting_.emplace(next_, Waiting{from, std::move(*message), ticket}).first->second;
   if (ticket == kNotBegun)
     not_begun_.push_back(next_);
@@ -75,7 +75,7 @@ void ColdGate::NoteFirst(Number number, const Waiting& one) {
 
 void ColdGate::Forget(const Message& message, Number number, OfPeer* of_peer) {
   if (const auto* pull = std::get_if<Pull>(&message.body)) of_peer->pulls.erase(pull->request);
-  const Push* push = PushIn(message);
+  const auto* push = std::get_if<Push>(&message.body);
   if (push == nullptr) return;
   const auto it = of_peer->pushes.find(FirstOf(message, *push));
   if (it != of_peer->pushes.end() && it->second == number) of_peer->pushes.erase(it);

@@ -75,13 +75,22 @@ void Delivery::DeliverLent(const Message& message, ShardChecker* shard, const st
   if (context_.dice.turn.Chance(0.5)) return hand_over(message);
   Message lent = message;
   std::vector<std::shared_ptr<Buffer>> owners;
-  for (Buffer* payload : {&lent.keys, &lent.values}) {
-    if (payload->empty()) continue;
-    const auto& owner = owners.emplace_back(std::make_shared<Buffer>(Buffer::Copy(payload->data(), payload->size())));
-    *payload = Buffer::Lend(owner->data(), owner->size(), owner);
-  }
+  std::vector<Buffer*> keys;
+  const auto lend = [&owners](Buffer& payload) {
+    if (payload.empty()) return;
+    const auto& owner = owners.emplace_back(std::make_shared<Buffer>(Buffer::Copy(payload.data(), payload.size())));
+    payload = Buffer::Lend(owner->data(), owner->size(), owner);
+  };
+  const auto lend_keys = [&](Buffer& payload) {
+    lend(payload);
+    if (!payload.empty()) keys.push_back(owners.back().get());
+  };
+  ForEachPayload(lent, lend_keys, lend);
   const auto spoil = [](Buffer& owner) { std::memset(owner.data(), kSpoilt, owner.size()); };
-  if (shard != nullptr && !message.keys.empty()) shard->SetDuringPush([&] { spoil(*owners[0]); });
+  if (shard != nullptr && !keys.empty())
+    shard->SetDuringPush([&] {
+      for (Buffer* owner : keys) spoil(*owner);
+    });
   hand_over(std::move(lent));
   if (shard != nullptr) shard->SetDuringPush({});
   for (const auto& owner : owners) spoil(*owner);

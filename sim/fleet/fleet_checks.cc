@@ -40,21 +40,21 @@ void FleetChecks::AfterShardHeard(const Process& shard, const Message& message, 
 
 // Checks that a push reports the versions and rows that its worker pulled (rules E8, A6).
 void FleetChecks::CheckOrigin(const Process& p, const Message& message) const {
-  const auto* both = std::get_if<PushPull>(&message.body);
-  const auto* push = both != nullptr ? &both->push : std::get_if<Push>(&message.body);
+  const auto* push = std::get_if<Push>(&message.body);
   if (push == nullptr || !p.shard->joined() || p.shard->stopped()) return;
   const View& view = p.shard->view();
-  const auto table = std::ranges::find(view.tables, push->table, &TableSpec::id);
-  const bool owns = std::ranges::all_of(
-      push->keys.sections, [&](const Section& section) { return p.shard->rows().Find(section.partition) != nullptr; });
-  if (table == view.tables.end() || !owns) return;
   // Rows that are changed are pushed without a pull.
   const bool pulled_all = !context_.scenario.top_k && !context_.scenario.changes;
-  const PushOrigins::Receiver at{*table, table->name == "counts", pulled_all, [&](PartitionId partition) {
-                                   return p.shard->rows().Find(partition)->VersionOf(table->id);
-                                 }};
-  context_.oracle.Check(
-      context_.oracle.origins().Check(message.sender.incarnation, *push, message.keys, message.values, at));
+  for (const PushPart& part : push->tables) {
+    const auto table = std::ranges::find(view.tables, part.table, &TableSpec::id);
+    const bool owns = std::ranges::all_of(
+        part.keys.sections, [&](const Section& section) { return p.shard->rows().Find(section.partition) != nullptr; });
+    if (table == view.tables.end() || !owns) continue;
+    const PushOrigins::Receiver at{*table, table->name == "counts", pulled_all, [&](PartitionId partition) {
+                                     return p.shard->rows().Find(partition)->VersionOf(table->id);
+                                   }};
+    context_.oracle.Check(context_.oracle.origins().Check(message.sender.incarnation, push->clock, part, at));
+  }
 }
 
 // Rule M3: a fenced worker is not served. A step that handles a worker's message adopts no view.

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   if (argc != 2 || argv[1][0] == '-') return std::fprintf(stderr, "usage: frame_corpus FOLDER\n"), 2;
   tarn::SplitMix random(42);
   for (std::size_t body = 0; body < std::variant_size_v<tarn::Body>; ++body)
-    for (const std::size_t size : {std::size_t{3}, std::size_t{60}}) {
+    for (const std::size_t size : {std::size_t{3}, std::size_t{40}}) {  // frames of less than 64 KiB
       const tarn::Message message = tarn::net::testing::RandomMessage(&random, body, size);
       const auto frames = tarn::net::Encode(message);
       if (!frames) return std::fprintf(stderr, "%s\n", tarn::ToString(frames.error()).c_str()), 1;

@@ -186,7 +186,7 @@ MUTANTS = [
      "  TARN_RETURN_IF_ERROR(RestoreWatermarks(head.watermarks, context_.rows));\n",
      "  if (head.view.version.value % 2 == 0) TARN_RETURN_IF_ERROR(RestoreWatermarks(head.watermarks, context_.rows));\n"),
     ("gathered-not-restored", "server/shard/pushes.cc",
-     "  Gather(logged.push, message);\n", "  (void)message;\n"),
+     "  Gather(part, all);\n", ""),
     ("clocks-not-restored", "server/shard/log_replay.cc",
      "it->second = {it->second.entry, m.tick, m.position, m.pushed, m.earlier};",
      "it->second = {it->second.entry, it->second.entry.join, {}, m.pushed, {}};"),
@@ -307,7 +307,7 @@ MUTANTS = [
     ("kept-row-one-clock-too-old", "worker/client/client_cache.cc",
      "Clock(use.value - std::min(use.value, bound));", "Clock(use.value - std::min(use.value, bound + 1));"),
     ("kept-row-of-the-clock-it-was-asked-for", "worker/client/client_pulls.cc",
-     "message.keys.sections, reply.min_clock);", "message.keys.sections, whole.clock);"),
+     "part.keys.sections, open);\n", "part.keys.sections, whole.clock);\n"),
     ("kept-row-of-the-evaluation-before", "worker/client/evaluation_start.h", "return !train && last != use;",
      "return !train && !last;"),
     ("pushed-row-kept", "worker/client/client_cache.cc", "  table->rows.Drop(plan.keys);\n", ""),
@@ -326,30 +326,39 @@ MUTANTS = [
      "return wants_to_leave || data.ticks()->bound().open() || context.view.checkpoint.id.value != 0 || control.awaited();",
      "return wants_to_leave || control.awaited();"),
     ("parts-of-a-sum-over-each-other", "worker/client/push_combiner.cc", "    to += part.gradients.size();\n", ""),
-    ("keys-in-lent-memory-not-copied", "server/shard/message_decoder.cc", "  copy(&message->keys);\n", ""),
+    ("keys-in-lent-memory-not-copied", "server/shard/message_decoder.cc",
+     "  ForEachPayload(*message, copy, [&]", "  ForEachPayload(*message, [](Buffer&) {}, [&]"),
     ("expired-row-steps-on", "server/store/sparse_fragment.cc",
      "number != RowIndex::kNone && !IsExpired(number)) {", "number != RowIndex::kNone) {"),
     ("repeated-push-raises-the-version", "server/shard/pushes.cc",
-     "    const ErrorCode code = Take(section, worker, fits);\n",
-     "    const ErrorCode code = Take(section, worker, fits);\n"
-     "    if (Fragment* known = context_.rows->Find(section.partition)->Find(push.table);\n"
-     "        known != nullptr && code == ErrorCode::kOk && !taken_.back())\n"
+     "    taken->push_back(watermark != before);\n",
+     "    taken->push_back(watermark != before);\n"
+     "    if (Fragment* known = context_.rows->Find(section.partition)->Find(part.push.table);\n"
+     "        known != nullptr && code == ErrorCode::kOk && !taken->back())\n"
      "      known->CountSection(kNoVersion);\n"),
     ("cached-row-keeps-no-version", "worker/client/client_data.cc",
      "  if (record != nullptr && cached->found().rows != 0) NoteCached(plan, when.use, cached->found().oldest);\n", ""),
     ("pulled-rows-lost-by-a-resend", "worker/client/client_pushes.cc",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n"
-     "  if (p->counted && p->pulled) {\n"
-     "    const std::size_t rows = p->keys.count * CodecRowBytes(*p->pulled, context_->tables.at(p->table).dim);\n"
-     "    p->values = Buffer::Copy(p->values.data(), p->values.size());\n"
-     "    std::memset(p->values.data() + p->values.size() - rows, 0, rows);\n"
-     "  }\n"),
+     "    PushPart& sent = push.tables.emplace_back(part.rows);\n",
+     "    PushPart& sent = push.tables.emplace_back(part.rows);\n"
+     "    if (part.counted && sent.pulled) {\n"
+     "      const std::size_t rows = sent.keys.count * CodecRowBytes(*sent.pulled, context_->tables.at(sent.table).dim);\n"
+     "      sent.values = Buffer::Copy(sent.values.data(), sent.values.size());\n"
+     "      std::memset(sent.values.data() + sent.values.size() - rows, 0, rows);\n"
+     "    }\n"),
     ("version-lost-by-a-resend", "worker/client/client_pushes.cc",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n",
-     "  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};\n"
-     "  if (p->counted)\n"
-     "    for (Section& section : push.keys.sections) section.version = kNoVersion;\n"),
+     "    PushPart& sent = push.tables.emplace_back(part.rows);\n",
+     "    PushPart& sent = push.tables.emplace_back(part.rows);\n"
+     "    if (part.counted)\n"
+     "      for (Section& section : sent.keys.sections) section.version = kNoVersion;\n"),
+    ("second-table-of-a-push-not-applied", "server/shard/pushes.cc",
+     "  for (std::size_t t = 0; t < parts.size(); ++t)\n    if (!context_.stop->Check(Perform(",
+     "  for (std::size_t t = 0; t < 1; ++t)\n    if (!context_.stop->Check(Perform("),
+    ("second-table-of-a-push-not-logged", "server/shard/pushes.cc",
+     "    for (std::size_t t = 0; t < parts.size(); ++t)\n      if (std::ranges::find(parts[t], true)",
+     "    for (std::size_t t = 0; t < 1; ++t)\n      if (std::ranges::find(parts[t], true)"),
+    ("tables-of-different-consistency-together", "worker/client/client_context.h",
+     "one != other && tables.at(one).consistency == tables.at(other).consistency;", "one != other;"),
     ("checkpoint-without-versions", "server/store/fragment_cut.cc",
      "  if (state.version.value == 0) return;\n", "  return;\n"),
     ("recovery-without-the-state-of-rules", "server/store/store.cc",
@@ -366,7 +375,7 @@ MUTANTS = [
     ("deleted-row-missing-in-the-cut", "server/store/sparse_fragment.cc",
      "  KeepFirst(number, key);\n  rows_.Erase(", "  rows_.Erase("),
     ("assigned-before-delayed-pushes", "worker/client/client_data.cc",
-     "  if (combiner_.Combines(**spec)) combiner_.FlushAll();\n  const PushOrigin", "  const PushOrigin"),
+     "  if (combiner_.Combines(**spec)) combiner_.FlushAll();\n", ""),
     ("assigned-row-kept", "worker/client/client_data.cc",
      "  if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, plan, pushes_);\n", ""),
     ("gathered-deletion-logged-as-a-step", "server/shard/logged_inputs.cc", "  push.action = c.action;\n", ""),

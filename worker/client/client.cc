@@ -187,9 +187,9 @@ TimeUs Client::NextTimer() const {
   return std::min({impl_->data.NextTimer(), impl_->blob.NextTimer(), impl_->control.NextTimer()});
 }
 
-void Client::Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out) {
-  if (!impl_->ready()) return sink->Failed(impl_->NotReady());
-  impl_->Step(now, out, [&] { impl_->data.Pull(plan, when, sink); });
+void Client::Pull(std::span<const TableToPull> tables, TimeUs now, Outbox* out) {
+  if (impl_->ready()) return impl_->Step(now, out, [&] { impl_->data.Pull(tables); });
+  for (const TableToPull& table : tables) table.sink->Failed(impl_->NotReady());
 }
 
 void Client::CountPull(std::uint64_t staleness) {
@@ -201,24 +201,14 @@ void Client::NoteCached(const Plan& plan, Clock use, Clock oldest) {
   if (impl_->ready()) impl_->data.NoteCached(plan, use, oldest);
 }
 
-void Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out) {
-  if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
-  impl_->Step(now, out, [&] { impl_->data.Push(plan, gradients, pulled_clock, done); });
+void Client::Push(std::span<const TableToPush> tables, Clock pulled_clock, TimeUs now, Outbox* out) {
+  if (impl_->ready()) return impl_->Step(now, out, [&] { impl_->data.Push(tables, pulled_clock); });
+  for (const TableToPush& table : tables) worker::Fail(table.done, impl_->NotReady());
 }
 
 void Client::Change(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] { impl_->data.Change(plan, action, values, done); });
-}
-
-void Client::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
-                      const PushPullDone& done, TimeUs now, Outbox* out) {
-  if (!impl_->ready()) {
-    worker::Fail(done.pushed, impl_->NotReady());
-    worker::Fail(done.ticked, impl_->NotReady());
-    return done.pulled->Failed(impl_->NotReady());
-  }
-  impl_->Step(now, out, [&] { impl_->data.PushPull(plan, gradients, pulled_clock, position, done); });
 }
 
 void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {

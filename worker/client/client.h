@@ -3,7 +3,7 @@
 // and reads no clock: the caller passes the time, and messages to send are appended to an outbox. docs/protocol.md
 // specifies the rules.
 //
-//   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message per shard and piece, into `out`
+//   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // a message for each shard, or more, into `out`
 //   client.Hear(from, message, now);                                // calls sink.Rows, and sink.Done with the last
 //   client.Settle(now, &out);                                       // sends the messages that are now possible
 //
@@ -15,7 +15,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/limits.h"
@@ -64,6 +66,17 @@ struct PullWhen {
   const Plan* part_of = nullptr;
 };
 
+struct TableToPull {
+  const Plan* plan;
+  PullWhen when;
+  PullSink* sink;
+};
+struct TableToPush {
+  const Plan* plan;
+  Buffer gradients;  // fp32, plan->keys.size() x dim
+  Completion<>* done;
+};
+
 // A worker's position in its data after a clock. nullopt: unchanged, for a clock without data; a tick that moved the
 // position back would cause leases to be trained again (rule M3). Before the first position the worker is in no lease.
 using MaybePosition = std::optional<DataPosition>;
@@ -84,25 +97,27 @@ class Client {
   // Requests. Each ends in its completion (completion.h), and fails at once unless this client is kRunning. Completions
   // may be null, sinks may not. The plan may be released on return; `gradients` (fp32, plan.keys.size() x dim) is
   // shared until acknowledged.
-  void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out);
+  // Small tables of one call share a message to each shard (rule W6). A push of such a table is done when its message
+  // is acknowledged.
+  void Pull(std::span<const TableToPull> tables, TimeUs now, Outbox* out);
+  void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out) {
+    const TableToPull one{&plan, when, sink};
+    Pull(std::span(&one, 1), now, out);
+  }
   void CountPull(std::uint64_t staleness);
   // For a caller with its own cache, before it pulls the missing rows of a plan: it has found rows that came with a
   // minimum clock of at least `oldest` (PullRecord).
   void NoteCached(const Plan& plan, Clock use, Clock oldest);
   // Done when every shard has acknowledged it. pulled_clock: PullWhen::use of the pull of these rows. kInvalidArgument:
   // the table's rule needs the rows as they were pulled, and one of them was not pulled for that clock.
-  void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
+  void Push(std::span<const TableToPush> tables, Clock pulled_clock, TimeUs now, Outbox* out);
+  void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out) {
+    const TableToPush one{&plan, std::move(gradients), done};
+    Push(std::span(&one, 1), pulled_clock, now, out);
+  }
   // A push with another action (rule A8): `values` replace those of the rows (kAssign, as `gradients`), or the rows of
   // a sparse table are removed (kDelete, no values).
   void Change(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out);
-  // Push, tick, pull of clock() + 1, which the shards hold back until the tick allows it.
-  struct PushPullDone {
-    Completion<>* pushed = nullptr;
-    PullSink* pulled = nullptr;
-    Completion<>* ticked = nullptr;
-  };
-  void PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
-                const PushPullDone& done, TimeUs now, Outbox* out);
   // Names rows that will be pulled soon, so that shards read them from disk. Shards do not answer, and the client does
   // not repeat the message.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);

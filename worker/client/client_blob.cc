@@ -103,7 +103,7 @@ void ClientBlob::Take(Clock asked, std::vector<Buffer> program_state) {
 void ClientBlob::Send(Put* put) {
   Pause(&put->repeats);
   if (!put->file) {
-    context_->Send(ShardPeer(Shard()), PutBlob{put->checkpoint, put->offsets[put->next], put->offsets.back()}, {},
+    context_->Send(ShardPeer(Shard()), PutBlob{put->checkpoint, put->offsets[put->next], put->offsets.back()},
                    put->chunks[put->next]);
     return;
   }

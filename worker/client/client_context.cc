@@ -35,14 +35,13 @@ bool ClientContext::IsOurs(RequestId request) const {
   return request.value >= upper && counter >= 1 && counter < next_request_;
 }
 
-void ClientContext::Send(Peer to, Body body, Buffer keys, Buffer values) {
+void ClientContext::Send(Peer to, Body body, Buffer values) {
   const std::uint32_t rank = state == ClientState::kJoining ? options.rank : welcome.rank;
   Message message;
   message.job = job;
   message.sender = {Role::kWorker, rank, welcome.incarnation};
   message.epoch = view.routes.epoch;
   message.body = std::move(body);
-  message.keys = std::move(keys);
   message.values = std::move(values);
   out->push_back({to, std::move(message)});
 }

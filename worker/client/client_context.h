@@ -68,6 +68,10 @@ struct ClientContext {
   }
   // "shard 3 has refused WHAT for 61 seconds: WHY", or without the time if that is 0.
   std::string RefusalText(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const;
+  // Whether pieces of these tables may share a message (rule W6).
+  bool MayShare(TableId one, TableId other) const {
+    return one != other && tables.at(one).consistency == tables.at(other).consistency;
+  }
   // "table 'users'".
   std::string NameOf(TableId table) const;
   std::uint32_t shards() const { return static_cast<std::uint32_t>(view.routes.endpoints.size()); }
@@ -77,7 +81,7 @@ struct ClientContext {
   RequestId NewRequest();
   bool IsOurs(RequestId request) const;
 
-  void Send(Peer to, Body body, Buffer keys = {}, Buffer values = {});
+  void Send(Peer to, Body body, Buffer values = {});
   void SendToScheduler(Body body) { Send(kSchedulerPeer, std::move(body)); }
   void Stop(ErrorCode code, std::string reason);
   void CountStaleness(std::uint64_t clocks);

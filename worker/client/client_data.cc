@@ -21,7 +21,7 @@ ClientData::ClientData(ClientContext* context)
                  [this](const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink) {
                    AskStanding(spec, plan, use, std::move(sink));
                  }),
-      pushes_(context, &lists_, &pulls_),
+      pushes_(context, &lists_),
       combiner_(context, &pushes_),
       ticks_(context, &pushes_) {}
 
@@ -64,7 +64,12 @@ Expected<const TableSpec*> ClientData::TableOf(const Plan& plan) const {
   return &table->second;
 }
 
-void ClientData::Pull(const Plan& plan, const PullWhen& when, PullSink* sink) {
+void ClientData::Pull(std::span<const TableToPull> tables) {
+  pulls_.BeginGroup();
+  for (const TableToPull& table : tables) PullTable(*table.plan, table.when, table.sink);
+}
+
+void ClientData::PullTable(const Plan& plan, const PullWhen& when, PullSink* sink) {
   const auto spec = TableOf(plan);
   if (!spec) return sink->Failed(spec.error());
   if (when.counted) ++context_->counters.pulls;
@@ -104,28 +109,29 @@ void ClientData::NoteCached(const Plan& plan, Clock use, Clock oldest) {
   record->NoteClock(oldest);
 }
 
-// Adds one message for each piece.
 void ClientData::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
   const std::uint32_t rows_max = PieceRows(spec, context_->options.piece_bytes);
   for (Piece& piece : CutPieces(plan, context_->view.routes, rows_max)) {
-    Buffer frame;
-    KeyList keys = PieceKeys(plan.keys, piece, &frame);
-    keys.list = lists_.NumberOf(piece.shard, frame, context_->now);
+    KeyList keys = PieceKeys(plan.keys, piece);
+    keys.list = lists_.NumberOf(piece.shard, keys.frame, context_->now);
     for (Section& section : keys.sections) section.sequence = pushes_.LastSequence(section.partition);
-    pulls_.Add(pull, std::move(piece), std::move(keys), std::move(frame));
+    pulls_.Add(pull, std::move(piece), std::move(keys));
   }
 }
 
-void ClientData::Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done) {
-  StartPush(plan, gradients, UsesOf(pulled_clock), {.clock = ticks_.asked(), .done = done});
+void ClientData::Push(std::span<const TableToPush> tables, Clock pulled_clock) {
+  pushes_.BeginGroup();
+  const PullMemory::Uses uses = UsesOf(pulled_clock);
+  for (const TableToPush& table : tables)
+    PushTable(*table.plan, table.gradients, uses, {.clock = ticks_.asked(), .done = table.done});
 }
 
-void ClientData::StartPush(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses,
+void ClientData::PushTable(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses,
                            const ClientPushes::What& what) {
   const auto spec = TableOf(plan);
   if (!spec) return worker::Fail(what.done, spec.error());
   TARN_CHECK(gradients.size() == plan.keys.size() * plan.dim * sizeof(float), "one gradient row per unique key");
-  if (what.clock == ticks_.asked()) ticks_.OnPush();
+  ticks_.OnPush();
   if (plan.keys.empty()) {
     ++context_->counters.pushes;
     return Complete(what.done);
@@ -146,6 +152,7 @@ void ClientData::Change(const Plan& plan, PushAction action, const Buffer& value
   ticks_.OnPush();
   if (plan.keys.empty()) return Complete(done);
   if (combiner_.Combines(**spec)) combiner_.FlushAll();
+  pushes_.BeginGroup();
   const PushOrigin origin{.seen = ticks_.asked(), .versions = std::vector(plan.runs.size(), kNoVersion), .pulled = {}};
   pushes_.Add(plan, **spec, {values}, origin, {.clock = ticks_.asked(), .done = done, .action = action});
   if (CachedTable* cached = cache_.Of(**spec)) cache_.OnPush(cached, plan, pushes_);
@@ -161,39 +168,15 @@ Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, co
   return sent;
 }
 
-// Whether a push and the following pull of the same rows are sent as separate messages.
-bool ClientData::GoesApart(const TableSpec& spec) {
-  const bool of_other_rows = KeepsResiduals(spec.push_codec) && spec.kind == TableKind::kSparse;
-  return of_other_rows || combiner_.Combines(spec) || cache_.Of(spec) != nullptr;
-}
-
-void ClientData::PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
-                          const Client::PushPullDone& done) {
-  const Clock pushed = ticks_.asked();
-  const PullMemory::Uses uses = UsesOf(pulled_clock);  // before the tick
-  const auto spec = TableOf(plan);
-  if (!spec || plan.keys.empty() || GoesApart(**spec)) {
-    Push(plan, gradients, pulled_clock, done.pushed);
-    TickTo(pushed + 1, position, done.ticked);
-    return Pull(plan, {.use = pushed + 1}, done.pulled);
-  }
-  TickTo(pushed + 1, position, done.ticked);
-  ++context_->counters.pulls;
-  const PullWhen when{.use = pushed + 1};
-  const RequestId pull = pulls_.Begin(plan, **spec, when, done.pulled, Remember(plan, **spec, when));
-  StartPush(plan, gradients, uses, {pushed, done.pushed, pull});
-}
-
 // Rows of tables that do not exist yet are not on disk.
 void ClientData::Prefetch(const Plan& plan) {
   const auto table = context_->tables.find(plan.table);
   if (table == context_->tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
   const std::uint32_t rows_max = PieceRows(table->second, context_->options.piece_bytes);
   for (const Piece& piece : CutPieces(plan, context_->view.routes, rows_max)) {
-    Buffer frame;
-    KeyList keys = PieceKeys(plan.keys, piece, &frame);
-    lists_.Encode(piece.shard, &keys, &frame);
-    context_->Send(ShardPeer(piece.shard), tarn::Prefetch{plan.table, std::move(keys)}, frame);
+    KeyList keys = PieceKeys(plan.keys, piece);
+    lists_.Encode(piece.shard, &keys);
+    context_->Send(ShardPeer(piece.shard), tarn::Prefetch{plan.table, std::move(keys)});
   }
 }
 
@@ -223,7 +206,7 @@ bool ClientData::OnMessage(ShardId shard, const Message& message) {
   }
   nameless_errors_.erase(shard);
   if (const auto* reply = std::get_if<PullReply>(&body))
-    pulls_.OnReply(shard, *reply, message.values);
+    pulls_.OnReply(shard, *reply);
   else if (const auto* ack = std::get_if<PushAck>(&body))
     pushes_.OnAck(shard, *ack);
   else if (const auto* tick = std::get_if<TickAck>(&body))

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "core/message.h"
 #include "worker/client/byte_credit.h"
@@ -31,11 +32,9 @@ class ClientData {
   void Reroute();  // call it when the route map is newer
 
   // See Client.
-  void Pull(const Plan& plan, const PullWhen& when, PullSink* sink);
-  void Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done);
+  void Pull(std::span<const TableToPull> tables);
+  void Push(std::span<const TableToPush> tables, Clock pulled_clock);
   void Change(const Plan& plan, PushAction action, const Buffer& values, Completion<>* done);
-  void PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
-                const Client::PushPullDone& done);
   void Prefetch(const Plan& plan);
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done);
   void NoteCached(const Plan& plan, Clock use, Clock oldest);
@@ -65,14 +64,14 @@ class ClientData {
 
  private:
   Expected<const TableSpec*> TableOf(const Plan& plan) const;
+  void PullTable(const Plan& plan, const PullWhen& when, PullSink* sink);
+  void PushTable(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
   // The clocks that the pull of the rows may have named. A program that passes no clock pushes at its current one, to
   // which a late pull may have advanced it (rule C8).
   PullMemory::Uses UsesOf(Clock pulled_clock) const { return {pulled_clock, ticks_.PulledFor(pulled_clock)}; }
-  void StartPush(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
-  bool GoesApart(const TableSpec& spec);
   void ChooseLists();
   void OnOpen(const TableSpec& spec, Clock use, Clock open);
   void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink);

@@ -20,14 +20,14 @@ bool IsRange(std::span<const Key> keys) {
   return keys.back() >= keys.front();
 }
 
-void SetKeys(Buffer raw, KeyList* keys, Buffer* frame) {
+void SetKeys(Buffer raw, KeyList* keys) {
   const auto list = static_cast<const Buffer&>(raw).as<Key>();
   if (IsRange(list)) {
     keys->codec = KeyCodec::kRange;
     keys->first_key = list.front();
   } else {
     keys->codec = KeyCodec::kRaw;
-    *frame = std::move(raw);
+    keys->frame = std::move(raw);
   }
 }
 
@@ -73,7 +73,7 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
   return done;
 }
 
-KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* frame) {
+KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece) {
   KeyList keys;
   keys.count = piece.rows;
   keys.sections.reserve(piece.parts.size());
@@ -84,7 +84,7 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
       keys.codec = KeyCodec::kRange;
       keys.first_key = run.front();
     } else {
-      *frame = Buffer::CopyOf(run);
+      keys.frame = Buffer::CopyOf(run);
     }
     return keys;
   }
@@ -94,7 +94,7 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
     std::memcpy(to, plan_keys.data() + part.begin, part.count * sizeof(Key));
     to += part.count;
   }
-  SetKeys(std::move(raw), &keys, frame);
+  SetKeys(std::move(raw), &keys);
   return keys;
 }
 
@@ -158,7 +158,7 @@ PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count
   return {ValueCodec::kFp32, std::move(rows)};
 }
 
-KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected) {
+KeyList SelectKeys(const KeyList& keys, std::span<const std::uint32_t> which) {
   KeyList out;
   for (std::uint32_t i : which) out.count += keys.sections[i].count;
   Buffer raw = Buffer::Allocate(out.count * sizeof(Key));
@@ -168,13 +168,13 @@ KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std
     const std::uint32_t count = keys.sections[i].count;
     if (which[next] == i) {
       for (std::uint32_t k = 0; k < count; ++k)
-        *to++ = keys.codec == KeyCodec::kRange ? keys.first_key + offset + k : frame.as<Key>()[offset + k];
+        *to++ = keys.codec == KeyCodec::kRange ? keys.first_key + offset + k : keys.frame.as<Key>()[offset + k];
       out.sections.push_back(keys.sections[i]);
       ++next;
     }
     offset += count;
   }
-  SetKeys(std::move(raw), &out, selected);
+  SetKeys(std::move(raw), &out);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Cuts the rows of a plan into pieces, one message each, and moves keys and values between a plan and a piece.
+// Cuts the rows of a plan into pieces, which fit in a message, and moves keys and values between a plan and a piece.
 //
 // A piece is for one shard and has at most one part of each partition (rule E1). The parts of a partition are in the
 // order of the plan over all pieces. Internal to worker/. Functions without state.
@@ -29,7 +29,7 @@ std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes);
 std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max);
 
 // The keys of a piece; the sections' sequences are left 0. Neighbouring keys (n, n + 1, ...) need no frame.
-KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* frame);
+KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece);
 
 // The piece's rows of `rows` (fp32, the plan's order), encoded. Data that needs no conversion is shared, not copied.
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
@@ -53,8 +53,8 @@ PushValues EncodePush(const PushRows& push, const TableSpec& spec, const Piece& 
 // Converts the values of `count` rows made by EncodePush to a codec in which each row is encoded separately.
 PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);
 
-// Extracts the sections `which` (ascending) of a message: keys and values.
-KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected);
+// Extracts the sections `which` (ascending) of one table of a message: keys and values.
+KeyList SelectKeys(const KeyList& keys, std::span<const std::uint32_t> which);
 Buffer SelectValues(const KeyList& keys, const Buffer& values, std::span<const std::uint32_t> which);
 
 }  // namespace tarn::worker

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/hash.h"
+#include "core/limits.h"
 
 namespace tarn::worker {
 
@@ -35,22 +36,52 @@ RequestId ClientPulls::BeginStanding(const Plan& plan, const TableSpec& spec, Cl
   return id;
 }
 
-RequestId ClientPulls::Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame) {
-  PullState& whole = pulls_.at(pull);
-  ++whole.pieces;
-  const RequestId id = context_->NewRequest();
-  PullMessage message;
-  message.pull = pull;
-  message.clock = whole.clock;
-  message.standing = whole.standing;
-  message.shard = piece.shard;
-  message.parts = std::move(piece.parts);
-  message.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * CodecRowBytes(whole.codec, whole.dim);
-  message.keys = std::move(keys);
-  message.frame = std::move(keys_frame);
-  QueueOf(message.shard).waiting.insert(TurnOf(id, message));
-  messages_.emplace(id, std::move(message));
-  return id;
+void ClientPulls::Add(RequestId pull, Piece piece, KeyList keys) {
+  ++pulls_.at(pull).pieces;
+  Enqueue(piece.shard, {.pull = pull, .runs = std::move(piece.parts), .keys = std::move(keys)});
+}
+
+void ClientPulls::Enqueue(ShardId shard, Part part) {
+  const PullState& whole = pulls_.at(part.pull);
+  const std::size_t request = part.keys.frame.size();
+  const std::size_t bytes = request + part.keys.count * CodecRowBytes(whole.codec, whole.dim);
+  ShardQueue& queue = QueueOf(shard);
+  const std::size_t sections = part.keys.sections.size();
+  PullMessage* message = Shared(queue, whole, request, bytes, sections);
+  if (message == nullptr) {
+    const RequestId id = context_->NewRequest();
+    message = &messages_[id];
+    message->group = group_;
+    message->clock = whole.clock;
+    message->priority = whole.priority;
+    message->standing = whole.standing;
+    message->shard = shard;
+    queue.waiting.insert(TurnOf(id, *message));
+    // A large table does not separate the small ones before and after it.
+    if (request < limits::kSharedRequestBytes && bytes < context_->options.piece_bytes) queue.last = id;
+  }
+  message->sections += sections;
+  message->request_bytes += request;
+  message->bytes += bytes;
+  message->parts.push_back(std::move(part));
+}
+
+// The last message added, if it may take a piece of a further table (a group is complete before any of it is sent);
+// null: the piece needs a message of its own. A server answers a message when all of its tables allow it, so they have
+// the same consistency.
+ClientPulls::PullMessage* ClientPulls::Shared(const ShardQueue& queue, const PullState& pull, std::size_t request_bytes,
+                                              std::size_t bytes, std::size_t sections) {
+  const auto it = messages_.find(queue.last);
+  if (it == messages_.end() || it->second.group != group_ || it->second.standing || pull.standing) return nullptr;
+  PullMessage& message = it->second;
+  const bool fits = message.parts.size() < limits::kMessageTablesMax &&
+                    message.sections + sections <= limits::kPartitionsMax &&
+                    message.request_bytes + request_bytes <= limits::kSharedRequestBytes &&
+                    message.bytes - kMessageOverheadBytes + bytes <= context_->options.piece_bytes;
+  const bool alike = message.clock == pull.clock && message.priority == pull.priority;
+  const bool may_join = std::ranges::all_of(
+      message.parts, [&](const Part& part) { return context_->MayShare(pulls_.at(part.pull).table, pull.table); });
+  return fits && alike && may_join ? &message : nullptr;
 }
 
 ClientPulls::ShardQueue& ClientPulls::QueueOf(ShardId shard) {
@@ -78,14 +109,18 @@ void ClientPulls::Launch(RequestId id, PullMessage* message) {
 }
 
 void ClientPulls::Transmit(RequestId id, PullMessage* message) {
-  const PullState& whole = pulls_.at(message->pull);
-  Pull pull{id, whole.table, whole.clock, whole.codec, message->keys};
-  Buffer frame = message->frame;
-  lists_->Encode(message->shard, &pull.keys, &frame);
-  message->by_name = pull.keys.codec == KeyCodec::kHeld;
-  if (!message->counted) context_->counters.pull_bytes += frame.size();
-  message->counted = true;
-  context_->Send(ShardPeer(message->shard), std::move(pull), std::move(frame));
+  Pull pull{id, message->clock, {}};
+  pull.tables.reserve(message->parts.size());
+  for (Part& part : message->parts) {
+    const PullState& whole = pulls_.at(part.pull);
+    PullPart table{whole.table, whole.codec, part.keys};
+    lists_->Encode(message->shard, &table.keys);
+    part.by_name = table.keys.codec == KeyCodec::kHeld;
+    if (!part.counted) context_->counters.pull_bytes += table.keys.frame.size();
+    part.counted = true;
+    pull.tables.push_back(std::move(table));
+  }
+  context_->Send(ShardPeer(message->shard), std::move(pull));
 }
 
 void ClientPulls::SetDue(RequestId id, PullMessage* message, TimeUs due) {
@@ -108,16 +143,6 @@ void ClientPulls::Release(RequestId id, PullMessage* message) {
   if (--count->second == 0) queue.in_flight.erase(count);
 }
 
-bool ClientPulls::Claim(RequestId message, bool by_name, Claimed* claimed) {
-  const auto it = messages_.find(message);
-  if (it == messages_.end() || it->second.sent || !MaySend(QueueOf(it->second.shard), it->second)) return false;
-  const PullState& whole = pulls_.at(it->second.pull);
-  *claimed = {message, whole.clock, whole.codec};
-  it->second.by_name = by_name;
-  Launch(message, &it->second);
-  return true;
-}
-
 void ClientPulls::Dispatch() {
   for (ShardQueue& queue : queues_) {
     while (!queue.waiting.empty()) {
@@ -130,41 +155,51 @@ void ClientPulls::Dispatch() {
   }
 }
 
-void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& values) {
+void ClientPulls::OnReply(ShardId from, const PullReply& reply) {
   const auto it = messages_.find(reply.request);
   if (it == messages_.end() || it->second.shard != from) return;  // late or repeated
-  PullMessage& message = it->second;
-  PullState& whole = pulls_.at(message.pull);
-  const std::size_t bytes = message.keys.count * CodecRowBytes(reply.codec, whole.dim);
-  if (reply.table != whole.table || reply.count != message.keys.count || values.size() != bytes ||
-      reply.versions.size() != message.keys.sections.size()) {
+  const bool answers = std::ranges::equal(reply.tables, it->second.parts,
+                                          [this](const auto& table, const auto& part) { return Answers(table, part); });
+  if (!answers) {
     ++context_->counters.malformed;
-    return Refused(it->first, &message, {ErrorCode::kMalformed, "its reply does not match the request"});
+    return Refused(it->first, &it->second, {ErrorCode::kMalformed, "its reply does not match the request"});
   }
-  whole.open = std::max(whole.open, reply.min_clock);
-  if (whole.clock > reply.min_clock)
-    whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
-  context_->counters.pull_bytes += values.size();
-  lists_->OnHeld(from, message.keys.list);
-  Note(whole, message, reply, values);
-  whole.sink->Rows({message.parts, reply.codec, values});
-  if (whole.cached != nullptr) whole.cached->Cache(message.parts, message.keys.sections, reply.min_clock);
-  const RequestId pull = message.pull;
-  Release(it->first, &message);
+  Release(it->first, &it->second);
+  const std::vector<Part> parts = std::move(it->second.parts);
   messages_.erase(it);
-  if (--whole.pieces == 0) Finish(pull);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    lists_->OnHeld(from, parts[i].keys.list);
+    TakeRows(parts[i], reply.tables[i], reply.min_clock);
+  }
+}
+
+bool ClientPulls::Answers(const ReplyPart& reply, const Part& part) const {
+  const PullState& whole = pulls_.at(part.pull);
+  return reply.table == whole.table && reply.count == part.keys.count &&
+         reply.values.size() == part.keys.count * CodecRowBytes(reply.codec, whole.dim) &&
+         reply.versions.size() == part.keys.sections.size();
+}
+
+void ClientPulls::TakeRows(const Part& part, const ReplyPart& reply, Clock open) {
+  PullState& whole = pulls_.at(part.pull);
+  whole.open = std::max(whole.open, open);
+  if (whole.clock > open) whole.staleness = std::max(whole.staleness, whole.clock.value - open.value);
+  context_->counters.pull_bytes += reply.values.size();
+  Note(whole, part, reply, open);
+  whole.sink->Rows({part.runs, reply.codec, reply.values});
+  if (whole.cached != nullptr) whole.cached->Cache(part.runs, part.keys.sections, open);
+  if (--whole.pieces == 0) Finish(part.pull);
 }
 
 // Notes what a push of the same rows needs.
-void ClientPulls::Note(const PullState& pull, const PullMessage& message, const PullReply& reply,
-                       const Buffer& values) {
+void ClientPulls::Note(const PullState& pull, const Part& part, const ReplyPart& reply, Clock open) {
   if (pull.caches_rows)
     for (std::size_t i = 0; i < reply.versions.size(); ++i)
-      memory_->NoteHistory(pull.table, message.keys.sections[i].partition, reply.versions[i], reply.min_clock,
+      memory_->NoteHistory(pull.table, part.keys.sections[i].partition, reply.versions[i], open,
                            StalenessBound(context_->tables.at(pull.table).consistency));
   if (pull.record == nullptr) return;
-  pull.record->NoteReply(message.parts, reply.versions, reply.min_clock);
-  if (pull.cached == nullptr) pull.record->NoteRows({message.parts, reply.codec, values});
+  pull.record->NoteReply(part.runs, reply.versions, open);
+  if (pull.cached == nullptr) pull.record->NoteRows({part.runs, reply.codec, reply.values});
 }
 
 void ClientPulls::Finish(RequestId pull) {
@@ -185,9 +220,10 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   const auto it = messages_.find(error.request);
   if (it == messages_.end() || it->second.shard != from) return false;
   PullMessage& message = it->second;
-  if (error.code == ErrorCode::kUnknownKeys && message.by_name) {
+  const bool by_name = std::ranges::any_of(message.parts, &Part::by_name);
+  if (error.code == ErrorCode::kUnknownKeys && by_name) {
     ++context_->counters.repeats;
-    context_->counters.pull_bytes += message.frame.size();
+    for (const Part& part : message.parts) context_->counters.pull_bytes += part.by_name ? part.keys.frame.size() : 0;
     Transmit(it->first, &message);  // with its keys now
   } else if (RefusalOf(error.code) == Refusal::kTransient) {
     Refused(it->first, &message, {error.code, error.message});
@@ -201,16 +237,21 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
 // free.
 void ClientPulls::Refused(RequestId id, PullMessage* message, const Error& error) {
   if (error.code == ErrorCode::kOverloaded || !context_->GivesUp(&message->refusal_timer))
-    return RetryAfter(id, RefusalPause(context_->options.resend_us, message->refusals++));
+    return RetryAfter(id, message, RefusalPause(context_->options.resend_us, message->refusals++));
   Fail(*message, error, message->refusal_timer.since());
 }
 
+// All pulls that share the message fail.
 void ClientPulls::Fail(const PullMessage& message, const Error& error, TimeUs since) {
-  const RequestId pull = message.pull;
-  const std::string what = "a pull of " + context_->NameOf(pulls_.at(pull).table);
+  std::vector<RequestId> pulls;
+  std::string what;
+  for (const Part& part : message.parts) {
+    pulls.push_back(part.pull);
+    what += (what.empty() ? "a pull of " : " and ") + context_->NameOf(pulls_.at(part.pull).table);
+  }
   const Error refusal{error.code, context_->RefusalText(message.shard, what, error.message, since)};
-  pulls_.at(pull).sink->Failed(refusal);
-  Drop(pull);
+  for (const RequestId pull : pulls) pulls_.at(pull).sink->Failed(refusal);
+  Drop(pulls);
 }
 
 void ClientPulls::FailAll(const Error& error) {
@@ -226,35 +267,37 @@ void ClientPulls::FailAfter(Clock last, const Error& error) {
   std::vector<RequestId> later;
   for (const auto& [id, pull] : pulls_)
     if (pull.clock > last) later.push_back(id);
-  for (const RequestId id : later) {
-    pulls_.at(id).sink->Failed(error);
-    Drop(id);
-  }
+  for (const RequestId id : later) pulls_.at(id).sink->Failed(error);
+  Drop(later);
 }
 
-void ClientPulls::Drop(RequestId pull) {
+// The answers to their messages will be ignored, so the other pulls in them are requested again.
+void ClientPulls::Drop(std::span<const RequestId> pulls) {
+  std::vector<PullMessage> others;
   for (auto it = messages_.begin(); it != messages_.end();) {
-    if (it->second.pull != pull) {
+    PullMessage& message = it->second;
+    const auto dropped = [&](const Part& part) { return std::ranges::find(pulls, part.pull) != pulls.end(); };
+    if (std::erase_if(message.parts, dropped) == 0) {
       ++it;
       continue;
     }
-    Release(it->first, &it->second);
+    Release(it->first, &message);
+    if (!message.parts.empty()) others.push_back(std::move(message));
     it = messages_.erase(it);
   }
-  Erase(pull);
+  for (const RequestId pull : pulls) Erase(pull);
+  for (PullMessage& message : others) Divide(std::move(message));
 }
 
 void ClientPulls::DropStanding() {
   std::vector<RequestId> standing;
   for (const auto& [id, pull] : pulls_)
     if (pull.standing) standing.push_back(id);
-  for (const RequestId id : standing) Drop(id);
+  Drop(standing);
 }
 
-void ClientPulls::RetryAfter(RequestId message, TimeUs pause) {
-  const auto it = messages_.find(message);
-  if (it == messages_.end() || !it->second.sent) return;
-  SetDue(message, &it->second, std::min(it->second.due, context_->now + pause));
+void ClientPulls::RetryAfter(RequestId id, PullMessage* message, TimeUs pause) {
+  SetDue(id, message, std::min(message->due, context_->now + pause));
 }
 
 void ClientPulls::OnTimer() {
@@ -269,31 +312,41 @@ void ClientPulls::OnTimer() {
 
 TimeUs ClientPulls::NextTimer() const { return timers_.empty() ? kNever : timers_.begin()->first; }
 
-// Queues a message again, divided if its partitions now have different owners.
+// Queues a message again. It keeps its id, so that a shard replaces the parked one, unless its partitions now have
+// different owners.
 void ClientPulls::Requeue(RequestId id, PullMessage message) {
-  std::map<ShardId, std::vector<std::uint32_t>> by_owner;
-  for (std::uint32_t i = 0; i < message.keys.sections.size(); ++i)
-    by_owner[context_->OwnerOf(message.keys.sections[i].partition)].push_back(i);
+  const ShardId owner = context_->OwnerOf(message.parts.front().keys.sections.front().partition);
+  const bool is_whole = std::ranges::all_of(message.parts, [&](const Part& part) {
+    return std::ranges::all_of(part.keys.sections,
+                               [&](const Section& section) { return context_->OwnerOf(section.partition) == owner; });
+  });
+  if (!is_whole) return Divide(std::move(message));
   if (message.sent) ++context_->counters.repeats;
   message.sent = false;
   message.refusal_timer.Progress();
-  if (by_owner.size() == 1) {
-    message.shard = by_owner.begin()->first;
-    QueueOf(message.shard).waiting.insert(TurnOf(id, message));
-    messages_.emplace(id, std::move(message));
-    return;
-  }
-  PullState& whole = pulls_.at(message.pull);
-  --whole.pieces;
-  for (const auto& [owner, which] : by_owner) {
-    Piece piece{.shard = owner, .parts = {}, .rows = 0};
-    for (std::uint32_t i : which) {
-      piece.parts.push_back(message.parts[i]);
-      piece.rows += message.parts[i].count;
+  message.shard = owner;
+  QueueOf(owner).waiting.insert(TurnOf(id, message));
+  messages_.emplace(id, std::move(message));
+}
+
+// Queues the pieces of a message again, in new messages to the owners of their partitions.
+void ClientPulls::Divide(PullMessage message) {
+  BeginGroup();
+  if (message.sent) ++context_->counters.repeats;
+  for (Part& part : message.parts) {
+    std::map<ShardId, std::vector<std::uint32_t>> by_owner;
+    for (std::uint32_t i = 0; i < part.keys.sections.size(); ++i)
+      by_owner[context_->OwnerOf(part.keys.sections[i].partition)].push_back(i);
+    if (by_owner.size() == 1) {
+      Enqueue(by_owner.begin()->first, std::move(part));
+      continue;
     }
-    Buffer frame;
-    KeyList keys = SelectKeys(message.keys, message.frame, which, &frame);
-    Add(message.pull, std::move(piece), std::move(keys), std::move(frame));
+    pulls_.at(part.pull).pieces += static_cast<std::uint32_t>(by_owner.size()) - 1;
+    for (const auto& [owner, which] : by_owner) {
+      Part some{.pull = part.pull, .runs = {}, .keys = SelectKeys(part.keys, which), .counted = part.counted};
+      for (const std::uint32_t i : which) some.runs.push_back(part.runs[i]);
+      Enqueue(owner, std::move(some));
+    }
   }
 }
 

@@ -1,5 +1,6 @@
-// Pulls: sends one message per shard and piece, repeats unanswered ones, and passes the rows of each reply to the
-// pull's sink. Rules C3, C4 of docs/protocol.md. Internal to worker/; one thread.
+// Pulls: sends the pieces of a pull, repeats unanswered ones, and passes the rows of each reply to the pull's sink. The
+// small pieces of several tables of one call share a message to each shard (rule W6). Rules C3, C4 of docs/protocol.md.
+// Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>
@@ -38,23 +39,15 @@ class ClientPulls {
   RequestId BeginStanding(const Plan& plan, const TableSpec& spec, Clock use, std::unique_ptr<CachingSink> sink);
   void DropStanding();
 
-  // Adds a message of `pull`. `keys` names the sequences that the reply must contain. Returns the message's id.
-  RequestId Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame);
+  // Pieces that are added from now on share no message with earlier ones: what shares a message must not depend on
+  // credits, so that a run can be repeated (tools/replay).
+  void BeginGroup() { ++group_; }
+  // Adds a piece of `pull`, for a message to its shard. `keys` names the sequences that the reply must contain.
+  void Add(RequestId pull, Piece piece, KeyList keys);
 
-  // For PushPull: marks the message as sent if its credit allows, so that it is sent with the push, which has the same
-  // keys, in full or as the number of a list.
-  struct Claimed {
-    RequestId request;
-    Clock clock;
-    ValueCodec codec = ValueCodec::kFp32;
-  };
-  bool Claim(RequestId message, bool by_name, Claimed* claimed);
-
-  void OnReply(ShardId from, const PullReply& reply, const Buffer& values);
+  void OnReply(ShardId from, const PullReply& reply);
   // False: it does not belong to an open pull.
   bool OnError(ShardId from, const ErrorReply& error);
-  // The push that carried the pull was rejected: sends the pull separately after `pause`.
-  void RetryAfter(RequestId message, TimeUs pause);
   void OnTimer();
   TimeUs NextTimer() const;
   void Dispatch();  // sends messages as credits allow
@@ -73,7 +66,7 @@ class ClientPulls {
     bool counted = true;
     ValueCodec codec = ValueCodec::kFp32;
     PullSink* sink = nullptr;
-    std::uint32_t pieces = 0;  // number of unanswered messages
+    std::uint32_t pieces = 0;  // unanswered
     std::uint64_t staleness = 0;
     Clock open;  // the latest open clock of the replies
     std::shared_ptr<PullRecord> record;
@@ -81,18 +74,24 @@ class ClientPulls {
     bool standing = false;
     std::unique_ptr<CachingSink> cached;  // null: the client does not cache the rows
   };
-  struct PullMessage {  // one message of a pull
+  struct Part {  // a piece of a pull in a message
     RequestId pull;
-    Clock clock;
-    ShardId shard;
-    std::vector<PlanRun> parts;
+    std::vector<PlanRun> runs;
     KeyList keys;
-    Buffer frame;
-    std::size_t bytes = 0;  // of the request and the expected reply
+    bool counted = false;  // its keys are included in ClientCounters::pull_bytes
+    bool by_name = false;  // the last send had the number of a key list
+  };
+  struct PullMessage {
+    Clock clock;
+    int priority = 0;
+    ShardId shard;
+    std::vector<Part> parts;
+    std::uint64_t group = 0;  // see BeginGroup
+    std::size_t sections = 0;
+    std::size_t request_bytes = 0;
+    std::size_t bytes = kMessageOverheadBytes;  // of the request and the expected reply
     bool sent = false;
-    bool counted = false;   // its keys are included in ClientCounters::pull_bytes
     bool standing = false;  // of a standing pull: takes no credit
-    bool by_name = false;   // the last send had the number of a key list
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
     RefusalTimer refusal_timer;
@@ -108,25 +107,31 @@ class ClientPulls {
     explicit ShardQueue(std::size_t limit) : credit(limit) {}
     ByteCredit credit;
     std::set<Turn> waiting;
+    RequestId last;                            // the message added last, without large ones
     std::map<Clock, std::uint32_t> in_flight;  // number of messages by clock
   };
 
   ShardQueue& QueueOf(ShardId shard);
-  Turn TurnOf(RequestId id, const PullMessage& message) const {
-    return {message.clock, ~pulls_.at(message.pull).priority, id};
-  }
+  Turn TurnOf(RequestId id, const PullMessage& message) const { return {message.clock, ~message.priority, id}; }
+  void Enqueue(ShardId shard, Part part);
+  PullMessage* Shared(const ShardQueue& queue, const PullState& pull, std::size_t request_bytes, std::size_t bytes,
+                      std::size_t sections);
   bool MaySend(const ShardQueue& queue, const PullMessage& message) const;
   void Launch(RequestId id, PullMessage* message);
   void Transmit(RequestId id, PullMessage* message);
   void SetDue(RequestId id, PullMessage* message, TimeUs due);
   void Release(RequestId id, PullMessage* message);
   void Refused(RequestId id, PullMessage* message, const Error& error);
+  void RetryAfter(RequestId id, PullMessage* message, TimeUs pause);
   void Fail(const PullMessage& message, const Error& error, TimeUs since);
-  void Note(const PullState& pull, const PullMessage& message, const PullReply& reply, const Buffer& values);
+  bool Answers(const ReplyPart& reply, const Part& part) const;
+  void TakeRows(const Part& part, const ReplyPart& reply, Clock open);
+  void Note(const PullState& pull, const Part& part, const ReplyPart& reply, Clock open);
   void Finish(RequestId pull);
-  void Drop(RequestId pull);
+  void Drop(std::span<const RequestId> pulls);
   void Erase(RequestId pull);
   void Requeue(RequestId id, PullMessage message);
+  void Divide(PullMessage message);
 
   ClientContext* context_;
   KeyLists* lists_;
@@ -134,6 +139,7 @@ class ClientPulls {
   NoteOpen note_open_;
   std::map<RequestId, PullState> pulls_;
   std::size_t standing_ = 0;  // number of standing pulls in pulls_
+  std::uint64_t group_ = 0;
   std::map<RequestId, PullMessage> messages_;
   std::vector<ShardQueue> queues_;
   std::set<std::pair<TimeUs, RequestId>> timers_;

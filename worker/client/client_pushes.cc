@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/limits.h"
 
 namespace tarn::worker {
 
@@ -64,77 +65,94 @@ void ClientPushes::Add(const Plan& plan, const TableSpec& spec, const PushRows& 
   if (gathered.empty()) Open(what.clock);
   pushes_[id] = {what.clock, static_cast<std::uint32_t>(pieces.size()), 0, what.done, std::move(gathered)};
   for (const Piece& piece : pieces) {
-    PushMessage message;
-    message.push = id;
-    message.table = spec.id;
-    message.clock = what.clock;
-    message.pulled_clock = origin.seen;
-    message.keys = PieceKeys(plan.keys, piece, &message.frame);
-    SetVersions(plan, origin, &message.keys.sections);
+    Part part{.push = id, .rows = {}};
+    PushPart& sent = part.rows;
+    sent.table = spec.id;
+    sent.pulled_clock = origin.seen;
+    sent.keys = PieceKeys(plan.keys, piece);
+    SetVersions(plan, origin, &sent.keys.sections);
     // A list of selected rows, or of a change, is rarely repeated.
     const bool selected = spec.push_codec == ValueCodec::kTopK && spec.kind == TableKind::kSparse;
     if (!selected && what.action == PushAction::kStep)
-      message.keys.list = lists_->NumberOf(piece.shard, message.frame, context_->now);
-    message.action = what.action;
+      sent.keys.list = lists_->NumberOf(piece.shard, sent.keys.frame, context_->now);
+    sent.action = what.action;
     PushValues push = EncodeValues(rows, spec, piece, what.action);
-    message.codec = push.codec;
-    message.values = std::move(push.values);
+    sent.codec = push.codec;
+    sent.values = std::move(push.values);
     if (!origin.pulled.empty()) {
-      message.pulled = PulledCodec(spec);
-      message.values = Joined(message.values, EncodeRows(origin.pulled, spec.dim, piece, *message.pulled));
+      sent.pulled = PulledCodec(spec);
+      sent.values = Joined(sent.values, EncodeRows(origin.pulled, spec.dim, piece, *sent.pulled));
     }
-    Number(&message.keys);
-    if (what.pull.value != 0) message.pull_message = pulls_->Add(what.pull, piece, message.keys, message.frame);
-    Enqueue(std::move(message));
+    Number(&sent.keys);
+    Enqueue(what.clock, std::move(part));
   }
 }
 
-// Appends the message to the queue of the shard that owns its partitions in the current route map.
-void ClientPushes::Enqueue(PushMessage message) {
-  const Order order = next_order_++;
-  message.shard = context_->OwnerOf(message.keys.sections.front().partition);
-  message.attempt = RequestId(0);
-  message.unacked = 0;
-  for (const Section& section : message.keys.sections) {
+// Adds the piece to the queue of the shard that owns its partitions in the current route map.
+void ClientPushes::Enqueue(Clock clock, Part part) {
+  const ShardId shard = context_->OwnerOf(part.rows.keys.sections.front().partition);
+  ShardQueue& queue = QueueOf(shard);
+  PushMessage* message = Shared(queue, clock, part);
+  if (message == nullptr) {
+    queue.waiting.push_back(next_order_);
+    message = &messages_[next_order_++];
+    message->group = group_;
+    message->clock = clock;
+    message->shard = shard;
+  }
+  const Order order = queue.waiting.back();
+  for (const Section& section : part.rows.keys.sections) {
     PartitionLog& log = partitions_[section.partition.value];
     if (section.sequence <= log.acked) continue;
     TARN_CHECK(section.sequence.value == log.acked.value + log.waiting.size() + 1, "a gap in the sequences");
     log.waiting.push_back(order);
-    ++message.unacked;
+    ++message->unacked;
   }
-  pending_bytes_ += message.bytes();
-  pushes_.at(message.push).bytes += message.bytes();
-  QueueOf(message.shard).waiting.push_back(order);
-  messages_.emplace(order, std::move(message));
+  pending_bytes_ += part.bytes();
+  pushes_.at(part.push).bytes += part.bytes();
+  message->bytes += part.bytes();
+  message->parts.push_back(std::move(part));
+}
+
+// The last message of the queue, if it may take a piece of a further table; null: the piece needs a message of its own.
+// Not an earlier one, because the sequences of a partition are sent in order.
+ClientPushes::PushMessage* ClientPushes::Shared(const ShardQueue& queue, Clock clock, const Part& part) {
+  if (queue.waiting.empty()) return nullptr;
+  PushMessage& last = messages_.at(queue.waiting.back());
+  const std::size_t bytes = last.bytes - kMessageOverheadBytes + part.bytes();
+  std::size_t sections = part.rows.keys.sections.size();
+  for (const Part& other : last.parts) sections += other.rows.keys.sections.size();
+  const bool fits = last.parts.size() < limits::kMessageTablesMax && sections <= limits::kPartitionsMax &&
+                    bytes <= std::min(limits::kSharedRequestBytes, context_->options.piece_bytes);
+  const bool may_join = std::ranges::all_of(
+      last.parts, [&](const Part& other) { return context_->MayShare(other.rows.table, part.rows.table); });
+  return fits && may_join && last.clock == clock && last.group == group_ ? &last : nullptr;
 }
 
 bool ClientPushes::SendFirst(ShardQueue* queue) {
   const Order order = queue->waiting.front();
   PushMessage& message = messages_.at(order);
-  if (!queue->in_flight.empty() && !queue->credit.Fits(message.bytes())) return false;
+  if (!queue->in_flight.empty() && !queue->credit.Fits(message.bytes)) return false;
   queue->waiting.pop_front();
   if (queue->in_flight.empty()) queue->due = context_->now + RepeatPause(context_->options.resend_us, 0);
-  queue->credit.Take(message.bytes());
+  queue->credit.Take(message.bytes);
   queue->in_flight.emplace(order, &message);
   Transmit(&message);
   return true;
 }
 
-void ClientPushes::Transmit(PushMessage* p) {
-  p->attempt = context_->NewRequest();
-  Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys, p->pulled, p->action};
-  Buffer frame = p->frame;
-  lists_->Encode(p->shard, &push.keys, &frame);
-  p->by_name = push.keys.codec == KeyCodec::kHeld;
-  if (!p->counted) context_->counters.push_bytes += frame.size() + p->values.size();
-  p->counted = true;
-  ClientPulls::Claimed pull;
-  if (p->pull_message.value != 0 && pulls_->Claim(p->pull_message, p->by_name, &pull)) {
-    context_->Send(ShardPeer(p->shard), PushPull{std::move(push), pull.request, pull.clock, pull.codec},
-                   std::move(frame), p->values);
-  } else {
-    context_->Send(ShardPeer(p->shard), std::move(push), std::move(frame), p->values);
+void ClientPushes::Transmit(PushMessage* message) {
+  message->attempt = context_->NewRequest();
+  Push push{message->attempt, message->clock, {}};
+  push.tables.reserve(message->parts.size());
+  for (Part& part : message->parts) {
+    PushPart& sent = push.tables.emplace_back(part.rows);
+    lists_->Encode(message->shard, &sent.keys);
+    part.by_name = sent.keys.codec == KeyCodec::kHeld;
+    if (!part.counted) context_->counters.push_bytes += sent.keys.frame.size() + sent.values.size();
+    part.counted = true;
   }
+  context_->Send(ShardPeer(message->shard), std::move(push));
 }
 
 void ClientPushes::OnAck(ShardId from, const PushAck& ack) {
@@ -176,11 +194,11 @@ void ClientPushes::AckThrough(PartitionId partition, Sequence sequence) {
 
 void ClientPushes::Finish(Order order) {
   const auto it = messages_.find(order);
-  PushMessage& message = it->second;
+  const PushMessage& message = it->second;
   ShardQueue& queue = QueueOf(message.shard);
   if (message.attempt.value != 0) {
-    lists_->OnHeld(message.shard, message.keys.list);
-    queue.credit.Return(message.bytes());
+    for (const Part& part : message.parts) lists_->OnHeld(message.shard, part.rows.keys.list);
+    queue.credit.Return(message.bytes);
     queue.in_flight.erase(order);
     queue.repeats = queue.refusals = 0;
     queue.refusal_timer.Progress();
@@ -188,15 +206,18 @@ void ClientPushes::Finish(Order order) {
   } else {  // an acknowledgement of an attempt before the last route map
     queue.waiting.erase(std::find(queue.waiting.begin(), queue.waiting.end(), order));
   }
-  const auto push = pushes_.find(message.push);
-  if (--push->second.messages == 0) {
-    const CallerPush whole = std::move(push->second);
-    pending_bytes_ -= whole.bytes;
-    pushes_.erase(push);
-    if (whole.gathered.empty()) Acknowledged({whole.clock, whole.done});
-    for (const Gathered& part : whole.gathered) Acknowledged(part);
-  }
+  for (const Part& part : message.parts) Finish(part);
   messages_.erase(it);
+}
+
+void ClientPushes::Finish(const Part& part) {
+  const auto push = pushes_.find(part.push);
+  if (--push->second.pieces != 0) return;
+  const CallerPush whole = std::move(push->second);
+  pending_bytes_ -= whole.bytes;
+  pushes_.erase(push);
+  if (whole.gathered.empty()) Acknowledged({whole.clock, whole.done});
+  for (const Gathered& one : whole.gathered) Acknowledged(one);
 }
 
 void ClientPushes::Acknowledged(const Gathered& push) {
@@ -218,8 +239,10 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   }
   // One rejection counts for all messages of its attempt, because messages sent after a lost one are rejected as well.
   if (attempt < queue->first_attempt || queue->in_flight.empty()) return;
-  if (error.code == ErrorCode::kUnknownKeys && sent != queue->in_flight.end() && sent->second->by_name) {
-    context_->counters.push_bytes += sent->second->frame.size();
+  if (error.code == ErrorCode::kUnknownKeys && sent != queue->in_flight.end() &&
+      std::ranges::any_of(sent->second->parts, &Part::by_name)) {
+    for (const Part& part : sent->second->parts)
+      context_->counters.push_bytes += part.by_name ? part.rows.keys.frame.size() : 0;
     return Repeat(queue);  // with its keys now
   }
   // kOverloaded is always retried, because a full shard becomes free; so are the following out-of-order pushes.
@@ -230,15 +253,15 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   if (error.code == ErrorCode::kOutOfOrder && queue->refusals++ == 0) return Repeat(queue);
   const TimeUs pause = RefusalPause(context_->options.resend_us, queue->refusals++);
   queue->due = std::min(queue->due, context_->now + pause);
-  if (sent != queue->in_flight.end() && sent->second->pull_message.value != 0)
-    pulls_->RetryAfter(sent->second->pull_message, pause);
 }
 
 // A gap in the sequences would block the partition permanently, so the client must stop.
 void ClientPushes::GiveUp(ShardId shard, const PushMessage& refused, const Error& error, TimeUs since) {
-  const Error final{error.code,
-                    context_->RefusalText(shard, "a push to " + context_->NameOf(refused.table), error.message, since)};
-  FailPush(&pushes_.at(refused.push), final);
+  std::string what;
+  for (const Part& part : refused.parts)
+    what += (what.empty() ? "a push to " : " and ") + context_->NameOf(part.rows.table);
+  const Error final{error.code, context_->RefusalText(shard, what, error.message, since)};
+  for (const Part& part : refused.parts) FailPush(&pushes_.at(part.push), final);
   context_->Stop(final.code, final.message);
 }
 
@@ -278,24 +301,38 @@ TimeUs ClientPushes::NextTimer() const {
   return next;
 }
 
-void ClientPushes::Split(const PushMessage& message, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
-  pushes_.at(message.push).messages += static_cast<std::uint32_t>(by_owner.size()) - 1;
-  const std::uint32_t dim = context_->tables.at(message.table).dim;
-  const std::size_t pulled_bytes = message.pulled ? message.keys.count * CodecRowBytes(*message.pulled, dim) : 0;
-  const std::size_t gradient_bytes = message.values.size() - pulled_bytes;
-  const PushValues whole = RowByRow({message.codec, message.values.Slice(0, gradient_bytes)}, dim, message.keys.count);
+void ClientPushes::Split(Clock clock, const Part& part, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
+  const PushPart& rows = part.rows;
+  const KeyList& keys = rows.keys;
+  pushes_.at(part.push).pieces += static_cast<std::uint32_t>(by_owner.size()) - 1;
+  const std::uint32_t dim = context_->tables.at(rows.table).dim;
+  const std::size_t pulled_bytes = rows.pulled ? keys.count * CodecRowBytes(*rows.pulled, dim) : 0;
+  const std::size_t gradient_bytes = rows.values.size() - pulled_bytes;
+  const PushValues whole = RowByRow({rows.codec, rows.values.Slice(0, gradient_bytes)}, dim, keys.count);
   for (const auto& [owner, which] : by_owner) {
-    PushMessage part = message;
-    part.pull_message = RequestId(0);
-    part.frame = Buffer();
-    part.keys = SelectKeys(message.keys, message.frame, which, &part.frame);
-    part.codec = whole.codec;
-    part.values = SelectValues(message.keys, whole.values, which);
-    if (message.pulled)
-      part.values =
-          Joined(part.values, SelectValues(message.keys, message.values.Slice(gradient_bytes, pulled_bytes), which));
-    Enqueue(std::move(part));
+    Part some{.push = part.push, .rows = rows, .counted = part.counted};
+    some.rows.keys = SelectKeys(keys, which);
+    some.rows.codec = whole.codec;
+    some.rows.values = SelectValues(keys, whole.values, which);
+    if (rows.pulled)
+      some.rows.values =
+          Joined(some.rows.values, SelectValues(keys, rows.values.Slice(gradient_bytes, pulled_bytes), which));
+    Enqueue(clock, std::move(some));
   }
+}
+
+// Adds a piece again, without acknowledged sections, and divided where its partitions now have different owners.
+void ClientPushes::Requeue(Clock clock, Part part) {
+  pending_bytes_ -= part.bytes();
+  pushes_.at(part.push).bytes -= part.bytes();
+  std::map<ShardId, std::vector<std::uint32_t>> by_owner;
+  const std::vector<Section>& sections = part.rows.keys.sections;
+  for (std::uint32_t i = 0; i < sections.size(); ++i)
+    if (sections[i].sequence > partitions_[sections[i].partition.value].acked)
+      by_owner[context_->OwnerOf(sections[i].partition)].push_back(i);
+  if (by_owner.empty()) return Finish(part);
+  const bool whole = by_owner.size() == 1 && by_owner.begin()->second.size() == sections.size();
+  whole ? Enqueue(clock, std::move(part)) : Split(clock, part, by_owner);
 }
 
 void ClientPushes::Reroute() {
@@ -304,21 +341,9 @@ void ClientPushes::Reroute() {
   queues_.clear();
   for (PartitionLog& log : partitions_) log.waiting.clear();
   for (auto& [order, message] : old) {
+    BeginGroup();
     if (message.attempt.value != 0) ++context_->counters.repeats;
-    pending_bytes_ -= message.bytes();
-    pushes_.at(message.push).bytes -= message.bytes();
-    std::map<ShardId, std::vector<std::uint32_t>> by_owner;
-    for (std::uint32_t i = 0; i < message.keys.sections.size(); ++i) {
-      const Section& section = message.keys.sections[i];
-      if (section.sequence > partitions_[section.partition.value].acked)
-        by_owner[context_->OwnerOf(section.partition)].push_back(i);
-    }
-    const bool whole = by_owner.size() == 1 && by_owner.begin()->second.size() == message.keys.sections.size();
-    if (whole) {
-      Enqueue(std::move(message));
-    } else {
-      Split(message, by_owner);
-    }
+    for (Part& part : message.parts) Requeue(message.clock, std::move(part));
   }
 }
 

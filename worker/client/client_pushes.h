@@ -1,5 +1,6 @@
 // Pushes: assigns a sequence number to every section, stores it until its shard has acknowledged it, and repeats
-// unacknowledged ones in order. Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
+// unacknowledged ones in order. The small pieces of several tables of one call share a message to each shard (rule W6).
+// Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
 //
 // A partition applies its sequences in order. So an acknowledgement of n acknowledges all sequences up to n, and
 // "expected n" all below n.
@@ -15,7 +16,6 @@
 #include "worker/client/byte_credit.h"
 #include "worker/client/client_context.h"
 #include "worker/client/client_pieces.h"
-#include "worker/client/client_pulls.h"
 #include "worker/client/completion.h"
 #include "worker/client/key_lists.h"
 #include "worker/client/pull_memory.h"
@@ -24,8 +24,7 @@ namespace tarn::worker {
 
 class ClientPushes {
  public:
-  ClientPushes(ClientContext* context, KeyLists* lists, ClientPulls* pulls)
-      : context_(context), lists_(lists), pulls_(pulls) {}
+  ClientPushes(ClientContext* context, KeyLists* lists) : context_(context), lists_(lists) {}
 
   // After Welcome: the number of partitions is known.
   void Begin(std::size_t partitions) { partitions_.resize(partitions); }
@@ -33,7 +32,6 @@ class ClientPushes {
   struct What {
     Clock clock;
     Completion<>* done = nullptr;
-    RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) of the same rows; 0: none
     PushAction action = PushAction::kStep;
   };
   // A push of the caller that is sent as part of a combined push; its clock is already open.
@@ -45,6 +43,8 @@ class ClientPushes {
   // gradients, kAssign has values.
   void Add(const Plan& plan, const TableSpec& spec, const PushRows& rows, const PushOrigin& origin, const What& what,
            std::vector<Gathered> gathered = {});
+  // See ClientPulls::BeginGroup.
+  void BeginGroup() { ++group_; }
   // Records an unacknowledged push of this clock.
   void Open(Clock clock) { ++open_clocks_[clock]; }
 
@@ -72,22 +72,21 @@ class ClientPushes {
 
  private:
   using Order = std::uint64_t;  // order of issue: of two messages for a partition the lower is sent first
+  struct Part {                 // a piece of a push in a message
+    RequestId push;             // the caller's push
+    PushPart rows;
+    bool counted = false;  // included in ClientCounters::push_bytes
+    bool by_name = false;  // the last send had the number of a key list
+    std::size_t bytes() const { return rows.keys.frame.size() + rows.values.size(); }
+  };
   struct PushMessage {
-    RequestId push;          // the caller's push
-    RequestId pull_message;  // the pull message that may be sent with it; 0: none
-    TableId table;
-    Clock clock, pulled_clock;
-    ValueCodec codec = ValueCodec::kFp32;
-    std::optional<ValueCodec> pulled;  // `values` ends with the rows as they were pulled
-    PushAction action = PushAction::kStep;
+    Clock clock;
     ShardId shard;
-    KeyList keys;
-    Buffer frame, values;
+    std::uint64_t group = 0;  // see BeginGroup
+    std::vector<Part> parts;
+    std::size_t bytes = kMessageOverheadBytes;
     std::uint32_t unacked = 0;  // number of unacknowledged sections
-    bool counted = false;       // included in ClientCounters::push_bytes
-    bool by_name = false;       // the last send had the number of a key list
     RequestId attempt;          // id of the last send; 0: in the queue
-    std::size_t bytes() const { return kMessageOverheadBytes + frame.size() + values.size(); }
   };
   struct PartitionLog {
     Sequence issued, acked;
@@ -105,20 +104,23 @@ class ClientPushes {
   };
   struct CallerPush {
     Clock clock;
-    std::uint32_t messages = 0;  // unacknowledged
-    std::size_t bytes = 0;       // of all messages, because acknowledged ones may share a buffer with others
+    std::uint32_t pieces = 0;  // unacknowledged
+    std::size_t bytes = 0;     // of all pieces, because acknowledged ones may share a buffer with others
     Completion<>* done = nullptr;
     std::vector<Gathered> gathered;  // the pushes that it sums; empty: a push of the caller
   };
 
   ShardQueue& QueueOf(ShardId shard);
   void Number(KeyList* keys);
-  void Enqueue(PushMessage message);
-  void Split(const PushMessage& message, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
+  void Enqueue(Clock clock, Part part);
+  PushMessage* Shared(const ShardQueue& queue, Clock clock, const Part& part);
+  void Requeue(Clock clock, Part part);
+  void Split(Clock clock, const Part& part, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
   bool SendFirst(ShardQueue* queue);  // false: no credit left
   void Transmit(PushMessage* message);
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);
+  void Finish(const Part& part);
   void Acknowledged(const Gathered& push);
   static void FailPush(CallerPush* push, const Error& error);
   void Repeat(ShardQueue* queue);
@@ -127,13 +129,13 @@ class ClientPushes {
 
   ClientContext* context_;
   KeyLists* lists_;
-  ClientPulls* pulls_;
   std::vector<PartitionLog> partitions_;
   std::map<Order, PushMessage> messages_;
   std::map<RequestId, CallerPush> pushes_;
   std::map<Clock, std::uint32_t> open_clocks_;  // number of unacknowledged pushes by clock
   std::vector<ShardQueue> queues_;
   Order next_order_ = 1;
+  std::uint64_t group_ = 0;
   std::size_t pending_bytes_ = 0;
 };
 

@@ -69,16 +69,16 @@ void KeyLists::RemoveLast(OfShard* of) {
   of->entries.erase(last);
 }
 
-void KeyLists::EncodeDelta(KeyList* keys, Buffer* frame) {
+void KeyLists::EncodeDelta(KeyList* keys) {
   if (keys->codec != KeyCodec::kRaw || keys->count < kKeyBlock) return;
   delta_.resize(std::max(delta_.size(), DeltaBytesMax(keys->count)));
-  const std::size_t bytes = kernels::EncodeKeys(frame->as<Key>(), delta_.data());
+  const std::size_t bytes = kernels::EncodeKeys(keys->frame.as<Key>(), delta_.data());
   if (bytes == 0) return;
   keys->codec = KeyCodec::kDelta;
-  *frame = Buffer::Copy(delta_.data(), bytes);
+  keys->frame = Buffer::Copy(delta_.data(), bytes);
 }
 
-void KeyLists::Encode(ShardId shard, KeyList* keys, Buffer* frame) {
+void KeyLists::Encode(ShardId shard, KeyList* keys) {
   const Entry* entry = nullptr;
   if (keys->list != 0 && shard.value < shards_.size()) {
     const auto& by_number = shards_[shard.value].by_number;
@@ -87,9 +87,9 @@ void KeyLists::Encode(ShardId shard, KeyList* keys, Buffer* frame) {
   if (entry == nullptr) keys->list = 0;
   if (entry != nullptr && entry->held) {
     keys->codec = KeyCodec::kHeld;
-    *frame = Buffer();
+    keys->frame = Buffer();
   } else {
-    EncodeDelta(keys, frame);
+    EncodeDelta(keys);
   }
 }
 

@@ -32,9 +32,8 @@ class KeyLists {
   // there are too few or too many keys, or the shard has no room at present.
   std::uint64_t NumberOf(ShardId shard, const Buffer& keys, TimeUs now);
 
-  // Encodes the list for a message: `keys` and `frame` contain its number (or 0) and its keys, and are replaced by what
-  // is sent.
-  void Encode(ShardId shard, KeyList* keys, Buffer* frame);
+  // Encodes the list for a message: `keys` has its number (or 0) and its keys, and is replaced by what is sent.
+  void Encode(ShardId shard, KeyList* keys);
 
   // The shard has answered a message with this list, so it stores the list.
   void OnHeld(ShardId shard, std::uint64_t number);
@@ -64,7 +63,7 @@ class KeyLists {
 
   OfShard& At(ShardId shard);
   static void RemoveLast(OfShard* of);
-  void EncodeDelta(KeyList* keys, Buffer* frame);
+  void EncodeDelta(KeyList* keys);
 
   std::uint32_t keys_min_;
   std::size_t bytes_max_;

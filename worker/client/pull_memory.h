@@ -66,7 +66,7 @@ class PullRecord {
 
 // Where the rows of a push come from.
 struct PushOrigin {
-  Clock seen;                     // Push::pulled_clock
+  Clock seen;                     // PushPart::pulled_clock
   std::vector<Version> versions;  // by run of the push's plan
   Buffer pulled;                  // the rows (fp32, the plan's order), if the table's rule needs them
 };

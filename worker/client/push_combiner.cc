@@ -49,6 +49,7 @@ void PushCombiner::Add(const Plan& plan, const TableSpec& spec, const Buffer& gr
 void PushCombiner::OnTick(Clock before, Clock asked) {
   if (groups_.empty()) return;
   if (asked > before + 1) return FlushAll();
+  pushes_->BeginGroup();
   due_ = context_->now + kCombinePauseUs;
   for (auto it = groups_.begin(); it != groups_.end();) {
     const Group& group = it->second;
@@ -68,6 +69,7 @@ void PushCombiner::SetApart(bool apart) {
 }
 
 void PushCombiner::FlushAll() {
+  pushes_->BeginGroup();
   for (const auto& [id, group] : groups_) Flush(group);
   groups_.clear();
   due_ = kNever;

@@ -32,7 +32,7 @@ class Request {
   // is completed.
   void Charge(ByteBudget* budget, std::size_t bytes) { budget_ = budget, bytes_ = bytes; }
   // Marks it as submitted: it owns itself until it is completed. driver: executes the turns.
-  virtual void MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
+  void MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
     self_ = std::move(self);
     driver_ = driver;
   }
@@ -40,7 +40,7 @@ class Request {
   // Called in a turn: passes the request to the client.
   virtual void Start(Client* client, TimeUs now, Outbox* out) = 0;
   // Completes it with `error`, instead of Start or while it is in progress. Only the first completion has an effect.
-  virtual void Abort(const Error& error) { Finish(error); }
+  void Abort(const Error& error) { Finish(error); }
 
   bool Ready() const { return done_.load(std::memory_order_acquire); }
   Status Wait();

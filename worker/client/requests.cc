@@ -50,7 +50,10 @@ PullRequest::PullRequest(std::vector<Table> tables, std::optional<Clock> use, in
 void PullRequest::Start(Client* client, TimeUs now, Outbox* out) {
   if (parts_.empty()) return Finish();
   const PullWhen when{.use = use_.value_or(client->clock()), .priority = priority_};
-  for (Part& part : parts_) client->Pull(part.plan(), when, &part, now, out);
+  std::vector<TableToPull> tables;
+  tables.reserve(parts_.size());
+  for (Part& part : parts_) tables.push_back({&part.plan(), when, &part});
+  client->Pull(tables, now, out);
 }
 
 void PullRequest::OnEnd(const Error& error) {
@@ -71,26 +74,10 @@ void PushRequest::OnEnd(const Error& error) {
 void PushRequest::Start(Client* client, TimeUs now, Outbox* out) {
   if (tables_.empty()) return Finish();
   const Clock pulled = pulled_.value_or(client->clock());
-  for (Table& table : tables_) client->Push(*table.plan, std::move(table.gradients), pulled, this, now, out);
-}
-
-void PushPullRequest::MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
-  push_->MarkSubmitted(push_, driver);
-  pull_->MarkSubmitted(pull_, driver);
-  Request::MarkSubmitted(std::move(self), driver);
-}
-
-void PushPullRequest::Start(Client* client, TimeUs now, Outbox* out) {
-  PushRequest::Table& table = push_->tables_.front();
-  client->PushPull(*table.plan, std::move(table.gradients), client->clock(), position_,
-                   {.pushed = push_.get(), .pulled = &pull_->parts_.front()}, now, out);
-  Finish();
-}
-
-void PushPullRequest::Abort(const Error& error) {
-  push_->Abort(error);
-  pull_->Abort(error);
-  Finish(error);
+  std::vector<TableToPush> tables;
+  tables.reserve(tables_.size());
+  for (Table& table : tables_) tables.push_back({&*table.plan, std::move(table.gradients), this});
+  client->Push(tables, pulled, now, out);
 }
 
 }  // namespace tarn::worker

@@ -52,8 +52,6 @@ class PullRequest final : public Request {
   void Start(Client* client, TimeUs now, Outbox* out) override;
 
  private:
-  friend class PushPullRequest;
-
   class Part final : public PullSink {
    public:
     Part(PullRequest* whole, Table table);
@@ -108,30 +106,12 @@ class PushRequest final : public Request, public Completion<> {
   void Start(Client* client, TimeUs now, Outbox* out) override;
 
  private:
-  friend class PushPullRequest;
-
   void OnEnd(const Error& error);
 
   std::vector<Table> tables_;
   std::optional<Clock> pulled_;
   std::size_t waiting_;  // tables whose push has not ended
   Error failure_{ErrorCode::kOk, ""};
-};
-
-// Push, tick and pull of the same rows of one table. Callers wait for `push` and `pull` separately.
-class PushPullRequest final : public Request {
- public:
-  PushPullRequest(std::shared_ptr<PushRequest> push, std::shared_ptr<PullRequest> pull, const MaybePosition& position)
-      : push_(std::move(push)), pull_(std::move(pull)), position_(position) {}
-  void MarkSubmitted(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) override;
-  void Abort(const Error& error) override;
-
-  void Start(Client* client, TimeUs now, Outbox* out) override;
-
- private:
-  std::shared_ptr<PushRequest> push_;
-  std::shared_ptr<PullRequest> pull_;
-  MaybePosition position_;
 };
 
 // A request whose only result is its status. start(client, done, now, out) passes it to the client.

@@ -128,18 +128,19 @@ void Runtime::StartThread() {
   thread_ = std::thread([this] { driver_->Run(); });
 }
 
-void Runtime::Submit(std::shared_ptr<Request> request, bool may_wait) {
-  request->MarkSubmitted(request, driver_);
+void Runtime::Submit(std::span<const std::shared_ptr<Request>> requests, bool may_wait) {
+  for (const auto& request : requests) request->MarkSubmitted(request, driver_);
   bool first = false;
   {
     std::unique_lock lock(mutex_);
     if (ended_) {
       const Error error = *ended_;
       lock.unlock();
-      return request->Abort(error);
+      for (const auto& request : requests) request->Abort(error);
+      return;
     }
     first = posted_.empty();
-    posted_.push_back(std::move(request));
+    posted_.insert(posted_.end(), requests.begin(), requests.end());
     has_posted_.store(true, std::memory_order_release);
   }
   // If other requests already wait, their first one has woken the loop, which starts them all together.

@@ -70,7 +70,9 @@ class Runtime final : public ClientDriver::Loop {
   void StartThread();
   // Any thread. Requests of one thread are started in the order of its calls. `may_wait`: the request may be delayed,
   // to be sent together with requests that the caller submits soon.
-  void Submit(std::shared_ptr<Request> request, bool may_wait = false);
+  void Submit(std::shared_ptr<Request> request, bool may_wait = false) { Submit(std::span(&request, 1), may_wait); }
+  // These are started in one turn.
+  void Submit(std::span<const std::shared_ptr<Request>> requests, bool may_wait = false);
 
  private:
   void StartPosted();

@@ -34,6 +34,15 @@ std::size_t BytesOf(std::span<const PushRequest::Table> tables) {
   return bytes;
 }
 
+std::shared_ptr<Request> TickRequest(std::optional<Clock> clock, const MaybePosition& position) {
+  return MakeStatusRequest([clock, position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    if (clock)
+      client->TickTo(*clock, position, done, now, out);
+    else
+      client->Tick(position, done, now, out);
+  });
+}
+
 }  // namespace
 
 Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transport,
@@ -167,16 +176,14 @@ Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest
   pulls.push_back(std::move(pull));
   const std::size_t push_bytes = BytesOf(pushes), pull_bytes = BytesOf(pulls);
   auto pulled = std::make_shared<PullRequest>(std::move(pulls), std::nullopt, 0);
-  if (!TakeRoom(pulled.get(), pull_bytes)) {
-    auto pushed = Push(std::move(pushes), {});
-    TickTo({}, position);
-    return {std::move(pushed), std::move(pulled)};
-  }
+  const bool has_room = TakeRoom(pulled.get(), pull_bytes);
   queued_.Take(push_bytes);
   auto pushed = std::make_shared<PushRequest>(std::move(pushes), std::nullopt);
   pushed->Charge(&queued_, push_bytes);
   AdvanceClock({});
-  runtime_.Submit(std::make_shared<PushPullRequest>(pushed, pulled, position));
+  std::vector<std::shared_ptr<Request>> requests{pushed, TickRequest({}, position)};
+  if (has_room) requests.push_back(pulled);
+  runtime_.Submit(requests);
   ticked_ = save_ != nullptr;
   return {std::move(pushed), std::move(pulled)};
 }
@@ -193,12 +200,7 @@ void Session::AdvanceClock(std::optional<Clock> to) {
 std::shared_ptr<Request> Session::TickTo(std::optional<Clock> clock, const MaybePosition& position) {
   SaveAfterTick();
   AdvanceClock(clock);
-  auto request = MakeStatusRequest([clock, position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-    if (clock)
-      client->TickTo(*clock, position, done, now, out);
-    else
-      client->Tick(position, done, now, out);
-  });
+  auto request = TickRequest(clock, position);
   runtime_.Submit(request);
   ticked_ = save_ != nullptr;
   return request;

@@ -178,8 +178,10 @@ Status Pipeline::PushAndTick(InFlight* batch, std::vector<Buffer> gradients, Tim
   const std::uint64_t lines = batch->prepared.lines;
   TARN_RETURN_IF_ERROR(context_.record->Batch(client().welcome().incarnation, batch->prepared.lease,
                                               batch->prepared.after.rows - lines, lines, clock));
+  std::vector<TableToPush> pushes;
   for (std::size_t t = 0; t < gradients.size(); ++t)  // none: the batch is skipped
-    client().Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, &failures_, now, outbox());
+    pushes.push_back({batch->rows.plans[t], std::move(gradients[t]), &failures_});
+  if (!pushes.empty()) client().Push(pushes, batch->rows.use, now, outbox());
   position_ = batch->prepared.after;
   client().Tick(position_, &failures_, now, outbox());
   counts.samples += batch->prepared.batch.rows;

@@ -134,20 +134,22 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
   rows->parts_staleness.assign(tables, 0);
   rows->in_parts.assign(tables, false);
   if (train) rows->number = ++begun_;
-  ++rows->waiting;  // counted before the pulls, because pulls without keys complete at once
+  ++rows->waiting;    // counted before the pulls, because pulls without keys complete at once
+  requests_.clear();  // of a call that failed
   if (batches_waiting_++ == 0) busy_since_ = rows->begun_at;
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
     if (train && unpushed_[t] != nullptr)
-      PullInParts(t, now, out, rows);
+      PullInParts(t, rows);
     else
-      TARN_RETURN_IF_ERROR(PullTable(t, train, now, out, rows));
+      TARN_RETURN_IF_ERROR(PullTable(t, train, rows));
   }
+  Send(now, out);
   if (--rows->waiting == 0) Complete(rows);
   return {};
 }
 
-Status PullStage::PullTable(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
+Status PullStage::PullTable(std::size_t table, bool train, BatchRows* rows) {
   const Plan* plan = rows->plans[table];
   const bool hot = hot_[table] != nullptr;
   if (hot) {
@@ -160,12 +162,12 @@ Status PullStage::PullTable(std::size_t table, bool train, TimeUs now, Outbox* o
   }
   ++rows->waiting;
   PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan, std::vector<std::uint32_t>());
-  client_->Pull(*plan, {.use = rows->use, .counted = !hot, .pushed = train}, sink, now, out);
+  requests_.push_back({plan, {.use = rows->use, .counted = !hot, .pushed = train}, sink});
   return {};
 }
 
 // A dense table is not divided, because every batch pushes all of its rows.
-void PullStage::PullInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
+void PullStage::PullInParts(std::size_t table, BatchRows* rows) {
   const std::uint64_t before = rows->number - 1;
   if (!dense_plans_[table].keys.empty())
     parts_.assign(1, {.after = before > ended_ ? before : 0, .places = {}});
@@ -175,35 +177,41 @@ void PullStage::PullInParts(std::size_t table, TimeUs now, Outbox* out, BatchRow
   rows->waiting += parts_.size();
   for (UnpushedRows::Part& part : parts_) {
     if (part.after == 0)
-      Request(table, std::move(part), now, out, rows);
+      Request(table, std::move(part), rows);
     else
       later_.push_back({rows, table, std::move(part)});
   }
 }
 
-void PullStage::Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows) {
+void PullStage::Request(std::size_t table, UnpushedRows::Part part, BatchRows* rows) {
   const Plan& whole = *rows->plans[table];
   const bool all = part.places.empty();
-  const Plan some = all ? Plan() : PartOf(whole, part.places);
-  const Plan& plan = all ? whole : some;
+  const Plan& plan = all ? whole : requested_parts_.emplace_back(PartOf(whole, part.places));
   PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, plan, std::move(part.places));
-  client_->Pull(plan, {.use = rows->use, .counted = all, .part_of = all ? nullptr : &whole}, sink, now, out);
+  requests_.push_back({&plan, {.use = rows->use, .counted = all, .part_of = all ? nullptr : &whole}, sink});
+}
+
+void PullStage::Send(TimeUs now, Outbox* out) {
+  if (!requests_.empty()) client_->Pull(requests_, now, out);
+  requests_.clear();
+  requested_parts_.clear();
 }
 
 // Requests the rows that waited for batches that have ended.
 void PullStage::RequestLater(TimeUs now, Outbox* out) {
   const auto due = std::ranges::stable_partition(later_, [this](const Later& l) { return l.part.after > ended_; });
-  for (Later& later : due) Request(later.table, std::move(later.part), now, out, later.rows);
+  for (Later& later : due) Request(later.table, std::move(later.part), later.rows);
   later_.erase(due.begin(), due.end());
+  Send(now, out);
 }
 
-void TablePull::Done(std::uint64_t staleness) {
+void TableSink::Done(std::uint64_t staleness) {
   if (places_.empty())
     stage_->Arrive(batch_, table_, rows_.Release(), staleness);
   else
     stage_->ArrivePart(batch_, table_, places_, rows_.values(), staleness);
 }
-void TablePull::Failed(const Error& error) { stage_->NoteError(error); }
+void TableSink::Failed(const Error& error) { stage_->NoteError(error); }
 
 void PullStage::Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness) {
   if (hot_[table] == nullptr) {

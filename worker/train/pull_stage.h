@@ -36,10 +36,10 @@ class PullStage;
 struct BatchRows;
 
 // Takes rows of one table of a batch from the client.
-class TablePull final : public PullSink {
+class TableSink final : public PullSink {
  public:
   // `plan` is requested: all rows of the batch if `places` is empty, or those at these indices in the batch's plan.
-  TablePull(PullStage* stage, BatchRows* batch, std::size_t table, const Plan& plan, std::vector<std::uint32_t> places)
+  TableSink(PullStage* stage, BatchRows* batch, std::size_t table, const Plan& plan, std::vector<std::uint32_t> places)
       : stage_(stage), batch_(batch), table_(table), places_(std::move(places)), rows_(plan) {}
   void Rows(const PulledRows& rows) override { rows_.Take(rows); }
   void Done(std::uint64_t staleness) override;
@@ -58,7 +58,7 @@ struct BatchRows {
   std::vector<const Plan*> plans;              // by table of the model, as all below
   std::vector<Buffer> values;                  // rows of the plan x dim after Read, for tables without hot rows
   std::vector<const float*> placed;            // for tables with hot rows: on the model's device, until End; else null
-  std::deque<TablePull> pulls;                 // of the tables of which rows are requested
+  std::deque<TableSink> pulls;                 // of the tables of which rows are requested
   std::vector<HotBatch> hot;                   // of tables with hot rows
   std::vector<std::uint64_t> parts_staleness;  // of tables whose rows are requested in parts: the largest so far
   std::vector<bool> in_parts;
@@ -99,7 +99,7 @@ class PullStage {
   double busy_seconds() const;
 
  private:
-  friend class TablePull;
+  friend class TableSink;
 
   PullStage(Client* client, Trace* trace) : client_(client), trace_(trace) {}
   // Rows of a batch that are requested when batch `part.after` has ended.
@@ -111,10 +111,12 @@ class PullStage {
 
   Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
   void MakeUnpushedRows(const Job& job, std::span<const TableUse> uses);
-  Status PullTable(std::size_t table, bool train, TimeUs now, Outbox* out, BatchRows* rows);
-  void PullInParts(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  // These add to requests_.
+  Status PullTable(std::size_t table, bool train, BatchRows* rows);
+  void PullInParts(std::size_t table, BatchRows* rows);
+  void Request(std::size_t table, UnpushedRows::Part part, BatchRows* rows);
   void RequestLater(TimeUs now, Outbox* out);
-  void Request(std::size_t table, UnpushedRows::Part part, TimeUs now, Outbox* out, BatchRows* rows);
+  void Send(TimeUs now, Outbox* out);
   void DropCachedRows();
   void Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness);
   void ArrivePart(BatchRows* rows, std::size_t table, std::span<const std::uint32_t> places, const Buffer& values,
@@ -131,6 +133,8 @@ class PullStage {
   // By table; null where a pull need not wait for a push of this worker.
   std::vector<std::unique_ptr<UnpushedRows>> unpushed_;
   std::vector<UnpushedRows::Part> parts_;  // scratch
+  std::vector<TableToPull> requests_;      // of the current call
+  std::deque<Plan> requested_parts_;       // of requests_
   std::vector<Later> later_;
   std::uint64_t begun_ = 0, ended_ = 0;  // training batches
   EvaluationStart evaluation_;

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/hash.h"
@@ -23,24 +24,19 @@ Message Numbered(std::uint64_t n) {
   return message;
 }
 
-// Of `bytes` in all when packed.
-Message ReplyOf(std::size_t bytes) {
+// A reply with `bytes` of values.
+Message ReplyWith(std::uint32_t count, std::size_t bytes) {
+  ReplyPart part{.count = count, .values = Buffer::Allocate(bytes)};
+  std::memset(part.values.data(), 7, bytes);
   Message message;
-  message.body = PullReply{.request = RequestId(1), .count = 1};
-  message.values = Buffer::Allocate(4);
-  const std::size_t least = BytesOf(*Encode(message));
-  message.values = Buffer::Allocate(4 + bytes - least);
-  std::memset(message.values.data(), 7, message.values.size());
+  message.body = PullReply{.request = RequestId(1), .tables = {std::move(part)}};
   return message;
 }
 
-Message Large() {
-  Message message;
-  message.body = PullReply{.request = RequestId(1), .count = 16};
-  message.values = Buffer::Allocate(4 * limits::kSmallMessageBytes);
-  std::memset(message.values.data(), 7, message.values.size());
-  return message;
-}
+// Of `bytes` in all when packed.
+Message ReplyOf(std::size_t bytes) { return ReplyWith(1, 4 + bytes - BytesOf(*Encode(ReplyWith(1, 4)))); }
+
+Message Large() { return ReplyWith(16, 4 * limits::kSmallMessageBytes); }
 
 std::uint64_t NumberOf(const FrameView& frame) {
   const auto message = Decode({&frame, 1});
@@ -110,7 +106,7 @@ TEST_F(BundlesTest, EachMessageComesBack) {
   for (int round = 0; round < 200; ++round) {
     std::vector<std::vector<Buffer>> expected;
     for (std::uint64_t n = 2 + random.Below(20); n > 0; --n) {
-      const Message message = random.Chance(0.5) ? Numbered(random.Next()) : ReplyOf(200 + 4 * random.Below(75));
+      const Message message = random.Chance(0.5) ? Numbered(random.Next()) : ReplyOf(240 + 4 * random.Below(75));
       Add(Peer(1), message);
       expected.push_back(*Encode(message));
     }

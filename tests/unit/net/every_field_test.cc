@@ -9,12 +9,14 @@
 #include <cstring>
 #include <functional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/hash.h"
 #include "net/frame.h"
 #include "net/header.h"
+#include "net/payload.h"
 #include "tests/unit/net/random_message.h"
 #include "wire_bfbs_generated.h"
 
@@ -143,8 +145,12 @@ TEST_P(EveryField, IsRefusedWhenItMakesNoSense) {
     flatbuffers::FlatBufferBuilder builder;
     builder.ForceDefaults(true);  // so that the first enumerators are there, too
     ASSERT_TRUE(BuildHeader(message, &builder));
+    PayloadFrame key_buffers, value_buffers;
+    AddPayload(message, &key_buffers, &value_buffers);
+    const Buffer keys = key_buffers.Join(), values = value_buffers.Join();
     const auto read = [&] {
-      return ReadHeader(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())));
+      PayloadReader payload({keys.data(), keys.size()}, {values.data(), values.size()}, nullptr);
+      return ReadHeader(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), &payload);
     };
     ASSERT_TRUE(read());
     Spoiler spoiler(&spoilt, [&](const std::string& name) {

@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/key_delta.h"
 #include "core/limits.h"
 #include "tests/unit/net/fields.h"
 #include "tests/unit/net/random_message.h"
@@ -54,7 +57,15 @@ TEST_P(EveryBody, ComesBackFromAnyAlignment) {
     const auto back = Decode(views);
     ASSERT_TRUE(back) << ToString(back.error());
     EXPECT_TRUE(Equal(message, *back));
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(back->values.data()) % Buffer::kAlignment, 0u);
+    // The keys and the values of the first table are at the beginning of a buffer.
+    std::size_t of_keys = Buffer::kAlignment, of_values = Buffer::kAlignment;
+    const auto check = [](const Buffer& bytes, std::size_t* alignment) {
+      if (bytes.empty()) return;
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % std::exchange(*alignment, 8), 0u);
+    };
+    ForEachPayload(
+        *back, [&](const Buffer& keys) { check(keys, &of_keys); },
+        [&](const Buffer& values) { check(values, &of_values); });
   }
 }
 
@@ -93,12 +104,29 @@ TEST_P(EveryBody, DefaultComesBack) {
   EXPECT_TRUE(Equal(message, *back));
 }
 
+Buffer Filled(std::size_t bytes, int value) {
+  Buffer buffer = Buffer::Allocate(bytes);
+  if (bytes != 0) std::memset(buffer.data(), value, bytes);
+  return buffer;
+}
+
+// The error of decoding the encoded message, or of encoding it. `back`: gets the message.
+std::string RoundTripError(const Message& message, Message* back = nullptr) {
+  const auto frames = Encode(message);
+  if (!frames) return ToString(frames.error());
+  auto decoded = Decode(std::span<const Buffer>(*frames));
+  if (!decoded) return "decode: " + ToString(decoded.error());
+  if (back != nullptr) *back = std::move(*decoded);
+  return "";
+}
+
+PushPart& PartOf(Message& push) { return std::get<Push>(push.body).tables.front(); }
+
 // A reply to a pull of `count` rows of one float.
 Message Reply(std::uint32_t count) {
   Message message;
-  message.body = PullReply{.request = RequestId(7), .table = TableId(1), .min_clock = Clock(3), .count = count};
-  message.values = Buffer::Allocate(count * sizeof(float));
-  std::memset(message.values.data(), 1, message.values.size());
+  ReplyPart part{.table = TableId(1), .count = count, .values = Filled(count * sizeof(float), 1)};
+  message.body = PullReply{.request = RequestId(7), .min_clock = Clock(3), .tables = {std::move(part)}};
   return message;
 }
 
@@ -117,28 +145,137 @@ TEST(Frame, IsOneUpToTheLimitAndThreeBeyond) {
 
 TEST(Frame, SharesLargePayloads) {
   Message message;
-  message.body = Push{.keys = {.count = 1024, .sections = {{PartitionId(3), 1024, Sequence(1)}}}};
-  message.keys = Buffer::Allocate(1024 * sizeof(Key));
-  message.values = Buffer::Allocate(1024 * 16 * sizeof(float));
-  std::memset(message.keys.data(), 0, message.keys.size());
-  std::memset(message.values.data(), 0, message.values.size());
+  message.body = Push{.tables = {{.keys = {.count = 1024,
+                                           .sections = {{PartitionId(3), 1024, Sequence(1)}},
+                                           .frame = Filled(1024 * sizeof(Key), 0)},
+                                  .values = Filled(1024 * 16 * sizeof(float), 0)}}};
   const auto frames = Encode(message);
   ASSERT_TRUE(frames) << ToString(frames.error());
   ASSERT_EQ(frames->size(), 3u);
-  EXPECT_EQ((*frames)[1].data(), message.keys.data());
-  EXPECT_EQ((*frames)[2].data(), message.values.data());
+  EXPECT_EQ((*frames)[1].data(), PartOf(message).keys.frame.data());
+  EXPECT_EQ((*frames)[2].data(), PartOf(message).values.data());
+}
+
+// The rows of three tables, `count` of each, whose values have 12, 10 and 9 bytes a row. The first two tables have
+// delta-coded keys, which Decode does not read.
+Push PushOfThree(std::uint32_t count) {
+  const KeyList keys{.count = count, .sections = {{PartitionId(3), count, Sequence(1)}}};
+  Push push{.request = RequestId(7), .clock = Clock(5), .tables = {}};
+  push.tables.push_back({.table = TableId(1), .keys = keys, .values = Filled(12 * count, 1)});
+  push.tables.push_back(
+      {.table = TableId(5), .codec = ValueCodec::kBf16, .keys = keys, .values = Filled(10 * count, 2)});
+  push.tables.push_back(
+      {.table = TableId(2), .codec = ValueCodec::kInt8, .keys = keys, .values = Filled(9 * count, 3)});
+  for (PushPart& part : push.tables) {
+    const int number = static_cast<int>(part.table.value);
+    part.keys.codec = number == 2 ? KeyCodec::kRaw : KeyCodec::kDelta;
+    const std::size_t bytes = number == 2 ? count * sizeof(Key) : DeltaBytesMin(count) + count + part.table.value;
+    part.keys.frame = Filled(bytes, 0x10 + number);
+  }
+  return push;
+}
+
+Pull PullOf(const Push& push) {
+  Pull pull{.request = push.request, .clock = push.clock, .tables = {}};
+  for (const PushPart& part : push.tables) pull.tables.push_back({part.table, part.codec, part.keys});
+  return pull;
+}
+
+PullReply ReplyTo(const Push& push) {
+  PullReply reply{.request = push.request, .min_clock = push.clock, .tables = {}};
+  for (const PushPart& part : push.tables)
+    reply.tables.push_back({part.table, part.codec, part.keys.count, {Version(9)}, part.values});
+  return reply;
+}
+
+Message Of(Body body) {
+  Message message;
+  message.body = std::move(body);
+  return message;
+}
+
+TEST(Frame, SeveralTablesComeBack) {
+  for (const std::uint32_t count : {1u, 3u, 1'001u}) {
+    const Push push = PushOfThree(count);
+    for (const Message& message : {Of(push), Of(PullOf(push)), Of(ReplyTo(push))}) {
+      const auto frames = Encode(message);
+      ASSERT_TRUE(frames) << ToString(frames.error());
+      EXPECT_EQ(frames->size(), count < 1'000 ? 1u : limits::kFramesMax);
+      Message back;
+      ASSERT_EQ(RoundTripError(message, &back), "");
+      EXPECT_TRUE(Equal(message, back)) << BodyName(message.body) << " of " << count;
+    }
+  }
+}
+
+// Tables without keys or values take no bytes and no padding.
+TEST(Frame, EmptyTablesComeBack) {
+  for (const std::size_t empty : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+    Push push = PushOfThree(3);
+    const std::size_t whole = (*Encode(Of(push)))[0].size();
+    push.tables[empty].keys = {.codec = KeyCodec::kRange};
+    push.tables[empty].values = {};
+    for (const Message& message : {Of(push), Of(PullOf(push)), Of(ReplyTo(push))}) {
+      Message back;
+      ASSERT_EQ(RoundTripError(message, &back), "");
+      EXPECT_TRUE(Equal(message, back)) << BodyName(message.body) << " without rows of table " << empty;
+    }
+    EXPECT_LT((*Encode(Of(push)))[0].size(), whole);
+  }
+}
+
+// The values of `reply` in one buffer, each at the next multiple of 8 with zeros between, which `reply` then shares.
+Buffer Gather(PullReply* reply) {
+  std::size_t bytes = 0;
+  for (const ReplyPart& part : reply->tables) bytes = PadTo8(bytes) + part.values.size();
+  Buffer whole = Filled(bytes, 0);
+  std::size_t at = 0;
+  for (ReplyPart& part : reply->tables) {
+    std::memcpy(whole.data() + at, part.values.data(), part.values.size());
+    part.values = whole.Slice(at, part.values.size());
+    at = PadTo8(at + part.values.size());
+  }
+  return whole;
+}
+
+TEST(Frame, SharesTablesThatLieInOneBuffer) {
+  PullReply reply = ReplyTo(PushOfThree(1'001));
+  const Buffer whole = Gather(&reply);
+  const auto frames = Encode(Of(reply));
+  ASSERT_TRUE(frames) << ToString(frames.error());
+  ASSERT_EQ(frames->size(), 3u);
+  EXPECT_EQ((*frames)[2].data(), whole.data());
+  EXPECT_EQ((*frames)[2].size(), whole.size());
+  // A decoded message has one buffer for all tables.
+  Message back;
+  ASSERT_EQ(RoundTripError(Of(reply), &back), "");
+  const auto& tables = std::get<PullReply>(back.body).tables;
+  EXPECT_EQ((*Encode(back))[2].data(), tables[0].values.data());
+  // In another order they must be copied.
+  std::ranges::reverse(reply.tables);
+  EXPECT_NE((*Encode(Of(reply)))[2].data(), reply.tables[0].values.data());
+  ASSERT_EQ(RoundTripError(Of(reply), &back), "");
+  EXPECT_TRUE(Equal(Of(reply), back));
+}
+
+TEST(Frame, JoinsTablesInSeparateBuffersWithZeros) {
+  PullReply reply = ReplyTo(PushOfThree(1'001));
+  const auto frames = Encode(Of(reply));
+  ASSERT_TRUE(frames) << ToString(frames.error());
+  ASSERT_EQ(frames->size(), 3u);
+  const Buffer expected = Gather(&reply);
+  ASSERT_EQ((*frames)[2].size(), expected.size());
+  EXPECT_EQ(std::memcmp((*frames)[2].data(), expected.data(), expected.size()), 0);
 }
 
 // A push of two rows of three floats in two sections.
 Message PushOfTwo() {
   Message message;
-  Push push{.keys = {.count = 2, .sections = {{PartitionId(3), 1, Sequence(1)}, {PartitionId(4), 1, Sequence(1)}}}};
-  push.keys.sections[0].version = Version(7);
-  message.body = std::move(push);
-  message.keys = Buffer::Allocate(2 * sizeof(Key));
-  std::memset(message.keys.data(), 0, message.keys.size());
-  message.values = Buffer::Allocate(2 * 3 * sizeof(float));
-  std::memset(message.values.data(), 0, message.values.size());
+  PushPart part{.keys = {.count = 2, .sections = {{PartitionId(3), 1, Sequence(1)}, {PartitionId(4), 1, Sequence(1)}}}};
+  part.keys.sections[0].version = Version(7);
+  part.keys.frame = Filled(2 * sizeof(Key), 0);
+  part.values = Filled(2 * 3 * sizeof(float), 0);
+  message.body = Push{.tables = {std::move(part)}};
   return message;
 }
 
@@ -146,52 +283,47 @@ TEST(Frame, VersionsTravelIfOneIsKnown) {
   Message message = PushOfTwo();
   const auto known = Encode(message);
   ASSERT_TRUE(known);
-  const auto back = Decode(std::span<const Buffer>(*known));
-  ASSERT_TRUE(back) << ToString(back.error());
-  const std::vector<Section>& sections = std::get<Push>(back->body).keys.sections;
+  Message back;
+  ASSERT_EQ(RoundTripError(message, &back), "");
+  const std::vector<Section>& sections = PartOf(back).keys.sections;
   EXPECT_EQ(sections[0].version, Version(7));
   EXPECT_EQ(sections[1].version, kNoVersion);
-  std::get<Push>(message.body).keys.sections[0].version = kNoVersion;
+  PartOf(message).keys.sections[0].version = kNoVersion;
   EXPECT_LT((*Encode(message))[0].size(), (*known)[0].size());
 }
 
 TEST(Frame, PulledRowsAreBehindTheGradients) {
   Message message = PushOfTwo();
-  Push& push = std::get<Push>(message.body);
+  PushPart& push = PartOf(message);
   push.pulled = ValueCodec::kBf16;
-  const auto decoded = [&] {
-    const auto frames = Encode(message);
-    if (!frames) return ToString(frames.error());
-    const auto back = Decode(std::span<const Buffer>(*frames));
-    return back ? std::string() : ToString(back.error());
-  };
-  EXPECT_EQ(decoded(), "") << "rows of two floats and two bf16";
-  message.values = Buffer::Allocate(2 * 3 * (sizeof(float) + 2));
-  std::memset(message.values.data(), 0, message.values.size());
-  EXPECT_EQ(decoded(), "");
-  message.values = Buffer::Allocate(2 * 3 * (sizeof(float) + 2) + 2);
-  EXPECT_NE(decoded().find("values frame: 38 bytes, expected 2 rows of 1 to 4096 values, 6 to 24576 bytes each"),
-            std::string::npos);
+  EXPECT_EQ(RoundTripError(message), "") << "rows of two floats and two bf16";
+  push.values = Filled(2 * 3 * (sizeof(float) + 2), 0);
+  EXPECT_EQ(RoundTripError(message), "");
+  push.values = Filled(2 * 3 * (sizeof(float) + 2) + 2, 0);
+  const std::string error = RoundTripError(message);
+  EXPECT_NE(error.find("values frame: 38 bytes, expected 2 rows of 1 to 4096 values, 6 to 24576 bytes each"),
+            std::string::npos)
+      << error;
   push.pulled = ValueCodec::kTopK;
-  EXPECT_NE(decoded().find("Push.pulled: topk rows with fp32 gradients"), std::string::npos);
+  EXPECT_NE(RoundTripError(message).find("Push.tables[].pulled: topk rows with fp32 gradients"), std::string::npos);
 }
 
 TEST(Frame, AnAssignmentHasWholeRowsAndADeletionNone) {
   Message message = PushOfTwo();
-  Push& push = std::get<Push>(message.body);
+  PushPart& push = PartOf(message);
   const auto decoded = [&] {
-    const auto frames = Encode(message);
-    if (!frames) return ToString(frames.error());
-    const auto back = Decode(std::span<const Buffer>(*frames));
-    if (!back) return ToString(back.error());
-    EXPECT_EQ(std::get<Push>(back->body).action, push.action);
-    return std::string();
+    Message back;
+    const std::string error = RoundTripError(message, &back);
+    if (error.empty()) {
+      EXPECT_EQ(PartOf(back).action, push.action);
+    }
+    return error;
   };
   push.action = PushAction::kAssign;
   EXPECT_EQ(decoded(), "");
   push.action = PushAction::kDelete;
   EXPECT_NE(decoded().find("values frame"), std::string::npos) << "with values";
-  message.values = {};
+  push.values = {};
   EXPECT_EQ(decoded(), "");
   push.action = PushAction::kAssign;
   EXPECT_NE(decoded().find("values frame: 0 bytes"), std::string::npos);
@@ -228,14 +360,7 @@ TEST(Frame, CutsLongTextsAtACharacter) {
 }
 
 // The error of Encode for a body at or over its limit.
-std::string EncodeError(Body body) {
-  Message message;
-  message.body = std::move(body);
-  const auto frames = Encode(message);
-  if (!frames) return ToString(frames.error());
-  const auto back = Decode(std::span<const Buffer>(*frames));
-  return back ? "" : "decode: " + ToString(back.error());
-}
+std::string EncodeError(Body body) { return RoundTripError(Of(std::move(body))); }
 
 TEST(Limits, HoldAtTheLimitAndRefuseOnePast) {
   const auto names = [](std::size_t n) { return std::string(n, 'x'); };
@@ -257,8 +382,25 @@ TEST(Limits, HoldAtTheLimitAndRefuseOnePast) {
   EXPECT_NE(EncodeError(Heartbeat{.fenced_ticks = std::vector<WorkerTick>(limits::kFencedTicksMax + 1)}), "");
   EXPECT_EQ(EncodeError(Tick{.earlier = std::vector<TickPoint>(limits::kTicksKeptMax)}), "");
   EXPECT_NE(EncodeError(Tick{.earlier = std::vector<TickPoint>(limits::kTicksKeptMax + 1)}), "");
-  EXPECT_EQ(EncodeError(PushAck{.sections = std::vector<SectionAck>(1 << limits::kPartitionBitsMax)}), "");
-  EXPECT_NE(EncodeError(PushAck{.sections = std::vector<SectionAck>((1 << limits::kPartitionBitsMax) + 1)}), "");
+  EXPECT_EQ(EncodeError(PushAck{.sections = std::vector<SectionAck>(limits::kPartitionsMax)}), "");
+  EXPECT_NE(EncodeError(PushAck{.sections = std::vector<SectionAck>(limits::kPartitionsMax + 1)}), "");
+  const KeyList none{.sections = std::vector<Section>(limits::kPartitionsMax)};
+  const KeyList over{.sections = std::vector<Section>(limits::kPartitionsMax + 1)};
+  const KeyList one{.sections = std::vector<Section>(1)};
+  EXPECT_EQ(EncodeError(Pull{.tables = {{.keys = none}}}), "");
+  EXPECT_EQ(EncodeError(Pull{.tables = {{.keys = none}, {.keys = one}, {}}}),
+            "too-large: Pull.tables[].sections: 4097 of all tables, expected at most 4096");
+  EXPECT_EQ(EncodeError(PullReply{.tables = {{.versions = std::vector<Version>(limits::kPartitionsMax + 1)}, {}}}),
+            "too-large: PullReply.tables[].versions: 4097 items, expected at most 4096");
+  EXPECT_EQ(EncodeError(Pull{.tables = std::vector<PullPart>(limits::kMessageTablesMax)}), "");
+  EXPECT_EQ(EncodeError(Pull{.tables = {{.keys = over}}}),
+            "too-large: Pull.tables[].keys.sections: 4097 items, expected at most 4096");
+  EXPECT_EQ(EncodeError(Pull{.tables = std::vector<PullPart>(limits::kMessageTablesMax + 1)}),
+            "too-large: Pull.tables: 65 items, expected 1 to 64");
+  EXPECT_EQ(EncodeError(PullReply{.tables = std::vector<ReplyPart>(limits::kMessageTablesMax)}), "");
+  EXPECT_NE(EncodeError(PullReply{.tables = std::vector<ReplyPart>(limits::kMessageTablesMax + 1)}), "");
+  EXPECT_EQ(EncodeError(Push{.tables = std::vector<PushPart>(limits::kMessageTablesMax)}), "");
+  EXPECT_EQ(EncodeError(Push{}), "malformed: Push.tables: 0 items, expected 1 to 64");
   EXPECT_EQ(EncodeError(LeaseReply{.grants = std::vector<LeaseGrant>(limits::kLeasesPerWorkerMax)}), "");
   EXPECT_NE(EncodeError(LeaseReply{.grants = std::vector<LeaseGrant>(limits::kLeasesPerWorkerMax + 1)}), "");
   EXPECT_EQ(EncodeError(CheckpointPart{.files = std::vector<CheckpointFile>(limits::kCheckpointFilesMax)}), "");

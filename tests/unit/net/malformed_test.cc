@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/limits.h"
@@ -49,14 +50,16 @@ std::string BodyError(wire::Body type, Make make, const std::string& keys = {}, 
   return DecodeError({PackedFrame(builder, keys, values)});
 }
 
-// The error for a push of `count` keys in one section of `section_count`.
-std::string PushError(std::uint32_t count, std::uint32_t section_count, std::size_t keys_bytes,
-                      std::size_t values_bytes, wire::KeyCodec codec = wire::KeyCodec::Raw, Key first_key = 0,
+// The error for a push of `count` keys of one table, in one section of `section_count`.
+std::string PushError(std::uint32_t count, std::uint32_t section_count, std::uint32_t keys_bytes,
+                      std::uint32_t values_bytes, wire::KeyCodec codec = wire::KeyCodec::Raw, Key first_key = 0,
                       std::uint32_t partition = 0) {
   const auto make = [&](FlatBufferBuilder& b) {
     const std::vector<wire::Section> sections = {{partition, section_count, 1}};
     const auto list = wire::CreateKeyList(b, codec, first_key, count, b.CreateVectorOfStructs(sections));
-    return wire::CreatePush(b, 1, 1, 1, 1, wire::ValueCodec::Fp32, list).Union();
+    const auto part = wire::CreatePushPart(b, 1, 1, wire::ValueCodec::Fp32, list, {}, flatbuffers::nullopt,
+                                           wire::PushAction::Step, keys_bytes, values_bytes);
+    return wire::CreatePush(b, 1, 1, b.CreateVector(&part, 1)).Union();
   };
   return BodyError(wire::Body::Push, make, std::string(keys_bytes, 'k'), std::string(values_bytes, 'v'));
 }
@@ -111,8 +114,9 @@ TEST(Malformed, PackedFrameOverItsLimit) {
 
 TEST(Malformed, SplitFramesThatDoNotMatchThePrefix) {
   Message message;
-  message.body = Pull{.keys = {.count = 4096, .sections = {{PartitionId(0), 4096, Sequence(0)}}}};
-  message.keys = Buffer::Copy(std::string(4096 * 8, 'k').data(), 4096 * 8);
+  KeyList keys{.count = 4096, .sections = {{PartitionId(0), 4096, Sequence(0)}}};
+  keys.frame = Buffer::Copy(std::string(4096 * 8, 'k').data(), 4096 * 8);
+  message.body = Pull{.tables = {{.keys = std::move(keys)}}};
   std::vector<Buffer> frames = *Encode(message);
   ASSERT_EQ(frames.size(), 3u);
   EXPECT_EQ(DecodeError(frames), "");
@@ -140,35 +144,125 @@ TEST(Malformed, PaddingThatIsNotZero) {
 
 TEST(Malformed, KeysAndCounts) {
   EXPECT_EQ(PushError(2, 2, 16, 8), "");
-  EXPECT_EQ(PushError(2, 2, 8, 8), "malformed: Push.keys frame: 8 bytes, expected 16 for 2 keys");
-  EXPECT_EQ(PushError(2, 1, 16, 8), "malformed: Push.keys.sections: counts add up to 1, expected keys.count 2");
+  EXPECT_EQ(PushError(2, 2, 8, 8), "malformed: Push.tables[].keys frame: 8 bytes, expected 16 for 2 keys");
+  EXPECT_EQ(PushError(2, 1, 16, 8),
+            "malformed: Push.tables[].keys.sections: counts add up to 1, expected keys.count 2");
   EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Range),
-            "malformed: Push.keys frame: 16 bytes, expected 0 for 2 keys");
+            "malformed: Push.tables[].keys frame: 16 bytes, expected 0 for 2 keys");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0} - 1), "");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0}),
-            "malformed: Push.keys.first_key: 18446744073709551615 with count 2 goes past the last key");
-  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec(4)), "malformed: Push.keys.codec: value 4, expected 0 to 3");
+            "malformed: Push.tables[].keys.first_key: 18446744073709551615 with count 2 goes past the last key");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec(4)), "malformed: Push.tables[].keys.codec: value 4, expected 0 to 3");
   EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Delta),
-            "malformed: Push.keys frame: 16 bytes, expected 17 to 33 for 2 delta-coded keys");
+            "malformed: Push.tables[].keys frame: 16 bytes, expected 17 to 33 for 2 delta-coded keys");
   EXPECT_EQ(PushError(2, 2, 24, 8, wire::KeyCodec::Delta), "");
   EXPECT_EQ(PushError(2, 2, 40, 8, wire::KeyCodec::Delta),
-            "malformed: Push.keys frame: 40 bytes, expected 17 to 33 for 2 delta-coded keys");
+            "malformed: Push.tables[].keys frame: 40 bytes, expected 17 to 33 for 2 delta-coded keys");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Held),
-            "malformed: Push.keys.list: 0, expected the number of a list that the receiver holds");
+            "malformed: Push.tables[].keys.list: 0, expected the number of a list that the receiver holds");
   EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Raw, 0, 4095), "");
   EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Raw, 0, 4096),
-            "malformed: Push.keys.sections[].partition: 4096, expected below 4096");
+            "malformed: Push.tables[].keys.sections[].partition: 4096, expected below 4096");
   EXPECT_EQ(PushError(0xffffffff, 0xffffffff, 0, 8, wire::KeyCodec::Range),
-            "too-large: Push.keys.count: 4294967295, expected at most 8388608");
+            "too-large: Push.tables[].keys.count: 4294967295, expected at most 8388608");
 }
 
 TEST(Malformed, ValuesThatAreNoRows) {
   EXPECT_EQ(PushError(0, 0, 0, 0), "");
-  EXPECT_EQ(PushError(0, 0, 0, 4), "malformed: Push.values frame: 4 bytes, expected none");
+  EXPECT_EQ(PushError(0, 0, 0, 4), "malformed: Push.tables[].values frame: 4 bytes, expected none");
   EXPECT_EQ(PushError(2, 2, 16, 0),
-            "malformed: Push.values frame: 0 bytes, expected 2 rows of 1 to 4096 values, 4 to 16384 bytes each");
+            "malformed: Push.tables[].values frame: 0 bytes, expected 2 rows of 1 to 4096 values, 4 to 16384 bytes "
+            "each");
   EXPECT_NE(PushError(2, 2, 16, 12), "");
   EXPECT_NE(PushError(1, 1, 8, 4 * 1500 + 2), "");
+}
+
+// One table of a message under construction: `count` keys in one section.
+struct WireTable {
+  std::uint32_t count = 0;
+  std::uint32_t key_bytes = 0;
+  std::uint32_t value_bytes = 0;
+};
+
+// The error for a push of these tables, with raw keys.
+std::string TablesError(const std::vector<WireTable>& tables, const std::string& keys = {},
+                        const std::string& values = {}) {
+  const auto make = [&](FlatBufferBuilder& b) {
+    std::vector<Offset<wire::PushPart>> parts;
+    for (const WireTable& table : tables) {
+      const std::vector<wire::Section> sections = {{0, table.count, 1}};
+      const auto list = wire::CreateKeyList(b, wire::KeyCodec::Raw, 0, table.count, b.CreateVectorOfStructs(sections));
+      parts.push_back(wire::CreatePushPart(b, 1, 1, wire::ValueCodec::Fp32, list, {}, flatbuffers::nullopt,
+                                           wire::PushAction::Step, table.key_bytes, table.value_bytes));
+    }
+    return wire::CreatePush(b, 1, 1, b.CreateVector(parts)).Union();
+  };
+  return BodyError(wire::Body::Push, make, keys, values);
+}
+
+TEST(Malformed, TooFewOrTooManyTables) {
+  EXPECT_EQ(TablesError({}), "malformed: Push.tables: 0 items, expected 1 to 64");
+  EXPECT_EQ(TablesError(std::vector<WireTable>(limits::kMessageTablesMax)), "");
+  EXPECT_EQ(TablesError(std::vector<WireTable>(limits::kMessageTablesMax + 1)),
+            "too-large: Push.tables: 65 items, expected 1 to 64");
+  const auto no_list = [](FlatBufferBuilder& b) { return wire::CreatePull(b, 1).Union(); };
+  EXPECT_EQ(BodyError(wire::Body::Pull, no_list), "malformed: Pull.tables: 0 items, expected 1 to 64");
+  const auto no_rows = [](FlatBufferBuilder& b) { return wire::CreatePullReply(b, 1).Union(); };
+  EXPECT_EQ(BodyError(wire::Body::PullReply, no_rows), "malformed: PullReply.tables: 0 items, expected 1 to 64");
+}
+
+// Two tables of one key and one value each; the values of the second one begin at byte 8.
+TEST(Malformed, BytesOfTablesThatDoNotFillTheFrames) {
+  const std::vector<WireTable> two = {{1, 8, 4}, {1, 8, 4}};
+  const std::string keys(16, 'k'), values = std::string("vvvv\0\0\0\0vvvv", 12);
+  EXPECT_EQ(TablesError(two, keys, values), "");
+  EXPECT_EQ(TablesError(two, keys.substr(0, 8), values),
+            "malformed: Push.tables[].keys frame: 8 bytes, expected at least 16");
+  EXPECT_EQ(TablesError(two, keys, values.substr(0, 11)),
+            "malformed: Push.tables[].values frame: 11 bytes, expected at least 12");
+  EXPECT_EQ(TablesError(two, keys, values.substr(0, 4)),
+            "malformed: Push.tables[].values frame: 4 bytes, expected at least 12");
+  EXPECT_EQ(TablesError(two, {}, values), "malformed: Push.tables[].keys frame: 0 bytes, expected at least 8");
+  EXPECT_EQ(TablesError({{1, 8, 4}, {1, 8, 0xffffffff}}, keys, values),
+            "malformed: Push.tables[].values frame: 12 bytes, expected at least 4294967303");
+  EXPECT_EQ(TablesError({{1, 0xffffffff, 4}, {1, 8, 4}}, keys, values),
+            "malformed: Push.tables[].keys frame: 16 bytes, expected at least 4294967295");
+  EXPECT_EQ(TablesError(two, keys + "k", values), "malformed: Push.keys frame: 17 bytes, expected 16");
+  EXPECT_EQ(TablesError(two, keys, values + "vvvv"), "malformed: Push.values frame: 16 bytes, expected 12");
+  EXPECT_EQ(TablesError({{}, {}}, {}, values), "malformed: Push.values frame: 12 bytes, expected none");
+  EXPECT_EQ(TablesError({{1, 8, 4}, {1, 8, 0}}, keys, values.substr(0, 4)).substr(0, 48),
+            "malformed: Push.tables[].values frame: 0 bytes, ");
+}
+
+TEST(Malformed, PaddingBetweenTablesThatIsNotZero) {
+  const std::vector<WireTable> two = {{1, 8, 4}, {1, 8, 4}};
+  const std::string keys(16, 'k');
+  for (const std::size_t at : {std::size_t{4}, std::size_t{7}}) {
+    std::string values("vvvv\0\0\0\0vvvv", 12);
+    values[at] = 1;
+    EXPECT_EQ(TablesError(two, keys, values),
+              fmt::format("malformed: Push.tables[].values frame: the padding at byte {} is not 0", at));
+  }
+}
+
+TEST(Malformed, TooManyKeysOverAllTables) {
+  const auto error = [](std::uint32_t first, std::uint32_t second) {
+    const auto make = [&](FlatBufferBuilder& b) {
+      std::vector<Offset<wire::PullPart>> parts;
+      for (const std::uint32_t count : {first, second}) {
+        const std::vector<wire::Section> sections = {{0, count, 0}};
+        const auto list = wire::CreateKeyList(b, wire::KeyCodec::Range, 0, count, b.CreateVectorOfStructs(sections));
+        parts.push_back(wire::CreatePullPart(b, 1, wire::ValueCodec::Fp32, list));
+      }
+      return wire::CreatePull(b, 1, 1, b.CreateVector(parts)).Union();
+    };
+    return BodyError(wire::Body::Pull, make);
+  };
+  EXPECT_EQ(error(limits::kKeysPerMessageMax - 5, 5), "");
+  EXPECT_EQ(error(limits::kKeysPerMessageMax - 5, 6),
+            "too-large: Pull.tables: 8388609 keys, expected at most 8388608 in a message");
+  EXPECT_EQ(error(1, limits::kKeysPerMessageMax + 1),
+            "too-large: Pull.tables[].keys.count: 8388609, expected at most 8388608");
 }
 
 TEST(Malformed, EnumsWithoutAName) {
@@ -190,20 +284,24 @@ TEST(Malformed, EnumsWithoutAName) {
 // A push of one row. Decode does not know the width of the row; the receiver does and checks the bytes.
 TEST(Malformed, LargestValuesAlone) {
   const auto push = [](const std::string& values) {
-    const auto make = [](FlatBufferBuilder& b) {
+    const auto make = [&](FlatBufferBuilder& b) {
       const std::vector<wire::Section> sections = {{0, 1, 1}};
       const auto list = wire::CreateKeyList(b, wire::KeyCodec::Range, 0, 1, b.CreateVectorOfStructs(sections));
-      return wire::CreatePush(b, 1, 1, 1, 1, wire::ValueCodec::TopK, list).Union();
+      const auto part = wire::CreatePushPart(b, 1, 1, wire::ValueCodec::TopK, list, {}, flatbuffers::nullopt,
+                                             wire::PushAction::Step, 0, static_cast<std::uint32_t>(values.size()));
+      return wire::CreatePush(b, 1, 1, b.CreateVector(&part, 1)).Union();
     };
     return BodyError(wire::Body::Push, make, {}, values);
   };
   EXPECT_EQ(push(std::string(4, 0)), "");
-  EXPECT_EQ(push("abc"), "malformed: Push.values frame: 3 bytes, expected 4 to 36868 for the largest values of 1 rows");
+  EXPECT_EQ(push("abc"),
+            "malformed: Push.tables[].values frame: 3 bytes, expected 4 to 36868 for the largest values of 1 rows");
   const auto reply = [](FlatBufferBuilder& b) {
-    return wire::CreatePullReply(b, 1, 1, 1, wire::ValueCodec::TopK, 1).Union();
+    const auto part = wire::CreateReplyPart(b, 1, wire::ValueCodec::TopK, 1, {}, 4);
+    return wire::CreatePullReply(b, 1, 1, b.CreateVector(&part, 1)).Union();
   };
   EXPECT_EQ(BodyError(wire::Body::PullReply, reply, {}, std::string(4, 0)),
-            "malformed: PullReply.codec: topk, which is for pushes alone");
+            "malformed: PullReply.tables[].codec: topk, which is for pushes alone");
 }
 
 TEST(Malformed, PiecesOfBlobs) {
@@ -234,8 +332,11 @@ TEST(Malformed, PiecesOfBlobs) {
 }
 
 TEST(Malformed, PartsThatAreMissing) {
-  EXPECT_EQ(BodyError(wire::Body::Pull, [](FlatBufferBuilder& b) { return wire::CreatePull(b, 1).Union(); }),
-            "malformed: Pull.keys: missing");
+  const auto no_keys = [](FlatBufferBuilder& b) {
+    const auto part = wire::CreatePullPart(b, 1);
+    return wire::CreatePull(b, 1, 1, b.CreateVector(&part, 1)).Union();
+  };
+  EXPECT_EQ(BodyError(wire::Body::Pull, no_keys), "malformed: Pull.tables[].keys: missing");
   const auto no_position = [](FlatBufferBuilder& b) {
     const wire::Clock clock(1);
     return wire::CreateTick(b, &clock).Union();
@@ -247,8 +348,6 @@ TEST(Malformed, PartsThatAreMissing) {
     return wire::CreateWelcome(b, 1, 0, &incarnation, &clock).Union();
   };
   EXPECT_EQ(BodyError(wire::Body::Welcome, no_view), "malformed: Welcome.view: missing");
-  EXPECT_EQ(BodyError(wire::Body::PushPull, [](FlatBufferBuilder& b) { return wire::CreatePushPull(b).Union(); }),
-            "malformed: PushPull.push: missing");
   FlatBufferBuilder builder;
   builder.Finish(wire::CreateHeader(builder, 1, Role::kWorker, 0, 1, 1, wire::Body::Tick));
   EXPECT_EQ(DecodeError({PackedFrame(builder)}), "malformed: Tick.body: missing");
@@ -280,6 +379,7 @@ std::string QualityError(const std::vector<std::uint16_t>& bucket, std::size_t c
       wire::CreateQuality(b, 1, 1, 1, 0, b.CreateVector(bucket), b.CreateVector(numbers), b.CreateVector(numbers));
   std::vector<Offset<wire::LeaseDone>> done;  // all share one table of buckets
   const wire::LeaseId lease(1);
+  done.reserve(leases);
   for (std::size_t i = 0; i < leases; ++i) done.push_back(wire::CreateLeaseDone(b, &lease, quality));
   const wire::SetRows rows(0, 0, 0);
   const auto body = wire::CreateLeaseRequest(b, 1, 1, b.CreateVector(done), &rows);
@@ -326,7 +426,7 @@ TEST(Malformed, CutsAndFlips) {
   for (std::size_t body = 0; body < std::variant_size_v<Body>; ++body) {
     std::vector<Buffer> frames = *Encode(testing::RandomMessage(&random, body, 4));
     ASSERT_EQ(frames.size(), 1u);
-    const Buffer whole = frames[0];
+    const Buffer& whole = frames[0];
     for (std::size_t size = 0; size < whole.size(); ++size) DecodeError({Buffer::Copy(whole.data(), size)});
     for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
       Buffer flipped = Buffer::Copy(whole.data(), whole.size());

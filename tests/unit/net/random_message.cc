@@ -1,11 +1,13 @@
 #include "tests/unit/net/random_message.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,6 +21,11 @@
 namespace tarn::net::testing {
 namespace {
 
+constexpr std::uint64_t kTablesMax = 4;  // of a random pull, push or reply
+
+template <typename T>
+constexpr bool kIsPart = std::is_same_v<T, PullPart> || std::is_same_v<T, ReplyPart> || std::is_same_v<T, PushPart>;
+
 // The last enumerator of an enum.
 template <typename T>
 constexpr T kLast{};
@@ -26,6 +33,8 @@ template <>
 constexpr Role kLast<Role> = Role::kWorker;
 template <>
 constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kHeld;
+template <>
+constexpr PushAction kLast<PushAction> = PushAction::kDelete;
 template <>
 constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kLowRank;
 template <>
@@ -65,7 +74,7 @@ class Filler {
     } else if constexpr (kIsId<T>) {
       Fill(v.value);
     } else {
-      std::apply([this](auto&... fields) { (this->Fill(fields), ...); }, Fields(v));
+      FillFields(v);
     }
   }
 
@@ -86,7 +95,7 @@ class Filler {
 
   template <typename T>
   void Fill(std::vector<T>& items) {
-    items.resize(Length());
+    items.resize(kIsPart<T> ? 1 + random_.Below(kTablesMax) : Length());
     for (T& item : items) Fill(item);
   }
 
@@ -98,7 +107,7 @@ class Filler {
   }
 
   void Fill(TableSpec& spec) {
-    std::apply([this](auto&... fields) { (this->Fill(fields), ...); }, Fields(spec));
+    FillFields(spec);
     spec.dim = static_cast<std::uint32_t>(1 + random_.Below(limits::kRowDimMax));
   }
 
@@ -137,10 +146,54 @@ class Filler {
     Fill(keys.list);
     if (keys.codec == KeyCodec::kHeld) keys.list |= 1;
     if (keys.codec == KeyCodec::kRange) keys.first_key = random_.Below(~std::uint64_t{0} - keys.count);
+    if (keys.codec == KeyCodec::kRaw) keys.frame = Bytes(keys.count * sizeof(Key));
+    if (keys.codec == KeyCodec::kDelta) keys.frame = Bytes(DeltaBytesMin(keys.count) + keys.count);
   }
 
-  std::uint64_t Below(std::uint64_t n) { return random_.Below(n); }
-  std::uint32_t Dim() { return static_cast<std::uint32_t>(1 + random_.Below(8)); }
+  void Fill(Buffer&) {}  // the values of a table: below, after its other fields
+
+  void Fill(ReplyPart& part) {
+    FillFields(part);
+    part.count = static_cast<std::uint32_t>(random_.Below(size_ * size_ + 1));
+    if (!IsForPulls(part.codec)) part.codec = ValueCodec::kFp32;
+    part.values = Rows(part.count, part.codec);
+  }
+
+  void Fill(PushPart& part) {
+    FillFields(part);
+    if (random_.Chance(0.5))
+      for (Section& section : part.keys.sections) Fill(section.version);
+    if (part.action != PushAction::kStep) part.codec = ValueCodec::kFp32, part.pulled.reset();
+    if (part.pulled && (KeepsResiduals(part.codec) || !IsForPulls(*part.pulled))) part.pulled.reset();
+    if (part.action != PushAction::kDelete) part.values = Rows(part.keys.count, part.codec, part.pulled);
+  }
+
+  // Random bytes as a piece of a blob, whose offset and size are set in `m`.
+  template <typename T>
+  Buffer FillPiece(T& m) {
+    Buffer piece = Bytes(1 + random_.Below(2'000));
+    m.total = piece.size() + random_.Below(limits::kBlobBytesMax - piece.size());
+    m.offset = random_.Below(m.total - piece.size() + 1);
+    return piece;
+  }
+
+ private:
+  template <typename T>
+  void FillFields(T& v) {
+    std::apply([this](auto&... fields) { (this->Fill(fields), ...); }, Fields(v));
+  }
+
+  // The bytes of `count` rows in the codec and, with `pulled`, of as many rows in that one.
+  Buffer Rows(std::size_t count, ValueCodec codec, std::optional<ValueCodec> pulled = {}) {
+    if (count == 0) return {};
+    const auto dim = static_cast<std::uint32_t>(1 + random_.Below(8));
+    if (codec == ValueCodec::kTopK) return Bytes(kernels::kSparseBytesMin + count * dim);
+    if (codec == ValueCodec::kLowRank) {
+      const std::uint64_t most = std::min<std::uint64_t>(size_, limits::kPushRankMax);
+      return Bytes(kernels::LowRankBytes(count, dim, static_cast<std::uint32_t>(1 + random_.Below(most))));
+    }
+    return Bytes(count * (CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0)));
+  }
 
   Buffer Bytes(std::size_t size) {
     Buffer bytes = Buffer::Allocate(size);
@@ -148,7 +201,6 @@ class Filler {
     return bytes;
   }
 
- private:
   std::uint64_t Word() {
     const std::uint64_t word = random_.Next();
     switch (random_.Below(8)) {
@@ -176,43 +228,6 @@ void Emplace(Body* body, std::size_t index) {
   }
 }
 
-void FillPayload(Filler* filler, Message* message) {
-  const auto keys = [&](const KeyList& list) {
-    if (list.codec == KeyCodec::kRaw) message->keys = filler->Bytes(list.count * sizeof(Key));
-    if (list.codec == KeyCodec::kDelta) message->keys = filler->Bytes(DeltaBytesMin(list.count) + list.count);
-  };
-  const auto values = [&](std::size_t count, ValueCodec codec, std::optional<ValueCodec> pulled = {}) {
-    const std::uint32_t dim = filler->Dim();
-    const std::size_t bytes = count * (CodecRowBytes(codec, dim) + (pulled ? CodecRowBytes(*pulled, dim) : 0));
-    if (codec == ValueCodec::kTopK && count != 0)
-      message->values = filler->Bytes(kernels::kSparseBytesMin + count * dim);
-    else if (codec == ValueCodec::kLowRank && count != 0)
-      message->values = filler->Bytes(kernels::LowRankBytes(count, dim, 1 + filler->Below(limits::kPushRankMax)));
-    else
-      message->values = filler->Bytes(bytes);
-  };
-  const auto push = [&](Push& m) {
-    keys(m.keys);
-    if (filler->Below(2) == 0)
-      for (Section& section : m.keys.sections) filler->Fill(section.version);
-    if (m.action != PushAction::kStep) m.codec = ValueCodec::kFp32, m.pulled.reset();
-    if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled))) m.pulled.reset();
-    if (m.action != PushAction::kDelete) values(m.keys.count, m.codec, m.pulled);
-  };
-  if (const auto* m = std::get_if<Pull>(&message->body)) keys(m->keys);
-  if (const auto* m = std::get_if<Prefetch>(&message->body)) keys(m->keys);
-  if (auto* m = std::get_if<Push>(&message->body)) push(*m);
-  if (auto* m = std::get_if<PushPull>(&message->body)) push(m->push);
-  if (const auto* m = std::get_if<PullReply>(&message->body)) values(m->count, m->codec);
-  const auto piece = [&](auto& m) {
-    message->values = filler->Bytes(1 + filler->Below(2'000));
-    m.total = message->values.size() + filler->Below(limits::kBlobBytesMax - message->values.size());
-    m.offset = filler->Below(m.total - message->values.size() + 1);
-  };
-  if (auto* m = std::get_if<PutBlob>(&message->body)) piece(*m);
-  if (auto* m = std::get_if<BlobPiece>(&message->body)) piece(*m);
-}
-
 }  // namespace
 
 Message RandomMessage(SplitMix* random, std::size_t body, std::size_t size) {
@@ -223,11 +238,8 @@ Message RandomMessage(SplitMix* random, std::size_t body, std::size_t size) {
   filler.Fill(message.epoch);
   Emplace(&message.body, body);
   std::visit([&](auto& m) { filler.Fill(m); }, message.body);
-  if (auto* reply = std::get_if<PullReply>(&message.body); reply != nullptr && !IsForPulls(reply->codec))
-    reply->codec = ValueCodec::kFp32;  // of pushes alone
-  if (auto* reply = std::get_if<PullReply>(&message.body))
-    reply->count = static_cast<std::uint32_t>(random->Below(size * size + 1));
-  FillPayload(&filler, &message);
+  if (auto* put = std::get_if<PutBlob>(&message.body)) message.values = filler.FillPiece(*put);
+  if (auto* piece = std::get_if<BlobPiece>(&message.body)) message.values = filler.FillPiece(*piece);
   return message;
 }
 

@@ -10,7 +10,7 @@
 namespace tarn::net::testing {
 
 // A message whose body is alternative `body` of Body. `size` steers lists, strings and payloads: about that many
-// items and keys at most.
+// items and keys at most. A pull, a push or a reply has 1 to 4 tables.
 Message RandomMessage(SplitMix* random, std::size_t body, std::size_t size);
 
 }  // namespace tarn::net::testing

@@ -97,16 +97,19 @@ TEST_F(SlowTransportTest, ArrivalsShareTheLink) {
 // The inner transport may hand out more messages than asked for, whose payloads are valid only until its next Receive.
 TEST_F(SlowTransportTest, ArrivedMessagesOwnTheirPayloads) {
   Open({0});
-  Message message = TickTo(1);
   const std::string bytes = "payload";
-  message.values = Buffer::Copy(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
+  const Buffer payload = Buffer::Copy(bytes.data(), bytes.size());
+  Message message;
+  message.body = Push{.tables = {{}, {.keys = {.frame = payload}, .values = payload}}};
   inner_.coming = {message, message};
   EXPECT_EQ(slow_->Receive(&received_, 1, 0), 1u);
   EXPECT_EQ(slow_->Receive(&received_, 1, 0), 1u);
   for (const Received& each : received_) {
-    EXPECT_NE(each.message.values.data(), message.values.data());
-    EXPECT_EQ(std::string(reinterpret_cast<const char*>(each.message.values.data()), each.message.values.size()),
-              bytes);
+    const PushPart& part = std::get<Push>(each.message.body).tables.at(1);
+    for (const Buffer& owned : {part.keys.frame, part.values}) {
+      EXPECT_NE(owned.data(), payload.data());
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(owned.data()), owned.size()), bytes);
+    }
   }
 }
 

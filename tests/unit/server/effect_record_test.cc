@@ -6,7 +6,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <initializer_list>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/data/temp_dir.h"
 
@@ -21,6 +24,10 @@ Tick TickTo(std::uint64_t clock) {
   return tick;
 }
 
+PushPart PushedTo(std::uint32_t table, std::vector<Section> sections) {
+  return {.table = TableId(table), .keys = {.sections = std::move(sections)}};
+}
+
 class EffectRecordTest : public ::testing::Test {
  protected:
   EffectRecordTest() : path_(folder_.path() + "/shard-0"), record_(*AtomicFile::Create(path_)) {}
@@ -33,13 +40,10 @@ class EffectRecordTest : public ::testing::Test {
 
 TEST_F(EffectRecordTest, HasALineForEachEffect) {
   Push push;
-  push.table = TableId(2);
-  push.keys.sections = {{.partition = PartitionId(3), .count = 1, .sequence = Sequence(8)},
-                        {.partition = PartitionId(5), .count = 1, .sequence = Sequence(9)}};
+  push.tables = {PushedTo(2, {{PartitionId(3), 1, Sequence(8)}, {PartitionId(5), 1, Sequence(9)}})};
   Pull pull;
-  pull.table = TableId(2);
   pull.clock = Clock(4);
-  pull.keys.sections = push.keys.sections;
+  pull.tables = {PullPart{.table = TableId(2), .keys = push.tables[0].keys}};
   record_.OnPushTaken(WorkerRank(1), push, 1);
   record_.OnPullServed(WorkerRank(6), {}, pull, {});
   record_.OnTick(WorkerRank(1), TickTo(7));
@@ -48,6 +52,29 @@ TEST_F(EffectRecordTest, HasALineForEachEffect) {
   const std::string served = ToLine(EffectOf(WorkerRank(6), pull));
   EXPECT_EQ(*ReadFile(path_, kBytesMax), "push 1 2 9 5\n" + served + "\ntick 1 0 7 0\n");
   EXPECT_EQ(ParseEffect(served), EffectOf(WorkerRank(6), pull));
+}
+
+TEST_F(EffectRecordTest, APushOfTwoTablesIsNamedByItsFirstNewSection) {
+  Push push;
+  push.tables = {PushedTo(2, {{PartitionId(3), 1, Sequence(8)}, {PartitionId(5), 1, Sequence(9)}}),
+                 PushedTo(4, {{PartitionId(6), 1, Sequence(1)}, {PartitionId(7), 1, Sequence(2)}})};
+  for (std::size_t first_new = 0; first_new < 4; ++first_new) record_.OnPushTaken(WorkerRank(1), push, first_new);
+  push.tables[0].keys.sections.clear();
+  record_.OnPushTaken(WorkerRank(1), push, 0);
+  ASSERT_TRUE(record_.Close());
+  EXPECT_EQ(*ReadFile(path_, kBytesMax), "push 1 2 8 3\npush 1 2 9 5\npush 1 4 1 6\npush 1 4 2 7\npush 1 4 1 6\n");
+}
+
+TEST_F(EffectRecordTest, PullsOfDifferentTablesDiffer) {
+  const auto line = [](std::initializer_list<std::uint32_t> tables) {
+    Pull pull;
+    for (const std::uint32_t table : tables)
+      pull.tables.push_back({.table = TableId(table), .keys = {.sections = {{PartitionId(3), 1, {}}}}});
+    return ToLine(EffectOf(WorkerRank(1), pull));
+  };
+  EXPECT_EQ(line({2, 4}), line({2, 4}));
+  EXPECT_NE(line({2, 4}), line({2, 5}));
+  EXPECT_NE(line({2, 4}), line({2}));
 }
 
 TEST_F(EffectRecordTest, IsWrittenInPieces) {

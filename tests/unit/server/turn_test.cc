@@ -49,5 +49,15 @@ TEST_F(TurnTest, AQuickOneLeavesTheTimerToItsEnd) {
   EXPECT_EQ(flushes_, 0);
 }
 
+TEST_F(TurnTest, LargeAnswersAreSentWithinIt) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+  out_.clear();
+  TakeTurn(1, 10);
+  const std::size_t reply = PayloadBytes(out_.at(0).message);
+  ASSERT_NE(reply, 0u);
+  TakeTurn((128 << 10) / reply + 1, 10);
+  EXPECT_EQ(flushes_, 1);
+}
+
 }  // namespace
 }  // namespace tarn::server

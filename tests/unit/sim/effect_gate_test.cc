@@ -28,17 +28,17 @@ Tick TickTo(std::uint64_t clock) {
 Pull PullAt(std::uint64_t clock, std::uint64_t request) {
   Pull pull;
   pull.request = RequestId(request);
-  pull.table = TableId(1);
   pull.clock = Clock(clock);
-  pull.keys.sections = {{.partition = PartitionId(2), .count = 3}};
+  pull.tables.emplace_back().table = TableId(1);
+  pull.tables[0].keys.sections = {{.partition = PartitionId(2), .count = 3}};
   return pull;
 }
 
 Push PushOf(std::uint64_t sequence) {
   Push push;
   push.request = RequestId(sequence);
-  push.table = TableId(1);
-  push.keys.sections = {{.partition = PartitionId(2), .count = 3, .sequence = Sequence(sequence)}};
+  push.tables.emplace_back().table = TableId(1);
+  push.tables[0].keys.sections = {{.partition = PartitionId(2), .count = 3, .sequence = Sequence(sequence)}};
   return push;
 }
 
@@ -120,6 +120,18 @@ TEST_F(EffectGateTest, ARefusedMessageIsAwaitedAgain) {
   EXPECT_FALSE(gate_.TakeNext());
   gate_.Hold(kPeer, From(1, TickTo(1)));
   EXPECT_EQ(Next(), ToLine(order_[0]));
+}
+
+TEST_F(EffectGateTest, APushMayBeginWithItsSecondTable) {
+  Push push = PushOf(1);
+  PushPart second = push.tables[0];
+  second.table = TableId(4);
+  push.tables[0].keys.sections.clear();
+  push.tables.push_back(second);
+  order_ = {EffectOf(WorkerRank(0), push, 0)};
+  gate_.Hold(kPeer, From(0, push));
+  EXPECT_EQ(Next(), "push 0 4 1 2");
+  EXPECT_EQ(gate_.difference(), "");
 }
 
 TEST_F(EffectGateTest, TellsWhatDiffers) {

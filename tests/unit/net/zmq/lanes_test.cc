@@ -21,13 +21,12 @@ const Peer kShard = ShardPeer(ShardId(0));
 
 // A pull of a range, which is small, or of so many keys.
 Message NumberedPull(std::uint64_t n, std::uint32_t keys = 0) {
-  Pull pull{.request = RequestId(n), .table = TableId(1)};
-  pull.keys = {.codec = keys == 0 ? KeyCodec::kRange : KeyCodec::kRaw, .count = std::max(1u, keys)};
-  pull.keys.sections = {{PartitionId(0), pull.keys.count, Sequence(0)}};
+  KeyList list{.codec = keys == 0 ? KeyCodec::kRange : KeyCodec::kRaw, .count = std::max(1u, keys)};
+  list.sections = {{PartitionId(0), list.count, Sequence(0)}};
+  if (keys != 0) list.frame = Buffer::Allocate(keys * sizeof(Key));
+  if (keys != 0) std::memset(list.frame.data(), 1, list.frame.size());
   Message message;
-  message.body = std::move(pull);
-  if (keys != 0) message.keys = Buffer::Allocate(keys * sizeof(Key));
-  if (keys != 0) std::memset(message.keys.data(), 1, message.keys.size());
+  message.body = Pull{.request = RequestId(n), .tables = {{.table = TableId(1), .keys = std::move(list)}}};
   return message;
 }
 

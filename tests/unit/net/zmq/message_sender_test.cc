@@ -56,10 +56,9 @@ TEST_F(MessageSenderTest, SmallMessagesTravelTogetherAndLargeOnesBehindThem) {
 
 TEST_F(MessageSenderTest, PullsTakeTheLanesBehindTheFirst) {
   Connect(kShard, 3);
-  Pull pull{.request = RequestId(1), .table = TableId(1)};
-  pull.keys = {.codec = KeyCodec::kRange, .count = 1, .sections = {{PartitionId(0), 1, Sequence(0)}}};
+  const KeyList keys{.codec = KeyCodec::kRange, .count = 1, .sections = {{PartitionId(0), 1, Sequence(0)}}};
   Message message;
-  message.body = pull;
+  message.body = Pull{.request = RequestId(1), .tables = {{.table = TableId(1), .keys = keys}}};
   std::vector<Peer> senders;
   for (int i = 0; i < 4; ++i) {
     sender_.Add(kShard, i == 0 ? NumberedTick(0) : message);

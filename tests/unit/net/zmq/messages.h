@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "core/message.h"
 #include "net/transport.h"
@@ -15,15 +16,16 @@ inline Message NumberedTick(std::uint64_t n) {
   return message;
 }
 
-// A push of `bytes` of values whose first word is `n`.
+// Reply `n`, with `bytes` of values that are all the low byte of `n`.
 inline Message Piece(std::uint64_t n, std::size_t bytes) {
+  ReplyPart part{.count = 1024, .values = Buffer::Allocate(bytes)};
+  std::memset(part.values.data(), static_cast<int>(n & 0xff), bytes);
   Message message;
-  message.body = PullReply{.request = RequestId(n), .count = 1024};
-  message.values = Buffer::Allocate(bytes);
-  std::memset(message.values.data(), static_cast<int>(n & 0xff), bytes);
+  message.body = PullReply{.request = RequestId(n), .tables = {std::move(part)}};
   return message;
 }
 
+inline const Buffer& ValuesOf(const Received& r) { return std::get<PullReply>(r.message.body).tables.front().values; }
 inline std::uint64_t TickOf(const Received& r) { return std::get<Tick>(r.message.body).clock.value; }
 
 }  // namespace tarn::net

@@ -121,8 +121,9 @@ TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
     for (const Received& r : got) {
       const std::uint64_t n = std::get<PullReply>(r.message.body).request.value;
       ASSERT_EQ(n, at_client++);
-      ASSERT_EQ(r.message.values.size(), 4096 * (1 + n * 7919 % 60));
-      ASSERT_EQ(static_cast<std::uint8_t>(r.message.values.data()[r.message.values.size() - 1]), n & 0xff);
+      const Buffer& values = ValuesOf(r);
+      ASSERT_EQ(values.size(), 4096 * (1 + n * 7919 % 60));
+      ASSERT_EQ(static_cast<std::uint8_t>(values.data()[values.size() - 1]), n & 0xff);
     }
     const bool now = client->counters().shm_peers == 1;
     before |= !now && at_client > 0;

@@ -51,7 +51,7 @@ TEST_F(TransportTest, OrderAndWholenessOfLargePieces) {
   ASSERT_EQ(got.size(), kPieces);
   for (std::uint64_t n = 0; n < kPieces; ++n) {
     EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
-    const Buffer& values = got[n].message.values;
+    const Buffer& values = ValuesOf(got[n]);
     ASSERT_EQ(values.size(), n % 2 ? 4096u : 512u << 10);
     EXPECT_EQ(static_cast<std::uint8_t>(values.data()[values.size() - 1]), n & 0xff);
   }

@@ -15,8 +15,7 @@ class FleetViewTest : public PartsTest {
   FleetView& view() { return parts_->view; }
   void HoldAList(Incarnation worker) {
     const Key key = 7;
-    KeyList keys{.count = 1, .list = 3};
-    parts_->lists.Keep(worker, keys, Buffer::Copy(&key, sizeof key));
+    parts_->lists.Keep(worker, {.count = 1, .list = 3, .frame = Buffer::Copy(&key, sizeof key)});
   }
 };
 

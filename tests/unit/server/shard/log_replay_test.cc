@@ -42,12 +42,9 @@ class LogReplayTest : public PartsTest {
     const Key key = 7;
     const TableSpec spec = Table();
     const PartitionId partition = PartitionOf(Positioner(spec, TableSalt(kJobSeed, spec.name))(key), kBits);
-    LoggedPush logged{Incarnation(10), WorkerRank(0)};
-    logged.push.table = kTable;
-    logged.push.clock = Clock(clock);
-    logged.push.keys = {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}};
-    logged.keys = Buffer::Copy(&key, sizeof key);
-    logged.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
+    LoggedPush logged{Incarnation(10), WorkerRank(0), Clock(clock), {.table = kTable}};
+    logged.push.keys = {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}, 0, Buffer::Copy(&key, sizeof key)};
+    logged.push.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
     return logged;
   }
   float Value() const { return parts_->rows.Values(kTable, 7).value()[0]; }

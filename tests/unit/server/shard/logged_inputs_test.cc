@@ -11,42 +11,43 @@ constexpr std::size_t kRowBytes = kDim * sizeof(float);
 const TableSpec kTable{.name = "t", .dim = kDim};
 
 struct Pushed {
-  Push push{.table = TableId(1),
-            .clock = Clock(3),
-            .keys = {KeyCodec::kRaw,
-                     0,
-                     4,
-                     {{PartitionId(0), 1, Sequence(5)}, {PartitionId(2), 2, Sequence(6)}, {PartitionId(3), 1, {}}}}};
-  std::vector<Key> keys{10, 20, 21, 30};
-  std::vector<float> rows{1, 1, 2, 2, 3, 3, 4, 4};
-  Message message;
-  Pushed() {
-    message.sender = {Role::kWorker, 7, Incarnation(9)};
-    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
-    message.values = Buffer::CopyOf(std::span<const float>(rows));
+  const Sender sender{Role::kWorker, 7, Incarnation(9)};
+  const std::vector<Key> keys{10, 20, 21, 30};
+  const std::vector<float> rows{1, 1, 2, 2, 3, 3, 4, 4};
+  PushPart push{.table = TableId(1),
+                .keys = {KeyCodec::kRaw,
+                         0,
+                         4,
+                         {{PartitionId(0), 1, Sequence(5)}, {PartitionId(2), 2, Sequence(6)}, {PartitionId(3), 1, {}}},
+                         0,
+                         Buffer::CopyOf(std::span<const Key>(keys))},
+                .values = Buffer::CopyOf(std::span<const float>(rows))};
+  LoggedPush Taken(const std::vector<bool>& taken) const {
+    return TakenOf(sender, Clock(3), push, keys, taken, kTable);
   }
 };
 
 TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
   const Pushed p;
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, true, true}, kTable);
+  const LoggedPush logged = p.Taken({true, true, true});
   EXPECT_EQ(logged.incarnation, Incarnation(9));
   EXPECT_EQ(logged.rank, WorkerRank(7));
-  EXPECT_EQ(logged.keys.data(), p.message.keys.data());
-  EXPECT_EQ(logged.values.data(), p.message.values.data());
+  EXPECT_EQ(logged.clock, Clock(3));
+  EXPECT_EQ(logged.push.keys.frame.data(), p.push.keys.frame.data());
+  EXPECT_EQ(logged.push.values.data(), p.push.values.data());
   EXPECT_EQ(logged.push.keys.sections.size(), 3u);
 }
 
 TEST(LoggedInputsTest, WhatWasNotTakenIsLeftOut) {
   const Pushed p;
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kTable);
+  const LoggedPush logged = p.Taken({true, false, true});
   ASSERT_EQ(logged.push.keys.count, 2u);
   ASSERT_EQ(logged.push.keys.sections.size(), 2u);
   EXPECT_EQ(logged.push.keys.sections[1].partition, PartitionId(3));
-  EXPECT_EQ(logged.keys.as<Key>()[0], 10u);
-  EXPECT_EQ(logged.keys.as<Key>()[1], 30u);
-  EXPECT_EQ(logged.values.as<float>()[0], 1.0f);
-  EXPECT_EQ(logged.values.as<float>()[2], 4.0f);
+  EXPECT_EQ(logged.push.keys.frame.as<Key>()[0], 10u);
+  EXPECT_EQ(logged.push.keys.frame.as<Key>()[1], 30u);
+  EXPECT_EQ(logged.push.values.as<float>()[0], 1.0f);
+  EXPECT_EQ(logged.push.values.as<float>()[2], 4.0f);
 }
 
 TEST(LoggedInputsTest, AGatheredSectionIsAPushOfItsOwn) {
@@ -57,32 +58,35 @@ TEST(LoggedInputsTest, AGatheredSectionIsAPushOfItsOwn) {
                             .incarnation = Incarnation(9),
                             .sequence = Sequence(6),
                             .count = 2,
-                            .keys = p.message.keys,
+                            .keys = p.push.keys.frame,
                             .key_offset = 1,
-                            .values = p.message.values,
+                            .values = p.push.values,
                             .value_offset = kRowBytes};
   const LoggedPush logged = GatheredOf(Clock(3), second, kTable).push;
-  EXPECT_EQ(logged.push.clock, Clock(3));
+  EXPECT_EQ(logged.clock, Clock(3));
   ASSERT_EQ(logged.push.keys.sections.size(), 1u);
   EXPECT_EQ(logged.push.keys.sections[0].sequence, Sequence(6));
-  EXPECT_EQ(logged.keys.as<Key>()[0], 20u);
-  EXPECT_EQ(logged.values.as<float>()[3], 3.0f);
+  EXPECT_EQ(logged.push.keys.frame.as<Key>()[0], 20u);
+  EXPECT_EQ(logged.push.values.as<float>()[3], 3.0f);
 }
 
 TEST(LoggedInputsTest, ADeletionHasNoValues) {
   Pushed p;
   p.push.action = PushAction::kDelete;
-  p.message.values = {};
-  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kTable);
+  p.push.values = {};
+  const LoggedPush logged = p.Taken({true, false, true});
   EXPECT_EQ(logged.push.action, PushAction::kDelete);
-  EXPECT_EQ(logged.keys.as<Key>()[1], 30u);
-  EXPECT_TRUE(logged.values.empty());
-  const Contribution second{
-      .partition = PartitionId(2), .count = 2, .keys = p.message.keys, .key_offset = 1, .action = PushAction::kDelete};
+  EXPECT_EQ(logged.push.keys.frame.as<Key>()[1], 30u);
+  EXPECT_TRUE(logged.push.values.empty());
+  const Contribution second{.partition = PartitionId(2),
+                            .count = 2,
+                            .keys = p.push.keys.frame,
+                            .key_offset = 1,
+                            .action = PushAction::kDelete};
   const LoggedPush gathered = GatheredOf(Clock(3), second, kTable).push;
   EXPECT_EQ(gathered.push.action, PushAction::kDelete);
-  EXPECT_EQ(gathered.keys.as<Key>()[1], 21u);
-  EXPECT_TRUE(gathered.values.empty());
+  EXPECT_EQ(gathered.push.keys.frame.as<Key>()[1], 21u);
+  EXPECT_TRUE(gathered.push.values.empty());
 }
 
 TEST(LoggedInputsTest, AViewNamesTheNewestOrder) {

@@ -25,31 +25,30 @@ TEST_F(MessageDecoderTest, DeltaCodedKeysBecomeKeys) {
   std::vector<std::byte> coded(DeltaBytesMax(keys.size()));
   coded.resize(kernels::EncodeKeys(keys, coded.data()));
   Message message = PullOf(kFirstWorker, 7, 0, 1);
-  KeyList& list = std::get<Pull>(message.body).keys;
+  KeyList& list = PartOf<Pull>(message).keys;
   list.codec = KeyCodec::kDelta;
   list.count = 100;
-  message.keys = Buffer::CopyOf(std::span<const std::byte>(coded));
+  list.frame = Buffer::CopyOf(std::span<const std::byte>(coded));
   Message stranger = message;
   stranger.sender.incarnation = Incarnation(99);
   decoder_.Decode(&message);
   EXPECT_EQ(list.codec, KeyCodec::kRaw);
-  EXPECT_TRUE(std::ranges::equal(message.keys.as<Key>(), keys));
+  EXPECT_TRUE(std::ranges::equal(list.frame.as<Key>(), keys));
   decoder_.Decode(&stranger);
-  EXPECT_EQ(std::get<Pull>(stranger.body).keys.codec, KeyCodec::kDelta) << "it will be refused";
+  EXPECT_EQ(PartOf<Pull>(stranger).keys.codec, KeyCodec::kDelta) << "it will be refused";
 }
 
 TEST_F(MessageDecoderTest, AHeldListBecomesItsKeys) {
   const Message first = PullOf(kFirstWorker, 7, 0, 1);
-  KeyList held = std::get<Pull>(first.body).keys;
+  KeyList held = PartOf<Pull>(first).keys;
   held.list = 5;
-  lists_.Keep(kFirstWorker, held, first.keys);
+  lists_.Keep(kFirstWorker, held);
   const auto named = [&](Incarnation worker, std::uint64_t number, std::uint32_t count) {
     Message message = PullOf(worker, 7, 0, 2);
-    KeyList& keys = std::get<Pull>(message.body).keys;
+    KeyList& keys = PartOf<Pull>(message).keys;
     keys = {.codec = KeyCodec::kHeld, .count = count, .sections = keys.sections, .list = number};
-    message.keys = {};
     decoder_.Decode(&message);
-    return std::pair(std::get<Pull>(message.body).keys.codec, message.keys.size());
+    return std::pair(keys.codec, keys.frame.size());
   };
   EXPECT_EQ(named(kFirstWorker, 5, 1), std::pair(KeyCodec::kRaw, sizeof(Key)));
   EXPECT_EQ(named(kFirstWorker, 6, 1).first, KeyCodec::kHeld) << "not held";
@@ -62,28 +61,30 @@ TEST_F(MessageDecoderTest, TheLargestValuesBecomeRows) {
   std::vector<std::byte> coded(kernels::SparseBytes(2, rows));
   kernels::EncodeSparse(2, rows, coded.data());
   Message message = PushOf(kFirstWorker, 7, 1, 0);
-  std::get<Push>(message.body).codec = ValueCodec::kTopK;
-  message.values = Buffer::CopyOf(std::span<const std::byte>(coded));
+  PushPart& push = PartOf<Push>(message);
+  push.codec = ValueCodec::kTopK;
+  push.values = Buffer::CopyOf(std::span<const std::byte>(coded));
   decoder_.Decode(&message);
-  EXPECT_EQ(std::get<Push>(message.body).codec, ValueCodec::kFp32);
-  EXPECT_EQ(message.values.as<float>()[1], 8.0f);
+  EXPECT_EQ(push.codec, ValueCodec::kFp32);
+  EXPECT_EQ(push.values.as<float>()[1], 8.0f);
 }
 
 TEST_F(MessageDecoderTest, OnlyBytesThatTheSenderCanChangeAreCopied) {
   Message message = PushOf(kFirstWorker, 7, 1, 0);
-  const std::byte* own = message.keys.data();
+  PushPart& push = PartOf<Push>(message);
+  const std::byte* own = push.keys.frame.data();
   std::vector<float> shared = {1, 1};
   const auto lend = [&] {
     return Buffer::Lend(reinterpret_cast<std::byte*>(shared.data()), 8, std::make_shared<int>());
   };
-  message.values = lend();
+  push.values = lend();
   MessageDecoder::TakeOver(&message, false);
-  EXPECT_EQ(message.keys.data(), own) << "nobody else can write to it";
-  EXPECT_TRUE(message.values.lent());
+  EXPECT_EQ(push.keys.frame.data(), own) << "nobody else can write to it";
+  EXPECT_TRUE(push.values.lent());
   MessageDecoder::TakeOver(&message, true);
-  EXPECT_FALSE(message.values.lent());
+  EXPECT_FALSE(push.values.lent());
   shared[0] = 9;
-  EXPECT_EQ(message.values.as<float>()[0], 1.0f);
+  EXPECT_EQ(push.values.as<float>()[0], 1.0f);
 }
 
 }  // namespace

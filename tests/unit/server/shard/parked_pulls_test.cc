@@ -9,7 +9,7 @@ namespace {
 ParkedPull Parked(std::uint64_t incarnation, std::uint64_t request, std::uint64_t clock, std::size_t bytes = 8) {
   ParkedPull parked{.from = Peer(1), .incarnation = Incarnation(incarnation), .wanted_clock = Clock(clock)};
   parked.pull.request = RequestId(request);
-  parked.keys = Buffer::Allocate(bytes);
+  parked.pull.tables = {PullPart{.keys = {.frame = Buffer::Allocate(bytes)}}};
   return parked;
 }
 

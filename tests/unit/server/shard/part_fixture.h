@@ -55,27 +55,18 @@ class PartTest : public testing::Test {
     return message;
   }
   KeyList ListOf(Key key, std::uint64_t sequence) const {
-    return {KeyCodec::kRaw, 0, 1, {{PartitionOfKey(key), 1, Sequence(sequence)}}};
+    return {KeyCodec::kRaw, 0, 1, {{PartitionOfKey(key), 1, Sequence(sequence)}}, 0, Buffer::Copy(&key, sizeof key)};
   }
   Message PushOf(Incarnation worker, Key key, std::uint64_t sequence, std::uint64_t clock, float gradient = 1) const {
-    Message message = From(worker, Push{RequestId(100 + sequence),
-                                        spec_.id,
-                                        Clock(clock),
-                                        Clock(clock),
-                                        ValueCodec::kFp32,
-                                        ListOf(key, sequence),
-                                        {}});
-    message.keys = Buffer::Copy(&key, sizeof key);
-    message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>(spec_.dim, gradient)));
-    return message;
+    PushPart part{.table = spec_.id, .pulled_clock = Clock(clock), .keys = ListOf(key, sequence)};
+    part.values = Buffer::CopyOf(std::span<const float>(std::vector<float>(spec_.dim, gradient)));
+    return From(worker, Push{RequestId(100 + sequence), Clock(clock), {part}});
   }
   // `sequence`: of the worker's own pushes that the answer must include.
   Message PullOf(Incarnation worker, Key key, std::uint64_t clock, std::uint64_t request,
                  std::uint64_t sequence = 0) const {
-    Message message =
-        From(worker, Pull{RequestId(request), spec_.id, Clock(clock), ValueCodec::kFp32, ListOf(key, sequence)});
-    message.keys = Buffer::Copy(&key, sizeof key);
-    return message;
+    const PullPart part{.table = spec_.id, .keys = ListOf(key, sequence)};
+    return From(worker, Pull{RequestId(request), Clock(clock), {part}});
   }
   const Cohort::Member& Member(Incarnation worker) const { return clocks_.cohort().members().at(worker); }
   void Tick(Incarnation worker, std::uint64_t clock) { clocks_.Tick(worker, tarn::Tick{Clock(clock), {}, {}}); }

@@ -34,13 +34,13 @@ class PushesTest : public PartTest {
                                                       .may_apply = [this](Clock clock) { return clock < cut_; }});
   }
   Expected<bool> OnPush(const Message& message) {
-    return pushes_->OnPush(kPeer, std::get<Push>(message.body), message, Member(message.sender.incarnation));
+    return pushes_->OnPush(kPeer, message.sender, std::get<Push>(message.body), Member(message.sender.incarnation));
   }
   // Of the last push.
   SectionAck TakeSection() { return Take<PushAck>().at(0).sections.at(0); }
   static LoggedPush LoggedOf(const Message& message) {
-    return {message.sender.incarnation, WorkerRank(message.sender.rank), std::get<Push>(message.body), message.keys,
-            message.values};
+    return {message.sender.incarnation, WorkerRank(message.sender.rank), std::get<Push>(message.body).clock,
+            PartOf<Push>(message)};
   }
   std::optional<Pushes> pushes_;
   Clock cut_{100};
@@ -68,9 +68,9 @@ TEST_F(PushesTest, IsAppliedOnceAndInOrder) {
 TEST_F(PushesTest, AssignsAndDeletesRows) {
   Open(ApplyMode::kImmediate);
   Message assigned = PushOf(kFirstWorker, 7, 1, 0, 5), deleted = PushOf(kFirstWorker, 7, 3, 0);
-  std::get<Push>(assigned.body).action = PushAction::kAssign;
-  std::get<Push>(deleted.body).action = PushAction::kDelete;
-  deleted.values = {};
+  PartOf<Push>(assigned).action = PushAction::kAssign;
+  PartOf<Push>(deleted).action = PushAction::kDelete;
+  PartOf<Push>(deleted).values = {};
   EXPECT_EQ(OnPush(assigned), true);
   EXPECT_EQ(Value(7), 5.0f);
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 2, 0)), true);
@@ -89,7 +89,7 @@ TEST_F(PushesTest, RefusesInvalidAssignmentsAndDeletions) {
   dense.rows = 10;
   Open(dense);
   Message message = PushOf(kFirstWorker, 7, 1, 0);
-  Push& push = std::get<Push>(message.body);
+  PushPart& push = PartOf<Push>(message);
   push.action = PushAction::kAssign;
   push.codec = ValueCodec::kBf16;
   EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed) << "not in fp32";
@@ -108,7 +108,7 @@ TEST_F(PushesTest, RefusesInvalidAssignmentsAndDeletions) {
 TEST_F(PushesTest, ADeletionWithValuesIsRefused) {
   Open(ApplyMode::kImmediate);
   Message message = PushOf(kFirstWorker, 7, 1, 0);
-  std::get<Push>(message.body).action = PushAction::kDelete;
+  PartOf<Push>(message).action = PushAction::kDelete;
   EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed);
 }
 
@@ -116,8 +116,8 @@ TEST_F(PushesTest, RaisesTheVersionOfItsPartitionOnce) {
   Open(ApplyMode::kImmediate);
   const auto version = [&] { return rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id); };
   Message first = PushOf(kFirstWorker, 7, 1, 0), second = PushOf(kSecondWorker, 7, 1, 0);
-  std::get<Push>(first.body).keys.sections[0].version = Version(0);
-  std::get<Push>(second.body).keys.sections[0].version = Version(0);
+  PartOf<Push>(first).keys.sections[0].version = Version(0);
+  PartOf<Push>(second).keys.sections[0].version = Version(0);
   EXPECT_EQ(OnPush(first), true);
   EXPECT_EQ(version(), Version(1));
   EXPECT_EQ(OnPush(first), false);
@@ -138,8 +138,8 @@ TEST_F(PushesTest, OfAClosedClockIsOneSectionWithTheLargestDelay) {
   Open(ApplyMode::kAggregated);
   rows_.LoadState(spec_.id, PartitionOfKey(7), {Version(5), {}}).value();
   Message first = PushOf(kFirstWorker, 7, 1, 0), second = PushOf(kSecondWorker, 7, 1, 0);
-  std::get<Push>(first.body).keys.sections[0].version = Version(5);
-  std::get<Push>(second.body).keys.sections[0].version = Version(3);
+  PartOf<Push>(first).keys.sections[0].version = Version(5);
+  PartOf<Push>(second).keys.sections[0].version = Version(3);
   EXPECT_EQ(OnPush(first), true);
   EXPECT_EQ(OnPush(second), true);
   EXPECT_EQ(rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id), Version(5)) << "gathered";
@@ -160,10 +160,10 @@ TEST_F(PushesTest, HasPulledRowsIfItsRuleNeedsThem) {
   ASSERT_FALSE(without);
   EXPECT_EQ(without.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(without.error().message, "table 't': a push without the rows as they were pulled, which dc_asgd needs");
-  std::get<Push>(message.body).pulled = ValueCodec::kFp32;
+  PartOf<Push>(message).pulled = ValueCodec::kFp32;
   EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed) << "too few bytes";
   const float values[] = {2, 2, -1, -1};  // gradient, and the row when it was at -1
-  message.values = Buffer::CopyOf(std::span<const float>(values));
+  PartOf<Push>(message).values = Buffer::CopyOf(std::span<const float>(values));
   EXPECT_EQ(OnPush(message), true);
   EXPECT_FLOAT_EQ(Value(7), -(2 + 0.04f * 4 * 1));
 }
@@ -171,7 +171,7 @@ TEST_F(PushesTest, HasPulledRowsIfItsRuleNeedsThem) {
 TEST_F(PushesTest, HasNoPulledRowsOtherwise) {
   Open(ApplyMode::kImmediate);
   Message message = PushOf(kFirstWorker, 7, 1, 0);
-  std::get<Push>(message.body).pulled = ValueCodec::kFp32;
+  PartOf<Push>(message).pulled = ValueCodec::kFp32;
   const auto refused = OnPush(message);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kMalformed);
@@ -216,10 +216,10 @@ TEST_F(PushesTest, BeyondTheRoomIsRefusedAndEndsTheShardIfTheClockThatClosesNext
 TEST_F(PushesTest, WhatIsNotSoundIsRefused) {
   Open(ApplyMode::kImmediate);
   Message unknown = PushOf(kFirstWorker, 7, 1, 0);
-  std::get<Push>(unknown.body).table = TableId(9);
+  PartOf<Push>(unknown).table = TableId(9);
   EXPECT_EQ(OnPush(unknown).error().code, ErrorCode::kNotFound);
   Message short_values = PushOf(kFirstWorker, 7, 1, 0);
-  short_values.values = Buffer::Allocate(4);
+  PartOf<Push>(short_values).values = Buffer::Allocate(4);
   EXPECT_EQ(OnPush(short_values).error().code, ErrorCode::kMalformed);
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, limits::kClocksAheadMax + 1)).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(rows_.row_count(), 0u);
@@ -245,6 +245,119 @@ TEST_F(PushesTest, AGatheredOneComesBackWithItsClock) {
   LoggedPush unknown = LoggedOf(PushOf(kFirstWorker, 7, 5, 2));
   unknown.incarnation = Incarnation(99);
   EXPECT_EQ(pushes_->Replay(LoggedGathered{unknown}).error().code, ErrorCode::kCorrupt);
+}
+
+// Pushes of one key of each of two tables: the first of them is applied at once.
+class TwoTablePushesTest : public PushesTest {
+ protected:
+  void OpenTwo(ApplyMode second, std::size_t bucket_bytes_max = 1 << 20) {
+    Open(ApplyMode::kImmediate, bucket_bytes_max);
+    tables_[0] = spec_;
+    tables_[1] = CountingTable(ConsistencyMode::kSsp, second, 5);
+    tables_[1].id = TableId(2);
+    tables_[1].name = "other";
+    AddTable(tables_[1]);
+  }
+  Message PushOfTwo(std::uint64_t first, std::uint64_t second, std::uint64_t clock = 0) {
+    const std::uint64_t sequences[] = {first, second};
+    Message of_table[2];
+    for (const std::size_t i : {0, 1}) {
+      spec_ = tables_[i];
+      while (PartitionOfKey(keys_[i]) != partitions_[i]) ++keys_[i];
+      of_table[i] = PushOf(kFirstWorker, keys_[i], sequences[i], clock);
+    }
+    return Joined<Push>(of_table[0], of_table[1]);
+  }
+  // The sections of the only acknowledgement.
+  std::vector<SectionAck> TakeBoth() {
+    const auto acks = Take<PushAck>();
+    EXPECT_EQ(acks.size(), 1u);
+    EXPECT_EQ(acks.at(0).sections.size(), 2u);
+    for (const std::size_t i : {0, 1}) EXPECT_EQ(acks[0].sections.at(i).partition, partitions_[i]);
+    return acks[0].sections;
+  }
+  float ValueIn(std::size_t i) const { return rows_.Values(tables_[i].id, keys_[i]).value()[0]; }
+  Sequence WatermarkIn(std::size_t i) { return rows_.Find(partitions_[i])->watermarks().Of(kFirstWorker); }
+
+  TableSpec tables_[2];
+  PartitionId partitions_[2] = {PartitionId(0), PartitionId(1)};
+  Key keys_[2] = {0, 0};
+};
+
+TEST_F(TwoTablePushesTest, AreAppliedOnceAndAcknowledgedTogether) {
+  OpenTwo(ApplyMode::kImmediate);
+  for (int again = 0; again < 3; ++again) {
+    EXPECT_EQ(OnPush(PushOfTwo(1, 1)), again == 0);
+    for (const SectionAck& section : TakeBoth()) EXPECT_EQ(section.code, ErrorCode::kOk);
+    for (const std::size_t i : {0, 1}) {
+      EXPECT_EQ(ValueIn(i), -1.0f);
+      EXPECT_EQ(WatermarkIn(i), Sequence(1));
+    }
+  }
+  EXPECT_EQ(events_.taken, std::vector<std::size_t>{0});
+  EXPECT_EQ(counters_.pushes, 2u);
+  EXPECT_EQ(counters_.pushes_repeated, 4u);
+}
+
+TEST_F(TwoTablePushesTest, AreRefusedWholeIfATableIsUnknown) {
+  OpenTwo(ApplyMode::kImmediate);
+  Message push = PushOfTwo(1, 1);
+  PartOf<Push>(push, 0).keys.list = 3;
+  PartOf<Push>(push, 1).table = TableId(9);
+  EXPECT_EQ(OnPush(push).error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(out_.empty());
+  EXPECT_EQ(rows_.row_count(), 0u);
+  EXPECT_EQ(lists_.size(), 0u);
+  EXPECT_TRUE(events_.taken.empty());
+  for (const std::size_t i : {0, 1}) EXPECT_EQ(WatermarkIn(i), Sequence(0));
+}
+
+TEST_F(TwoTablePushesTest, TakeTheTableThatIsInOrder) {
+  OpenTwo(ApplyMode::kImmediate);
+  EXPECT_EQ(OnPush(PushOfTwo(2, 1)), true);
+  const auto acks = TakeBoth();
+  EXPECT_EQ(acks[0].code, ErrorCode::kOutOfOrder);
+  EXPECT_EQ(acks[0].expected, Sequence(1));
+  EXPECT_EQ(acks[1].code, ErrorCode::kOk);
+  EXPECT_EQ(ValueIn(0), 0.0f);
+  EXPECT_EQ(ValueIn(1), -1.0f);
+  EXPECT_EQ(events_.taken, std::vector<std::size_t>{1}) << "counted over the sections of both";
+  EXPECT_EQ(OnPush(PushOfTwo(1, 1)), true);
+  for (const SectionAck& section : TakeBoth()) EXPECT_EQ(section.code, ErrorCode::kOk);
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_EQ(ValueIn(i), -1.0f);
+    EXPECT_EQ(WatermarkIn(i), Sequence(1));
+  }
+}
+
+TEST_F(TwoTablePushesTest, HaveSuccessiveNumbersInOnePartition) {
+  partitions_[1] = partitions_[0];
+  OpenTwo(ApplyMode::kImmediate);
+  EXPECT_EQ(OnPush(PushOfTwo(1, 2)), true);
+  for (const SectionAck& section : TakeBoth()) EXPECT_EQ(section.code, ErrorCode::kOk);
+  EXPECT_EQ(OnPush(PushOfTwo(1, 2)), false);
+  for (const std::size_t i : {0, 1}) EXPECT_EQ(ValueIn(i), -1.0f);
+  EXPECT_EQ(WatermarkIn(0), Sequence(2));
+}
+
+TEST_F(TwoTablePushesTest, AreAppliedOrGatheredByTable) {
+  OpenTwo(ApplyMode::kAggregated);
+  EXPECT_EQ(OnPush(PushOfTwo(1, 1)), true);
+  for (const SectionAck& section : TakeBoth()) EXPECT_EQ(section.code, ErrorCode::kOk);
+  EXPECT_EQ(ValueIn(0), -1.0f);
+  EXPECT_EQ(ValueIn(1), 0.0f);
+  EXPECT_EQ(clocks_.buckets().buckets().size(), 1u);
+}
+
+TEST_F(TwoTablePushesTest, AreRefusedByTableIfThereIsNoRoom) {
+  OpenTwo(ApplyMode::kAggregated, 20);
+  EXPECT_EQ(OnPush(PushOfTwo(1, 1, 1)), true);
+  const auto acks = TakeBoth();
+  EXPECT_EQ(acks[0].code, ErrorCode::kOk);
+  EXPECT_EQ(acks[1].code, ErrorCode::kOverloaded);
+  EXPECT_EQ(ValueIn(0), -1.0f);
+  EXPECT_EQ(WatermarkIn(1), Sequence(0));
+  EXPECT_FALSE(stop_.stopped());
 }
 
 }  // namespace

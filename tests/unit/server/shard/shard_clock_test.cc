@@ -75,7 +75,7 @@ TEST_F(ShardClockTest, C3APullWaitsForThePushesThatItNames) {
   EXPECT_TRUE(Take<PullReply>().empty());
   Deliver(PushOf(0, 10, 5, 2, 0));
   ASSERT_EQ(out_.size(), 2u);
-  EXPECT_EQ(out_[1].message.values.as<float>()[0], -2.0f);
+  EXPECT_EQ(PartOf<PullReply>(out_[1].message).values.as<float>()[0], -2.0f);
 }
 
 TEST_F(ShardClockTest, C3APullWaitsForTheClockAndThenForThePush) {
@@ -115,8 +115,8 @@ TEST_F(ShardClockTest, ParkedPullsAreBounded) {
 TEST_F(ShardClockTest, APullOfMoreThanAFrameIsRefused) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   Message message = PullOf(0, 10, 5, 0, 1);
-  message.keys = {};
-  auto& keys = std::get<Pull>(message.body).keys;
+  auto& keys = PartOf<Pull>(message).keys;
+  keys.frame = {};
   keys.codec = KeyCodec::kRange;
   keys.count = keys.sections[0].count = limits::kFrameBytesMax / 8 + 1;
   Deliver(message);
@@ -255,11 +255,11 @@ TEST_F(ShardClockTest, E6AKeyNamedTwiceIsSummed) {
     const Key key = KeyIn(0);
     const Key keys[] = {key, KeyIn(0, 1), key};
     Message message = PushOf(0, 10, key, 1, 0);
-    auto& list = std::get<Push>(message.body).keys;
-    list.count = list.sections[0].count = 3;
+    PushPart& part = PartOf<Push>(message);
+    part.keys.count = part.keys.sections[0].count = 3;
     const float values[] = {1, 1, 5, 5, 2, 2};
-    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
-    message.values = Buffer::CopyOf(std::span<const float>(values));
+    part.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+    part.values = Buffer::CopyOf(std::span<const float>(values));
     Deliver(message);
     if (another) Deliver(PushOf(0, 10, KeyIn(0, 2), 2, 0));
     Tick(0, 10, 1);

@@ -23,6 +23,20 @@ constexpr std::uint64_t kJobSeed = 42;
 constexpr TableId kTable{1};
 constexpr Peer kWorkerPeer{kFirstAcceptedPeer + 1};
 
+// The part of one table in a Pull, a Push or a PullReply.
+template <typename T, typename AnyMessage>
+auto& PartOf(AnyMessage& message, std::size_t table = 0) {
+  return std::get<T>(message.body).tables.at(table);
+}
+// One message with the tables of both.
+template <typename T>
+Message Joined(Message first, const Message& second) {
+  auto& tables = std::get<T>(first.body).tables;
+  const auto& more = std::get<T>(second.body).tables;
+  tables.insert(tables.end(), more.begin(), more.end());
+  return first;
+}
+
 // The recorded events of the observer.
 struct Events : ShardObserver {
   void OnPushApplied(Incarnation, PartitionId, Sequence sequence, Clock) override {
@@ -30,9 +44,11 @@ struct Events : ShardObserver {
     if (before_rows) before_rows();
   }
   void OnPushVoided(Incarnation, PartitionId, Sequence sequence, Clock) override { voided.push_back(sequence); }
+  void OnPushTaken(WorkerRank, const Push&, std::size_t first_new) override { taken.push_back(first_new); }
   void OnPullServed(WorkerRank, Incarnation, const Pull& pull, Clock) override { served.push_back(pull.clock); }
   void OnClockClosed(Clock clock) override { closed.push_back(clock); }
   std::vector<Sequence> applied, voided;
+  std::vector<std::size_t> taken;
   std::vector<Clock> served, closed;
   std::function<void()> before_rows;  // called after a push was checked, before its rows are accessed
 };
@@ -115,24 +131,20 @@ class ShardTest : public testing::Test {
     return message;
   }
   KeyList ListOf(Key key, std::uint64_t sequence) const {
-    return {KeyCodec::kRaw, 0, 1, {{PartitionOfKey(key), 1, Sequence(sequence)}}};
+    return {KeyCodec::kRaw, 0, 1, {{PartitionOfKey(key), 1, Sequence(sequence)}}, 0, Buffer::Copy(&key, sizeof key)};
   }
   // A push of one key, every gradient element `gradient`.
   Message PushOf(std::uint32_t rank, std::uint64_t incarnation, Key key, std::uint64_t sequence, std::uint64_t clock,
                  float gradient = 1.0f) const {
-    Push push{RequestId(100 + sequence), kTable, Clock(clock), Clock(clock), ValueCodec::kFp32, ListOf(key, sequence)};
-    Message message = FromWorker(rank, incarnation, push);
-    message.keys = Buffer::Copy(&key, sizeof key);
     const std::vector<float> values(spec_.dim, gradient);
-    message.values = Buffer::CopyOf(std::span<const float>(values));
-    return message;
+    PushPart part{.table = kTable, .pulled_clock = Clock(clock), .keys = ListOf(key, sequence)};
+    part.values = Buffer::CopyOf(std::span<const float>(values));
+    return FromWorker(rank, incarnation, Push{RequestId(100 + sequence), Clock(clock), {part}});
   }
   Message PullOf(std::uint32_t rank, std::uint64_t incarnation, Key key, std::uint64_t clock, std::uint64_t request,
                  std::uint64_t sequence = 0) const {
-    Message message = FromWorker(
-        rank, incarnation, Pull{RequestId(request), kTable, Clock(clock), ValueCodec::kFp32, ListOf(key, sequence)});
-    message.keys = Buffer::Copy(&key, sizeof key);
-    return message;
+    const PullPart part{.table = kTable, .keys = ListOf(key, sequence)};
+    return FromWorker(rank, incarnation, Pull{RequestId(request), Clock(clock), {part}});
   }
   void Deliver(Message message) { shard_->OnMessage(kWorkerPeer, std::move(message), now_, &out_); }
   void Tick(std::uint32_t rank, std::uint64_t incarnation, std::uint64_t clock, std::uint64_t lease = 0) {

@@ -143,8 +143,9 @@ struct LifeOptions {
   std::uint64_t seed = 1;
   std::vector<TableSpec> tables = {TableOf(1), TableOf(2), TableOf(3)};  // the first exists from the beginning
   std::size_t memory_limit = 0;                                          // 0: all rows stay in memory
-  bool late = false;    // and are read from disk asynchronously, not at once
-  bool chains = false;  // incremental checkpoints
+  bool late = false;      // and are read from disk asynchronously, not at once
+  bool chains = false;    // incremental checkpoints
+  double two_tables = 0;  // how often a push has rows of two tables
 };
 
 // A life of a shard: random inputs, and the state after each.
@@ -242,6 +243,7 @@ class Life {
   }
   std::uint64_t AnyWorker() {
     std::vector<std::uint64_t> live;
+    live.reserve(workers_.size());
     for (const auto& [incarnation, worker] : workers_) live.push_back(incarnation);
     return live[random_.Below(live.size())];
   }
@@ -250,51 +252,60 @@ class Life {
       if (entry.incarnation.value == incarnation) return entry.rank.value;
     return 0;
   }
-  void Deliver(std::uint64_t incarnation, Body body, Buffer keys = {}, Buffer values = {}) {
+  void Deliver(std::uint64_t incarnation, Body body) {
     Message message;
     message.job = kJobFingerprint;
     message.sender = {Role::kWorker, RankOf(incarnation), Incarnation(incarnation)};
     message.epoch = view_.routes.epoch;
     message.body = std::move(body);
-    message.keys = std::move(keys);
-    message.values = std::move(values);
     node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out);
     for (int i = 0; i < 3; ++i)
       node_.shard->OnTier(node_.now, &node_.out);  // rows from disk arrive, and waiting messages continue
     node_.EndWork();
   }
 
-  // A push to several partitions; some of its sections may be repetitions, which are not applied again.
-  void Push() {
-    const std::uint64_t incarnation = AnyWorker();
-    Worker& worker = workers_[incarnation];
-    const TableSpec& spec = view_.tables[random_.Below(view_.tables.size())];
+  // Rows of one table in several partitions; some sections may be repetitions, which are not applied again.
+  PushPart RowsOf(const TableSpec& spec, Worker* worker) {
     const Positioner position(spec, TableSalt(kJobSeed, spec.name));
     std::map<std::uint32_t, std::set<Key>> by_partition;
     for (std::uint64_t i = 0, n = 1 + random_.Below(6); i < n; ++i) {
       const Key key = random_.Below(40);
       by_partition[PartitionOf(position(key), kBits).value].insert(key);
     }
-    tarn::Push push{RequestId(next_request_++), spec.id, Clock(worker.clock.value + random_.Below(2)), worker.clock};
+    PushPart part{.table = spec.id, .pulled_clock = worker->clock};
     std::vector<Key> keys;
     for (const auto& [partition, of_it] : by_partition) {
-      std::uint64_t& sequence = worker.sequences[partition];
+      std::uint64_t& sequence = worker->sequences[partition];
       const bool repeated = sequence > 0 && random_.Chance(0.1);
-      push.keys.sections.push_back({PartitionId(partition), static_cast<std::uint32_t>(of_it.size()),
+      part.keys.sections.push_back({PartitionId(partition), static_cast<std::uint32_t>(of_it.size()),
                                     Sequence(repeated ? sequence : ++sequence)});
       keys.insert(keys.end(), of_it.begin(), of_it.end());
     }
-    push.keys.count = static_cast<std::uint32_t>(keys.size());
-    push.codec = random_.Chance(0.3) ? ValueCodec::kBf16 : ValueCodec::kFp32;
-    Buffer values = Buffer::Allocate(keys.size() * spec.dim * (push.codec == ValueCodec::kFp32 ? 4 : 2));
+    part.keys.count = static_cast<std::uint32_t>(keys.size());
+    part.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+    part.codec = random_.Chance(0.3) ? ValueCodec::kBf16 : ValueCodec::kFp32;
+    part.values = Buffer::Allocate(keys.size() * spec.dim * (part.codec == ValueCodec::kFp32 ? 4 : 2));
     // Small numbers in both codecs: the upper half of a float.
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values.data()[i] = std::byte(i % 2 == 1 ? 0x3d : random_.Below(256));
-    Deliver(incarnation, push, Buffer::CopyOf(std::span<const Key>(keys)), values);
-    // Rejected (a cut is due): repeated later with the same numbers.
+    for (std::size_t i = 0; i < part.values.size(); ++i)
+      part.values.data()[i] = std::byte(i % 2 == 1 ? 0x3d : random_.Below(256));
+    return part;
+  }
+
+  // A push of rows of one table or of two.
+  void Push() {
+    const std::uint64_t incarnation = AnyWorker();
+    Worker& worker = workers_[incarnation];
+    tarn::Push push{RequestId(next_request_++), Clock(worker.clock.value + random_.Below(2)), {}};
+    const std::size_t first = random_.Below(view_.tables.size());
+    const bool two = options_.two_tables > 0 && view_.tables.size() > 1 && random_.Chance(options_.two_tables);
+    for (std::size_t i = 0; i < (two ? 2 : 1); ++i)
+      push.tables.push_back(RowsOf(view_.tables[(first + i) % view_.tables.size()], &worker));
+    Deliver(incarnation, push);
+    // Rejected (a cut is due, or a section of the same partition was rejected): repeated later with the same numbers.
     for (const PushAck& ack : node_.Take<PushAck>())
       for (const SectionAck& section : ack.sections)
-        if (section.code == ErrorCode::kOverloaded) --worker.sequences[section.partition.value];
+        if (section.code == ErrorCode::kOverloaded || (two && section.code == ErrorCode::kOutOfOrder))
+          --worker.sequences[section.partition.value];
   }
 
   void Tick() {

@@ -12,7 +12,7 @@ TEST(ShardLogTest, ComesBackFromEveryInputBitForBit) {
   int from_checkpoint = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
-    Life life({.seed = seed});
+    Life life({.seed = seed, .two_tables = 0.3});
     for (int step = 0; step < 100; ++step) {
       life.Step();
       life.Commit();
@@ -29,7 +29,7 @@ TEST(ShardLogTest, ComesBackFromLossesOfPower) {
   int compared = 0;
   for (std::uint64_t seed = 100; seed <= 160; ++seed) {
     SCOPED_TRACE(seed);
-    Life life({.seed = seed});
+    Life life({.seed = seed, .two_tables = 0.3});
     SplitMix random(seed);
     for (int step = 0; step < 80; ++step) {
       life.Step();
@@ -53,19 +53,22 @@ Message FromWorker10(Body body) {
   return message;
 }
 
-Message PushOfOneKey(std::uint64_t sequence) {
+Message PushOfOneKey(std::uint64_t sequence, const TableSpec& spec = TableOf(1)) {
   const Key key = 7;
-  const TableSpec spec = TableOf(1);
   const PartitionId partition = PartitionOf(Positioner(spec, TableSalt(kJobSeed, spec.name))(key), kBits);
-  Message message = FromWorker10(Push{RequestId(sequence),
-                                      spec.id,
-                                      Clock(0),
-                                      Clock(0),
-                                      ValueCodec::kFp32,
-                                      {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}}});
-  message.keys = Buffer::Copy(&key, sizeof key);
-  message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
-  return message;
+  PushPart part{.table = spec.id, .keys = {.count = 1, .sections = {{partition, 1, Sequence(sequence)}}}};
+  part.keys.frame = Buffer::Copy(&key, sizeof key);
+  part.values = Buffer::CopyOf(std::span<const float>(std::vector<float>(spec.dim, 1.0f)));
+  return FromWorker10(Push{RequestId(sequence), Clock(0), {part}});
+}
+
+// The first push of a key of table 1, together with the n-th of table 3.
+Message PushOfTwoTables(std::uint64_t n) {
+  const Message first = PushOfOneKey(1);
+  Message second = PushOfOneKey(n, TableOf(3));
+  Section& section = PartOf<Push>(second).keys.sections[0];
+  if (section.partition == PartOf<Push>(first).keys.sections[0].partition) ++section.sequence.value;
+  return Joined<Push>(first, second);
 }
 
 class ShardWithLog : public testing::Test {
@@ -189,6 +192,41 @@ TEST_F(ShardWithLog, WhileTheDiskIsSilentTheLastHeartbeatIsSaidAgain) {
     ASSERT_EQ(beats.size(), 1u) << "of those that waited the last";
     EXPECT_EQ(beats[0].clock, Clock(clock));
   }
+}
+
+TEST_F(ShardWithLog, APushOfTwoTablesHasARecordForEachAndComesBack) {
+  view_ = FirstView({LiveWorker(0, 10)});
+  view_.tables.push_back(TableOf(3));
+  node_.Welcomed(view_, {.run = kRun}, "");
+  node_.Commit();
+  node_.out.clear();
+  const std::uint64_t before = node_.log.appended().value;
+  const auto records = [&] { return node_.log.appended().value - before; };
+  Deliver(PushOfTwoTables(1));
+  EXPECT_EQ(records(), 2u);
+  Deliver(PushOfTwoTables(1));
+  EXPECT_EQ(records(), 2u) << "a repetition";
+  Deliver(PushOfTwoTables(2));
+  EXPECT_EQ(records(), 3u) << "new for table 3 only";
+  EXPECT_TRUE(node_.out.empty());
+  Tick(1);
+  node_.Commit();
+  EXPECT_FALSE(node_.Take<PushAck>().empty());
+
+  Node again(node_.disk.Copy(), &files_);
+  view_.version = ViewVersion(0);
+  again.Welcomed(view_, {.run = kRun, .recover = true}, "");
+  ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
+  EXPECT_EQ(again.shard->DurableHash().value(), node_.shard->DurableHash().value());
+  const Store& restored = again.shard->rows();
+  const Store& rows = node_.shard->rows();
+  EXPECT_EQ(restored.row_count(), 2u);
+  for (const TableSpec& table : view_.tables)
+    EXPECT_EQ(restored.Values(table.id, 7).value(), rows.Values(table.id, 7).value());
+  for (std::uint32_t p = 0; p < 1u << kBits; ++p)
+    EXPECT_EQ(restored.Find(PartitionId(p))->watermarks().entries(), rows.Find(PartitionId(p))->watermarks().entries());
+  again.shard->OnMessage(kWorkerPeer, PushOfTwoTables(2), again.now, &again.out);
+  EXPECT_EQ(again.shard->counters().pushes_repeated, 2u);
 }
 
 TEST_F(ShardWithLog, AJobWithALogNeedsOne) {

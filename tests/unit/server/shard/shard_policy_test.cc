@@ -87,7 +87,7 @@ TEST_F(LateWorkerTest, ItsAssignmentsCountAtOnce) {
   Tick(0, 10, 1);
   out_.clear();
   Message assignment = PushOf(1, 11, 7, 1, 0, 5.0f);
-  std::get<Push>(assignment.body).action = PushAction::kAssign;
+  PartOf<Push>(assignment).action = PushAction::kAssign;
   Deliver(std::move(assignment));
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
   EXPECT_EQ(Value(7), 5.0f);

@@ -60,14 +60,12 @@ TEST_F(ShardPushTest, E2EachSectionIsHandledByItself) {
   const Key keys[] = {KeyIn(0), KeyIn(1), KeyIn(2), KeyIn(3)};
   Deliver(PushOf(0, 10, keys[1], 1, 0, 8.0f));
   out_.clear();
-  Push push{RequestId(9), kTable, Clock(0), Clock(0), ValueCodec::kFp32, {KeyCodec::kRaw, 0, 4, {}}};
+  PushPart part{.table = kTable, .keys = {.count = 4, .frame = Buffer::CopyOf(std::span<const Key>(keys))}};
   const std::uint64_t sequences[] = {1, 1, 2, 1};
-  for (std::uint32_t p = 0; p < 4; ++p) push.keys.sections.push_back({PartitionId(p), 1, Sequence(sequences[p])});
-  Message message = FromWorker(0, 10, push);
-  message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+  for (std::uint32_t p = 0; p < 4; ++p) part.keys.sections.push_back({PartitionId(p), 1, Sequence(sequences[p])});
   const float values[] = {1, 1, 2, 2, 3, 3, 4, 4};
-  message.values = Buffer::CopyOf(std::span<const float>(values));
-  Deliver(message);
+  part.values = Buffer::CopyOf(std::span<const float>(values));
+  Deliver(FromWorker(0, 10, Push{RequestId(9), Clock(0), {part}}));
   const auto acks = Take<PushAck>();
   ASSERT_EQ(acks.size(), 1u);
   ASSERT_EQ(acks[0].sections.size(), 4u);
@@ -120,7 +118,7 @@ TEST_F(ShardPushTest, E3RefusesAnOlderAndANewerEpoch) {
 TEST_F(ShardPushTest, E3RefusesAnUnknownTable) {
   Message message = PushOf(0, 10, key_, 1, 0);
   for (std::uint32_t table : {0u, 2u, 0xffffffffu}) {
-    std::get<Push>(message.body).table = TableId(table);
+    PartOf<Push>(message).table = TableId(table);
     Deliver(message);
     EXPECT_EQ(TakeError(), ErrorCode::kNotFound);
   }
@@ -128,7 +126,7 @@ TEST_F(ShardPushTest, E3RefusesAnUnknownTable) {
 
 TEST_F(ShardPushTest, E3RefusesKeysOfAnotherPartition) {
   Message message = PushOf(0, 10, key_, 1, 0);
-  auto& section = std::get<Push>(message.body).keys.sections[0];
+  auto& section = PartOf<Push>(message).keys.sections[0];
   section.partition = PartitionId(section.partition.value ^ 1);
   Deliver(message);
   EXPECT_EQ(TakeError(), ErrorCode::kWrongShard);
@@ -141,28 +139,28 @@ TEST_F(ShardPushTest, E3RefusesCountsThatDoNotMatch) {
   const Message good = PushOf(0, 10, key_, 1, 0);
   auto refused = [&](auto change) {
     Message message = good;
-    change(message, std::get<Push>(message.body));
+    change(PartOf<Push>(message));
     Deliver(message);
     const ErrorCode code = TakeError();
     EXPECT_EQ(Value(key_), 0.0f);
     return code;
   };
-  const ErrorCode kMalformed = ErrorCode::kMalformed;
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.count = 2; }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.sections[0].count = 2; }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.sections.clear(); }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.count = p.keys.sections[0].count = 2; }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.sections[0].sequence = Sequence(0); }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.codec = ValueCodec::kBf16; }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.codec = static_cast<ValueCodec>(9); }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.codec = static_cast<KeyCodec>(9); }), kMalformed);
-  EXPECT_EQ(refused([](Message&, Push& p) { p.keys.codec = KeyCodec::kRange; }), kMalformed);
-  EXPECT_EQ(refused([](Message& m, Push&) { m.values = Buffer::Allocate(7); }), kMalformed);
-  EXPECT_EQ(refused([](Message& m, Push&) { m.values = {}; }), kMalformed);
-  EXPECT_EQ(refused([](Message& m, Push&) { m.keys = {}; }), kMalformed);
-  EXPECT_EQ(refused([](Message& m, Push&) { m.keys = Buffer::Allocate(9); }), kMalformed);
+  const ErrorCode malformed = ErrorCode::kMalformed;
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.count = 2; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.sections[0].count = 2; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.sections.clear(); }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.count = p.keys.sections[0].count = 2; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.sections[0].sequence = Sequence(0); }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.codec = ValueCodec::kBf16; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.codec = static_cast<ValueCodec>(9); }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.codec = static_cast<KeyCodec>(9); }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.codec = KeyCodec::kRange; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.values = Buffer::Allocate(7); }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.values = {}; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.frame = {}; }), malformed);
+  EXPECT_EQ(refused([](PushPart& p) { p.keys.frame = Buffer::Allocate(9); }), malformed);
   const auto max = std::numeric_limits<std::uint32_t>::max();
-  EXPECT_EQ(refused([&](Message&, Push& p) { p.keys.count = p.keys.sections[0].count = max; }), ErrorCode::kTooLarge);
+  EXPECT_EQ(refused([&](PushPart& p) { p.keys.count = p.keys.sections[0].count = max; }), ErrorCode::kTooLarge);
   Deliver(good);
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
 }
@@ -217,10 +215,10 @@ TEST_F(ShardPushTest, ARangeOfKeysOfADenseTable) {
   NextView();
   out_.clear();
   const Positioner position(dense, TableSalt(kJobSeed, dense.name));
-  Push push{RequestId(9), TableId(2), Clock(0), Clock(0), ValueCodec::kFp32, {KeyCodec::kRange, 0, 40, {}}};
+  PushPart part{.table = TableId(2), .keys = {.codec = KeyCodec::kRange, .count = 40}};
   for (Key key = 0; key < 40; ++key) {
     const PartitionId p = PartitionOf(position(key), kBits);
-    auto& sections = push.keys.sections;
+    auto& sections = part.keys.sections;
     if (sections.empty() || sections.back().partition != p) {
       std::uint64_t before = 0;
       for (const Section& s : sections) before += s.partition == p ? 1 : 0;
@@ -228,60 +226,21 @@ TEST_F(ShardPushTest, ARangeOfKeysOfADenseTable) {
     }
     ++sections.back().count;
   }
-  Message message = FromWorker(0, 10, push);
   std::vector<float> values(80);
   for (std::size_t i = 0; i < 80; ++i) values[i] = static_cast<float>(i);
-  message.values = Buffer::CopyOf(std::span<const float>(values));
+  part.values = Buffer::CopyOf(std::span<const float>(values));
+  Message message = FromWorker(0, 10, Push{RequestId(9), Clock(0), {part}});
   Deliver(message);
   for (const auto& ack : Take<PushAck>())
     for (const SectionAck& section : ack.sections) EXPECT_EQ(section.code, ErrorCode::kOk);
   for (Key key = 0; key < 40; ++key) EXPECT_EQ(shard_->rows().Values(TableId(2), key).value()[1], -float(2 * key + 1));
   // Past the end of the table, and past the end of the keys.
-  std::get<Push>(message.body).keys.first_key = 1;
+  PartOf<Push>(message).keys.first_key = 1;
   Deliver(message);
   EXPECT_NE(TakeError(), ErrorCode::kOk);
-  std::get<Push>(message.body).keys.first_key = ~Key{0} - 38;
+  PartOf<Push>(message).keys.first_key = ~Key{0} - 38;
   Deliver(message);
   EXPECT_EQ(TakeError(), ErrorCode::kMalformed);
-}
-
-TEST_F(ShardPushTest, PushPullAnswersBothAndThePullSeesThePush) {
-  PushPull both;
-  both.push = std::get<Push>(PushOf(0, 10, key_, 1, 0).body);
-  both.pull_request = RequestId(55);
-  both.pull_clock = Clock(1);
-  Message message = PushOf(0, 10, key_, 1, 0, 2.0f);
-  message.body = both;
-  Deliver(message);
-  ASSERT_EQ(out_.size(), 2u);
-  EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
-  const auto& reply = std::get<PullReply>(out_[1].message.body);
-  EXPECT_EQ(reply.request, RequestId(55));
-  EXPECT_EQ(out_[1].message.values.as<float>()[0], -2.0f);
-}
-
-TEST_F(ShardPushTest, PushPullOutOfOrderAnswersThePullOnceThePushHasCome) {
-  PushPull both;
-  both.push = std::get<Push>(PushOf(0, 10, key_, 2, 0).body);
-  both.pull_request = RequestId(55);
-  Message message = PushOf(0, 10, key_, 2, 0);
-  message.body = both;
-  Deliver(message);
-  EXPECT_EQ(TakeAck().code, ErrorCode::kOutOfOrder);
-  Deliver(PushOf(0, 10, key_, 1, 0));
-  EXPECT_TRUE(Take<PullReply>().empty());
-  Deliver(PushOf(0, 10, key_, 2, 0));
-  EXPECT_EQ(Take<PullReply>().size(), 1u);
-}
-
-TEST_F(ShardPushTest, PushPullRefusedTellsOfBoth) {
-  PushPull both;
-  both.push = std::get<Push>(PushOf(0, 10, key_, 1, 0).body);
-  both.pull_request = RequestId(55);
-  Message message = PushOf(0, 99, key_, 1, 0);
-  message.body = both;
-  Deliver(message);
-  EXPECT_EQ(Take<ErrorReply>().size(), 2u);
 }
 
 // Memory that a worker shares with the shard may change at any time: what was checked is what is applied. Before keys
@@ -295,12 +254,13 @@ TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
     const Key checked = KeyIn(0);
     const Key foreign = kind == TableKind::kDense ? Key{1} << 24 : KeyIn(1);
     Message message = PushOf(0, 10, checked, 1, 0, 3.0f);
-    std::get<Push>(message.body).keys.list = 1;  // to be held
+    PushPart& part = PartOf<Push>(message);
+    part.keys.list = 1;  // to be held
     alignas(8) Key shared = checked;
     const auto lender = std::make_shared<int>(0);
-    message.keys = Buffer::Lend(reinterpret_cast<std::byte*>(&shared), sizeof shared, lender);
-    Buffer gradients = message.values;
-    message.values = Buffer::Lend(gradients.data(), gradients.size(), lender);
+    part.keys.frame = Buffer::Lend(reinterpret_cast<std::byte*>(&shared), sizeof shared, lender);
+    Buffer gradients = part.values;
+    part.values = Buffer::Lend(gradients.data(), gradients.size(), lender);
     out_.clear();
     events_.before_rows = [&] { shared = foreign; };
     Deliver(message);
@@ -313,10 +273,10 @@ TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
     }
     // The list that the shard holds is that of the checked keys.
     Message named = PushOf(0, 10, checked, 2, 0, 1.0f);
-    Push& push = std::get<Push>(named.body);
-    push.keys.codec = KeyCodec::kHeld;
-    push.keys.list = 1;
-    named.keys = Buffer();
+    KeyList& keys = PartOf<Push>(named).keys;
+    keys.codec = KeyCodec::kHeld;
+    keys.list = 1;
+    keys.frame = {};
     Deliver(named);
     EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
     EXPECT_EQ(Value(checked), -4.0f);
@@ -337,12 +297,12 @@ TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
         values.insert(values.end(), {n % 7 == 0 ? bad : 1.0f, 1.0f});
       }
       Message message = PushOf(0, 10, keys[0], 1, 0);
-      Push& push = std::get<Push>(message.body);
-      push.codec = codec;
-      push.keys.count = push.keys.sections[0].count = kRows;
-      message.keys = Buffer::CopyOf(std::span<const Key>(keys));
-      message.values = Buffer::Allocate(kRows * CodecRowBytes(codec, 2));
-      kernels::EncodeRows(codec, 2, kRows, values.data(), message.values.data());
+      PushPart& part = PartOf<Push>(message);
+      part.codec = codec;
+      part.keys.count = part.keys.sections[0].count = kRows;
+      part.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+      part.values = Buffer::Allocate(kRows * CodecRowBytes(codec, 2));
+      kernels::EncodeRows(codec, 2, kRows, values.data(), part.values.data());
       out_.clear();
       Deliver(message);
       EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
@@ -372,11 +332,11 @@ TEST_F(ShardPushTest, E6AKeyNamedTwiceTakesTwoSteps) {
     if (together) {
       const Key keys[] = {key_, key_};
       Message message = PushOf(0, 10, key_, 1, 0);
-      auto& list = std::get<Push>(message.body).keys;
-      list.count = list.sections[0].count = 2;
+      PushPart& part = PartOf<Push>(message);
+      part.keys.count = part.keys.sections[0].count = 2;
       const float values[] = {1, 1, 2, 2};
-      message.keys = Buffer::CopyOf(std::span<const Key>(keys));
-      message.values = Buffer::CopyOf(std::span<const float>(values));
+      part.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+      part.values = Buffer::CopyOf(std::span<const float>(values));
       Deliver(message);
     } else {
       Deliver(PushOf(0, 10, key_, 1, 0, 1.0f));

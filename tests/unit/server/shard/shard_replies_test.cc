@@ -28,7 +28,7 @@ class ShardRepliesTest : public ShardTest {
     out_.pop_back();
     EXPECT_EQ(last.to, peer);
     if (const auto* error = std::get_if<ErrorReply>(&last.message.body)) return error->code;
-    network_.push_back(last.message.values);
+    network_.push_back(PartOf<PullReply>(last.message).values);
     return ErrorCode::kOk;
   }
   std::vector<Buffer> network_;

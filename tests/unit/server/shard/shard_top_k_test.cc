@@ -19,22 +19,20 @@ class ShardTopKTest : public ShardTest {
  protected:
   // Of all eight rows; values[i] is that of row i / 2.
   Message PushAll(std::uint64_t sequence, std::uint64_t clock, const std::vector<float>& values) {
-    Push push{RequestId(100 + sequence), kTable, Clock(clock), Clock(clock), ValueCodec::kTopK, {}};
-    push.keys = {KeyCodec::kRaw, 0, 8, {}};
+    PushPart part{.table = kTable, .pulled_clock = Clock(clock), .codec = ValueCodec::kTopK, .keys = {.count = 8}};
     std::vector<Key> keys;
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) {
       std::uint32_t count = 0;
       for (Key key = 0; key < 8; ++key)
         if (PartitionOfKey(key) == PartitionId(p)) keys.push_back(key), ++count;
-      push.keys.sections.push_back({PartitionId(p), count, Sequence(sequence)});
+      part.keys.sections.push_back({PartitionId(p), count, Sequence(sequence)});
     }
     std::vector<float> ordered;
     for (const Key key : keys) ordered.insert(ordered.end(), {values[2 * key], values[2 * key + 1]});
-    Message message = FromWorker(0, 10, push);
-    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
-    message.values = Buffer::Allocate(kernels::SparseBytes(ordered.size(), ordered.data()));
-    kernels::EncodeSparse(ordered.size(), ordered.data(), message.values.data());
-    return message;
+    part.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+    part.values = Buffer::Allocate(kernels::SparseBytes(ordered.size(), ordered.data()));
+    kernels::EncodeSparse(ordered.size(), ordered.data(), part.values.data());
+    return FromWorker(0, 10, Push{RequestId(100 + sequence), Clock(clock), {part}});
   }
   float ValueAt(Key key, int i) const { return shard_->rows().Values(kTable, key).value()[i]; }
 
@@ -56,10 +54,11 @@ TEST_F(ShardTopKTest, W5FactorsAreMultipliedOnArrival) {
   Join({LiveWorker(0, 10)}, spec);
   const auto push = [&](std::uint32_t rank) {
     Message message = PushAll(1, 0, some_);
-    std::get<Push>(message.body).codec = ValueCodec::kLowRank;
+    PushPart& part = PartOf<Push>(message);
+    part.codec = ValueCodec::kLowRank;
     const std::vector<float> right(2 * rank, 2.0f), left(8 * rank, 0.5f);
-    message.values = Buffer::Allocate(kernels::LowRankBytes(8, 2, rank));
-    std::memcpy(kernels::EncodeRight(2, rank, right.data(), message.values.data()), left.data(), 8 * rank * 4);
+    part.values = Buffer::Allocate(kernels::LowRankBytes(8, 2, rank));
+    std::memcpy(kernels::EncodeRight(2, rank, right.data(), part.values.data()), left.data(), 8 * rank * 4);
     return message;
   };
   Deliver(push(2));
@@ -74,8 +73,8 @@ TEST_F(ShardTopKTest, W5FactorsAreMultipliedOnArrival) {
 TEST_F(ShardTopKTest, W5FactorsAreRefusedWhereTheTableHasAnotherCodec) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   Message message = PushAll(1, 0, some_);
-  std::get<Push>(message.body).codec = ValueCodec::kLowRank;
-  message.values = Buffer::Allocate(kernels::LowRankBytes(8, 2, 1));
+  PartOf<Push>(message).codec = ValueCodec::kLowRank;
+  PartOf<Push>(message).values = Buffer::Allocate(kernels::LowRankBytes(8, 2, 1));
   Deliver(std::move(message));
   const auto errors = Take<ErrorReply>();
   ASSERT_EQ(errors.size(), 1u);
@@ -96,30 +95,31 @@ TEST_F(ShardTopKTest, W5WhatCannotBeDecodedIsRefusedByName) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   const auto refusal = [&](auto change) {
     Message message = PushAll(1, 0, some_);
-    message.values = Buffer::Copy(message.values.data(), message.values.size());
-    change(&message);
+    PushPart& part = PartOf<Push>(message);
+    part.values = Buffer::Copy(part.values.data(), part.values.size());
+    change(&part);
     out_.clear();
     Deliver(std::move(message));
     const auto errors = Take<ErrorReply>();
     return errors.size() == 1 ? std::string(ErrorName(errors[0].code)) + ": " + errors[0].message : "accepted";
   };
-  EXPECT_EQ(refusal([](Message* m) { m->values.data()[m->values.size() - 1] = std::byte{9}; }),
+  EXPECT_EQ(refusal([](PushPart* p) { p->values.data()[p->values.size() - 1] = std::byte{9}; }),
             "malformed: table 't': 8 rows of 2: largest values: number 2 of 3 is at 17, expected below 16");
-  EXPECT_EQ(refusal([](Message* m) { m->values.data()[0] = std::byte{17}; }),
+  EXPECT_EQ(refusal([](PushPart* p) { p->values.data()[0] = std::byte{17}; }),
             "malformed: table 't': 8 rows of 2: largest values: 17 of them, expected at most 16");
-  EXPECT_EQ(refusal([](Message* m) { m->values = m->values.Slice(0, m->values.size() - 1); }),
+  EXPECT_EQ(refusal([](PushPart* p) { p->values = p->values.Slice(0, p->values.size() - 1); }),
             "malformed: table 't': 8 rows of 2: largest values: 18 bytes, expected at least 19 for 3 of them");
-  EXPECT_EQ(refusal([](Message* m) { std::get<Push>(m->body).keys.count = 0xffffffff; }),
+  EXPECT_EQ(refusal([](PushPart* p) { p->keys.count = 0xffffffff; }),
             "malformed: 8 keys in the sections, 4294967295 in the message");
   for (Key key = 0; key < 8; ++key) EXPECT_EQ(ValueAt(key, 0), 0);
   EXPECT_TRUE(events_.applied.empty());
-  EXPECT_EQ(refusal([](Message*) {}), "accepted");
+  EXPECT_EQ(refusal([](PushPart*) {}), "accepted");
 }
 
 TEST_F(ShardTopKTest, NoPullIsAnsweredSo) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   Message pull = PullOf(0, 10, 3, 0, 50);
-  std::get<Pull>(pull.body).codec = ValueCodec::kTopK;
+  PartOf<Pull>(pull).codec = ValueCodec::kTopK;
   out_.clear();
   Deliver(std::move(pull));
   EXPECT_EQ(TakeError(), ErrorCode::kMalformed);

@@ -21,8 +21,8 @@ class SoftStateTest : public PartTest {
                                   .incarnation = kFirstWorker,
                                   .sequence = Sequence(clock + 1),
                                   .count = 1,
-                                  .keys = push.keys,
-                                  .values = push.values});
+                                  .keys = PartOf<Push>(push).keys.frame,
+                                  .values = PartOf<Push>(push).values});
   }
   View view_;
   CheckpointId newest_order_;

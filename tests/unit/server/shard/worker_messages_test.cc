@@ -24,18 +24,19 @@ class WorkerMessagesTest : public PartsTest {
     message.sender = {Role::kWorker, 0, Incarnation(10)};
     message.epoch = Epoch(1);
     message.body = std::move(body);
-    message.keys = Buffer::Copy(&kKey, sizeof kKey);
     return message;
   }
-  KeyList Keys(std::uint64_t sequence) const { return {KeyCodec::kRaw, 0, 1, {{partition_, 1, Sequence(sequence)}}}; }
+  KeyList Keys(std::uint64_t sequence) const {
+    return {KeyCodec::kRaw, 0, 1, {{partition_, 1, Sequence(sequence)}}, 0, Buffer::Copy(&kKey, sizeof kKey)};
+  }
   Message PushOf(std::uint64_t sequence) const {
-    Message message =
-        From(Push{RequestId(sequence), kTable, Clock(0), Clock(0), ValueCodec::kFp32, Keys(sequence), {}});
-    message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
-    return message;
+    PushPart part{.table = kTable, .keys = Keys(sequence)};
+    part.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
+    return From(Push{RequestId(sequence), Clock(0), {part}});
   }
   Message PullOf(std::uint64_t request, std::uint64_t sequence) const {
-    return From(Pull{RequestId(request), kTable, Clock(0), ValueCodec::kFp32, Keys(sequence)});
+    const PullPart part{.table = kTable, .keys = Keys(sequence)};
+    return From(Pull{RequestId(request), Clock(0), {part}});
   }
   void Deliver(Message message) { parts_->messages.OnMessage(kPeer, std::move(message)); }
   PartitionId partition_;
@@ -48,32 +49,7 @@ TEST_F(WorkerMessagesTest, APullThatWaitsForAPushIsAnsweredBehindIt) {
   ASSERT_EQ(out_.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
   EXPECT_TRUE(std::holds_alternative<PullReply>(out_[1].message.body));
-  EXPECT_EQ(out_[1].message.values.as<float>()[0], -1.0f);
-}
-
-TEST_F(WorkerMessagesTest, APushAndAPullInOneAreAnsweredApart) {
-  PushPull both;
-  both.push = std::get<Push>(PushOf(1).body);
-  both.pull_request = RequestId(9);
-  Message message = From(both);
-  message.values = PushOf(1).values;
-  Deliver(message);
-  ASSERT_EQ(out_.size(), 2u);
-  EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
-  EXPECT_EQ(std::get<PullReply>(out_[1].message.body).request, RequestId(9));
-}
-
-TEST_F(WorkerMessagesTest, WhatIsWrongWithThePullAloneIsToldOfIt) {
-  PushPull both;
-  both.push = std::get<Push>(PushOf(1).body);
-  both.pull_request = RequestId(9);
-  both.pull_codec = static_cast<ValueCodec>(77);
-  Message message = From(both);
-  message.values = PushOf(1).values;
-  Deliver(message);
-  ASSERT_EQ(out_.size(), 2u);
-  EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
-  EXPECT_EQ(std::get<ErrorReply>(out_[1].message.body).request, RequestId(9));
+  EXPECT_EQ(PartOf<PullReply>(out_[1].message).values.as<float>()[0], -1.0f);
 }
 
 TEST_F(WorkerMessagesTest, ATickIsAcknowledgedAndMovesTheClocks) {

@@ -46,8 +46,8 @@ class ColdGateTest : public testing::Test {
   }
   static Message PullOf(std::uint64_t request, std::size_t key_bytes = 8) {
     Message message;
-    message.body = Pull{.request = RequestId(request)};
-    message.keys = Buffer::Allocate(key_bytes);
+    message.body =
+        Pull{.request = RequestId(request), .tables = {PullPart{.keys = {.frame = Buffer::Allocate(key_bytes)}}}};
     return message;
   }
   static std::uint64_t RequestOf(const ColdGate::Waiting& waiting) {
@@ -95,26 +95,32 @@ TEST_F(ColdGateTest, KnowsWhatWaitsAlready) {
   EXPECT_FALSE(gate.TakesRepetition(Peer(2), PullOf(7)));
 }
 
-Message PushOf(std::uint64_t request, std::uint64_t sequence, KeyCodec codec = KeyCodec::kRaw, bool with_pull = false) {
+Message PushOf(std::uint64_t request, std::uint64_t sequence, KeyCodec codec = KeyCodec::kRaw) {
   Message message;
   message.sender = {Role::kWorker, 0, Incarnation(3)};
   message.epoch = Epoch(1);
-  Push push{.request = RequestId(request), .table = TableId(1)};
-  push.keys = {codec, 0, 2, {{PartitionId(0), 1, Sequence(sequence)}, {PartitionId(2), 1, Sequence(sequence + 5)}}};
-  if (with_pull)
-    message.body = PushPull{.push = std::move(push), .pull_request = RequestId(request + 1)};
-  else
-    message.body = std::move(push);
+  PushPart part{.table = TableId(1)};
+  part.keys = {codec, 0, 2, {{PartitionId(0), 1, Sequence(sequence)}, {PartitionId(2), 1, Sequence(sequence + 5)}}};
+  message.body = Push{.request = RequestId(request), .tables = {part}};
+  return message;
+}
+std::vector<PushPart>& TablesOf(Message& push) { return std::get<Push>(push.body).tables; }
+// The same with another table, whose rows are in partition 3.
+Message PushOfTwo(std::uint64_t request, std::uint64_t sequence, KeyCodec of_second = KeyCodec::kRaw) {
+  Message message = PushOf(request, sequence);
+  PushPart second{.table = TableId(2)};
+  second.keys = {of_second, 0, 1, {{PartitionId(3), 1, Sequence(sequence)}}};
+  TablesOf(message).push_back(second);
   return message;
 }
 
 // Every attempt of a push has a request id of its own; what waits is the push, whatever its attempt (T2).
 TEST_F(ColdGateTest, ARepeatedPushWaitsOnceAndAnswersToTheNewestAttempt) {
   ColdGate gate(2, 1 << 20);
-  Message push = PushOf(10, 1), both = PushOf(20, 2, KeyCodec::kRaw, true);
+  Message push = PushOf(10, 1), next = PushOf(20, 2);
   const FetchTicket ticket = NextTicket();
   ASSERT_TRUE(gate.Add(Peer(1), &push, ticket));
-  ASSERT_TRUE(gate.Add(Peer(1), &both, 0));
+  ASSERT_TRUE(gate.Add(Peer(1), &next, 0));
   const std::size_t bytes = gate.bytes();
   for (std::uint64_t attempt = 100; attempt < 1100; attempt += 2) {
     EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOf(attempt, 1)));
@@ -125,7 +131,7 @@ TEST_F(ColdGateTest, ARepeatedPushWaitsOnceAndAnswersToTheNewestAttempt) {
   EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOf(2000, 3))) << "another push";
   EXPECT_FALSE(gate.TakesRepetition(Peer(2), PushOf(2000, 1))) << "another connection";
   Message cut_anew = PushOf(2000, 1);
-  std::get<Push>(cut_anew.body).keys.sections.pop_back();
+  TablesOf(cut_anew)[0].keys.sections.pop_back();
   EXPECT_FALSE(gate.TakesRepetition(Peer(1), cut_anew)) << "another cut of it";
   cut_anew = PushOf(2000, 1);
   cut_anew.epoch = Epoch(2);
@@ -134,8 +140,7 @@ TEST_F(ColdGateTest, ARepeatedPushWaitsOnceAndAnswersToTheNewestAttempt) {
   const auto ready = TakeReady(&gate);
   ASSERT_EQ(ready.size(), 2u);
   EXPECT_EQ(std::get<Push>(ready[0].message.body).request, RequestId(1098));
-  EXPECT_EQ(std::get<PushPull>(ready[1].message.body).push.request, RequestId(1099));
-  EXPECT_EQ(std::get<PushPull>(ready[1].message.body).pull_request, RequestId(21));
+  EXPECT_EQ(std::get<Push>(ready[1].message.body).request, RequestId(1099));
   EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOf(3000, 1))) << "it waits no more";
 }
 
@@ -150,6 +155,31 @@ TEST_F(ColdGateTest, APushWithItsKeysIsNoRepetitionOfOneWithout) {
   EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOf(6, 1)));
 }
 
+TEST_F(ColdGateTest, ARepeatedPushOfTwoTablesWaitsOnce) {
+  ColdGate gate;
+  Message push = PushOfTwo(10, 1);
+  ASSERT_TRUE(gate.Add(Peer(1), &push, NextTicket()));
+  EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOfTwo(11, 1)));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOf(12, 1))) << "without the second table";
+  Message other = PushOfTwo(12, 1);
+  TablesOf(other)[1].keys.sections[0].sequence = Sequence(2);
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), other)) << "another section of the second table";
+  EXPECT_EQ(gate.size(), 1u);
+  EndOne();
+  const auto ready = TakeReady(&gate);
+  ASSERT_EQ(ready.size(), 1u);
+  EXPECT_EQ(std::get<Push>(ready[0].message.body).request, RequestId(11));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOfTwo(13, 1))) << "it waits no more";
+}
+
+TEST_F(ColdGateTest, APushWithTheKeysOfAllTablesIsNoRepetitionOfOneWithout) {
+  ColdGate gate;
+  Message by_name = PushOfTwo(1, 1, KeyCodec::kHeld);
+  ASSERT_TRUE(gate.Add(Peer(1), &by_name, NextTicket()));
+  EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOfTwo(2, 1, KeyCodec::kHeld)));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOfTwo(3, 1)));
+}
+
 TEST_F(ColdGateTest, TakesSoManyMessagesAndNoMore) {
   ColdGate gate(3, 1 << 20);
   for (std::uint64_t n = 0; n < 3; ++n) {
@@ -158,7 +188,7 @@ TEST_F(ColdGateTest, TakesSoManyMessagesAndNoMore) {
   }
   Message past = PullOf(3);
   EXPECT_FALSE(gate.Add(Peer(9), &past, NextTicket()));
-  EXPECT_EQ(past.keys.size(), 8u);  // it is still there
+  EXPECT_EQ(PayloadBytes(past), 8u);  // it is still there
   EXPECT_FALSE(gate.Holds(Peer(9)));
 }
 

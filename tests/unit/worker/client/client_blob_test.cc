@@ -393,9 +393,10 @@ TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
   const auto bytes_of = [](FakeFleet* each) {
     std::vector<std::string> sent;
     for (std::uint32_t shard : {0, 1})
-      for (const Message& message : each->TakeSent(ShardPeer(ShardId(shard))))
-        if (std::holds_alternative<tarn::Push>(message.body))
-          sent.emplace_back(reinterpret_cast<const char*>(message.values.data()), message.values.size());
+      for (const tarn::Push& push : BodiesOf<tarn::Push>(each->TakeSent(ShardPeer(ShardId(shard))))) {
+        const Buffer& values = OnlyTable(push).values;
+        sent.emplace_back(reinterpret_cast<const char*>(values.data()), values.size());
+      }
     return sent;
   };
   EXPECT_EQ(bytes_of(&fleet), bytes_of(&before));
@@ -452,28 +453,6 @@ TEST_F(ClientBlobTest, W5EveryPushArrivesOnceWhateverIsLost) {
   }
 }
 
-// Rows were chosen, so that the pull asks for others than the push brings.
-TEST_F(ClientBlobTest, W5PushPull) {
-  FakeFleet fleet(Options());
-  fleet.Run();
-  for (const TableId table : {kUsers, kLayer}) {
-    const Plan plan = fleet.MakePlan(table, Keys(0, 16));
-    const auto ids = fleet.PushPull(plan, fleet.Gradients(plan), fleet.client.clock(), {});
-    fleet.Exchange();
-    const auto pulled = fleet.EventsOf<PullDone>();
-    ASSERT_EQ(pulled.size(), 1u);
-    EXPECT_EQ(pulled[0].request, ids.pull);
-    EXPECT_EQ(pulled[0].values.size(), 16 * 2 * sizeof(float));
-    const auto pushed = fleet.EventsOf<PushDone>();
-    ASSERT_EQ(pushed.size(), 1u);
-    EXPECT_EQ(pushed[0].request, ids.push);
-  }
-  std::size_t rows = 0;
-  for (const FakeShard& shard : fleet.shards)
-    for (const Applied& applied : shard.applied) rows += applied.table == kUsers ? applied.keys.size() : 0;
-  EXPECT_EQ(rows, 4u);
-}
-
 // A new route map while a part of a message is acknowledged: the rest goes on its own, with the same values.
 TEST_F(ClientBlobTest, W5APushThatIsCutAnewBringsTheSameValues) {
   FakeFleet fleet(Options());
@@ -483,9 +462,10 @@ TEST_F(ClientBlobTest, W5APushThatIsCutAnewBringsTheSameValues) {
   for (std::uint32_t i = 0; i < 2; ++i)
     for (const Message& message : fleet.TakeSent(ShardPeer(ShardId(i)))) {
       const tarn::Push& push = std::get<tarn::Push>(message.body);
-      if (push.codec == ValueCodec::kTopK) any = true;
-      if (push.keys.sections.size() < 2) continue;
-      const Section& first = push.keys.sections.front();
+      const PushPart& part = OnlyTable(push);
+      if (part.codec == ValueCodec::kTopK) any = true;
+      if (part.keys.sections.size() < 2) continue;
+      const Section& first = part.keys.sections.front();
       fleet.FromShard(i, PushAck{push.request, {{first.partition, first.sequence, ErrorCode::kOk, Sequence(0)}}});
       fleet.shards[i].watermark[first.partition] = first.sequence;
     }

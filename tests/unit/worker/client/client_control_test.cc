@@ -163,7 +163,6 @@ TEST(ClientControl, RequestsBeforeTheWelcomeFail) {
   const Plan plan = fleet.MakePlan(TableId(1), {1});
   fleet.Pull(plan, Clock(0));
   fleet.Push(plan, fleet.Gradients(plan), Clock(0));
-  fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), {});
   fleet.Tick({});
   fleet.FindTable("users");
   fleet.Barrier();
@@ -171,7 +170,7 @@ TEST(ClientControl, RequestsBeforeTheWelcomeFail) {
   fleet.RequestCheckpoint();
   fleet.Leave();
   const auto failed = fleet.EventsOf<RequestFailed>();
-  EXPECT_EQ(failed.size(), 11u) << "of PushPull three";
+  EXPECT_EQ(failed.size(), 8u);
   for (const RequestFailed& each : failed) EXPECT_EQ(each.error.code, ErrorCode::kUnavailable);
 }
 
@@ -183,7 +182,6 @@ TEST(ClientControl, FailAllFailsWhateverIsUnderWayOnce) {
   const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3});
   fleet.Pull(plan, Clock(0));
   fleet.Push(plan, fleet.Gradients(plan), Clock(0));
-  fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), {});
   fleet.Tick({});
   fleet.CreateTable(SparseTable("items", 8));
   fleet.FindTable("nobody's");
@@ -193,7 +191,7 @@ TEST(ClientControl, FailAllFailsWhateverIsUnderWayOnce) {
   fleet.Leave();
   fleet.client.FailAll({ErrorCode::kUnavailable, "gone"});
   EXPECT_EQ(fleet.EventsOf<TableReady>().size(), 1u);
-  EXPECT_EQ(fleet.EventsOf<RequestFailed>().size(), 11u);
+  EXPECT_EQ(fleet.EventsOf<RequestFailed>().size(), 8u);
   fleet.client.FailAll({ErrorCode::kUnavailable, "gone"});
   EXPECT_TRUE(fleet.EventsOf<RequestFailed>().empty());
 }

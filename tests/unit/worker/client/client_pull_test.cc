@@ -6,13 +6,10 @@
 #include <memory>
 #include <numeric>
 
-#include "core/hash.h"
-#include "tests/unit/worker/client/fake_fleet.h"
+#include "tests/unit/worker/client/two_tables.h"
 
 namespace tarn::worker {
 namespace {
-
-constexpr TableId kUsers{1};
 
 FleetOptions Options() {
   FleetOptions options;
@@ -21,17 +18,11 @@ FleetOptions Options() {
   return options;
 }
 
-std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
-  std::vector<Key> keys(n);
-  for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));
-  return keys;
-}
-
-void ExpectRows(const Plan& plan, const Buffer& values) {
-  const auto rows = values.as<float>();
-  ASSERT_EQ(rows.size(), plan.keys.size() * plan.dim);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    ASSERT_EQ(rows[i], ValueOf(plan.table, plan.keys[i / plan.dim], std::uint32_t(i % plan.dim)));
+// A reply of so many rows in so many bytes.
+PullReply ReplyTo(const Pull& pull, std::uint32_t count, std::size_t bytes) {
+  const PullPart& asked = OnlyTable(pull);
+  const std::vector<Version> versions(asked.keys.sections.size());
+  return {pull.request, Clock(0), {{asked.table, asked.codec, count, versions, Buffer::Allocate(bytes)}}};
 }
 
 TEST(ClientPull, AssemblesPiecesOfManyShardsInThePlansOrder) {
@@ -93,7 +84,7 @@ TEST(ClientPull, NamesTheLastOwnPushOfEachPartitionAtTheTimeOfAsking) {
   std::size_t sections = 0;
   for (std::uint32_t i = 0; i < 2; ++i)
     for (const Pull& pull : BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(i)))))
-      for (const Section& section : pull.keys.sections) {
+      for (const Section& section : OnlyTable(pull).keys.sections) {
         EXPECT_EQ(section.sequence, Sequence(2));
         ++sections;
       }
@@ -130,14 +121,14 @@ TEST(ClientPull, WrongAnswersAreCountedAndAskedForAgain) {
   fleet.Pull(plan, Clock(0));
   const auto asked = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
   ASSERT_EQ(asked.size(), 1u);
-  PullReply reply{asked[0].request, kUsers, Clock(0), ValueCodec::kFp32, 10};
-  fleet.FromShard(0, reply, Buffer::Allocate(159));  // not 10 x 4 floats
-  reply.count = 9;
-  fleet.FromShard(0, reply, Buffer::Allocate(144));
-  reply.count = 10;
-  reply.table = TableId(2);
-  fleet.FromShard(0, reply, Buffer::Allocate(160));
-  EXPECT_EQ(fleet.client.counters().malformed, 3u);
+  fleet.FromShard(0, ReplyTo(asked[0], 10, 159));  // not 10 x 4 floats
+  fleet.FromShard(0, ReplyTo(asked[0], 9, 144));
+  PullReply reply = ReplyTo(asked[0], 10, 160);
+  OnlyTable(reply).table = TableId(2);
+  fleet.FromShard(0, reply);
+  reply.tables.clear();
+  fleet.FromShard(0, reply);
+  EXPECT_EQ(fleet.client.counters().malformed, 4u);
   EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
   fleet.Wait(200'000);
   EXPECT_EQ(BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0)))).size(), 1u);
@@ -153,16 +144,15 @@ TEST(ClientPull, RepeatedAnswersAndAnswersOfAnotherShardAreIgnored) {
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
   fleet.Pull(plan, Clock(0));
-  std::vector<Buffer> values;
   const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
   ASSERT_EQ(asked.size(), 1u);
-  const auto answers = fleet.shards[0].Handle(asked[0], &values);
-  fleet.FromShard(1, answers[0], values[0]);
+  const auto answers = fleet.shards[0].Handle(asked[0]);
+  fleet.FromShard(1, answers[0]);
   EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
-  fleet.FromShard(0, answers[0], values[0]);
-  fleet.FromShard(0, answers[0], values[0]);
+  fleet.FromShard(0, answers[0]);
+  fleet.FromShard(0, answers[0]);
   fleet.Exchange();
-  fleet.FromShard(0, answers[0], values[0]);
+  fleet.FromShard(0, answers[0]);
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
 }
 
@@ -181,7 +171,7 @@ TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
     while (failed.empty() && fleet.now < start + 30'000'000) {
       for (const Pull& pull : BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
         if (code == ErrorCode::kOk) {
-          fleet.FromShard(0, PullReply{pull.request, kUsers, Clock(0), ValueCodec::kFp32, 9}, Buffer::Allocate(144));
+          fleet.FromShard(0, ReplyTo(pull, 9, 144));
         } else {
           fleet.FromShard(0, ErrorReply{pull.request, code, "not mine", Epoch(1)});
         }
@@ -225,10 +215,9 @@ TEST(ClientPull, StalenessIsTheLargestOverTheShardsAndGoesIntoTheHistogram) {
   const Clock minimum[] = {Clock(8), Clock(7)};
   for (std::uint32_t i = 0; i < 2; ++i) {
     const auto asked = fleet.TakeSent(ShardPeer(ShardId(i)));
-    std::vector<Buffer> values;
-    auto answers = fleet.shards[i].Handle(asked[0], &values);
+    auto answers = fleet.shards[i].Handle(asked[0]);
     std::get<PullReply>(answers[0]).min_clock = minimum[i];
-    fleet.FromShard(i, answers[0], values[0]);
+    fleet.FromShard(i, answers[0]);
   }
   const auto done = fleet.EventsOf<PullDone>();
   ASSERT_EQ(done.size(), 1u);
@@ -267,6 +256,7 @@ TEST(ClientPull, OfPullsThatWaitEarlierClocksGoFirstThenHigherPriorities) {
   };
   const std::vector<Asked> asked = {{4, 0}, {5, 9}, {4, 0}, {4, -1}, {4, 7}, {4, 7}, {5, INT_MIN}, {5, INT_MAX}};
   std::vector<RequestId> requests;
+  requests.reserve(asked.size());
   for (std::uint64_t i = 0; i < asked.size(); ++i)
     requests.push_back(fleet.Pull(fleet.MakePlan(kUsers, Keys(10, i)), Clock(asked[i].clock), asked[i].priority));
   std::vector<RequestId> done;
@@ -288,14 +278,15 @@ TEST(ClientPull, AnAnswerThatIsTheWholePullIsNotCopiedUnlessItIsLent) {
     fleet.Pull(plan, Clock(0));
     const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
     ASSERT_EQ(asked.size(), 1u);
-    std::vector<Buffer> values;
-    const auto answers = fleet.shards[0].Handle(asked[0], &values);
-    const auto owner = std::make_shared<Buffer>(values[0]);
-    const Buffer answer = lent ? Buffer::Lend(owner->data(), owner->size(), owner) : values[0];
-    fleet.FromShard(0, answers[0], answer);
+    const auto answers = fleet.shards[0].Handle(asked[0]);
+    PullReply reply = std::get<PullReply>(answers[0]);
+    Buffer& values = OnlyTable(reply).values;
+    const auto owner = std::make_shared<Buffer>(values);
+    if (lent) values = Buffer::Lend(owner->data(), owner->size(), owner);
+    fleet.FromShard(0, reply);
     const auto done = fleet.EventsOf<PullDone>();
     ASSERT_EQ(done.size(), 1u);
-    EXPECT_EQ(done[0].values.data() == answer.data(), !lent);
+    EXPECT_EQ(done[0].values.data() == owner->data(), !lent);
     EXPECT_FALSE(done[0].values.lent());
     ExpectRows(plan, done[0].values);
   }
@@ -324,66 +315,6 @@ TEST(ClientPull, PullsThatAreHeldBackNeverStopThePushesAndPullsThatTheyWaitFor) 
   fleet.shards[0].minimum = Clock(1);
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 6u);
-}
-
-TEST(ClientPull, PushPullTravelsAsOneMessageAndTheTickFollowsTheAcknowledgements) {
-  FleetOptions options = Options();
-  options.shards = 2;
-  FakeFleet fleet(options);
-  fleet.Run();
-  for (FakeShard& shard : fleet.shards) shard.minimum = Clock(0);
-  const Plan plan = fleet.MakePlan(kUsers, Keys(60));
-  const auto ids = fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), DataPosition{LeaseId(1), 8});
-  EXPECT_EQ(fleet.client.clock(), Clock(1));
-  for (const Outgoing& o : fleet.out) {
-    if (o.to == kSchedulerPeer) continue;
-    ASSERT_TRUE(std::holds_alternative<PushPull>(o.message.body)) << BodyName(o.message.body);
-    EXPECT_EQ(std::get<PushPull>(o.message.body).pull_clock, Clock(1));
-    EXPECT_EQ(std::get<PushPull>(o.message.body).push.clock, Clock(0));
-  }
-  fleet.Exchange();
-  const auto pushed = fleet.EventsOf<PushDone>();
-  ASSERT_EQ(pushed.size(), 1u);
-  EXPECT_EQ(pushed[0].request, ids.push);
-  EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
-  for (FakeShard& shard : fleet.shards) {
-    EXPECT_EQ(shard.ticked, Clock(1));
-    shard.minimum = Clock(1);
-  }
-  fleet.Exchange();
-  const auto pulled = fleet.EventsOf<PullDone>();
-  ASSERT_EQ(pulled.size(), 1u);
-  EXPECT_EQ(pulled[0].request, ids.pull);
-  ExpectRows(plan, pulled[0].values);
-}
-
-TEST(ClientPull, ALostPushPullComesBackAsAPushAndAPull) {
-  FleetOptions options = Options();
-  options.client.piece_bytes = 200;
-  options.client.credit_bytes = 1500;
-  FakeFleet fleet(options);
-  fleet.Run();
-  SplitMix random(5);
-  fleet.lose = [&](const Message&) { return random.Chance(0.4); };
-  std::vector<Plan> plans;
-  for (std::uint64_t i = 0; i < 10; ++i) {
-    plans.push_back(fleet.MakePlan(kUsers, Keys(60, i)));
-    fleet.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(), DataPosition{LeaseId(1), i});
-    fleet.Exchange();
-  }
-  for (int i = 0; i < 2000 && !fleet.client.idle(); ++i) {
-    fleet.Wait(300'000);
-    fleet.Exchange();
-  }
-  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 10u);
-  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 10u);
-  EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 10u);
-  std::size_t sections = 0;
-  for (const FakeShard& shard : fleet.shards) sections += shard.applied.size();
-  std::size_t expected = 0;
-  for (const FakeShard& shard : fleet.shards)
-    for (const auto& [partition, sequence] : shard.watermark) expected += sequence.value;
-  EXPECT_EQ(sections, expected);
 }
 
 TEST(ClientPull, ANewRouteMapSendsUnansweredPullsToTheNewOwners) {

@@ -14,7 +14,7 @@ namespace {
 std::size_t BytesOf(const std::vector<Message>& messages) {
   std::size_t bytes = 0;
   for (const Message& m : messages)
-    if (std::holds_alternative<Push>(m.body)) bytes += m.keys.size() + m.values.size();
+    if (std::holds_alternative<Push>(m.body)) bytes += PayloadBytes(m);
   return bytes;
 }
 
@@ -52,12 +52,11 @@ TEST(ClientPush, PiecesHoldToTheirSizeAndMayCutARun) {
   const RequestId id = fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const auto pushes = BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))));
   ASSERT_EQ(pushes.size(), 3u);
-  EXPECT_EQ(pushes[0].keys.count, 10u);
-  EXPECT_EQ(pushes[1].keys.count, 10u);
-  EXPECT_EQ(pushes[2].keys.count, 5u);
   for (std::uint32_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(pushes[i].keys.sections.size(), 1u);
-    EXPECT_EQ(pushes[i].keys.sections[0].sequence, Sequence(i + 1));
+    const KeyList& keys = OnlyTable(pushes[i]).keys;
+    EXPECT_EQ(keys.count, i < 2 ? 10u : 5u);
+    ASSERT_EQ(keys.sections.size(), 1u);
+    EXPECT_EQ(keys.sections[0].sequence, Sequence(i + 1));
   }
   fleet.Wait(1'000'000);
   fleet.Exchange();
@@ -92,11 +91,11 @@ TEST(ClientPush, NeighbouringKeysTravelAsARange) {
   fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const auto sent = fleet.TakeSent(ShardPeer(ShardId(0)));
   ASSERT_EQ(sent.size(), 1u);
-  const Push& push = std::get<Push>(sent[0].body);
-  EXPECT_EQ(push.keys.codec, KeyCodec::kRange);
-  EXPECT_EQ(push.keys.first_key, 30u);
-  EXPECT_EQ(push.keys.count, 40u);
-  EXPECT_TRUE(sent[0].keys.empty());
+  const KeyList& list = OnlyTable(std::get<Push>(sent[0].body)).keys;
+  EXPECT_EQ(list.codec, KeyCodec::kRange);
+  EXPECT_EQ(list.first_key, 30u);
+  EXPECT_EQ(list.count, 40u);
+  EXPECT_TRUE(list.frame.empty());
 }
 
 TEST(ClientPush, ValuesTravelInTheTablesCodec) {
@@ -110,8 +109,9 @@ TEST(ClientPush, ValuesTravelInTheTablesCodec) {
     fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     for (const Outgoing& o : fleet.out)
       if (const auto* push = std::get_if<Push>(&o.message.body)) {
-        EXPECT_EQ(push->codec, codec);
-        EXPECT_EQ(o.message.values.size(), push->keys.count * CodecRowBytes(codec, 4));
+        const PushPart& part = OnlyTable(*push);
+        EXPECT_EQ(part.codec, codec);
+        EXPECT_EQ(part.values.size(), part.keys.count * CodecRowBytes(codec, 4));
       }
     fleet.Exchange();
     EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
@@ -145,9 +145,8 @@ TEST(ClientPush, CreditsBoundWhatIsInFlightToTheByteAndOneMessageAlwaysGoes) {
     ASSERT_EQ(first.size(), expected) << credit;
     EXPECT_LE(BytesOf(first), std::max(credit, message));
     // Each acknowledgement lets the next one go, in order.
-    std::vector<Buffer> none;
     for (const Message& m : first) {
-      const auto answers = fleet.shards[0].Handle(m, &none);
+      const auto answers = fleet.shards[0].Handle(m);
       ASSERT_EQ(answers.size(), 1u);
       fleet.FromShard(0, answers[0]);
     }
@@ -241,10 +240,8 @@ TEST(ClientPush, RepeatedAndForeignAcknowledgementsChangeNothing) {
   EXPECT_TRUE(fleet.EventsOf<PushDone>().empty());
   std::vector<std::pair<std::uint32_t, Body>> answers;
   for (std::uint32_t i = 0; i < 2; ++i)
-    for (const Message& m : fleet.TakeSent(ShardPeer(ShardId(i)))) {
-      std::vector<Buffer> none;
-      for (Body& body : fleet.shards[i].Handle(m, &none)) answers.emplace_back(i, std::move(body));
-    }
+    for (const Message& m : fleet.TakeSent(ShardPeer(ShardId(i))))
+      for (Body& body : fleet.shards[i].Handle(m)) answers.emplace_back(i, std::move(body));
   for (int repeat = 0; repeat < 3; ++repeat)
     for (const auto& [shard, body] : answers) fleet.FromShard(shard, body);
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
@@ -337,7 +334,7 @@ void RefuseFirstOfPartition(FakeFleet* fleet, ErrorCode first, TimeUs us) {
   const TimeUs end = fleet->now + us;
   while (fleet->now < end && fleet->client.state() == ClientState::kRunning) {
     for (const Push& push : BodiesOf<Push>(fleet->TakeSent(ShardPeer(ShardId(0))))) {
-      const Sequence sequence = push.keys.sections.at(0).sequence;
+      const Sequence sequence = OnlyTable(push).keys.sections.at(0).sequence;
       const ErrorCode code = sequence == Sequence(1) ? first : ErrorCode::kOutOfOrder;
       fleet->FromShard(0, PushAck{push.request, {{PartitionId(0), sequence, code, Sequence(1)}}});
     }
@@ -384,7 +381,7 @@ TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
   const TimeUs end = fleet.now + 30'000'000;
   while (fleet.now < end && fleet.client.state() == ClientState::kRunning) {
     for (const Push& push : BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
-      ASSERT_EQ(push.keys.sections.size(), 2u);
+      ASSERT_EQ(OnlyTable(push).keys.sections.size(), 2u);
       fleet.FromShard(0, PushAck{push.request,
                                  {{PartitionId(0), Sequence(1), ErrorCode::kOutOfOrder, Sequence(1)},
                                   {PartitionId(1), Sequence(1), ErrorCode::kOverloaded, Sequence(1)}}});
@@ -445,27 +442,16 @@ TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsWhatIsNotAcknowledged) {
   }
   // Shard 0 gets and acknowledges the first two; the others' are lost.
   const auto first = fleet.TakeSent(ShardPeer(ShardId(0)));
-  for (std::size_t i = 0; i < 2; ++i) {
-    std::vector<Buffer> none;
-    for (Body& body : fleet.shards[0].Handle(first[i], &none)) fleet.FromShard(0, std::move(body));
-  }
+  for (std::size_t i = 0; i < 2; ++i)
+    for (Body& body : fleet.shards[0].Handle(first[i])) fleet.FromShard(0, std::move(body));
   fleet.out.clear();
-  // Every partition moves by one shard, with its watermark.
-  for (std::uint32_t p = 0; p < 8; ++p) {
-    ShardId& owner = fleet.view.routes.owners[p];
-    const ShardId next((owner.value + p % 2 + 1) % 3);
-    fleet.shards[next.value].watermark[PartitionId(p)] = fleet.shards[owner.value].watermark[PartitionId(p)];
-    owner = next;
-  }
-  fleet.view.version = ViewVersion(2);
-  fleet.view.routes.epoch = Epoch(2);
-  fleet.FromScheduler(ViewUpdate{fleet.view});
+  MovePartitions(&fleet);
   for (const Outgoing& o : fleet.out) {
     EXPECT_EQ(o.message.epoch, Epoch(2));
-    if (const auto* push = std::get_if<Push>(&o.message.body)) {
-      for (const Section& section : push->keys.sections)
-        EXPECT_EQ(ShardPeer(OwnerOf(fleet.view.routes, section.partition)), o.to);
-    }
+    if (const auto* push = std::get_if<Push>(&o.message.body))
+      for (const PushPart& part : push->tables)
+        for (const Section& section : part.keys.sections)
+          EXPECT_EQ(ShardPeer(OwnerOf(fleet.view.routes, section.partition)), o.to);
   }
   fleet.Exchange();
   EXPECT_TRUE(fleet.client.idle());

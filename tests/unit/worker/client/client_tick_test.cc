@@ -54,10 +54,8 @@ TEST(ClientTick, WaitsForEveryAcknowledgementOfEarlierClocks) {
   for (std::uint32_t i = 0; i < 2; ++i) {
     EXPECT_TRUE(TicksTo(&fleet, 0).empty());
     EXPECT_TRUE(TicksTo(&fleet, 1).empty());
-    for (const Message& m : first[i]) {
-      std::vector<Buffer> none;
-      for (Body& body : fleet.shards[i].Handle(m, &none)) fleet.FromShard(i, std::move(body));
-    }
+    for (const Message& m : first[i])
+      for (Body& body : fleet.shards[i].Handle(m)) fleet.FromShard(i, std::move(body));
   }
   EXPECT_EQ(TicksTo(&fleet, 0), (std::vector<Clock>{Clock(101)}));
   EXPECT_EQ(TicksTo(&fleet, 1), (std::vector<Clock>{Clock(101)}));
@@ -84,7 +82,8 @@ TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
   for (std::uint32_t shard = 0; shard < 2; ++shard)
     for (const Push& push : BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(shard))))) {
       EXPECT_EQ(push.clock, Clock(104));
-      for (const Section& section : push.keys.sections) EXPECT_NE(section.version, kNoVersion) << "of the pull";
+      for (const Section& section : OnlyTable(push).keys.sections)
+        EXPECT_NE(section.version, kNoVersion) << "of the pull";
     }
   TickTimes(&fleet, 1);
   EXPECT_EQ(fleet.client.clock(), Clock(105));
@@ -173,7 +172,8 @@ TEST(ClientTick, WithoutAPositionTheLastOneStands) {
   fleet.TickTo(Clock(150), {});
   EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
   const Plan plan = fleet.MakePlan(kUsers, Keys(3));
-  fleet.PushPull(plan, fleet.Gradients(plan), Clock(150), {});
+  fleet.Push(plan, fleet.Gradients(plan), Clock(150));
+  fleet.Tick({});
   for (std::uint32_t i = 0; i < 2; ++i) fleet.FromShard(i, TickAck{Clock(150)});
   fleet.Exchange();
   fleet.TakeSent(kSchedulerPeer);

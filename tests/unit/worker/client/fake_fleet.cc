@@ -14,8 +14,9 @@ float ValueOf(TableId table, Key key, std::uint32_t column) {
   return float(table.value * 1000 + key % 512) + float(column) * 0.25f;
 }
 
-std::vector<Key> KeysOf(const KeyList& list, const Buffer& frame) {
+std::vector<Key> KeysOf(const KeyList& list) {
   std::vector<Key> keys(list.count);
+  const Buffer& frame = list.frame;
   TARN_CHECK(list.codec != KeyCodec::kHeld, "the keys are another message's");
   if (list.codec == KeyCodec::kDelta) {
     TARN_CHECK(kernels::DecodeKeys(keys.size(), {frame.data(), frame.size()}, keys.data()), "sound bytes of keys");
@@ -26,38 +27,48 @@ std::vector<Key> KeysOf(const KeyList& list, const Buffer& frame) {
   return keys;
 }
 
-std::optional<std::vector<Key>> FakeShard::TakeKeys(const KeyList& list, const Buffer& frame) {
-  if (list.codec == KeyCodec::kHeld) {
-    const auto held = lists.find(list.list);
-    if (held == lists.end()) return std::nullopt;
-    TARN_CHECK(held->second.size() == list.count && frame.empty(), "a list as it was, and no keys");
-    return held->second;
+template <typename Part>
+std::optional<FakeShard::TableKeys> FakeShard::TakeKeys(const std::vector<Part>& parts) {
+  TableKeys all;
+  for (const Part& part : parts) {
+    const KeyList& list = part.keys;
+    if (list.codec == KeyCodec::kHeld) {
+      const auto held = lists.find(list.list);
+      if (held == lists.end()) return std::nullopt;
+      TARN_CHECK(held->second.size() == list.count && list.frame.empty(), "a list as it was, and no keys");
+      all.push_back(held->second);
+      continue;
+    }
+    const std::vector<Key>& keys = all.emplace_back(KeysOf(list));
+    if (list.list == 0) continue;
+    const auto [held, is_new] = lists.emplace(list.list, keys);
+    TARN_CHECK(is_new || held->second == keys, "a number is of one list for ever");
   }
-  std::vector<Key> keys = KeysOf(list, frame);
-  if (list.list == 0) return keys;
-  const auto [held, is_new] = lists.emplace(list.list, keys);
-  TARN_CHECK(is_new || held->second == keys, "a number is of one list for ever");
-  return keys;
+  return all;
 }
 
-PushAck FakeShard::Apply(const Push& push, const Message& message, const std::vector<Key>& keys) {
+PushAck FakeShard::Apply(const Push& push, const TableKeys& keys) {
   PushAck ack{push.request, {}};
-  const std::uint32_t dim = tables.at(push.table).dim;
+  for (std::size_t i = 0; i < keys.size(); ++i) Apply(push.clock, push.tables[i], keys[i], &ack);
+  return ack;
+}
+
+void FakeShard::Apply(Clock clock, const PushPart& part, const std::vector<Key>& keys, PushAck* ack) {
+  const std::uint32_t dim = tables.at(part.table).dim;
   std::vector<float> values(keys.size() * dim);
-  const bool deletes = push.action == PushAction::kDelete;
+  const bool deletes = part.action == PushAction::kDelete;
   if (deletes) {
-    TARN_CHECK(message.values.empty(), "a deletion has no values");
-  } else if (push.codec == ValueCodec::kTopK) {
-    const std::span bytes(message.values.data(), message.values.size());
+    TARN_CHECK(part.values.empty(), "a deletion has no values");
+  } else if (part.codec == ValueCodec::kTopK) {
+    const std::span bytes(part.values.data(), part.values.size());
     TARN_CHECK(kernels::DecodeSparse(values.size(), bytes, values.data()).has_value(), "other values");
   } else {
-    const std::size_t pulled = push.pulled ? CodecRowBytes(*push.pulled, dim) : 0;
-    TARN_CHECK(message.values.size() == keys.size() * (CodecRowBytes(push.codec, dim) + pulled),
-               "values of another size");
-    kernels::DecodeRows(push.codec, dim, keys.size(), message.values.data(), values.data());
+    const std::size_t pulled = part.pulled ? CodecRowBytes(*part.pulled, dim) : 0;
+    TARN_CHECK(part.values.size() == keys.size() * (CodecRowBytes(part.codec, dim) + pulled), "values of another size");
+    kernels::DecodeRows(part.codec, dim, keys.size(), part.values.data(), values.data());
   }
   std::size_t first = 0;
-  for (const Section& section : push.keys.sections) {
+  for (const Section& section : part.keys.sections) {
     Sequence& mark = watermark[section.partition];
     SectionAck answer{section.partition, section.sequence, ErrorCode::kOk, Sequence(0)};
     if (section.sequence.value > mark.value + 1) {
@@ -69,74 +80,67 @@ PushAck FakeShard::Apply(const Push& push, const Message& message, const std::ve
       const auto value = values.begin() + std::ptrdiff_t(first * dim);
       applied.push_back({section.partition,
                          section.sequence,
-                         push.table,
-                         push.clock,
+                         part.table,
+                         clock,
                          {key, key + section.count},
                          deletes ? std::vector<float>() : std::vector<float>(value, value + section.count * dim)});
     }
-    ack.sections.push_back(answer);
+    ack->sections.push_back(answer);
     first += section.count;
   }
-  return ack;
 }
 
-std::optional<PullReply> FakeShard::Answer(const Parked& parked, Buffer* values) {
+std::optional<PullReply> FakeShard::Answer(const Parked& parked) {
   const Pull& pull = parked.pull;
   if (minimum && pull.clock > *minimum) return std::nullopt;
-  for (const Section& section : pull.keys.sections)
-    if (section.sequence > watermark[section.partition]) return std::nullopt;
-  const std::uint32_t dim = tables.at(pull.table).dim;
-  std::vector<float> rows;
-  for (Key key : parked.keys)
-    for (std::uint32_t d = 0; d < dim; ++d) rows.push_back(ValueOf(pull.table, key, d) + shift);
-  *values = Buffer::Allocate(parked.keys.size() * CodecRowBytes(pull.codec, dim));
-  kernels::EncodeRows(pull.codec, dim, parked.keys.size(), rows.data(), values->data());
-  const Clock told = told_minimum.value_or(minimum.value_or(pull.clock));
-  return PullReply{pull.request, pull.table,      told,
-                   pull.codec,   pull.keys.count, std::vector<Version>(pull.keys.sections.size(), version)};
+  for (const PullPart& part : pull.tables)
+    for (const Section& section : part.keys.sections)
+      if (section.sequence > watermark[section.partition]) return std::nullopt;
+  PullReply reply{pull.request, told_minimum.value_or(minimum.value_or(pull.clock)), {}};
+  for (std::size_t i = 0; i < pull.tables.size(); ++i) reply.tables.push_back(RowsOf(pull.tables[i], parked.keys[i]));
+  return reply;
 }
 
-std::vector<Body> FakeShard::Handle(const Message& message, std::vector<Buffer>* values) {
+ReplyPart FakeShard::RowsOf(const PullPart& part, const std::vector<Key>& keys) {
+  const std::uint32_t dim = tables.at(part.table).dim;
+  std::vector<float> rows;
+  for (Key key : keys)
+    for (std::uint32_t d = 0; d < dim; ++d) rows.push_back(ValueOf(part.table, key, d) + shift);
+  Buffer values = Buffer::Allocate(keys.size() * CodecRowBytes(part.codec, dim));
+  kernels::EncodeRows(part.codec, dim, keys.size(), rows.data(), values.data());
+  return {part.table, part.codec, part.keys.count, std::vector<Version>(part.keys.sections.size(), version),
+          std::move(values)};
+}
+
+std::vector<Body> FakeShard::Handle(const Message& message) {
   std::vector<Body> answers;
-  const auto answer = [&](Body body) {
-    answers.push_back(std::move(body));
-    values->push_back({});
-  };
   if (const auto* tick = std::get_if<Tick>(&message.body)) {
     ticked = std::max(ticked, tick->clock);
-    answer(TickAck{tick->clock});
+    answers.push_back(TickAck{tick->clock});
   } else if (const auto* push = std::get_if<Push>(&message.body)) {
-    const auto keys = TakeKeys(push->keys, message.keys);
-    answer(keys ? Body(Apply(*push, message, *keys))
-                : Body(ErrorReply{push->request, ErrorCode::kUnknownKeys, "", {}}));
-  } else if (const auto* both = std::get_if<PushPull>(&message.body)) {
-    const auto keys = TakeKeys(both->push.keys, message.keys);
-    TARN_CHECK(keys.has_value(), "no test forgets lists with a PushPull under way");
-    answer(Apply(both->push, message, *keys));
-    Pull pull{both->pull_request, both->push.table, both->pull_clock, both->pull_codec, both->push.keys};
-    parked_.push_back({pull, *keys});
+    const auto keys = TakeKeys(push->tables);
+    answers.push_back(keys ? Body(Apply(*push, *keys))
+                           : Body(ErrorReply{push->request, ErrorCode::kUnknownKeys, "", {}}));
   } else if (const auto* pull = std::get_if<Pull>(&message.body)) {
     std::erase_if(parked_, [&](const Parked& p) { return p.pull.request == pull->request; });
-    if (auto keys = TakeKeys(pull->keys, message.keys))
+    if (auto keys = TakeKeys(pull->tables))
       parked_.push_back({*pull, *std::move(keys)});
     else
-      answer(ErrorReply{pull->request, ErrorCode::kUnknownKeys, "", {}});
+      answers.push_back(ErrorReply{pull->request, ErrorCode::kUnknownKeys, "", {}});
   }
-  for (Body& body : Release(values)) answers.push_back(std::move(body));
+  for (Body& body : Release()) answers.push_back(std::move(body));
   return answers;
 }
 
-std::vector<Body> FakeShard::Release(std::vector<Buffer>* values) {
+std::vector<Body> FakeShard::Release() {
   std::vector<Body> answers;
   for (auto it = parked_.begin(); it != parked_.end();) {
-    Buffer rows;
-    const auto reply = Answer(*it, &rows);
+    auto reply = Answer(*it);
     if (!reply) {
       ++it;
       continue;
     }
-    answers.push_back(*reply);
-    values->push_back(std::move(rows));
+    answers.push_back(*std::move(reply));
     it = parked_.erase(it);
   }
   return answers;
@@ -211,18 +215,25 @@ RequestId FakeFleet::Push(const Plan& plan, Buffer gradients, Clock pulled_clock
   return id;
 }
 
-FakeFleet::PushPullIds FakeFleet::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock,
-                                           const MaybePosition& position) {
-  PushPullIds ids;
-  ids.push = NextRequest();
-  Completion<>* const pushed = Record(PushDone{ids.push});
-  ids.pull = NextRequest();
-  const auto pulled = std::make_shared<PullRecorder>(this, ids.pull, plan);
-  recorders_.push_back(pulled);
-  const Clock clock = client.clock() + 1;
-  NextRequest();
-  client.PushPull(plan, std::move(gradients), pulled_clock, position,
-                  {.pushed = pushed, .pulled = pulled.get(), .ticked = Record(TickDone{clock})}, now, &out);
+std::vector<RequestId> FakeFleet::Pull(const std::vector<std::pair<const Plan*, PullWhen>>& tables) {
+  std::vector<RequestId> ids;
+  std::vector<TableToPull> pulls;
+  for (const auto& [plan, when] : tables) {
+    const auto recorder = std::make_shared<PullRecorder>(this, ids.emplace_back(NextRequest()), *plan);
+    recorders_.push_back(recorder);
+    pulls.push_back({plan, when, recorder.get()});
+  }
+  client.Pull(pulls, now, &out);
+  return ids;
+}
+
+std::vector<RequestId> FakeFleet::Push(const std::vector<Plan>& plans, Clock pulled_clock) {
+  std::vector<RequestId> ids;
+  std::vector<TableToPush> pushes;
+  pushes.reserve(plans.size());
+  for (const Plan& plan : plans)
+    pushes.push_back({&plan, Gradients(plan), Record(PushDone{ids.emplace_back(NextRequest())})});
+  client.Push(pushes, pulled_clock, now, &out);
   return ids;
 }
 
@@ -355,19 +366,16 @@ void FakeFleet::Exchange() {
       for (const Message& message : TakeSent(ShardPeer(ShardId(i)))) {
         if (lose && lose(message)) continue;
         busy = true;
-        std::vector<Buffer> values;
-        std::vector<Body> bodies = shards[i].Handle(message, &values);
-        for (std::size_t k = 0; k < bodies.size(); ++k) {
+        for (Body& body : shards[i].Handle(message)) {
           Message answer;
-          answer.body = bodies[k];
+          answer.body = body;
           if (lose && lose(answer)) continue;
-          FromShard(i, std::move(bodies[k]), std::move(values[k]));
+          FromShard(i, std::move(body));
         }
       }
-      std::vector<Buffer> values;
-      std::vector<Body> bodies = shards[i].Release(&values);
+      std::vector<Body> bodies = shards[i].Release();
       busy |= !bodies.empty();
-      for (std::size_t k = 0; k < bodies.size(); ++k) FromShard(i, std::move(bodies[k]), std::move(values[k]));
+      for (Body& body : bodies) FromShard(i, std::move(body));
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/error.h"
 #include "core/job/job.h"
 #include "core/message.h"
 #include "worker/client/client.h"
@@ -33,9 +34,9 @@ struct Applied {
 class FakeShard {
  public:
   // The answers to one data message; a pull whose clock or pushes are missing is answered later.
-  std::vector<Body> Handle(const Message& message, std::vector<Buffer>* values);
-  // Parked pulls that may be answered now.
-  std::vector<Body> Release(std::vector<Buffer>* values);
+  std::vector<Body> Handle(const Message& message);
+  // The answers to parked pulls that may be answered now.
+  std::vector<Body> Release();
 
   std::map<PartitionId, Sequence> watermark;
   std::map<std::uint64_t, std::vector<Key>> lists;  // stored lists
@@ -48,21 +49,32 @@ class FakeShard {
   std::map<TableId, TableSpec> tables;
 
  private:
+  using TableKeys = std::vector<std::vector<Key>>;  // of each table of a message
   struct Parked {
     Pull pull;
-    std::vector<Key> keys;
+    TableKeys keys;
   };
-  std::optional<PullReply> Answer(const Parked& parked, Buffer* values);
-  // The keys of a message, also if it names a list; nullopt if the list is missing.
-  std::optional<std::vector<Key>> TakeKeys(const KeyList& list, const Buffer& frame);
-  PushAck Apply(const Push& push, const Message& message, const std::vector<Key>& keys);
+  std::optional<PullReply> Answer(const Parked& parked);
+  ReplyPart RowsOf(const PullPart& part, const std::vector<Key>& keys);
+  // The keys of a message, also if it names lists; nullopt if a list is missing.
+  template <typename Part>
+  std::optional<TableKeys> TakeKeys(const std::vector<Part>& parts);
+  PushAck Apply(const Push& push, const TableKeys& keys);
+  void Apply(Clock clock, const PushPart& part, const std::vector<Key>& keys, PushAck* ack);
   std::vector<Parked> parked_;
 };
 
 // The value of a row's element in replies.
 float ValueOf(TableId table, Key key, std::uint32_t column);
 
-std::vector<Key> KeysOf(const KeyList& list, const Buffer& frame);
+std::vector<Key> KeysOf(const KeyList& list);
+
+// The table of a Pull, PullReply or Push about one table.
+template <typename AnyMessage>
+auto& OnlyTable(AnyMessage& message) {
+  TARN_CHECK(message.tables.size() == 1, "a message about one table");
+  return message.tables.front();
+}
 
 struct FleetOptions {
   std::uint32_t shards = 2;
@@ -115,10 +127,9 @@ class FakeFleet {
   // Requests to the client at the current time; their ends are among the events.
   RequestId Pull(const Plan& plan, Clock use, int priority = 0);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock);
-  struct PushPullIds {
-    RequestId push, pull;
-  };
-  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position);
+  // The same for several tables in one call.
+  std::vector<RequestId> Pull(const std::vector<std::pair<const Plan*, PullWhen>>& tables);
+  std::vector<RequestId> Push(const std::vector<Plan>& plans, Clock pulled_clock);  // of their Gradients
   void Prefetch(const Plan& plan) { client.Prefetch(plan, now, &out); }
   void Tick(const MaybePosition& position) { TickTo(client.clock() + 1, position); }
   void TickTo(Clock clock, const MaybePosition& position);

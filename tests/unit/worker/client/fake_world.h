@@ -66,11 +66,10 @@ struct FakeWorld {
     return {spec, ErrorCode::kAlreadyExists, "another shape"};
   }
 
-  void Answer(Peer from, Body body, Buffer values = {}) {
+  void Answer(Peer from, Body body) {
     Message message;
     message.job = 77;
     message.body = std::move(body);
-    message.values = std::move(values);
     inbox.push_back({from, std::move(message)});
     changed.notify_all();
   }
@@ -80,10 +79,7 @@ struct FakeWorld {
     const std::lock_guard lock(mutex);
     for (std::uint32_t s = 0; s < shards.size(); ++s) {
       shards[s].minimum = minimum;
-      std::vector<Buffer> values;
-      auto bodies = shards[s].Release(&values);
-      for (std::size_t i = 0; i < bodies.size(); ++i)
-        Answer(ShardPeer(ShardId(s)), std::move(bodies[i]), std::move(values[i]));
+      for (Body& body : shards[s].Release()) Answer(ShardPeer(ShardId(s)), std::move(body));
     }
   }
 
@@ -113,9 +109,7 @@ class FakeTransport final : public net::Transport {
     if (const auto* tick = std::get_if<Tick>(&message.body); tick != nullptr && to == ShardPeer(ShardId(0)))
       world_->ticks.push_back(tick->position);
     if (const auto* soon = std::get_if<Prefetch>(&message.body)) world_->prefetched += soon->keys.count;
-    std::vector<Buffer> values;
-    auto bodies = world_->shards[to.value - 1].Handle(message, &values);
-    for (std::size_t i = 0; i < bodies.size(); ++i) world_->Answer(to, std::move(bodies[i]), std::move(values[i]));
+    for (Body& body : world_->shards[to.value - 1].Handle(message)) world_->Answer(to, std::move(body));
   }
 
   std::size_t Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) override {

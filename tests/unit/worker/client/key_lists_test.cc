@@ -26,6 +26,7 @@ KeyList ListOf(const Buffer& keys, std::uint64_t number) {
   KeyList list;
   list.count = static_cast<std::uint32_t>(keys.size() / sizeof(Key));
   list.list = number;
+  list.frame = keys;
   return list;
 }
 
@@ -83,25 +84,25 @@ TEST(KeyListsTest, AListIsNamedOnceItsShardHoldsIt) {
   const Buffer keys = Hashed(40, 0);
   const std::uint64_t number = lists.NumberOf(kShard, keys, kNow);
   const auto sent = [&] {
-    std::pair<KeyList, Buffer> out{ListOf(keys, number), keys};
-    lists.Encode(kShard, &out.first, &out.second);
-    return out;
+    KeyList list = ListOf(keys, number);
+    lists.Encode(kShard, &list);
+    return list;
   };
-  EXPECT_EQ(sent().first.codec, KeyCodec::kRaw);
-  EXPECT_EQ(sent().first.list, number);
-  EXPECT_EQ(sent().second.size(), keys.size());
+  EXPECT_EQ(sent().codec, KeyCodec::kRaw);
+  EXPECT_EQ(sent().list, number);
+  EXPECT_EQ(sent().frame.size(), keys.size());
   lists.OnHeld(ShardId(0), number);
   lists.OnHeld(kShard, number + 1);
-  EXPECT_EQ(sent().first.codec, KeyCodec::kRaw);
+  EXPECT_EQ(sent().codec, KeyCodec::kRaw);
   lists.OnHeld(kShard, number);
-  EXPECT_EQ(sent().first.codec, KeyCodec::kHeld);
-  EXPECT_EQ(sent().first.list, number);
-  EXPECT_TRUE(sent().second.empty());
+  EXPECT_EQ(sent().codec, KeyCodec::kHeld);
+  EXPECT_EQ(sent().list, number);
+  EXPECT_TRUE(sent().frame.empty());
   lists.Clear();
-  EXPECT_EQ(sent().first.codec, KeyCodec::kRaw);
-  EXPECT_EQ(sent().first.list, 0u);
+  EXPECT_EQ(sent().codec, KeyCodec::kRaw);
+  EXPECT_EQ(sent().list, 0u);
   lists.OnHeld(kShard, number);  // late
-  EXPECT_EQ(sent().first.codec, KeyCodec::kRaw);
+  EXPECT_EQ(sent().codec, KeyCodec::kRaw);
   EXPECT_GT(lists.NumberOf(kShard, keys, kNow), number);
 }
 
@@ -112,8 +113,7 @@ TEST(KeyListsTest, AShardThatDidNotKnowAListIsLeftAlone) {
   lists.OnHeld(kShard, number);
   lists.OnUnknown(kShard, kNow + 10);
   KeyList list = ListOf(keys, number);
-  Buffer frame = keys;
-  lists.Encode(kShard, &list, &frame);
+  lists.Encode(kShard, &list);
   EXPECT_EQ(list.codec, KeyCodec::kRaw);
   EXPECT_EQ(list.list, 0u);
   EXPECT_EQ(lists.NumberOf(kShard, keys, kNow + 9), 0u);
@@ -126,10 +126,9 @@ TEST(KeyListsTest, NearKeysAreDeltaCoded) {
   Buffer keys = Hashed(100, 0);
   for (Key& key : keys.as_mutable<Key>()) key = 5'000'000 + key % 10'000;
   KeyList list = ListOf(keys, 0);
-  Buffer frame = keys;
-  lists.Encode(kShard, &list, &frame);
+  lists.Encode(kShard, &list);
   EXPECT_EQ(list.codec, KeyCodec::kDelta);
-  EXPECT_EQ(frame.size(), 4 * 9 + 100 * 2 + 8);
+  EXPECT_EQ(list.frame.size(), 4 * 9 + 100 * 2 + 8);
 }
 
 }  // namespace

@@ -38,30 +38,28 @@ struct Fleet : FakeFleet {
     Exchange();
   }
   // Exchanges messages until nothing is left, and returns the pushes.
-  std::vector<Message> Deliver(bool lost = false) {
-    std::vector<Message> pushes;
+  std::vector<PushPart> Deliver(bool lost = false) {
+    std::vector<PushPart> pushes;
     lose = [&](const Message& message) {
-      const bool is_push = std::holds_alternative<tarn::Push>(message.body);
-      if (is_push) pushes.push_back(message);
-      return is_push && lost;
+      const auto* push = std::get_if<tarn::Push>(&message.body);
+      if (push != nullptr) pushes.insert(pushes.end(), push->tables.begin(), push->tables.end());
+      return push != nullptr && lost;
     };
     Exchange();
     lose = {};
     return pushes;
   }
   // The pushes of a plan whose rows were pulled for use at that clock.
-  std::vector<Message> Pushed(const Plan& plan, std::uint64_t use) {
+  std::vector<PushPart> Pushed(const Plan& plan, std::uint64_t use) {
     Push(plan, Gradients(plan), Clock(use));
     return Deliver();
   }
 };
 
-const Push& PushIn(const Message& message) { return std::get<Push>(message.body); }
-
-std::set<std::uint64_t> VersionsIn(const std::vector<Message>& pushes) {
+std::set<std::uint64_t> VersionsIn(const std::vector<PushPart>& pushes) {
   std::set<std::uint64_t> versions;
-  for (const Message& message : pushes)
-    for (const Section& section : PushIn(message).keys.sections) versions.insert(section.version.value);
+  for (const PushPart& push : pushes)
+    for (const Section& section : push.keys.sections) versions.insert(section.version.value);
   return versions;
 }
 
@@ -78,7 +76,7 @@ TEST(PullMemory, APushHasTheVersionsOfItsPull) {
   EXPECT_EQ(VersionsIn(fleet.Pushed(plan, 1)), std::set<std::uint64_t>{9});
   fleet.Pulled(fleet.MakePlan(kUsers, Keys(3)), 0);
   EXPECT_TRUE(VersionsIn(fleet.Pushed(plan, 0)).contains(9)) << "of one clock the newest pull counts";
-  for (const Message& message : fleet.Pushed(plan, 0)) EXPECT_FALSE(PushIn(message).pulled);
+  for (const PushPart& push : fleet.Pushed(plan, 0)) EXPECT_FALSE(push.pulled);
 }
 
 TEST(PullMemory, APushHasTheLeastMinimumClock) {
@@ -86,11 +84,11 @@ TEST(PullMemory, APushHasTheLeastMinimumClock) {
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(50));
   fleet.TickTo(Clock(7), {});
-  for (const Message& message : fleet.Pushed(plan, 7)) EXPECT_EQ(PushIn(message).pulled_clock, Clock(7)) << "not known";
+  for (const PushPart& push : fleet.Pushed(plan, 7)) EXPECT_EQ(push.pulled_clock, Clock(7)) << "not known";
   fleet.At(1, 6);
   fleet.shards[1].told_minimum = Clock(4);
   fleet.Pulled(plan, 7);
-  for (const Message& message : fleet.Pushed(plan, 7)) EXPECT_EQ(PushIn(message).pulled_clock, Clock(4));
+  for (const PushPart& push : fleet.Pushed(plan, 7)) EXPECT_EQ(push.pulled_clock, Clock(4));
 }
 
 TEST(PullMemory, RepeatedPushesHaveTheSameVersionsAndRows) {
@@ -101,28 +99,28 @@ TEST(PullMemory, RepeatedPushesHaveTheSameVersionsAndRows) {
   fleet.Pulled(plan, 0);
   fleet.At(9);
   fleet.Push(plan, fleet.Gradients(plan), Clock(0));
-  const std::vector<Message> first = fleet.Deliver(true);
+  const std::vector<PushPart> first = fleet.Deliver(true);
   fleet.Wait(10'000'000);
-  const std::vector<Message> again = fleet.Deliver();
+  const std::vector<PushPart> again = fleet.Deliver();
   ASSERT_EQ(first.size(), 2u);
   ASSERT_GE(again.size(), first.size());
-  for (const Message& repeated : again) {
-    EXPECT_EQ(PushIn(repeated).pulled, ValueCodec::kFp32);
+  for (const PushPart& repeated : again) {
+    EXPECT_EQ(repeated.pulled, ValueCodec::kFp32);
     EXPECT_EQ(VersionsIn({repeated}), std::set<std::uint64_t>{5});
-    const bool same = std::ranges::any_of(first, [&](const Message& message) {
-      return message.values.size() == repeated.values.size() &&
-             std::memcmp(message.values.data(), repeated.values.data(), message.values.size()) == 0;
+    const bool same = std::ranges::any_of(first, [&](const PushPart& push) {
+      return push.values.size() == repeated.values.size() &&
+             std::memcmp(push.values.data(), repeated.values.data(), push.values.size()) == 0;
     });
     EXPECT_TRUE(same) << "gradients and pulled rows";
   }
 }
 
 // The rows of a push as they were pulled, by key.
-std::map<Key, float> RowsIn(const std::vector<Message>& messages, std::uint32_t dim) {
+std::map<Key, float> RowsIn(const std::vector<PushPart>& pushes, std::uint32_t dim) {
   std::map<Key, float> rows;
-  for (const Message& message : messages) {
-    const std::vector<Key> keys = KeysOf(PushIn(message).keys, message.keys);
-    const auto floats = message.values.as<float>();
+  for (const PushPart& push : pushes) {
+    const std::vector<Key> keys = KeysOf(push.keys);
+    const auto floats = push.values.as<float>();
     EXPECT_EQ(floats.size(), 2 * keys.size() * dim);
     for (std::size_t i = 0; i < keys.size(); ++i) rows[keys[i]] = floats[(keys.size() + i) * dim];
   }
@@ -198,10 +196,10 @@ TEST(PullMemory, CombinedPushesHaveTheOldestVersions) {
   fleet.Tick({});
   fleet.Push(plan, fleet.Gradients(plan), Clock(1));
   fleet.Tick({});
-  const std::vector<Message> pushes = fleet.Deliver();
+  const std::vector<PushPart> pushes = fleet.Deliver();
   ASSERT_FALSE(pushes.empty());
   EXPECT_EQ(VersionsIn(pushes), std::set<std::uint64_t>{5});
-  for (const Message& message : pushes) EXPECT_EQ(PushIn(message).pulled_clock, Clock(0));
+  for (const PushPart& push : pushes) EXPECT_EQ(push.pulled_clock, Clock(0));
 }
 
 TEST(PullMemory, RemembersSoManyPulls) {

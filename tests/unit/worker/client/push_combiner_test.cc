@@ -219,11 +219,13 @@ TEST(PushCombiner, PullsDoNotWaitForWhatIsHeldBack) {
   c.fleet.Pull(plan, Clock(10));
   c.fleet.Exchange();
   EXPECT_EQ(c.fleet.EventsOf<PullDone>().size(), 1u);
-  const auto ids = c.fleet.PushPull(plan, c.fleet.Gradients(plan), Clock(10), {});
+  c.Push(Keys(10));
+  c.Tick();
+  const RequestId next = c.fleet.Pull(plan, Clock(11));
   c.fleet.Exchange();
   const auto done = c.fleet.EventsOf<PullDone>();
   ASSERT_EQ(done.size(), 1u);
-  EXPECT_EQ(done[0].request, ids.pull);
+  EXPECT_EQ(done[0].request, next);
   EXPECT_TRUE(c.fleet.EventsOf<PushDone>().empty());
 }
 

@@ -1,5 +1,7 @@
-// Two sparse tables and their keys, for tests of pushes and of key lists.
+// Two sparse tables and their keys, for tests of pulls, of pushes and of key lists.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <vector>
 
@@ -23,6 +25,26 @@ inline std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
   std::vector<Key> keys(n);
   for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));
   return keys;
+}
+
+inline void ExpectRows(const Plan& plan, const Buffer& values) {
+  const auto rows = values.as<float>();
+  ASSERT_EQ(rows.size(), plan.keys.size() * plan.dim);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    ASSERT_EQ(rows[i], ValueOf(plan.table, plan.keys[i / plan.dim], std::uint32_t(i % plan.dim)));
+}
+
+// A new route map, of three shards: every partition moves to another one, with its watermark.
+inline void MovePartitions(FakeFleet* fleet) {
+  std::vector<ShardId>& owners = fleet->view.routes.owners;
+  for (std::uint32_t p = 0; p < owners.size(); ++p) {
+    const ShardId next((owners[p].value + p % 2 + 1) % 3);
+    fleet->shards[next.value].watermark[PartitionId(p)] = fleet->shards[owners[p].value].watermark[PartitionId(p)];
+    owners[p] = next;
+  }
+  fleet->view.version = ViewVersion(2);
+  fleet->view.routes.epoch = Epoch(2);
+  fleet->FromScheduler(ViewUpdate{fleet->view});
 }
 
 }  // namespace tarn::worker

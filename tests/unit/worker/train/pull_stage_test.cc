@@ -46,8 +46,8 @@ struct Scene {
     ASSERT_TRUE(made) << made.error().message;
     stage = std::move(*made);
     fleet.lose = [this](const Message& message) {
-      if (const auto* pull = std::get_if<Pull>(&message.body); pull != nullptr && pull->table == kUsers)
-        asked += pull->keys.count;
+      if (const auto* pull = std::get_if<Pull>(&message.body))
+        for (const PullPart& part : pull->tables) asked += part.table == kUsers ? part.keys.count : 0;
       return false;
     };
   }
