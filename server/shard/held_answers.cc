@@ -42,7 +42,7 @@ void HeldAnswers::AddSection(LogSequence until, Peer to, RequestId request, Inca
   held.request = request;
   const bool acknowledges = held.section.code == ErrorCode::kOk;
   if (acknowledges && (section.code != ErrorCode::kOk || section.sequence <= held.section.sequence)) return;
-  // Of the sections of two tables that are refused the first one says why.
+  // If sections of two tables are refused, only the first refusal has the reason: the second follows from it.
   if (!acknowledges && section.code == ErrorCode::kOutOfOrder && section.sequence > held.section.sequence) return;
   held.until = until;
   held.section = section;

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <functional>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/message.h"
