@@ -42,6 +42,12 @@ To Cast(From value) {
   return static_cast<To>(value);
 }
 
+// Adds the options of the rule that are missing, so that neither what is stored nor what was read depends on defaults.
+void AddDefaults(const RuleName& kind, NamedOptions* options) {
+  if (const UpdateRule* rule = FindUpdateRule(kind))
+    for (const tarn::RuleOption& option : rule->options) options->emplace(option.name, option.by_default);
+}
+
 tarn::LifeSpec UnPackLife(const LifeSpec* m) {
   if (m == nullptr) return {};
   return {.on = m->on(),
@@ -69,18 +75,17 @@ void OptimizerSpec::UnPackTo(OptimizerSpecT* o, const flatbuffers::resolver_func
                      .warmup_clocks = s.warmup_clocks(),
                      .period_clocks = s.period_clocks(),
                      .factor = s.factor()}};
-  if (options() == nullptr) return;
-  for (const OptionValue* option : *options())
-    o->options[option->name() == nullptr ? std::string() : option->name()->str()] =
-        std::bit_cast<float>(option->bits());
+  if (options() != nullptr)
+    for (const OptionValue* option : *options())
+      o->options[option->name() == nullptr ? std::string() : option->name()->str()] =
+          std::bit_cast<float>(option->bits());
+  AddDefaults(o->kind, &o->options);
 }
 
-// Writes all options of the rule, so that what is stored does not depend on defaults.
 flatbuffers::Offset<OptimizerSpec> CreateOptimizerSpec(flatbuffers::FlatBufferBuilder& builder, const OptimizerSpecT* o,
                                                        const flatbuffers::rehasher_function_t*) {
   NamedOptions all = o->options;
-  if (const UpdateRule* rule = FindUpdateRule(o->kind))
-    for (const tarn::RuleOption& option : rule->options) all.emplace(option.name, option.by_default);
+  AddDefaults(o->kind, &all);
   std::vector<flatbuffers::Offset<OptionValue>> values;
   for (const auto& [name, value] : all) {
     const auto name_at = builder.CreateString(name);

@@ -292,6 +292,27 @@ TEST(Frame, VersionsTravelIfOneIsKnown) {
   EXPECT_LT((*Encode(message))[0].size(), (*known)[0].size());
 }
 
+TEST(Frame, OptionsThatAreMissingHaveTheirDefaults) {
+  CreateTable body;
+  body.spec.optimizer.kind = "adagraX";  // unknown, so the sender adds no options
+  auto frames = Encode({.body = body});
+  ASSERT_TRUE(frames) << ToString(frames.error());
+  ASSERT_EQ(frames->size(), 1u);
+  const std::span bytes(reinterpret_cast<char*>(frames->front().data()), frames->front().size());
+  const auto kind = std::ranges::search(bytes, std::string("adagraX"));
+  ASSERT_FALSE(kind.empty());
+  kind.back() = 'd';
+  const auto back = Decode(std::span<const Buffer>(*frames));
+  ASSERT_TRUE(back) << ToString(back.error());
+  const NamedOptions& options = std::get<CreateTable>(back->body).spec.optimizer.options;
+  EXPECT_EQ(options.size(), FindUpdateRule("adagrad")->options.size());
+  const auto again = Encode(*back);
+  ASSERT_TRUE(again) << ToString(again.error());
+  const auto twice = Decode(std::span<const Buffer>(*again));
+  ASSERT_TRUE(twice) << ToString(twice.error());
+  EXPECT_TRUE(Equal(*back, *twice));
+}
+
 TEST(Frame, PulledRowsAreBehindTheGradients) {
   Message message = PushOfTwo();
   PushPart& push = PartOf(message);
