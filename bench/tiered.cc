@@ -173,10 +173,10 @@ class TieredStore {
       const auto [batch, ticket] = std::move(known.front());
       known.pop_front();
       const double start = Now();
-      rows_->Tend(0);
+      rows_->Maintain(0);
       while (rows_->tier() != nullptr && !rows_->tier()->Ended(ticket)) {
         events_.acquire();
-        rows_->Tend(0);
+        rows_->Maintain(0);
       }
       rows_->Gather(spec_.id, batch.sections, batch.keys, ValueCodec::kFp32, out.data());
       if (n >= half) {

@@ -16,7 +16,7 @@ Stream::Native& Stream::native() { return *native_; }
 Status Stream::Wait() { return {}; }
 void Stream::WaitFor(Stream&) {}
 bool Stream::Done() { return true; }
-void Stream::Tell(const std::function<void()>*) {}
+void Stream::NotifyWhenDone(const std::function<void()>*) {}
 int Stream::device() const { return 0; }
 std::string Stream::device_name() const { return {}; }
 

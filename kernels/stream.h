@@ -43,12 +43,12 @@ class Stream {
   // Only the GPU waits, not the caller. Failures of `other` are failures of this stream, too.
   void WaitFor(Stream& other);
 
-  // Whether all operations submitted before the last Tell (without one: all operations) are complete, or the GPU has
-  // failed.
+  // Whether all operations submitted before the last NotifyWhenDone (without one: all operations) are complete, or the
+  // GPU has failed.
   bool Done();
   // Calls *told on a driver thread when all operations submitted so far are complete; Done returns true from then on.
   // *told must stay valid until then and must not use a GPU. If the GPU fails, it may never be called.
-  void Tell(const std::function<void()>* told);
+  void NotifyWhenDone(const std::function<void()>* told);
 
   // Counted as CUDA does.
   int device() const;

@@ -58,7 +58,7 @@ void Scheduler::Impl::Start(TimeUs now) {
   watch_.Start(now);
 }
 
-void Scheduler::Impl::Hear(Peer from, const Message& message, TimeUs now) {
+void Scheduler::Impl::Handle(Peer from, const Message& message, TimeUs now) {
   turn_.now = now;
   if (stop_.over()) return;
   Dispatch(from, message, now, &turn_.answers);

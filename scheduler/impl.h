@@ -33,7 +33,7 @@ class Scheduler::Impl {
   Impl(const SchedulerOptions& options, SchedulerStore* store);
 
   void Start(TimeUs now);
-  void Hear(Peer from, const Message& message, TimeUs now);
+  void Handle(Peer from, const Message& message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const { return turn_.next_timer; }

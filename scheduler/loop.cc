@@ -102,7 +102,7 @@ Status Loop::Begin() {
   scheduler_->Start(Now());
   scheduler_->OnTimer(Now(), &outbox_);
   store_->Drain();  // the state is durable before the first message is received
-  HearStore();
+  HandleCompletedWrites();
   if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   next_metrics_ = Now();
   return {};
@@ -112,16 +112,16 @@ void Loop::Step() {
   const std::int64_t until = std::min(scheduler_->NextTimer(), next_metrics_) - Now();
   received_.clear();
   transport_->Receive(&received_, kReceiveMax, std::max<std::int64_t>(until, 0));
-  for (net::Received& received : received_) scheduler_->Hear(received.from, std::move(received.message), Now());
+  for (net::Received& received : received_) scheduler_->Handle(received.from, std::move(received.message), Now());
   scheduler_->Settle(Now(), &outbox_);
-  HearStore();
+  HandleCompletedWrites();
   HandleStops();
   if (const TimeUs now = Now(); now >= scheduler_->NextTimer()) scheduler_->OnTimer(now, &outbox_);
   Flush();
   if (Now() >= next_metrics_) WriteMetrics();
 }
 
-bool Loop::HearStore() {
+bool Loop::HandleCompletedWrites() {
   const std::vector<StoreWritten> all = store_->TakeWritten();
   for (const StoreWritten& written : all) scheduler_->OnWritten(written, Now(), &outbox_);
   return !all.empty();
@@ -168,7 +168,7 @@ void Loop::WriteMetrics() {
 Status Loop::End() {
   WriteMetrics();
   do store_->Drain();  // handling the end of a write may start another one
-  while (HearStore());
+  while (HandleCompletedWrites());
   Flush();
   // Shards may have begun parts of checkpoints that the scheduler does not know of. If the nodes were not stopped,
   // shards may still be writing them.

@@ -59,7 +59,7 @@ class Loop {
   void PrepareRunDirectory(SchedulerOptions* scheduler);
   Status Begin();
   void Step();
-  bool HearStore();  // handles completed writes; false: there are none
+  bool HandleCompletedWrites();  // handles completed writes; false: there are none
   void HandleStops();
   void Flush();
   void WriteMetrics();

@@ -46,9 +46,10 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
   if (sender.role == Role::kScheduler) return OnRequest("a tool", from, message, now, out);
   // Messages during loading use a separate connection; the shard's answers use its normal one.
   const bool of_loading = IsOfLoading(message);
-  if (const ShardNode* shard = membership_.HearShard(sender, of_loading ? std::nullopt : std::optional(from), now)) {
+  if (const ShardNode* shard =
+          membership_.RecordShardContact(sender, of_loading ? std::nullopt : std::optional(from), now)) {
     if (!of_loading) FromShard(*shard, message, now, out);
-  } else if (const WorkerNode* worker = membership_.HearWorker(sender, from, now)) {
+  } else if (const WorkerNode* worker = membership_.RecordWorkerContact(sender, from, now)) {
     FromWorker(*worker, message, now, out);
   } else if (std::holds_alternative<Shutdown>(message.body)) {
     membership_.OnFarewell(sender.incarnation);
@@ -60,7 +61,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
 }
 
 void Scheduler::Impl::AfterStop(Peer from, const Message& message, TimeUs now, Outbox* out) {
-  stop_.Hear(now);
+  stop_.RecordContact(now);
   const auto* request = std::get_if<CheckpointRequest>(&message.body);
   if (request != nullptr && cuts_.AnswerAgain(from, request->number, Mail(out))) return;
   if (stop_.OnMessage(from, message, Mail(out))) cuts_.OnStopped();

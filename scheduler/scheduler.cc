@@ -12,10 +12,10 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Start(TimeUs now) { impl_->Start(now); }
 void Scheduler::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  impl_->Hear(from, message, now);
+  impl_->Handle(from, message, now);
   impl_->Settle(now, out);
 }
-void Scheduler::Hear(Peer from, Message message, TimeUs now) { impl_->Hear(from, message, now); }
+void Scheduler::Handle(Peer from, Message message, TimeUs now) { impl_->Handle(from, message, now); }
 void Scheduler::Settle(TimeUs now, Outbox* out) { impl_->Settle(now, out); }
 void Scheduler::OnTimer(TimeUs now, Outbox* out) {
   impl_->Settle(now, out);

@@ -51,9 +51,9 @@ class Scheduler {
   void Start(TimeUs now);
   // Handles a message. Every function with `out` appends the messages to send to it.
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
-  // The same for a batch of messages: Hear receives each message, Settle performs the consequences of all of them once.
-  // Every other function with `out` settles first.
-  void Hear(Peer from, Message message, TimeUs now);
+  // The same for a batch of messages: Handle receives each message, Settle performs the consequences of all of them
+  // once. Every other function with `out` settles first.
+  void Handle(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;  // when OnTimer must be called next

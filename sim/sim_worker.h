@@ -29,7 +29,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   SimWorker(const Scenario& scenario, const worker::ClientOptions& options, Oracle* oracle, Schedule schedule);
 
   void Start(TimeUs now, Outbox* out);
-  void Hear(Peer from, Message message, TimeUs now) { client_.Hear(from, std::move(message), now); }
+  void Handle(Peer from, Message message, TimeUs now) { client_.Handle(from, std::move(message), now); }
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   void OnCompute(TimeUs now, Outbox* out);  // the front batch's compute time is over

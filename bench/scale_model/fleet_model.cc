@@ -46,8 +46,8 @@ class FleetModel {
   void Pump(Node* node);
   void HandleMessage(Node* node);
   // Handles a message, with its answers in `out`. Returns the cost in addition to MessageCosts::In.
-  double HearWorker(Node* node, Arrived arrived, Outbox* out);
-  double HearShard(Node* node, Arrived arrived, Outbox* out);
+  double DeliverToWorker(Node* node, Arrived arrived, Outbox* out);
+  double DeliverToShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
   // Ends a step that took `ns` of the node's main thread; with `flush` its messages are then sent.
@@ -204,11 +204,12 @@ void FleetModel::HandleMessage(Node* node) {
                   : arrived.frame_ns + message_costs_.In(node->is_worker, arrived.message.body, arrived.extent);
   Outbox out;
   const Extent extent = arrived.extent;
-  ns += node->is_worker ? HearWorker(node, std::move(arrived), &out) : HearShard(node, std::move(arrived), &out);
+  ns += node->is_worker ? DeliverToWorker(node, std::move(arrived), &out)
+                        : DeliverToShard(node, std::move(arrived), &out);
   EndStep(node, &out, ns, &extent, node->turn_left == 0);
 }
 
-double FleetModel::HearShard(Node* node, Arrived arrived, Outbox* out) {
+double FleetModel::DeliverToShard(Node* node, Arrived arrived, Outbox* out) {
   return node->work->Step(std::move(arrived.message), arrived.extent, clocks_.begun(), out, [&](Message message) {
     node->shard->OnMessage(arrived.from, std::move(message), NowUs(), out);
   });
@@ -216,11 +217,11 @@ double FleetModel::HearShard(Node* node, Arrived arrived, Outbox* out) {
 
 // The client settles once per turn. A turn that represents more messages than one turn may have settles as often as the
 // real turns.
-double FleetModel::HearWorker(Node* node, Arrived arrived, Outbox* out) {
+double FleetModel::DeliverToWorker(Node* node, Arrived arrived, Outbox* out) {
   if (arrived.from != kSchedulerPeer) node->turn_copies += arrived.extent.copies;
   const Work work = WorkOfAnswer(arrived.message.body);
   if (meter_ != nullptr) meter_->Begin();
-  node->trainer->Hear(arrived.from, std::move(arrived.message), NowUs());
+  node->trainer->Handle(arrived.from, std::move(arrived.message), NowUs());
   if (meter_ != nullptr) MeasureWorker(work, arrived.extent);
   if (node->turn_left > 0) return 0;
   if (meter_ != nullptr) meter_->Begin();
@@ -303,7 +304,7 @@ void FleetModel::Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messa
       continue;
     }
     events_.At(events_.now(), [this, me = nodes_.PeerOf(*from), message = std::move(outgoing.message)]() mutable {
-      scheduler_.Hear(me, std::move(message));
+      scheduler_.Handle(me, std::move(message));
     });
   }
   links_.Send(from, std::move(to_nodes), clocks_.counting());

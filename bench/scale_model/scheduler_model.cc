@@ -32,9 +32,9 @@ void SchedulerModel::Timer() {
   events_->At(events_->now() + kTimerNs, [this] { Timer(); });
 }
 
-void SchedulerModel::Hear(Peer from, Message message) {
+void SchedulerModel::Handle(Peer from, Message message) {
   const Stopwatch watch;
-  scheduler_->Hear(from, std::move(message), NowUs());
+  scheduler_->Handle(from, std::move(message), NowUs());
   seconds_ += watch.seconds();
   ++messages_;
   if (std::exchange(settle_planned_, true)) return;

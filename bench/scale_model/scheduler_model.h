@@ -28,7 +28,7 @@ class SchedulerModel {
 
   void Start();
   // Receives a message. The messages of one turn are settled together.
-  void Hear(Peer from, Message message);
+  void Handle(Peer from, Message message);
   // Real time per message on this machine, including the messages of setup.
   double us_per_message() const { return messages_ > 0 ? seconds_ / messages_ * 1e6 : 0; }
 

@@ -30,8 +30,8 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter);
 
   void Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
-  // For each turn of the loop: Hear for each message, then Settle.
-  void Hear(Peer from, Message message, TimeUs now) { client_.Hear(from, std::move(message), now); }
+  // For each turn of the loop: Handle for each message, then Settle.
+  void Handle(Peer from, Message message, TimeUs now) { client_.Handle(from, std::move(message), now); }
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   // Whether it has its tables and waits for Begin.

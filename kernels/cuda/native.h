@@ -68,7 +68,7 @@ struct Stream::Native {
   cudaMemPool_t pool = nullptr;  // null: the GPU has none
   cudaStream_t stream = nullptr;
   cudaEvent_t given = nullptr;      // marks the work for which another stream waits
-  cudaEvent_t told = nullptr;       // marks the work before the last Tell; null: there was none
+  cudaEvent_t told = nullptr;       // marks the work before the last NotifyWhenDone; null: there was none
   cublasLtHandle_t blas = nullptr;  // made with the workspace for the first matrix product
   void* workspace = nullptr;        // of matrix products
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;

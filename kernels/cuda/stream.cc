@@ -158,7 +158,7 @@ bool Stream::Done() {
   return false;
 }
 
-void Stream::Tell(const std::function<void()>* told) {
+void Stream::NotifyWhenDone(const std::function<void()>* told) {
   const auto call = [](void* function) { (*static_cast<const std::function<void()>*>(function))(); };
   native_->Use();
   // The stream itself is busy while the function runs.

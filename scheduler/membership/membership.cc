@@ -87,7 +87,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
       mail.Refuse(from, ErrorCode::kFenced, "this incarnation of the worker has ended: join again");
       return {};
     }
-    workers_.HearJoin(*known, from, now);
+    workers_.RecordJoin(*known, from, now);
     worker->welcomed ? sender_.Welcome(*worker, mail) : mail.AskToWait(from);
     return {};
   }

@@ -76,11 +76,13 @@ class Membership {
 
   // The shard that sent a message; null unless it is in the fleet with this incarnation. `from`: the peer for answers;
   // nullopt: unchanged.
-  const ShardNode* HearShard(const Sender& sender, std::optional<Peer> from, TimeUs now) {
-    return shards_.Hear(sender, from, now);
+  const ShardNode* RecordShardContact(const Sender& sender, std::optional<Peer> from, TimeUs now) {
+    return shards_.RecordContact(sender, from, now);
   }
   // The live worker that sent a message, or null.
-  const WorkerNode* HearWorker(const Sender& sender, Peer from, TimeUs now) { return workers_.Hear(sender, from, now); }
+  const WorkerNode* RecordWorkerContact(const Sender& sender, Peer from, TimeUs now) {
+    return workers_.RecordContact(sender, from, now);
+  }
   // The incarnation has confirmed its Shutdown (rule S1).
   void OnFarewell(Incarnation worker) { workers_.OnFarewell(worker); }
   // Handles and answers heartbeats, with the view if the node's is older.

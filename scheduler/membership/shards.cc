@@ -98,7 +98,7 @@ std::vector<std::string> Shards::Form(TimeUs now) {
   return endpoints;
 }
 
-const ShardNode* Shards::Hear(const Sender& sender, std::optional<Peer> from, TimeUs now) {
+const ShardNode* Shards::RecordContact(const Sender& sender, std::optional<Peer> from, TimeUs now) {
   if (!formed_ || sender.role != Role::kShard || sender.rank >= nodes_.size()) return nullptr;
   ShardNode& shard = nodes_[sender.rank];
   if (shard.incarnation != sender.incarnation) return nullptr;

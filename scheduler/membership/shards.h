@@ -44,7 +44,7 @@ class Shards {
 
   // The sender of a message; null unless this incarnation is in the fleet. `from`: the peer for answers; nullopt:
   // unchanged.
-  const ShardNode* Hear(const Sender& sender, std::optional<Peer> from, TimeUs now);
+  const ShardNode* RecordContact(const Sender& sender, std::optional<Peer> from, TimeUs now);
   // `newest`: the newest view. `whole_since`: the first view with the newest complete checkpoint; sizes of logs
   // reported under older views are ignored, because the logs were not truncated yet.
   void OnHeartbeat(ShardId shard, const Heartbeat& heartbeat, ViewVersion newest, ViewVersion whole_since);

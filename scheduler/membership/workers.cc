@@ -52,7 +52,7 @@ const WorkerNode& Workers::Add(WorkerRank rank, Incarnation incarnation, std::ui
   return worker;
 }
 
-const WorkerNode& Workers::HearJoin(Incarnation id, Peer from, TimeUs now) {
+const WorkerNode& Workers::RecordJoin(Incarnation id, Peer from, TimeUs now) {
   WorkerNode& worker = nodes_.at(id);
   worker.peer = from;
   worker.heard = now;
@@ -79,7 +79,7 @@ const WorkerNode& Workers::MakeLive(Incarnation id, Clock join, ViewVersion vers
   return worker;
 }
 
-const WorkerNode* Workers::Hear(const Sender& sender, Peer from, TimeUs now) {
+const WorkerNode* Workers::RecordContact(const Sender& sender, Peer from, TimeUs now) {
   const auto it = nodes_.find(sender.incarnation);
   if (sender.role != Role::kWorker || it == nodes_.end()) return nullptr;
   WorkerNode& worker = it->second;

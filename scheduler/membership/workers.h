@@ -44,7 +44,7 @@ class Workers {
   const WorkerNode& Add(WorkerRank rank, Incarnation incarnation, std::uint64_t nonce, Peer from, TimeUs now);
   void Forget(Incarnation worker) { nodes_.erase(worker); }
   // A waiting or live process has repeated its Join.
-  const WorkerNode& HearJoin(Incarnation worker, Peer from, TimeUs now);
+  const WorkerNode& RecordJoin(Incarnation worker, Peer from, TimeUs now);
   // The fleet is complete: silence is measured from now.
   void Form(TimeUs now);
   std::vector<Incarnation> Waiting() const;
@@ -53,7 +53,7 @@ class Workers {
   void SetContinues(Incarnation worker) { nodes_.at(worker).continues = true; }
 
   // The sender of a message; null unless this incarnation is live.
-  const WorkerNode* Hear(const Sender& sender, Peer from, TimeUs now);
+  const WorkerNode* RecordContact(const Sender& sender, Peer from, TimeUs now);
   void OnHeartbeat(Incarnation worker, const Heartbeat& heartbeat, const View& view);
   ViewSent* view_sent(Incarnation worker) { return &nodes_.at(worker).view_sent; }
   // The worker has sent Leave and is about to end.

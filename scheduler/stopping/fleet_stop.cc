@@ -10,7 +10,7 @@ void FleetStop::Begin(Shutdown reason, std::string phase, std::map<Incarnation, 
   reason_ = std::move(reason);
   phase_ = std::move(phase);
   peers_ = std::move(peers);
-  since_ = heard_ = now;
+  since_ = last_contact_ = now;
 }
 
 bool FleetStop::OnMessage(Peer from, const Message& message, const Mailer& mail) {
@@ -26,7 +26,7 @@ bool FleetStop::OnMessage(Peer from, const Message& message, const Mailer& mail)
 }
 
 bool FleetStop::Repeat(TimeUs now, const Mailer& mail) {
-  const bool quiet = now - heard_ >= kQuietPeriods * heartbeat_us_;
+  const bool quiet = now - last_contact_ >= kQuietPeriods * heartbeat_us_;
   over_ |= peers_.empty() || quiet || now - since_ >= kPeriodsMax * heartbeat_us_;
   if (over_ || (sent_ != 0 && now - sent_ < heartbeat_us_)) return over_;
   sent_ = std::max<TimeUs>(now, 1);

@@ -3,7 +3,7 @@
 //
 //   stop.Begin({ErrorCode::kOk, "done"}, "done", membership.EveryPeer(), now);
 //   stop.Repeat(now, mail);                    // at once and at each timer
-//   stop.Hear(now);                            // for each message
+//   stop.RecordContact(now);                            // for each message
 //   stop.OnMessage(from, message, mail);
 #pragma once
 
@@ -35,7 +35,7 @@ class FleetStop {
   std::string PhaseOr(std::string_view running) const { return begun() ? phase_ : std::string(running); }
 
   // After Begin: records that a message was received.
-  void Hear(TimeUs now) { heard_ = now; }
+  void RecordContact(TimeUs now) { last_contact_ = now; }
   // Answers the message with a Shutdown, unless it confirms the stop. Returns over().
   bool OnMessage(Peer from, const Message& message, const Mailer& mail);
   // Sends the Shutdown to nodes that have not confirmed it, if a heartbeat period has passed since the last time.
@@ -49,7 +49,7 @@ class FleetStop {
   std::string phase_;
   std::map<Incarnation, Peer> peers_;  // of nodes that have not confirmed
   bool over_ = false;
-  TimeUs since_ = 0, sent_ = 0, heard_ = 0;
+  TimeUs since_ = 0, sent_ = 0, last_contact_ = 0;
 };
 
 }  // namespace tarn::scheduler

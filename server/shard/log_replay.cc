@@ -67,7 +67,8 @@ Status LogReplay::OnRestored() {
 }
 
 Status LogReplay::OnInput(const LoggedBody& input) {
-  if (const Status tended = context_.rows->Tend(context_.other_bytes()); !context_.stop->Check(tended)) return tended;
+  if (const Status maintained = context_.rows->Maintain(context_.other_bytes()); !context_.stop->Check(maintained))
+    return maintained;
   if (const auto* push = std::get_if<LoggedPush>(&input)) return context_.pushes->Replay(*push);
   if (const auto* tick = std::get_if<LoggedTick>(&input)) return OnTick(*tick);
   if (const auto* view = std::get_if<LoggedView>(&input)) return OnView(*view);

@@ -197,7 +197,7 @@ void Shard::Impl::OnTier(TimeUs now, Outbox* out) {
   if (stop_.stopped() || parts_->rows.tier() == nullptr) return;
   Guard(out, [&] {
     step_.Begin(now, out);
-    parts_->messages.Tend(scheduler_.Paused());
+    parts_->messages.Maintain(scheduler_.Paused());
   });
 }
 

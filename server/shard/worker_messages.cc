@@ -12,7 +12,7 @@ void WorkerMessages::OnMessage(Peer from, Message message) {
   MessageDecoder::TakeOver(&message, !IsAppliedAtOnce(message));
   context_.decoder->Decode(&message);
   if (context_.rows->tier() != nullptr) {
-    Tend(false);
+    Maintain(false);
     if (Stopping() || context_.gate->Waits(from, message)) return;
   }
   Handle(from, std::move(message));
@@ -29,8 +29,9 @@ bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
   });
 }
 
-void WorkerMessages::Tend(bool paused) {
-  if (context_.rows->tier() == nullptr || !context_.stop->Check(context_.rows->Tend(context_.other_bytes()))) return;
+void WorkerMessages::Maintain(bool paused) {
+  if (context_.rows->tier() == nullptr || !context_.stop->Check(context_.rows->Maintain(context_.other_bytes())))
+    return;
   if (context_.gate->size() == 0 || paused) return;
   for (ColdGate::Waiting& ready : context_.gate->TakeReady()) {
     if (Stopping()) return;

@@ -48,7 +48,7 @@ class WorkerMessages {
   void OnMessage(Peer from, Message message);
   // Receives the results of the tier's disk and keeps the rows within their budget. Unless `paused`, handles the
   // messages whose rows are now in memory. Does nothing without a tier.
-  void Tend(bool paused);
+  void Maintain(bool paused);
 
  private:
   bool IsAppliedAtOnce(const Message& message) const;

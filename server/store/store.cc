@@ -142,7 +142,7 @@ Status Store::Gather(TableId id, std::span<const Section> sections, std::span<co
   const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
   const RowFinder finder(table, context_);
   for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kLeaveOut); cursor.left() > 0;) {
-    const auto in_memory = reader_.BringIn(table, cursor);
+    const auto in_memory = reader_.LoadRows(table, cursor);
     if (!in_memory) return std::unexpected(in_memory.error());
     finder.ForEachGroup(Ahead::kValues, *in_memory, &cursor, [&](const RowGroup& group) {
       stepper_.Gather(table, group, codec, out);
@@ -185,7 +185,7 @@ Status Store::ApplySections(Table& table, std::span<const Section> sections, std
   CountSections(table, sections, rows->worker);
   const RowFinder finder(table, context_);
   for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
-    const auto in_memory = reader_.BringIn(table, cursor);
+    const auto in_memory = reader_.LoadRows(table, cursor);
     if (!in_memory) return std::unexpected(in_memory.error());
     finder.ForEachGroup(Ahead::kRows, *in_memory, &cursor, [&](const RowGroup& group) {
       stepper_.Apply(&table, group, *rows, &context_);
@@ -342,7 +342,7 @@ bool Store::HasCold(TableId id) const {
   return resident != nullptr && resident->cold() != 0;
 }
 
-Status Store::Tend(std::size_t other_bytes) { return tier_ ? reader_.Tend(other_bytes) : Status(); }
+Status Store::Maintain(std::size_t other_bytes) { return tier_ ? reader_.Maintain(other_bytes) : Status(); }
 
 // For an error message: searches the fragment for the key.
 std::string Store::NameOf(TableId id, RowOwner owner) const {

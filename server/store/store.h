@@ -157,7 +157,7 @@ class Store {
   bool HasCold(TableId table) const;
   // Handles completed disk operations and enforces the budget, of which other parts of the shard use `other_bytes`.
   // Does nothing without a tier.
-  Status Tend(std::size_t other_bytes);
+  Status Maintain(std::size_t other_bytes);
   // Null: all rows are in memory.
   Residency* tier() const { return tier_.get(); }
 

@@ -41,7 +41,7 @@ class StoreCut {
   // defines. False if too many keys were removed; of such a cut only the hash may be used.
   bool KnowsChanges(bool base_is_previous_cut) const;
   bool active() const { return context_->cut.active; }
-  // Whether the cut waits for rows on disk. Store::Tend receives them.
+  // Whether the cut waits for rows on disk. Store::Maintain receives them.
   bool waits() const { return context_->cut.waits && !context_->tier->cut().HasRecords(); }
   // Store::StateHash at the beginning of the last complete cut, if it had hash_all.
   std::uint64_t state_hash() const { return state_hash_; }

@@ -57,7 +57,7 @@ Expected<std::size_t> TierReader::BringInCold(const Table& table, const KeyCurso
     TARN_RETURN_IF_ERROR(tier.Reserve(resident, rows));
     FindCold(table, cursor, rows, false);
   }
-  TARN_RETURN_IF_ERROR(tier.BringIn(resident, &context_->owners));
+  TARN_RETURN_IF_ERROR(tier.LoadRows(resident, &context_->owners));
   return rows;
 }
 
@@ -67,7 +67,7 @@ FetchTicket TierReader::Fetch(const Table& table, const KeyCursor& cursor) {
   return context_->tier->Fetch(table.resident(), context_->owners);
 }
 
-Status TierReader::Tend(std::size_t other_bytes) {
+Status TierReader::Maintain(std::size_t other_bytes) {
   TARN_RETURN_IF_ERROR(context_->tier->Poll());
   bytes_outside_store_ = other_bytes;
   context_->tier->SetOtherBytes(bytes_outside_store_ + store_bytes_outside_tier_);

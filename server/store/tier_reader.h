@@ -23,7 +23,7 @@ class TierReader {
   // Makes room for the rows of the next keys of a message and reads the rows that are on disk. Returns the number of
   // keys covered; their rows stay in memory until they are processed. If the table has no budget, covers all remaining
   // keys.
-  Expected<std::size_t> BringIn(const Table& table, const KeyCursor& cursor) {
+  Expected<std::size_t> LoadRows(const Table& table, const KeyCursor& cursor) {
     if (table.resident() == nullptr) return cursor.left();
     return BringInCold(table, cursor);
   }
@@ -32,11 +32,11 @@ class TierReader {
 
   // Receives completed reads and writes, and evicts rows beyond the budget. `other_bytes`: memory of the shard outside
   // the store, which counts towards the budget.
-  Status Tend(std::size_t other_bytes);
+  Status Maintain(std::size_t other_bytes);
   // The same after rows were loaded: first counts the store's memory again.
   Status Rebalance() {
     CountStoreBytes();
-    return Tend(bytes_outside_store_);
+    return Maintain(bytes_outside_store_);
   }
 
  private:
@@ -46,7 +46,7 @@ class TierReader {
 
   StoreContext* context_;
   std::function<std::uint64_t()> memory_bytes_;
-  std::size_t bytes_outside_store_ = 0;       // of the last Tend
+  std::size_t bytes_outside_store_ = 0;       // of the last Maintain
   std::size_t store_bytes_outside_tier_ = 0;  // of the last CountStoreBytes
   std::uint32_t spans_ = 0;
 };

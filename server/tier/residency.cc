@@ -154,7 +154,7 @@ Status Residency::Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::v
   return {};
 }
 
-Status Residency::BringIn(ResidentRows* rows, std::vector<RowOwner>* owners) {
+Status Residency::LoadRows(ResidentRows* rows, std::vector<RowOwner>* owners) {
   if (owners->empty()) return {};
   TARN_RETURN_IF_ERROR(Read(rows, owners, &records_));
   counters_.read_waiting += owners->size();

@@ -1,11 +1,11 @@
 // The memory budget for all rows of a shard: divides it among the sparse tables, evicts rows to disk and reads them
-// back. There are two ways to read rows: BringIn blocks and always suffices; Fetch reads in the background, and rows
-// that have arrived need no BringIn.
+// back. There are two ways to read rows: LoadRows blocks and always suffices; Fetch reads in the background, and rows
+// that have arrived need no LoadRows.
 //
 //   Residency tier({.limit_bytes = share, .places = partitions}, std::move(store));
 //   ResidentRows* rows = tier.AddTable(id, words);
 //   tier.Reserve(rows, n);                       // n free slots, so that n rows can be inserted or read
-//   tier.BringIn(rows, cold_owners);
+//   tier.LoadRows(rows, cold_owners);
 //
 // Memory is divided so that, at the margin, the least used rows of all tables have the same number of uses per byte.
 // Errors are the cold store's (kIo, kCorrupt) and final: the shard stops. Not thread-safe: the shard's thread owns it.
@@ -76,7 +76,7 @@ class Residency : private ColdLogListener, private FetchReceiver {
   // Makes free slots. May evict any row of any table, so look up rows only after it.
   Status Reserve(ResidentRows* rows, std::size_t slots);
   // Reads cold rows into free slots, of which there must be enough. Sorts `owners`, which may contain duplicates.
-  Status BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
+  Status LoadRows(ResidentRows* rows, std::vector<RowOwner>* owners);
   // Starts to read cold rows. The returned fetch ends when they are in memory; they are then not evicted soon. 0: none
   // of the rows is cold.
   FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);

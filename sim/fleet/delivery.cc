@@ -39,22 +39,22 @@ void Delivery::Deliver(ProcessId to, Peer from, Message message) {
     SendLoading(to, LoadingOf(message), process->paused_until);
   }
   context_.control.Step(to, [this, to, from, message = std::move(message)](Process& p, Outbox* out) {
-    Hear(p, from, message, out);
+    Handle(p, from, message, out);
     if (!p.shard) SettleSoon(to, p, out);
   });
 }
 
-void Delivery::Hear(Process& p, Peer from, const Message& message, Outbox* out) {
+void Delivery::Handle(Process& p, Peer from, const Message& message, Outbox* out) {
   const TimeUs now = context_.clocks.NowOf(p);
   if (p.scheduler) {
     checks_->OnSchedulerHeard(message);
-    p.scheduler->Hear(from, message, now);
+    p.scheduler->Handle(from, message, now);
     outages_->OnSchedulerHeard(message);
   } else if (p.shard) {
     DeliverLent(message, p.checker.get(), [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
     checks_->AfterShardHeard(p, message, *out, from);
   } else if (p.worker) {
-    DeliverLent(message, nullptr, [&](Message m) { p.worker->Hear(from, std::move(m), now); });
+    DeliverLent(message, nullptr, [&](Message m) { p.worker->Handle(from, std::move(m), now); });
     outages_->OnWorkerHeard(p, message);
   }
 }

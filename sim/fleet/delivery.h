@@ -21,7 +21,7 @@ class Delivery {
   void Deliver(ProcessId to, Peer from, Message message);
 
  private:
-  void Hear(Process& process, Peer from, const Message& message, Outbox* out);
+  void Handle(Process& process, Peer from, const Message& message, Outbox* out);
   void SendLoading(ProcessId id, const Message& heartbeat, TimeUs until);
   // `shard`: the checker of the receiving shard; null: the receiver is a worker.
   void DeliverLent(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over);

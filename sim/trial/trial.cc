@@ -251,8 +251,8 @@ Status Trial::Finish() {
 
 // --- the scheduler: it settles once after all messages of an instant ---
 
-void Trial::HearScheduler(Peer from, Message message) {
-  scheduler_->Hear(from, std::move(message), now());
+void Trial::DeliverToScheduler(Peer from, Message message) {
+  scheduler_->Handle(from, std::move(message), now());
   if (std::exchange(scheduler_node_.turn_planned, true)) return;
   Soon([this] {
     scheduler_node_.turn_planned = false;
@@ -280,7 +280,7 @@ void Trial::StepShard(ShardNode* node, const std::function<void(Outbox*)>& step)
   if (!node->shard->ended()) Arm(node, node->shard->NextTimer(), [this, node] { StepShard(node, [](Outbox*) {}); });
 }
 
-void Trial::HearShard(ShardNode* node, Peer from, Message message) {
+void Trial::DeliverToShard(ShardNode* node, Peer from, Message message) {
   if (node->gate != nullptr && EffectGate::Concerns(message)) {
     node->gate->Hold(from, std::move(message));
     return LetThrough(node);
@@ -295,8 +295,8 @@ void Trial::LetThrough(ShardNode* node) {
 
 // --- workers: like the scheduler, one turn after all messages of an instant ---
 
-void Trial::HearWorker(WorkerNode* node, Peer from, Message message) {
-  node->client.Hear(from, std::move(message), now());
+void Trial::DeliverToWorker(WorkerNode* node, Peer from, Message message) {
+  node->client.Handle(from, std::move(message), now());
   PlanTurn(node);
 }
 
@@ -359,9 +359,9 @@ void Trial::Deliver(const Node& from, Outgoing outgoing) {
   const std::size_t bytes = net::BytesOf(outgoing.message);
   auto message = std::make_shared<Message>(std::move(outgoing.message));
   links_.Send(from.number, to, bytes, [this, to, sender, message] {
-    if (to == 0) return HearScheduler(sender, std::move(*message));
-    if (to <= shards_.size()) return HearShard(&shards_[to - 1], sender, std::move(*message));
-    HearWorker(&workers_[to - 1 - shards_.size()], sender, std::move(*message));
+    if (to == 0) return DeliverToScheduler(sender, std::move(*message));
+    if (to <= shards_.size()) return DeliverToShard(&shards_[to - 1], sender, std::move(*message));
+    DeliverToWorker(&workers_[to - 1 - shards_.size()], sender, std::move(*message));
   });
 }
 

@@ -103,12 +103,12 @@ class Trial {
   // Runs `step` after everything else that happens now.
   void Soon(std::function<void()> step) { events_.At(now(), std::move(step)); }
 
-  void HearScheduler(Peer from, Message message);
+  void DeliverToScheduler(Peer from, Message message);
   void TurnScheduler();
-  void HearShard(ShardNode* node, Peer from, Message message);
+  void DeliverToShard(ShardNode* node, Peer from, Message message);
   void LetThrough(ShardNode* node);  // the messages whose turn it is
   void StepShard(ShardNode* node, const std::function<void(Outbox*)>& step);
-  void HearWorker(WorkerNode* node, Peer from, Message message);
+  void DeliverToWorker(WorkerNode* node, Peer from, Message message);
   void PlanTurn(WorkerNode* node);
   void TurnWorker(WorkerNode* node);
 

@@ -4,7 +4,7 @@
 // specifies the rules.
 //
 //   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // a message for each shard, or more, into `out`
-//   client.Hear(from, message, now);                                // calls sink.Rows, and sink.Done with the last
+//   client.Handle(from, message, now);                                // calls sink.Rows, and sink.Done with the last
 //   client.Settle(now, &out);                                       // sends the messages that are now possible
 //
 // worker/client/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
@@ -89,7 +89,7 @@ class Client {
   void Start(TimeUs now, Outbox* out);
   // Handles a received message. After the last of several messages call Settle once, which sends the messages that they
   // allow. Every other call that sends includes Settle.
-  void Hear(Peer from, Message message, TimeUs now);
+  void Handle(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;

@@ -58,7 +58,7 @@ void Runtime::Exchange(TimeUs at_most) {
     transport_->Receive(&received_, kReceiveMax, wait);
     const TimeUs now = Now();
     waited_us_ = now - begin;
-    for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), now);
+    for (net::Received& r : received_) client_.Handle(r.from, std::move(r.message), now);
     if (!received_.empty()) client_.Settle(now, &outbox_);
     received_.clear();
     if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);

@@ -132,7 +132,7 @@ class DeviceArrays : public StepArrays {
     if (measured_) norm_.ToHost(*way_);
     if (source_.train)
       for (Table& table : tables_) table.gradients.ToHost(*way_);
-    if (shared_->done) way_->Tell(&shared_->done);
+    if (shared_->done) way_->NotifyWhenDone(&shared_->done);
     return {};
   }
 

@@ -129,14 +129,14 @@ std::vector<CheckpointRequest> FakeFleet::AskForCheckpoint(std::uint64_t number)
   return std::exchange(told_tool_, {});
 }
 
-void FakeFleet::HearStore() {
+void FakeFleet::HandleCompletedWrites() {
   for (auto written = store.TakeWritten(); !written.empty(); written = store.TakeWritten())
     for (const StoreWritten& end : written) scheduler.OnWritten(end, now, &out_);
   for (Note& note : scheduler.TakeNotes()) notes.push_back(std::move(note.text));
 }
 
 void FakeFleet::Deliver() {
-  HearStore();
+  HandleCompletedWrites();
   Outbox taken = std::exchange(out_, {});
   for (const Outgoing& outgoing : taken) {
     if (on_send) on_send(outgoing);

@@ -133,7 +133,7 @@ class FakeFleet {
   };
 
   void Deliver();
-  void HearStore();
+  void HandleCompletedWrites();
   void Receive(FakeShard& shard, const Message& message);
   void Receive(FakeWorker& worker, const Message& message);
   void Adopt(FakeShard& shard, const View& view);

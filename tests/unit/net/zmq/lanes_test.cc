@@ -44,7 +44,7 @@ class LanesTest : public TransportTest {
     ASSERT_TRUE(client_->Connect(kShard, endpoint_));
   }
   // Sends pulls, one at a time, until that many lanes have brought some and all have come. Empty: they do not.
-  std::vector<Received> HearFrom(std::size_t lanes, std::uint64_t turns = 5'000) {
+  std::vector<Received> ReceiveFrom(std::size_t lanes, std::uint64_t turns = 5'000) {
     std::vector<Received> got, none;
     std::set<Peer> peers;
     std::uint64_t sent = 0;
@@ -64,7 +64,7 @@ class LanesTest : public TransportTest {
 
 TEST_F(LanesTest, PullsTakeTheOthersInTurns) {
   Begin(4);
-  ASSERT_FALSE(HearFrom(3).empty());
+  ASSERT_FALSE(ReceiveFrom(3).empty());
   constexpr std::uint64_t kPulls = 300;
   std::vector<Outgoing> outgoing;
   for (std::uint64_t n = 0; n < kPulls; ++n) {
@@ -97,7 +97,7 @@ TEST_F(LanesTest, PullsTakeTheOthersInTurns) {
 
 TEST_F(LanesTest, AnswersComeBackAsOfOnePeer) {
   Begin(3);
-  std::vector<Received> asked = HearFrom(2);
+  std::vector<Received> asked = ReceiveFrom(2);
   ASSERT_FALSE(asked.empty());
   std::set<std::uint64_t> expected;
   for (const Received& r : asked) {
@@ -130,11 +130,11 @@ TEST_F(LanesTest, SetLanesIsForPeersConnectedLater) {
   Begin(1);
   client_->SetLanes(3);
   ASSERT_TRUE(client_->Connect(kShard, endpoint_));  // where it leads already
-  EXPECT_TRUE(HearFrom(2, 100).empty());
+  EXPECT_TRUE(ReceiveFrom(2, 100).empty());
   auto server = Make({.shm = false});
   ASSERT_TRUE(client_->Connect(kShard, *server->Bind("tcp://127.0.0.1:*")));
   server_ = std::move(server);
-  EXPECT_FALSE(HearFrom(2).empty());
+  EXPECT_FALSE(ReceiveFrom(2).empty());
 }
 
 // The first lane is full and has a backlog up to the bound; pulls go on. Then theirs are full, too: the peer's bound
@@ -142,7 +142,7 @@ TEST_F(LanesTest, SetLanesIsForPeersConnectedLater) {
 TEST_F(LanesTest, AFullLaneHoldsUpNoOther) {
   constexpr std::size_t kBound = std::size_t{4} << 20;
   Begin(3, {.high_water_mark = 4, .backlog_bytes_max = kBound});
-  ASSERT_FALSE(HearFrom(2).empty());
+  ASSERT_FALSE(ReceiveFrom(2).empty());
   client_->Send(kShard, NumberedTick(0));
   ASSERT_EQ(Move(client_.get(), server_.get(), 1).size(), 1u);
   constexpr std::uint64_t kPieces = 300;
@@ -173,14 +173,14 @@ TEST_F(LanesTest, AFullLaneHoldsUpNoOther) {
 
 TEST_F(LanesTest, AllLanesComeBackAfterARestart) {
   Begin(3);
-  ASSERT_FALSE(HearFrom(2).empty());
+  ASSERT_FALSE(ReceiveFrom(2).empty());
   server_.reset();
   std::vector<Received> none;
   client_->Receive(&none, 1, 50'000);
   for (std::uint64_t n = 0; n < 10; ++n) client_->Send(kShard, NumberedPull(n));
   server_ = Make({.shm = false});
   for (int i = 0; i < 500 && !server_->Bind(endpoint_); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_FALSE(HearFrom(2).empty());
+  EXPECT_FALSE(ReceiveFrom(2).empty());
   client_->Send(kShard, NumberedTick(7));
   std::vector<Received> got;
   const auto told = [&] { return std::ranges::any_of(got, [](const Received& r) { return !IsPull(r); }); };

@@ -78,8 +78,8 @@ TEST_F(FleetWatchTest, AWorkerThatHoldsACheckpointIsNamed) {
   TimeUs now = 0;
   watch_.Start(now);
   Pass(&now, kWaitNotePeriodUs);
-  fleet_.membership.HearShard({Role::kShard, 0, Incarnation(1)}, std::nullopt, now);
-  fleet_.membership.HearWorker({Role::kWorker, 0, fleet_.Newest()}, Peer(9), now);
+  fleet_.membership.RecordShardContact({Role::kShard, 0, Incarnation(1)}, std::nullopt, now);
+  fleet_.membership.RecordWorkerContact({Role::kWorker, 0, fleet_.Newest()}, Peer(9), now);
   EXPECT_EQ(watch_.WaitText(now, {}), "");
   EXPECT_TRUE(watch_.WaitText(now, {.clock = Clock(7), .programs = {}}).contains("and a checkpoint waits for clock 7"));
   const std::string text = watch_.WaitText(now, {.clock = {}, .programs = {fleet_.Newest()}});

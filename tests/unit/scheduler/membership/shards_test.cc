@@ -33,12 +33,12 @@ TEST_F(ShardsTest, AreCompleteOnceEachHasJoined) {
   EXPECT_FALSE(shards_.Complete());
   OnJoin(ShardJoin(0, 10), 0);
   EXPECT_TRUE(shards_.Complete());
-  EXPECT_EQ(shards_.Hear(SenderOf(0), Peer(10), 0), nullptr);  // not formed
+  EXPECT_EQ(shards_.RecordContact(SenderOf(0), Peer(10), 0), nullptr);  // not formed
   EXPECT_EQ(shards_.Form(5), (std::vector<std::string>{"endpoint-10", "endpoint-11"}));
-  ASSERT_NE(shards_.Hear(SenderOf(0), std::nullopt, 7), nullptr);
+  ASSERT_NE(shards_.RecordContact(SenderOf(0), std::nullopt, 7), nullptr);
   EXPECT_EQ(shards_.at(ShardId(0)).peer, Peer(10));
   EXPECT_EQ(shards_.at(ShardId(0)).heard, 7);
-  EXPECT_EQ(shards_.Hear({Role::kShard, 0, Incarnation(99)}, Peer(10), 0), nullptr);
+  EXPECT_EQ(shards_.RecordContact({Role::kShard, 0, Incarnation(99)}, Peer(10), 0), nullptr);
 }
 
 TEST_F(ShardsTest, AMisfitIsRefused) {
@@ -120,7 +120,7 @@ TEST_F(ShardsTest, SilenceCountsFromWhenTheSchedulerListens) {
   EXPECT_EQ(shards_.joined(), 1u);
   OnJoin(ShardJoin(0, 10), 6 * kSecondUs);
   shards_.Form(6 * kSecondUs);
-  shards_.Hear(SenderOf(1), Peer(11), 9 * kSecondUs);
+  shards_.RecordContact(SenderOf(1), Peer(11), 9 * kSecondUs);
   EXPECT_EQ(shards_.Silent(11 * kSecondUs, 0), std::nullopt);
   EXPECT_EQ(shards_.Silent(12 * kSecondUs, 0), ShardId(0));
   EXPECT_EQ(shards_.Silent(12 * kSecondUs, 10 * kSecondUs), std::nullopt);

@@ -42,13 +42,13 @@ TEST_F(WorkersTest, AJoinGetsTheLowestRankThatIsFree) {
 TEST_F(WorkersTest, OnlyALiveIncarnationIsHeard) {
   const Incarnation id = Add(1);
   const Sender sender{Role::kWorker, 1, id};
-  EXPECT_EQ(workers_.Hear(sender, Peer(9), 1), nullptr);
+  EXPECT_EQ(workers_.RecordContact(sender, Peer(9), 1), nullptr);
   workers_.MakeLive(id, Clock(4), ViewVersion(1));
-  ASSERT_NE(workers_.Hear(sender, Peer(9), 2), nullptr);
+  ASSERT_NE(workers_.RecordContact(sender, Peer(9), 2), nullptr);
   EXPECT_EQ(workers_.at(id).peer, Peer(9));
-  EXPECT_EQ(workers_.Hear({Role::kWorker, 0, id}, Peer(9), 2), nullptr);
+  EXPECT_EQ(workers_.RecordContact({Role::kWorker, 0, id}, Peer(9), 2), nullptr);
   workers_.Fence(id);
-  EXPECT_EQ(workers_.Hear(sender, Peer(9), 3), nullptr);
+  EXPECT_EQ(workers_.RecordContact(sender, Peer(9), 3), nullptr);
 }
 
 TEST_F(WorkersTest, HeartbeatsNeverTakeAnythingBack) {

@@ -53,7 +53,7 @@ TEST(State, TheLastViewIsWrittenAlsoIfTheRunEndsWithIt) {
     message.job = Fingerprint(fleet.job);
     message.sender = sender;
     message.body = std::move(body);
-    fleet.scheduler.Hear(from, std::move(message), fleet.now);
+    fleet.scheduler.Handle(from, std::move(message), fleet.now);
   };
   const FakeShard& shard = *fleet.shards[0];
   const FakeWorker& leaver = *fleet.workers[0];

@@ -61,7 +61,7 @@ TEST_F(FleetStopTest, ItIsOverOnceAllHaveConfirmed) {
 TEST_F(FleetStopTest, SilentNodesAreNotWaitedForLong) {
   Begin();
   Repeat(0);
-  stop_.Hear(kBeatUs);
+  stop_.RecordContact(kBeatUs);
   Repeat(3 * kBeatUs - 1);
   EXPECT_FALSE(stop_.over());
   EXPECT_EQ(Repeat(3 * kBeatUs), 0u);
@@ -71,11 +71,11 @@ TEST_F(FleetStopTest, SilentNodesAreNotWaitedForLong) {
 TEST_F(FleetStopTest, NorAreThoseThatNeverConfirm) {
   Begin();
   for (TimeUs now = 0; now < FleetStop::kPeriodsMax * kBeatUs; now += kBeatUs) {
-    stop_.Hear(now);
+    stop_.RecordContact(now);
     Repeat(now);
     EXPECT_FALSE(stop_.over());
   }
-  stop_.Hear(FleetStop::kPeriodsMax * kBeatUs);
+  stop_.RecordContact(FleetStop::kPeriodsMax * kBeatUs);
   Repeat(FleetStop::kPeriodsMax * kBeatUs);
   EXPECT_TRUE(stop_.over());
 }

@@ -38,7 +38,7 @@ class RowGateTest : public PartTest {
   }
   void EndWork() {
     while (cold_->under_way() != 0) cold_->RunOne();
-    ASSERT_TRUE(tiered_->Tend(0));
+    ASSERT_TRUE(tiered_->Maintain(0));
   }
   bool Waits(Message message, Peer from = kPeer) { return gate_->Waits(from, message); }
   // Keys whose rows are on disk.

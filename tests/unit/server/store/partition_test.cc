@@ -208,7 +208,7 @@ TEST_P(PartitionUnderTrafficTest, ASnapshotIsThePartitionAsItWasWhenItBegan) {
   int slices = 1;
   for (; !ContinueCut(store.get(), 500, &chunks); ++slices) {
     traffic.Next().To(store.get());
-    ASSERT_TRUE(store->Tend(0));
+    ASSERT_TRUE(store->Maintain(0));
   }
   EXPECT_GT(slices, 10);
   EXPECT_NE(store->Find(kMoved)->StateHash().value(), before);
@@ -227,7 +227,7 @@ TEST_P(PartitionUnderTrafficTest, ASnapshotTakesNoChangesFromTheNextCheckpoint) 
   const auto cut = [&](CutRequest request, bool newest) {
     std::vector<CutRows> chunks;
     (void)store->cut().Begin(request);
-    while (!ContinueCut(store.get(), 1 << 20, &chunks)) ASSERT_TRUE(store->Tend(0));
+    while (!ContinueCut(store.get(), 1 << 20, &chunks)) ASSERT_TRUE(store->Maintain(0));
     for (const auto& [table, rows] : chunks) ASSERT_TRUE(copy->Remove(table, rows.removed));
     LoadAll(chunks, copy.get(), newest);
   };

@@ -68,7 +68,7 @@ class ResidencyTest : public testing::Test {
     std::vector<RowOwner> cold;
     for (const auto& [t, place, number] : ids)
       if (rows->IsCold(place, number)) cold.push_back({place, number});
-    if (!Note(tier_->BringIn(rows, &cold))) return;
+    if (!Note(tier_->LoadRows(rows, &cold))) return;
     for (const Id& id : ids) {
       const auto [t, place, number] = id;
       float* row = rows->Row(place, number);

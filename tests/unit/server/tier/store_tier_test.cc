@@ -150,7 +150,7 @@ class RowStoreTierTest : public testing::Test {
   }
   void Turn() {
     cold_->RunOne();
-    Note(tiered_->Tend(random_.Below(2) * 20'000));
+    Note(tiered_->Maintain(random_.Below(2) * 20'000));
   }
   // The rest of the tiered one's cut.
   void EndCut() {
@@ -158,7 +158,7 @@ class RowStoreTierTest : public testing::Test {
     while (tiered_->cut().active() && failure_) {
       Note(tiered_->cut().Continue(100'000, &chunks));
       cold_->RunOne();
-      Note(tiered_->Tend(0));
+      Note(tiered_->Maintain(0));
     }
   }
   // Keeps the first error, which a test that has not taken it fails by.

@@ -90,11 +90,11 @@ TEST(ClientControl, MessagesOfAnotherJobOrPeerAreIgnored) {
   Message message;
   message.job = 78;
   message.body = Shutdown{ErrorCode::kInternal, "not ours"};
-  fleet.client.Hear(kSchedulerPeer, message, fleet.now);
+  fleet.client.Handle(kSchedulerPeer, message, fleet.now);
   message.job = 77;
   message.body = ErrorReply{RequestId(0), ErrorCode::kFenced, "", Epoch(1)};
-  fleet.client.Hear(Peer(kFirstAcceptedPeer), message, fleet.now);
-  fleet.client.Hear(ShardPeer(ShardId(2)), message, fleet.now);
+  fleet.client.Handle(Peer(kFirstAcceptedPeer), message, fleet.now);
+  fleet.client.Handle(ShardPeer(ShardId(2)), message, fleet.now);
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
 }
 

@@ -322,7 +322,7 @@ void FakeFleet::FromScheduler(Body body) {
   message.job = 77;
   message.sender = {Role::kScheduler, 0, Incarnation(1)};
   message.body = std::move(body);
-  client.Hear(kSchedulerPeer, std::move(message), now);
+  client.Handle(kSchedulerPeer, std::move(message), now);
   client.Settle(now, &out);
 }
 
@@ -333,7 +333,7 @@ void FakeFleet::FromShard(std::uint32_t shard, Body body, Buffer values) {
   message.epoch = view.routes.epoch;
   message.body = std::move(body);
   message.values = std::move(values);
-  client.Hear(ShardPeer(ShardId(shard)), std::move(message), now);
+  client.Handle(ShardPeer(ShardId(shard)), std::move(message), now);
   client.Settle(now, &out);
 }
 

@@ -70,7 +70,7 @@ void LocalFleet::Post(std::size_t from, Outbox* out) {
   out->clear();
 }
 
-void LocalFleet::HearStore() {
+void LocalFleet::HandleCompletedWrites() {
   Outbox out;
   for (const scheduler::StoreWritten& written : std::exchange(manifests_->written, {}))
     if (!scheduler_dead_) scheduler_->OnWritten(written, now_, &out);
@@ -78,7 +78,7 @@ void LocalFleet::HearStore() {
 }
 
 void LocalFleet::Deliver() {
-  HearStore();
+  HandleCompletedWrites();
   while (!mail_.empty()) {
     Mail mail = std::move(mail_.front());
     mail_.pop_front();
@@ -97,7 +97,7 @@ void LocalFleet::Deliver() {
       for (CheckpointPart& part : std::exchange(written_, {})) shard.OnCheckpointWritten(std::move(part), now_, &out);
     }
     Post(mail.to, &out);
-    HearStore();
+    HandleCompletedWrites();
   }
 }
 

@@ -69,7 +69,7 @@ class LocalFleet final : public net::Transport {
   void RequestStop();
   void Post(std::size_t from, Outbox* out);
   void Deliver();
-  void HearStore();
+  void HandleCompletedWrites();
   void PassTime();
 
   TimeUs now_ = 0;
