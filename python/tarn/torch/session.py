@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -39,19 +40,40 @@ class _Slab:
 
     def __init__(self, rows: torch.Tensor, index: torch.Tensor) -> None:
         self._host = rows, index
-        self._copies: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}  # by device, or by the stream of a GPU that made them
+        self._copies: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._copied: dict[torch.device, torch.cuda.Event] = {}  # by GPU: the end of its copies
+        self._streams: set[torch.cuda.Stream] = set()  # that wait for the copies
         self.future: Any = None  # of the request
 
     def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """float32 and int64 [n] on this device. A GPU gets them with one copy each, on its current stream."""
+        """float32 and int64 [n] on this device. The current stream of a GPU waits for the copies, the caller does not."""
         if device.type == "cpu":
             return self._host
-        key = torch.cuda.current_stream(device) if device.type == "cuda" else device
-        if key not in self._copies:
-            rows, index = self._host
-            with torch.inference_mode(False):  # another module of the request may be in training
-                self._copies[key] = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
-        return self._copies[key]
+        if device not in self._copies:
+            self._copy_to(device)
+        copies = self._copies[device]
+        if device.type == "cuda" and (stream := torch.cuda.current_stream(device)) not in self._streams:
+            self._streams.add(stream)
+            stream.wait_event(self._copied[device])
+            for each in copies:
+                each.record_stream(stream)  # the allocator counts their memory to the stream of the copies
+        return copies
+
+    def copy_if_arrived(self, gpu: torch.device) -> None:
+        """Begins the copies to the GPU before `on` asks for them, if the rows have arrived."""
+        if gpu not in self._copies and self.future is not None and self.future.ready():
+            self._copy_to(gpu)
+
+    def _copy_to(self, device: torch.device) -> None:
+        """One copy each. Those to a GPU are on a stream of their own, so that they do not wait for the model's work."""
+        rows, index = self._host
+        with contextlib.ExitStack() as context:
+            context.enter_context(torch.inference_mode(False))  # another module of the request may be in training
+            if device.type == "cuda":
+                context.enter_context(torch.cuda.stream(_stream_of_copies(device)))
+            self._copies[device] = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
+            if device.type == "cuda":
+                self._copied[device] = _stream_of_copies(device).record_event()
 
     def wait(self, what: Callable[[], str]) -> None:
         if self.future is not None:
@@ -199,6 +221,9 @@ class Session:
         if clock != self._clock:
             self._clock = clock
             self._ahead = [each for each in self._ahead if each.clock >= clock]  # older rows would exceed the bound
+            if ids.is_cuda:
+                for slab in {each.slab for each in self._ahead}:
+                    slab.copy_if_arrived(ids.device)
         for recorder in self.calls:
             recorder.append((module, ids))
         for i, each in enumerate(self._ahead):
@@ -340,6 +365,11 @@ class Session:
             pass  # the fleet has ended first
         finally:
             self.client.close()
+
+
+@functools.cache
+def _stream_of_copies(gpu: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(gpu)  # type: ignore[no-untyped-call,unused-ignore]
 
 
 def on_host(values: torch.Tensor) -> torch.Tensor:

@@ -180,6 +180,22 @@ class RecipeTest(unittest.TestCase):
                                  torch.optim.SGD(local.bags.parameters(), lr=0.125)], steps, lambda: coalesce(local))
         self.assertEqual(found, expected)
 
+    def test_rows_that_have_arrived_are_copied_before_they_are_used(self):
+        model = tarn.torch.remote(nn.Embedding(10, 4, device="meta"), self.ps, optimizer=SGD)
+        now, next_ids = torch.tensor([1, 2, 2], device=GPU), torch.tensor([3, 1], device=GPU)
+        with torch.no_grad():
+            expected = model(next_ids).tolist()
+            model.session.pull_ahead([(model, next_ids)], self.ps.clock)
+            ahead = model.session._ahead[-1].slab
+            ahead.future.wait()
+            self.ps.tick().wait()
+            model.session._ahead[-1].clock = self.ps.clock
+            model(now)
+            self.assertIn(GPU, ahead._copies)
+            with torch.cuda.stream(torch.cuda.Stream(GPU)):
+                self.assertEqual(model(next_ids).tolist(), expected)
+        self.assertEqual(len(ahead._streams), 1)
+
     def test_a_loader_with_pinned_batches(self):
         """Ids are moved to the GPU after the prefetch has seen them on the CPU: no row is pulled twice."""
         model = on_gpu(tarn.torch.remote(on_meta(), self.ps, optimizer=SGD))

@@ -1,8 +1,10 @@
 """tarn.torch over a fake client: what is pulled ahead."""
 
+import contextlib
 import pathlib
 import sys
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python"))
@@ -16,6 +18,7 @@ except ImportError:
 import tarn.torch  # noqa: E402
 from fake_fleet import FakeClient  # noqa: E402
 from small_model import Bags, attached, ids_of  # noqa: E402
+from tarn.torch import session  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -102,6 +105,75 @@ class PrefetchTest(unittest.TestCase):
             tarn.torch.prefetch([], self.model, depth=-1)
         with self.assertRaisesRegex(ValueError, "tarn.torch.prefetch: Linear has no module whose rows"):
             tarn.torch.prefetch([], nn.Linear(1, 1))
+
+
+class CopiesToAGpuTest(unittest.TestCase):
+    """The order of the calls of torch.cuda, which is replaced; cuda_test.py has the same with a GPU."""
+
+    def setUp(self):
+        self.log = []
+        self.streams = [FakeStream("own", self), FakeStream("other", self)]
+        own = FakeStream("copies", self)
+        for name, each in [("current_stream", lambda _: self.streams[0]), ("stream", own.entered)]:
+            self.enterContext(mock.patch.object(torch.cuda, name, each))
+        self.enterContext(mock.patch.object(session, "_stream_of_copies", lambda _: own))
+        self.gpu = mock.Mock(type="cuda")
+        self.slab = session._Slab(FakeHost("rows", self), FakeHost("index", self))
+        self.slab.future = mock.Mock(ready=lambda: self.arrived)
+
+    COPIES = ["enter copies", "rows to GPU", "index to GPU", "record on copies", "leave copies"]
+
+    def test_rows_that_have_not_arrived_are_not_copied(self):
+        self.arrived = False
+        self.slab.copy_if_arrived(self.gpu)
+        self.assertEqual(self.log, [])
+
+    def test_one_copy_each_and_every_stream_waits_once(self):
+        self.arrived = True
+        for _ in range(2):
+            self.slab.copy_if_arrived(self.gpu)
+        self.assertEqual(self.log, self.COPIES)
+        self.log.clear()
+        for _ in range(2):
+            for _ in range(2):
+                copies = self.slab.on(self.gpu)
+            self.streams.reverse()
+        self.assertEqual([each.name for each in copies], ["rows on GPU", "index on GPU"])
+        self.assertEqual(self.log, [each for stream in ("own", "other") for each in (
+            f"{stream} waits", f"rows on GPU used by {stream}", f"index on GPU used by {stream}")])
+
+    def test_rows_that_nobody_copied_before(self):
+        self.slab.on(self.gpu)
+        self.assertEqual(self.log[:6], [*self.COPIES, "own waits"])
+
+
+class FakeStream:
+    def __init__(self, name, test):
+        self.name, self.log = name, test.log
+
+    @contextlib.contextmanager
+    def entered(self, stream):
+        self.log.append(f"enter {stream.name}")
+        yield
+        self.log.append(f"leave {stream.name}")
+
+    def record_event(self):
+        self.log.append(f"record on {self.name}")
+
+    def wait_event(self, _):
+        self.log.append(f"{self.name} waits")
+
+
+class FakeHost:
+    def __init__(self, name, test):
+        self.name, self.test = name, test
+
+    def to(self, _, non_blocking):
+        self.test.log.append(f"{self.name} to GPU")
+        return FakeHost(f"{self.name} on GPU", self.test)
+
+    def record_stream(self, stream):
+        self.test.log.append(f"{self.name} used by {stream.name}")
 
 
 if __name__ == "__main__":
