@@ -58,7 +58,7 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
   for (const auto& [work, taken] : samples) costs[work] = Fit(taken);
   // Converts to costs with a single busy core: all measurements were made with another busy core.
   for (Line& line : costs.lines)
-    for (double* ns : {&line.message_ns, &line.row_ns, &line.dense_ns, &line.third_ns}) *ns /= costs.busy_slowdown;
+    for (double* ns : {&line.message_ns, &line.row_ns, &line.dense_ns, &line.third_ns, &line.table_ns}) *ns /= costs.busy_slowdown;
   return costs;
 }
 

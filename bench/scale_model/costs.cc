@@ -27,6 +27,7 @@ std::map<std::string, double*> Fields(Costs* costs) {
     fields[name + ".row_ns"] = &costs->lines[i].row_ns;
     fields[name + ".dense_ns"] = &costs->lines[i].dense_ns;
     fields[name + ".third_ns"] = &costs->lines[i].third_ns;
+    fields[name + ".table_ns"] = &costs->lines[i].table_ns;
   }
   return fields;
 }
@@ -76,7 +77,7 @@ Line FitOnce(std::span<const Sample> samples, const Line& expected) {
     std::size_t drop = kParts;
     for (std::size_t i = 0; i < kParts; ++i)
       if (used[i] && (!solved || at[i] < 0)) drop = i;
-    if (drop == kParts) return {at[0], at[1], at[2], at[3]};
+    if (drop == kParts) return {at[0], at[1], at[2], at[3], at[4]};
     used[drop] = false;
   }
 }
@@ -122,11 +123,11 @@ Expected<Costs> ReadCosts(const std::string& path) {
 Line Fit(std::span<const Sample> samples) {
   double amount = 0, ns = 0;
   for (const Sample& s : samples) {
-    amount += s.amount.messages + s.amount.rows + s.amount.dense + s.amount.third;
+    for (const double part : s.amount.parts()) amount += part;
     ns += s.ns;
   }
   const double each = amount > 0 ? ns / amount : 0;
-  Line line{each, each, each, each};
+  Line line{each, each, each, each, each};
   std::vector<Sample> kept(samples.begin(), samples.end());
   for (int round = 0; round < kRounds; ++round) {
     line = FitOnce(kept, line);

@@ -45,18 +45,19 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::kCount);
 
 std::string_view Name(Work work);
 
-// The size of a piece of work. rows: of sparse tables; dense: of dense tables, in units of 16 values; third: see Work.
-inline constexpr std::size_t kParts = 4;
+// The size of a piece of work. rows: of sparse tables; dense: of dense tables, in units of 16 values; third: see Work;
+// tables: the sum over the messages.
+inline constexpr std::size_t kParts = 5;
 struct Amount {
-  double messages = 0, rows = 0, dense = 0, third = 0;
-  std::array<double, kParts> parts() const { return {messages, rows, dense, third}; }
+  double messages = 0, rows = 0, dense = 0, third = 0, tables = 0;
+  std::array<double, kParts> parts() const { return {messages, rows, dense, third, tables}; }
 };
 
 // The sum of the parts, each times its cost.
 struct Line {
-  double message_ns = 0, row_ns = 0, dense_ns = 0, third_ns = 0;
+  double message_ns = 0, row_ns = 0, dense_ns = 0, third_ns = 0, table_ns = 0;
   double operator()(const Amount& a) const {
-    return a.messages * message_ns + a.rows * row_ns + a.dense * dense_ns + a.third * third_ns;
+    return a.messages * message_ns + a.rows * row_ns + a.dense * dense_ns + a.third * third_ns + a.tables * table_ns;
   }
 };
 

@@ -98,7 +98,7 @@ FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs&
              [this](Node* to, std::vector<Arrived> arrived) { Deliver(to, std::move(arrived)); }) {}
 
 void FleetModel::MeasureWorker(Work work, const Extent& extent) {
-  const Amount amount{1, extent.rows, extent.dense, double(options_.servers)};
+  const Amount amount{1, extent.rows, extent.dense, double(options_.servers), extent.tables};
   const Sample sample{amount, meter_->Lap()};
   if (clocks_.begun() && work != Work::kCount) meter_->Add(work, sample);
 }

@@ -46,12 +46,15 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
   const double servers = options_.bundle;
   double rows = 0, sections = 0;
   bool sparse = false;
+  // Of `rows` rows over the servers: the expected number of servers with at least one of them.
+  const auto messages_of = [servers](double rows) { return servers * (1 - std::pow(1 - 1 / servers, rows)); };
   const auto add = [&](TableId table, double count, double table_sections, bool keys, bool values) {
     const bool dense = workload_.dense(table);
     rows += count;
     sections += table_sections;
     sparse = sparse || !dense;
     (dense ? extent.dense : extent.rows) += workload_.WorkRows(table, count);
+    extent.tables += messages_of(count);
     extent.bytes += (keys ? sizeof(Key) * count : 0) + (values ? 4.0 * workload_.wire_dim(table) * count : 0);
   };
   if (const auto* pull = std::get_if<Pull>(&message.body)) {
@@ -64,11 +67,12 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
     for (const ReplyPart& part : reply->tables) add(part.table, part.count, 0, false, true);
   }
   if (rows > 0) {
-    extent.copies = servers * (1 - std::pow(1 - 1 / servers, rows));
+    extent.copies = messages_of(rows);
     extent.dense_part = dense_parts_[shard];
     extent.part = sparse ? 1 / servers : extent.dense_part;
   } else if (std::holds_alternative<PushAck>(message.body) && asked != nullptr) {
     extent.copies = asked->copies, extent.part = asked->part, extent.dense_part = asked->dense_part;
+    extent.tables = asked->tables;
     sections = double(std::get<PushAck>(message.body).sections.size());
   } else {
     extent.copies = servers, extent.part = extent.dense_part = 1 / servers;
@@ -83,7 +87,7 @@ double MessageCosts::Of(bool worker, Work work, const Extent& extent) const {
   if (options_.free) return 0;
   const double part = worker ? 1 : extent.part, dense_part = worker ? 1 : extent.dense_part;
   const double third = worker ? extent.copies * options_.servers : 0;
-  return costs_[work]({part * extent.copies, part * extent.rows, dense_part * extent.dense, third});
+  return costs_[work]({part * extent.copies, part * extent.rows, dense_part * extent.dense, third, part * extent.tables});
 }
 
 double MessageCosts::Coding(bool worker, Work work, const Extent& extent) const {

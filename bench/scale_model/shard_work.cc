@@ -37,14 +37,14 @@ void ShardWork::OnPullServed(WorkerRank, Incarnation, const Pull&, Clock) {
   observed_ = true;
   if (meter_ == nullptr || !counts_) return;
   const auto& reply = std::get<PullReply>(out_->back().message.body);
-  Amount amount{.messages = 1};
+  Amount amount{.messages = 1, .tables = double(reply.tables.size())};
   for (const ReplyPart& part : reply.tables)
     (workload_->dense(part.table) ? amount.dense : amount.rows) += workload_->WorkRows(part.table, part.count);
   meter_->Add(Work::kServe, {amount, meter_->Lap()});
 }
 
 void ShardWork::Measure(const Body& body, const Extent& extent) {
-  const Sample sample{{.messages = 1, .rows = extent.rows, .dense = extent.dense}, meter_->Lap()};
+  const Sample sample{{.messages = 1, .rows = extent.rows, .dense = extent.dense, .tables = extent.tables}, meter_->Lap()};
   if (!counts_ || observed_) return;
   if (std::holds_alternative<Pull>(body)) meter_->Add(Work::kPark, sample);
   if (std::holds_alternative<Tick>(body)) meter_->Add(Work::kShardTick, sample);

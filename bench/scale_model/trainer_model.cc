@@ -108,6 +108,7 @@ void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
     const auto add = [&](const auto& part) {
       (workload_->dense(part.table) ? sample.amount.dense : sample.amount.rows) +=
           workload_->WorkRows(part.table, part.keys.count);
+      ++sample.amount.tables;
     };
     if (pull != nullptr) std::ranges::for_each(pull->tables, add);
     if (push != nullptr) std::ranges::for_each(push->tables, add);
