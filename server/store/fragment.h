@@ -44,7 +44,7 @@ class Fragment {
     if (pulled == kNoVersion) return std::nullopt;
     return before - std::min(before, pulled.value);
   }
-  // The rule's state (UpdateRule::partition_floats).
+  // The rule's state in this partition (UpdateRule::partition_floats).
   std::span<float> rule_state() { return rule_state_; }
   // For checkpoints, logs and hashes. `state` must have the words of the table's rule.
   FragmentState State() const;

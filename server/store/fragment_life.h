@@ -40,7 +40,7 @@ class FragmentLife {
       EnsureCandidates().Set(key, before + 1);
     return admitted;
   }
-  // Drops the count of a key that waits for admission. Calls before_count() before.
+  // Drops the count of a key that waits for admission. Calls before_count() before the count changes.
   template <typename BeforeCount>
   void Forget(Key key, BeforeCount before_count) {
     if (CountOf(key) == 0) return;
@@ -51,7 +51,7 @@ class FragmentLife {
   std::vector<Seen> Waiting() const { return candidates_ ? candidates_->All() : std::vector<Seen>(); }
   void SetWaiting(Key key, std::uint32_t count) { EnsureCandidates().Set(key, count); }
 
-  // Must be called when a row's life begins, changes or ends.
+  // Must be called when a row's life begins (Add), changes (Drop, then Add) or ends (Drop).
   void Add(RowLife life);
   void Drop(RowLife life);
   // Clears the standings when the rules change. The caller then adds every row again.

@@ -24,14 +24,14 @@ std::uint32_t Clamped(double time) {
 
 LifeRules::LifeRules(const LifeSpec& spec)
     : decay_(spec.score_decay), rows_max_(spec.rows_max), in_seconds_(spec.expire_seconds != 0) {
-  units_per_doubling_ = spec.score_decay == 1 ? 0 : -1 / Log2(decay_);
+  half_life_ = spec.score_decay == 1 ? 0 : -1 / Log2(decay_);
   if (in_seconds_) {
     lifetime_ = std::max(1u, Clamped(std::ceil(spec.expire_seconds)));
     period_ = (lifetime_ + kPeriodsPerLife - 1) / kPeriodsPerLife;
   } else {
     period_ = static_cast<std::uint32_t>(spec.sweep_clocks);
     if (spec.expire_clocks != 0) lifetime_ = static_cast<std::uint32_t>(spec.expire_clocks);
-    if (spec.min_score != 0) lifetime_ = std::max(1u, Clamped(-Log2(spec.min_score) * units_per_doubling_));
+    if (spec.min_score != 0) lifetime_ = std::max(1u, Clamped(-Log2(spec.min_score) * half_life_));
   }
   step_ = std::max(1u, period_ / kStepsPerPeriod);
   period_ -= period_ % step_;  // so that boundaries lie between classes
@@ -44,8 +44,8 @@ RowLife LifeRules::Touched(RowLife life, std::uint32_t now) const {
 }
 
 std::uint32_t LifeRules::Standing(RowLife life) const {
-  if (units_per_doubling_ == 0) return life.last;
-  return Clamped(life.last + Log2(life.score) * units_per_doubling_);
+  if (half_life_ == 0) return life.last;
+  return Clamped(life.last + Log2(life.score) * half_life_);
 }
 
 std::uint32_t LifeRules::LeastStanding(std::uint32_t boundary) const {

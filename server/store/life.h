@@ -1,4 +1,4 @@
-// The life of a row as pure arithmetic (docs/protocol.md, "The life of a row", rules R1 to R5): how a push changes it,
+// The life of a row as pure arithmetic (docs/protocol.md, "The life of a row", rules R3 to R5): how a push changes it,
 // and when it ends. The table chooses the unit of time: clocks or seconds. The bits are the same on every x86-64,
 // because no function of the C library is used. Plain values, any thread.
 //
@@ -47,7 +47,7 @@ class LifeRules {
 
  private:
   double decay_;
-  double units_per_doubling_;   // time in which a score halves; 0: scores do not decay
+  double half_life_;            // time in which a score halves; 0: scores do not decay
   std::uint32_t lifetime_ = 0;  // a row expires when its standing is more than this below a boundary; 0: never
   std::uint64_t rows_max_;
   std::uint32_t period_ = 1, step_ = 1;

@@ -1,6 +1,6 @@
-// The removed keys of one partition: keys without a row that had one at some time since the base of the next cut. Each
-// is stored once, with the number of the first cut after its removal. So the beginning of a cut moves no key, and lost
-// cuts need no merge. Not thread-safe.
+// The removed keys of one fragment: keys without a row that had one at some time since the base of the next cut. Each
+// is stored once, with the number of cuts begun before its removal. So no key moves when a cut begins, or when a cut
+// does not become a base. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -85,7 +85,7 @@ class RemovedKeys {
 
   std::unique_ptr<RowIndex> keys_;  // key -> number of cuts begun before the removal; null: empty
   std::uint32_t cuts_ = 0;          // number of cuts begun
-  std::uint32_t base_ = 0;          // the lowest number after the base
+  std::uint32_t base_ = 0;          // keys with a lower number were removed before the base
   std::size_t before_cut_ = 0, since_cut_ = 0;
 };
 

@@ -90,9 +90,9 @@ class KeyCursor {
   std::span<const Key> keys_;
   Missing missing_;
   Fragment* fragment_ = nullptr;
-  std::size_t section_ = 0;  // of the next section
-  std::size_t key_ = 0;
-  std::uint32_t in_section_ = 0, section_count_ = 0;
+  std::size_t section_ = 0;                           // index of the next section
+  std::size_t key_ = 0;                               // index of the next key
+  std::uint32_t in_section_ = 0, section_count_ = 0;  // keys of the current section: passed, and in total
 };
 
 class RowFinder {

@@ -15,7 +15,7 @@ constexpr std::size_t kLoadNew = 32;
 
 }  // namespace
 
-const RowIndex::Bucket RowIndex::kNothing{};
+const RowIndex::Bucket RowIndex::kEmptyBucket{};
 
 RowIndex::~RowIndex() {
   for (std::size_t s = 0; s < directory_.size(); s += CopiesOf(directory_[s])) Free(directory_[s]);
@@ -34,7 +34,7 @@ RowIndex::Segment RowIndex::NewSegment(std::size_t keys, std::uint32_t depth) co
 
 void RowIndex::Free(const Segment& segment) const {
   const std::size_t bytes = segment.bucket_count * sizeof(Bucket);
-  if (segment.buckets == &kNothing) return;
+  if (segment.buckets == &kEmptyBucket) return;
   FromPages(bytes) ? pages_->Free(segment.buckets, bytes) : std::free(segment.buckets);
 }
 
@@ -77,8 +77,8 @@ std::uint32_t RowIndex::Erase(std::uint64_t hash, Key key) {
   return row;
 }
 
-// Fills a hole. Keys that did not fit into a full bucket are in later ones, and a look-up stops at a bucket that is not
-// full. So the first of those keys moves back, which leaves a hole in turn.
+// Removes the entry at `hole`. Keys that did not fit into a full bucket are in later ones, and a look-up stops at a
+// bucket that is not full. So if the bucket was full, the first of those keys moves back, which leaves a hole in turn.
 void RowIndex::Fill(const Segment& segment, Place hole) const {
   Bucket* bucket = hole.bucket;
   const bool was_full = bucket->used == kBucketKeys;
@@ -109,7 +109,7 @@ void RowIndex::MakeRoom(std::uint64_t hash) {
     const std::size_t s = FirstCopy(SegmentOf(hash));
     const Segment& segment = directory_[s];
     const std::size_t wanted = std::size_t{segment.size} + 1;
-    if (segment.buckets != &kNothing && wanted * 10 <= segment.bucket_count * kLoadMax) return;
+    if (segment.buckets != &kEmptyBucket && wanted * 10 <= segment.bucket_count * kLoadMax) return;
     if (wanted <= kSegmentKeys || !MaySplit(segment)) return Resize(s, wanted);
     Split(s);
   }
@@ -180,7 +180,7 @@ std::size_t RowIndex::memory_bytes() const {
   std::size_t bytes = directory_.capacity() * sizeof(Segment);
   for (std::size_t s = 0; s < directory_.size(); s += CopiesOf(directory_[s]))
     if (const std::size_t segment = directory_[s].bucket_count * sizeof(Bucket);
-        directory_[s].buckets != &kNothing && !FromPages(segment))
+        directory_[s].buckets != &kEmptyBucket && !FromPages(segment))
       bytes += segment;
   return bytes;
 }

@@ -64,7 +64,7 @@ class RowIndex {
   // Removes a key with its hash. Returns its row, or kNone.
   std::uint32_t Erase(std::uint64_t hash, Key key);
 
-  // Calls visit(key, row) for all, in no particular order.
+  // Calls visit(key, row) for all keys, in no particular order.
   template <typename Visit>
   void ForEach(Visit visit) const {
     for (std::size_t s = 0; s < directory_.size(); s += CopiesOf(directory_[s]))
@@ -76,7 +76,7 @@ class RowIndex {
 
   // An iteration over all keys in steps, between which keys may be inserted and removed and the index may grow.
   struct Walk {
-    std::uint64_t next_hash = 0;  // keys with lower ones are visited
+    std::uint64_t next_hash = 0;  // keys with lower hashes have been visited
     bool done = false;
   };
   // Continues with about `keys` keys, of one segment at most: calls visit(key, row) for each, which must not change the
@@ -110,17 +110,17 @@ class RowIndex {
   std::uint64_t salt() const { return salt_; }
   std::uint32_t partition_bits() const { return partition_bits_; }
   std::size_t size() const { return size_; }
-  // Without memory of `pages`.
+  // Without the memory allocated from `pages`.
   std::size_t memory_bytes() const;
 
  private:
   static constexpr std::uint32_t kBucketKeys = RowBucket::kKeys;
   using Bucket = RowBucket;
-  static const Bucket kNothing;  // the bucket of an index without keys
+  static const Bucket kEmptyBucket;  // the bucket of an index without keys
 
   // The keys whose hashes start with the same `depth` bits. Each directory entry with these bits has a copy.
   struct Segment {
-    Bucket* buckets = const_cast<Bucket*>(&kNothing);  // never written to
+    Bucket* buckets = const_cast<Bucket*>(&kEmptyBucket);  // never written to
     std::uint32_t bucket_count = 1;
     std::uint32_t size = 0;  // valid only in the first copy
     std::uint32_t depth = 0;
@@ -138,7 +138,7 @@ class RowIndex {
   };
   struct Place {
     Bucket* bucket;
-    std::uint32_t i;  // in it; kBucketKeys: the key is not there
+    std::uint32_t i;  // index in the bucket; kBucketKeys: the segment does not contain the key
   };
 
   std::size_t SegmentOf(std::uint64_t hash) const {

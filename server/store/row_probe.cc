@@ -17,8 +17,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::uint32_t kLineFloats = 16;
 
-// Index of the key in a bucket; kKeys or more: absent. Compares the whole cache line; an index of `used` or more is not
-// a valid key.
+// Index of the key in bucket.keys, or kKeys if none is equal. An index of `used` or more is that of an erased key. May
+// also compare the words after the keys; matches there are ignored.
 HWY_INLINE std::uint32_t PlaceIn(const RowBucket& bucket, Key key) {
   constexpr std::size_t kLineWords = 8;
   const hn::CappedTag<std::uint64_t, kLineWords> lanes;

@@ -31,8 +31,8 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
   return n;
 }
 
-// Counts the rows of a group whose gradients are not finite (rule A5). Returns a bit for each, by its index in the
-// group.
+// Finds the keys of a group whose `values` (gradients or pulled rows) are not finite (rule A5), and counts those that
+// `counted` does not contain. Returns a bit for each, by its index in the group.
 std::uint32_t SkipNotFinite(const RowGroup& group, const float* values, std::uint32_t counted, Table* table,
                             StoreContext* context) {
   static_assert(kGroupKeys == 32, "a bit of a word for each key");
@@ -206,7 +206,7 @@ void RowStepper::Step(const Table& table, const kernels::RowsToStep& rows, const
   }
 }
 
-// The rows of kAssign have their values as gradients. Rounds to the nearest 16-bit number.
+// Sets the rows to rows.gradients, which has the assigned values. Rounds 16-bit rows to the nearest number.
 void RowStepper::Assign(const Table& table, const kernels::RowsToStep& rows, float** values) const {
   const std::size_t row_bytes = CodecRowBytes(table.spec().row_codec, rows.dim);
   for (std::size_t i = 0; i < rows.n; ++i) {

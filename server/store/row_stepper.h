@@ -14,7 +14,8 @@
 
 namespace tarn::server {
 
-// The gradients of a push, or of a closing clock; or, of a push with another action, what it does to its rows.
+// What a push, or a clock that closes, does to the rows of its keys: gradients to apply or, by its action, values to
+// assign, or deletions.
 struct PushedRows {
   ValueCodec codec = ValueCodec::kFp32;
   const std::byte* gradients = nullptr;  // of each key, in the codec; kAssign: the values, kDelete: unused
@@ -27,7 +28,7 @@ struct PushedRows {
   WorkerRank worker = kNoWorker;  // kNoWorker: the gradients are a sum over workers
   PushAction action = PushAction::kStep;
 
-  // Proceeds by n rows.
+  // Skips the first n rows.
   void Skip(std::size_t n, std::uint32_t dim) {
     if (action != PushAction::kDelete) gradients += n * CodecRowBytes(codec, dim);
     if (pulled != nullptr) pulled += n * CodecRowBytes(pulled_codec, dim);
@@ -39,9 +40,9 @@ class RowStepper {
   // Writes the values of a group's rows to `out` in the codec, and for absent rows their initial values.
   void Gather(const Table& table, const RowGroup& group, ValueCodec codec, std::byte* out);
 
-  // Begins a push. Its steps round values stored in 16 bits by key, clock and PushedRows::push.
+  // Begins a push. Key, clock and PushedRows::push seed its stochastic rounding of values stored in 16 bits.
   void BeginPush(const Table& table, const PushedRows& rows);
-  // The gradient delay, and the rule's state of their partition, for the next sections of the push.
+  // Sets the gradient delay of the push's next sections, and the rule's state in their partition.
   void BeginSections(std::uint64_t delay, std::span<float> rule_state) {
     push_.delay = delay;
     rule_state_ = rule_state;

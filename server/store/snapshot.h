@@ -37,7 +37,7 @@ struct PartitionRows {
 // Contents of a cut: all rows, or those changed since its base and the keys removed since.
 enum class CutScope : std::uint8_t { kAll, kChanged };
 
-// A chunk of a cut (Store::ContinueCut): some rows of one partition.
+// A chunk of a cut (StoreCut::Continue): some rows of one partition.
 struct CutRows {
   TableId table;
   PartitionRows rows;
@@ -70,7 +70,7 @@ std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const std::ui
 // Hash of a key that is counted but has no row.
 std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen);
 
-// Hash of the rule's state of a partition; 0 if it is all 0. Does not include the version.
+// Hash of the rule's state of a partition; 0 if all words are 0. Does not include the version.
 std::uint64_t FragmentHash(std::uint64_t table_salt, PartitionId partition, std::span<const std::uint32_t> words);
 
 // Sum of RowHash over all rows, of SeenHash over all keys seen, and of FragmentHash over all partitions. Independent of

@@ -121,8 +121,8 @@ void SparseFragment::Delete(std::span<const Key> keys) {
   }
 }
 
-// Removes a row and records its key for the next cut. Without a base the key is not recorded: if every cut is full, or
-// only a hash, no later cut would clear the record.
+// Removes a row and records its key for the next cut. Before the first cut or load the key is not recorded, because no
+// base can contain it.
 void SparseFragment::RemoveRow(std::uint32_t number, Key key) {
   KeepFirst(number, key);
   rows_.Erase(rows_.index().Hash(key), key);
@@ -277,7 +277,7 @@ std::size_t SparseFragment::ContinueCut(std::size_t bytes, std::vector<CutRows>*
   return cost + cut_.HandOutRest(bytes - std::min(bytes, cost), out);
 }
 
-// Adds the keys without a row to the cut, slice by slice: the counted ones, then those removed since the base.
+// Adds the keys without a row to the cut: the counted ones at once, those removed since the base slice by slice.
 std::size_t SparseFragment::HandOutLists(std::size_t bytes, std::vector<CutRows>* out) {
   KeepSeen();
   PartitionRows lists{

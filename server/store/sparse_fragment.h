@@ -73,7 +73,7 @@ class SparseFragment final : public Fragment {
  private:
   // State of the current cut.
   struct CutWalk {
-    bool seen_kept = false;  // `seen` is a copy from the beginning of the cut
+    bool seen_kept = false;  // `seen` is a copy of the counts at the beginning of the cut
     bool lists_out = false;  // `seen` and the removed keys were added to the cut
     std::vector<Seen> seen;
     RowIndex::Walk removed;  // over the keys removed before the cut

@@ -28,7 +28,7 @@ class SparseRows {
 
   // One past the highest number ever used.
   std::uint32_t NumberEnd() const { return resident_ != nullptr ? tier_end_ : slabs_.size(); }
-  // Null: on disk.
+  // The row's values and slots; null if it is on disk.
   float* Row(std::uint32_t number) const {
     return resident_ != nullptr ? resident_->Row(place_, number) : slabs_.Row(number);
   }

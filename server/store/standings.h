@@ -1,6 +1,6 @@
-// The numbers of a partition's rows by standing (server/store/life.h), and which rows have expired. With these a
-// partition decides at a boundary without reading its rows. Rows that have not expired are counted, by class of
-// standing. Not thread-safe.
+// Counts of a fragment's rows by class of standing (server/store/life.h), and the verdicts by which rows have expired.
+// With these a fragment decides at a boundary which rows expire without reading them. Expired rows are not counted. Not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class Verdicts {
 
 class Standings {
  public:
-  // Counts a row, or no longer counts it.
+  // Add counts a row; Drop removes it from the counts.
   void Add(std::uint32_t standing, std::uint32_t step);
   void Drop(std::uint32_t standing, std::uint32_t step);
 

@@ -355,7 +355,7 @@ std::string Store::NameOf(TableId id, RowOwner owner) const {
   const SparseFragment* fragment = (*at)->FindSparse(id);
   if (const auto key = fragment != nullptr ? fragment->KeyOf(owner.number) : std::nullopt)
     return fmt::format("table '{}': key {} in partition {}", table, *key, partition);
-  return fmt::format("table '{}': row {} of partition {}, which has none", table, owner.number, partition);
+  return fmt::format("table '{}': row {} of partition {}, which no key has", table, owner.number, partition);
 }
 
 // Sums.

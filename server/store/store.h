@@ -1,4 +1,4 @@
-// All rows of one shard: maps tables and partitions to fragments and passes the keys of a message on to them. Rows are
+// All rows of one shard: maps tables and partitions to fragments and passes the keys of a message to them. Rows are
 // accessed through Gather and Apply (one call per message), through partitions, and through cuts.
 //
 //   Store rows({.job_seed = 1, .partition_bits = 6, .owned = mine});
@@ -7,10 +7,10 @@
 //   rows.Apply(spec.id, sections, keys, ValueCodec::kFp32, gradients, clock);
 //   rows.Gather(spec.id, sections, keys, ValueCodec::kBf16, out);
 //
-// A sparse row exists from its first Apply on, unless the table's life says otherwise (LifeSpec); the rows of a dense
-// partition exist, all of them, from its first Apply on. Gather changes nothing: for a row that does not exist it
-// returns the initial value (rule C6). A row of a sparse table is its values, then its slots; dense tables store values
-// and slots separately. Exported rows are records (core/row_layout.h).
+// A sparse row exists from its first Apply on, unless the table has rules of admission or expiry (LifeSpec). All rows
+// of a dense partition exist from its first Apply on. Gather changes nothing: for a row that does not exist it returns
+// the initial value (rule C6). A row of a sparse table is its values, then its slots; dense tables store values and
+// slots separately. Exported rows are records (core/row_layout.h).
 //
 // With a tier, functions also return errors of the disk (kIo, kCorrupt). They are final: the operation is incomplete
 // and the rows are undefined. Apply and Load throw OutOfMemory (server/exhaustion.h), naming the table, when there is
@@ -63,8 +63,8 @@ struct NotFiniteRows {
 
 class Store {
  public:
-  // With a tier, the rows of sparse tables stay within its budget and the others lie on its disk. The results have the
-  // same bits as without a tier; operations on a cold row wait for the disk.
+  // With a tier, rows of sparse tables that exceed its budget are on its disk. The results have the same bits as
+  // without a tier; operations on a cold row wait for the disk.
   explicit Store(StoreOptions options, std::unique_ptr<Residency> tier = nullptr);
   ~Store();
   Store(const Store&) = delete;
@@ -104,8 +104,8 @@ class Store {
 
   // Applies one optimizer step for each key that has or gets a row, in order; two for a key that occurs twice. A
   // gradient that contains an infinity or a NaN is skipped: its row keeps its values, and is not inserted if it does
-  // not exist (rule A5). `rows` has keys.size() gradients and what the table's rule needs; the learning rate is that at
-  // their clock. Each section with keys raises the version of the table in its partition by one; Section::version is
+  // not exist (rule A5). `rows` has keys.size() gradients and what the table's rule needs; the learning rate is that of
+  // rows.clock. Each section with keys raises the version of the table in its partition by one; Section::version is
   // the version at which the section's rows were pulled. The keys must have passed CheckKeys.
   //
   // With kAssign, `rows` has values in place of gradients. They replace the values of the rows, whose slots remain. A
@@ -125,13 +125,14 @@ class Store {
   std::vector<NotFiniteRows> not_finite() const;
 
   // Load the contents of a checkpoint. Must not be called during a cut. Keys of partitions that are not owned are
-  // skipped; no key counts as changed. Load sets rows from keys.size() records; the last record of a key is valid.
-  // Remove removes rows, which need not exist. LoadSeen sets how often keys without a row were pushed, from the newest
-  // increment only. kCorrupt: keys do not fit the table, or a record is invalid.
+  // skipped; no key counts as changed. Load sets rows from keys.size() records; of several for a key, the last one
+  // counts. Remove removes rows, which need not exist. LoadSeen sets how often keys without a row were pushed, from the
+  // newest increment only. kCorrupt: keys do not fit the table, or a record is invalid.
   Status Load(TableId table, std::span<const Key> keys, std::span<const std::uint32_t> rows);
   Status Remove(TableId table, std::span<const Key> keys);
   Status LoadSeen(TableId table, std::span<const Seen> seen);
-  // Sets the version and the rule's state of the table in a partition, likewise. kCorrupt: the state of another rule.
+  // Sets the version and the rule's state of the table in a partition; does nothing if the partition is not owned.
+  // kCorrupt: the table's rule has a state of another size.
   Status LoadState(TableId table, PartitionId partition, const FragmentState& state);
 
   StoreCut& cut() { return cut_; }
@@ -140,7 +141,8 @@ class Store {
   const Expiry& expiry() const { return expiry_; }
 
   const RowCounters& counters() const { return context_.counters; }
-  // Histogram of the gradient delays of all sections applied: bucket i = i sections, the last one also more.
+  // Histogram of the gradient delays of applied sections, as far as they are known: bucket i counts delays of i
+  // sections; the last of limits::kDelayBucketsMax buckets also counts longer ones.
   const std::vector<std::uint64_t>& delays() const { return context_.delays; }
   const std::vector<WorkerDelay>& delays_by_worker() const { return context_.delays_by_worker; }
   // Resets counters, delays and not_finite.
@@ -182,8 +184,8 @@ class Store {
   std::unique_ptr<Residency> tier_;
   Tables tables_;
   Partitions partitions_;
-  std::uint32_t places_ = 0;                // numbers of partitions in the tier that were ever used
-  std::vector<std::uint32_t> free_places_;  // of dropped partitions
+  std::uint32_t places_ = 0;                // one past the highest place of a partition in the tier so far
+  std::vector<std::uint32_t> free_places_;  // places of dropped partitions
   mutable RowStepper stepper_;
   mutable TierReader reader_;
   StoreCut cut_;

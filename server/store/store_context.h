@@ -70,10 +70,10 @@ struct StoreContext {
   Arena arena;                       // for rows
   Residency* tier = nullptr;         // null: all rows stay in memory
   RowCounters counters;
-  std::vector<std::uint64_t> delays;  // histogram of gradient delays: bucket i = i sections, the last one also more
+  std::vector<std::uint64_t> delays;          // Store::delays
   std::vector<WorkerDelay> delays_by_worker;  // by rank, the first limits::kDelayWorkersMax
   std::uint64_t insert_generation = 0;        // incremented when a row is inserted, and when a key is not admitted
-  bool has_base = false;                      // a checkpoint may contain keys that are now removed
+  bool has_base = false;                      // after the first cut or load: a base may contain removed keys
   std::size_t sweeps_due = 0;                 // fragments with expired rows to remove
   CutContext cut;
   // The first error of the tier in code that cannot return it, such as a push that must copy a row from disk for a cut.

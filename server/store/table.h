@@ -19,8 +19,8 @@ namespace tarn::server {
 
 class ResidentRows;
 
-// Addresses of a row's values, slots and life. `values` is null if the row is not in memory, `life` if the table has
-// none.
+// Addresses of a row's values, slots and life. `values` is null if the row is not in memory; `slots` is then invalid.
+// `life` is null if the table has none.
 struct RowParts {
   float* values = nullptr;
   float* slots = nullptr;
@@ -62,13 +62,13 @@ class Table {
   // Overwrites the row with a record.
   void SetRecord(const std::uint32_t* record, const RowParts& row) const;
 
-  // Rules R1 to R5; null: rows never expire.
+  // Rules R3 to R5; null: the table has no life.
   const LifeRules* rules() const { return rules_ ? &*rules_ : nullptr; }
   // The current time, and the latest boundary at or before it.
   std::uint32_t now() const { return now_; }
   std::uint32_t boundary() const { return boundary_; }
-  // Sets the time; a time before now() changes nothing. Returns whether a boundary was passed at which rows expire. The
-  // first call only sets the time.
+  // Sets the time of a table with rules(); a time before now() changes nothing. Returns whether a boundary was passed
+  // at which rows expire. The first call only sets the time.
   bool Advance(std::uint32_t now);
 
   // Counts gradients that were skipped because they contain an infinity or a NaN (rule A5), and records the key of the

@@ -9,16 +9,16 @@ namespace tarn::server {
 
 namespace {
 
-// Attempts to make room for exactly the rows on disk, before room is made for all rows of the message.
+// Attempts to make room only for the rows that are on disk or absent, before room is made for all rows of the span.
 constexpr int kAttempts = 4;
 // The store's memory outside the tier is counted again after so many spans.
 constexpr std::uint32_t kCountPeriod = 64;
 
 }  // namespace
 
-// Stores the owners of the rows on disk, among the next `rows` rows of a message, in the context. Returns the number of
-// keys without a row. `spare`: marks the rows in memory as recently used.
-std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare) {
+// Stores the owners of the rows on disk, among the next `rows` keys of a message, in the context. Returns the number of
+// keys without a row. `mark_used`: the next eviction pass skips the rows in memory.
+std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool mark_used) {
   std::size_t absent = 0;
   std::vector<RowOwner>& owners = context_->owners;
   owners.clear();
@@ -31,14 +31,14 @@ std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size
       const RowOwner owner{group.sparse(i)->rows().place(), group.numbers[i]};
       if (table.resident()->IsCold(owner.place, owner.number))
         owners.push_back(owner);
-      else if (spare)
+      else if (mark_used)
         table.resident()->Spare(owner.place, owner.number);
     }
   });
   return absent;
 }
 
-Expected<std::size_t> TierReader::BringInCold(const Table& table, const KeyCursor& cursor) {
+Expected<std::size_t> TierReader::LoadColdRows(const Table& table, const KeyCursor& cursor) {
   if (++spans_ % kCountPeriod == 0) CountStoreBytes();
   ResidentRows* resident = table.resident();
   Residency& tier = *context_->tier;

@@ -25,7 +25,7 @@ class TierReader {
   // keys.
   Expected<std::size_t> LoadRows(const Table& table, const KeyCursor& cursor) {
     if (table.resident() == nullptr) return cursor.left();
-    return BringInCold(table, cursor);
+    return LoadColdRows(table, cursor);
   }
   // Starts to read the rows of a message that are on disk, while the shard continues. Returns 0 if all are in memory.
   FetchTicket Fetch(const Table& table, const KeyCursor& cursor);
@@ -40,15 +40,15 @@ class TierReader {
   }
 
  private:
-  Expected<std::size_t> BringInCold(const Table& table, const KeyCursor& cursor);
+  Expected<std::size_t> LoadColdRows(const Table& table, const KeyCursor& cursor);
   void CountStoreBytes();
-  std::size_t FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare);
+  std::size_t FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool mark_used);
 
   StoreContext* context_;
   std::function<std::uint64_t()> memory_bytes_;
   std::size_t bytes_outside_store_ = 0;       // of the last Maintain
   std::size_t store_bytes_outside_tier_ = 0;  // of the last CountStoreBytes
-  std::uint32_t spans_ = 0;
+  std::uint32_t spans_ = 0;                   // calls of LoadColdRows
 };
 
 }  // namespace tarn::server
