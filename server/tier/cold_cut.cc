@@ -8,7 +8,7 @@
 namespace tarn::server {
 namespace {
 
-// Limit of the memory of rows copied early for a cut, as a share of the budget. Beyond it all of them are moved to disk
+// Limit of the memory of rows copied early for a cut: a share of the budget. Beyond it all of them are moved to disk
 // in one step, which takes a few milliseconds.
 constexpr std::size_t kSpillShare = 32, kSpillBytesMax = std::size_t{16} << 20;
 

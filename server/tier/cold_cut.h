@@ -53,9 +53,9 @@ class ColdCut : private FetchReceiver {
 
   ColdLog* log_;
   std::size_t held_bytes_max_ = 0;
-  std::size_t fetching_ = 0, dropped_ = 0;          // fetches in progress; the oldest of them are dropped
+  std::size_t fetching_ = 0, dropped_ = 0;          // fetches in progress; how many of them, the oldest, are dropped
   std::deque<std::vector<std::uint32_t>> records_;  // by fetch
-  std::unordered_set<TableId> spilled_;             // tables that have spilled rows in the log
+  std::unordered_set<TableId> spilled_;             // tables of which any cut has spilled rows
 };
 
 }  // namespace tarn::server

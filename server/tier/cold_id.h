@@ -1,4 +1,4 @@
-// How a row on disk is named.
+// How a row on disk is identified: by its record's id, and by its owner.
 #pragma once
 
 #include <cstddef>

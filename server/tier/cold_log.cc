@@ -7,7 +7,7 @@ namespace tarn::server {
 
 namespace {
 
-// Bytes of the rows that are collected together: normally, and when there are too many holes or few ids.
+// Maximum bytes of the rows that are collected together: normally, and when there are too many holes or few ids.
 constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
 // Holes of up to this many segments are not collected.
 constexpr std::size_t kHoleSegments = 4;

@@ -53,14 +53,14 @@ class ColdLog {
   ColdLog& operator=(const ColdLog&) = delete;
 
   // Adds a table with rows of `words` words. Must be called before the table is used. `collected`: holes are collected;
-  // else rows keep their ids, and a segment is removed when all its rows are.
+  // else rows keep their ids, and a segment is removed only when all its rows are freed.
   void AddTable(TableId table, std::size_t words, bool collected = true);
 
   // Whether the store keeps up. Rows may be appended all the same, but memory grows.
   bool HasRoom() const { return totals_.queued_bytes < options_.queued_segments_max * options_.segment_bytes; }
   // Blocks until HasRoom. The error is the store's.
   Status WaitForRoom();
-  // Stores a row. kTooLarge if all ids of the table are used. (Its holes are collected once half of them are.)
+  // Stores a row. kTooLarge if all ids of the table are used; holes use ids until they are collected.
   Expected<ColdId> Append(TableId table, RowOwner owner, const std::uint32_t* words);
   void Free(TableId table, ColdId id) { Of(table).Free(id); }
   void FreeAll(TableId table) { Of(table).FreeAll(); }

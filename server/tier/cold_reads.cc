@@ -17,11 +17,11 @@ void CopyFromMemory(const TableSegments& segments, std::span<const ColdId> ids, 
   }
 }
 
-void CopyFromStore(std::span<const std::byte> read, std::size_t record_bytes, std::span<const std::uint32_t> places,
+void CopyFromStore(std::span<const std::byte> read, std::size_t record_bytes, std::span<const std::uint32_t> indices,
                    std::uint32_t* records) {
-  TARN_CHECK(read.size() == places.size() * record_bytes, "a read of cold rows has other records");
-  for (std::size_t i = 0; i < places.size(); ++i)
-    std::memcpy(records + places[i] * (record_bytes / sizeof(std::uint32_t)), read.data() + i * record_bytes,
+  TARN_CHECK(read.size() == indices.size() * record_bytes, "the store returned other records than requested");
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    std::memcpy(records + indices[i] * (record_bytes / sizeof(std::uint32_t)), read.data() + i * record_bytes,
                 record_bytes);
 }
 

@@ -62,9 +62,9 @@ class ColdReads {
 
   ColdStore* store_;
   std::deque<Pending> pending_;
-  std::deque<std::vector<std::byte>> read_;
+  std::deque<std::vector<std::byte>> read_;  // results of the store, for the oldest fetches that wait for it
   std::size_t bytes_ = 0;
-  // Of Read.
+  // Scratch memory of Read.
   std::vector<RecordAt> at_;
   std::vector<std::uint32_t> from_store_;
   std::vector<std::byte> buffer_;

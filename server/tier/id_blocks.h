@@ -17,11 +17,12 @@ class IdBlocks {
     std::size_t first = 0, count = 0;  // blocks
   };
 
-  // Blocks of 2^block_log2 ids. A segment wants `wanted` blocks. Ids are below ids_max.
+  // Blocks of 2^block_log2 ids. A full segment has `wanted` blocks. Ids are below ids_max.
   IdBlocks(std::uint32_t block_log2, std::size_t wanted, ColdId ids_max)
       : block_log2_(block_log2), wanted_(wanted), blocks_max_(ids_max >> block_log2) {}
 
-  // Takes free blocks for a segment: as many as wanted, otherwise the longest run. Run.count is 0 if all ids are used.
+  // Assigns free blocks to the segment `owner`: as many as wanted, otherwise the longest run. Run.count is 0 if all ids
+  // are used.
   Run Take(std::uint32_t owner);
   // Frees the blocks first .. end - 1.
   void Give(std::size_t first, std::size_t end);
@@ -42,7 +43,7 @@ class IdBlocks {
   std::size_t wanted_, blocks_max_;
   std::vector<std::uint32_t> owners_;  // by block; kNone: free
   std::size_t free_ = 0;
-  std::size_t next_ = 0;  // where free blocks are searched first
+  std::size_t next_ = 0;  // block from which free blocks are searched first
 };
 
 }  // namespace tarn::server

@@ -23,7 +23,8 @@ constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
 // Shares of the budget: rows that a message reads at once, and rows being fetched.
 constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
 constexpr std::size_t kSpanRowsMin = 64, kSpanRowsMax = 4096;
-// Number of tables compared to find less valuable memory, and the required difference.
+// Number of tables compared to find less valuable memory, and the maximum worth of a byte of it, as a share of the
+// worth of a byte of the table that needs memory.
 constexpr std::size_t kCompared = 8;
 constexpr double kLessWorth = 0.67;
 
@@ -90,7 +91,8 @@ std::size_t Residency::EvictBatch(const ResidentRows& rows) const {
   return std::clamp<std::size_t>(kEvictBytes / rows.row_bytes(), 1, some);
 }
 
-// The compared table whose bytes are clearly less valuable than those of `self`; else `self`.
+// The table with the least valuable bytes of those compared, if they are clearly less valuable than those of `self`;
+// else `self`. A `self` that is null or has no rows in memory counts as the most valuable.
 ResidentRows* Residency::LeastWorth(ResidentRows* self) {
   ResidentRows* least = self;
   double worth = self == nullptr || self->resident() == 0 ? 1e300 : self->WorthOfByte() * kLessWorth;

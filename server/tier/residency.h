@@ -37,7 +37,7 @@ struct ResidencyOptions {
 
 struct ResidencyCounters {
   std::uint64_t uses = 0;          // rows requested
-  std::uint64_t read_waiting = 0;  // of them read while the shard waited
+  std::uint64_t read_waiting = 0;  // rows read while the shard waited
   std::uint64_t fetched = 0;       // rows read in the background
   std::uint64_t evicted = 0;       // rows that left memory
 };
@@ -137,9 +137,10 @@ class Residency : private ColdLogListener, private FetchReceiver {
   std::size_t other_bytes_ = 0;
   ResidencyCounters counters_;
 
-  FetchTicket begun_ = 0, ended_ = 0;
+  FetchTicket begun_ = 0, ended_ = 0;                         // the newest fetches begun and ended
   std::unordered_map<std::uint64_t, FetchTicket> in_flight_;  // the fetch of each row being read, by InFlightKey
 
+  // Scratch memory of Read and LoadRows.
   std::vector<ColdId> ids_;
   std::vector<std::uint32_t> records_;
 };

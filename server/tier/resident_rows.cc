@@ -94,7 +94,7 @@ void ResidentRows::ExamineNext() {
   hand_ = slots_.After(hand_);
 }
 
-// Finds the least used rows at the clock hand.
+// Sets candidates_ to the slots of `wanted` rows with the lowest use counts, or fewer, among those at the clock hand.
 void ResidentRows::FindVictims(std::size_t wanted) {
   const std::size_t examined = std::min(resident(), wanted * kVictimWindow);
   candidates_.clear();

@@ -33,7 +33,7 @@ class ResidentRows {
   // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places) { states_.AddPlacesTo(places); }
 
-  // Null if the row is cold.
+  // The row in memory; null if it is cold.
   float* Row(std::uint32_t place, std::uint32_t number) const {
     const RowState state = states_.At(place, number);
     return state.is_cold() ? nullptr : slots_.Row(state.slot());
@@ -102,8 +102,9 @@ class ResidentRows {
   ColdLog* log_;
   RowSlots slots_;
   RowStates states_;
-  std::uint32_t hand_ = 0;                 // slot at which victims are searched next
-  std::vector<std::uint32_t> candidates_;  // slots
+  std::uint32_t hand_ = 0;  // slot at which victims are searched next
+  // Scratch memory: slots that may be evicted, and use counts.
+  std::vector<std::uint32_t> candidates_;
   std::vector<std::uint8_t> counts_;
 };
 

@@ -93,7 +93,7 @@ class RowStates {
   std::size_t bytes_ = 0;
   std::uint64_t rows_ = 0;
   Aging aging_;
-  std::uint32_t aged_place_ = 0, aged_number_ = 0;
+  std::uint32_t aged_place_ = 0, aged_number_ = 0;  // the row whose count is aged next
   SplitMix random_{1};
 };
 

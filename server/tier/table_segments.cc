@@ -91,17 +91,17 @@ Expected<ColdId> TableSegments::Append(RowOwner owner, const std::uint32_t* word
   if (open_ == kNone) TARN_RETURN_IF_ERROR(Open());
   Segment& segment = segments_[open_];
   const ColdId first = ids_.FirstId(segment.first);
-  const std::uint32_t place = segment.count++;
+  const std::uint32_t index = segment.count++;
   std::byte* record = AddRecord(segment.bytes.get());
   std::memcpy(record, &owner, sizeof(owner));
   std::memcpy(record + sizeof(owner), words, options_.words * sizeof(std::uint32_t));
-  segment.alive[place / 64] |= std::uint64_t{1} << (place % 64);
+  segment.alive[index / 64] |= std::uint64_t{1} << (index % 64);
   ++segment.live;
   ++records_;
   ++live_;
   ++totals_->rows;
   if (first + segment.count == ids_.FirstId(segment.first + segment.blocks)) Seal();
-  return first + place;
+  return first + index;
 }
 
 void TableSegments::Seal() {
@@ -119,14 +119,14 @@ std::size_t TableSegments::open_bytes() const { return open_ == kNone ? 0 : segm
 
 bool TableSegments::IsLive(ColdId id) const {
   const Segment& segment = Of(id);
-  return IsLiveAt(segment, PlaceOf(segment, id));
+  return IsLiveAt(segment, IndexOf(segment, id));
 }
 
 void TableSegments::Free(ColdId id) {
   Segment& segment = Of(id);
-  const std::uint32_t place = PlaceOf(segment, id);
-  TARN_CHECK(IsLiveAt(segment, place), "a cold row is freed twice");
-  segment.alive[place / 64] &= ~(std::uint64_t{1} << (place % 64));
+  const std::uint32_t index = IndexOf(segment, id);
+  TARN_CHECK(IsLiveAt(segment, index), "a cold row is freed twice");
+  segment.alive[index / 64] &= ~(std::uint64_t{1} << (index % 64));
   --segment.live;
   --live_;
   --totals_->rows;
@@ -157,16 +157,16 @@ void TableSegments::RemoveIfUnused(Segment* segment) {
 bool TableSegments::CopyFromMemory(ColdId id, std::uint32_t* record) const {
   const Segment& segment = Of(id);
   if (!segment.bytes) return false;
-  std::memcpy(record, segment.bytes->bytes.data() + PlaceOf(segment, id) * record_bytes(), record_bytes());
+  std::memcpy(record, segment.bytes->bytes.data() + IndexOf(segment, id) * record_bytes(), record_bytes());
   return true;
 }
 
 RecordAt TableSegments::At(ColdId id) const {
   const Segment& segment = Of(id);
-  const std::uint32_t place = PlaceOf(segment, id);
+  const std::uint32_t index = IndexOf(segment, id);
   return {.segment = {options_.table.value, segment.first},
-          .page = place / per_page_,
-          .offset = static_cast<std::uint32_t>(place % per_page_ * record_bytes())};
+          .page = index / per_page_,
+          .offset = static_cast<std::uint32_t>(index % per_page_ * record_bytes())};
 }
 
 void TableSegments::EndRead(ColdId id) {
@@ -220,8 +220,8 @@ std::vector<ColdId> TableSegments::EmptiestRows(std::size_t rows) const {
   std::ranges::sort(emptiest, {}, [](const Segment* segment) { return Fullness(*segment); });
   std::vector<ColdId> ids;
   for (const Segment* segment : emptiest)
-    for (std::uint32_t place = 0; place < segment->count && ids.size() < rows; ++place)
-      if (IsLiveAt(*segment, place)) ids.push_back(ids_.FirstId(segment->first) + place);
+    for (std::uint32_t index = 0; index < segment->count && ids.size() < rows; ++index)
+      if (IsLiveAt(*segment, index)) ids.push_back(ids_.FirstId(segment->first) + index);
   std::ranges::sort(ids);
   return ids;
 }

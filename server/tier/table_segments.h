@@ -20,7 +20,7 @@ namespace tarn::server {
 // Sums over the tables of a log.
 struct SegmentTotals {
   std::size_t open_bytes = 0, queued_bytes = 0;  // memory of segments that are open, or being written
-  std::size_t list_bytes = 0;                    // memory of lists
+  std::size_t list_bytes = 0;                    // memory of the lists of segments and id blocks
   std::uint64_t rows = 0, segments = 0;
   std::uint64_t written_bytes = 0, live_written_bytes = 0;  // of collected tables: all records, and live ones
 };
@@ -82,9 +82,9 @@ class TableSegments {
 
   Segment& Of(ColdId id) { return segments_[ids_.OwnerOf(id)]; }
   const Segment& Of(ColdId id) const { return segments_[ids_.OwnerOf(id)]; }
-  std::uint32_t PlaceOf(const Segment& segment, ColdId id) const { return id - ids_.FirstId(segment.first); }
-  static bool IsLiveAt(const Segment& segment, std::uint32_t place) {
-    return (segment.alive[place / 64] >> (place % 64) & 1) != 0;
+  std::uint32_t IndexOf(const Segment& segment, ColdId id) const { return id - ids_.FirstId(segment.first); }
+  static bool IsLiveAt(const Segment& segment, std::uint32_t index) {
+    return (segment.alive[index / 64] >> (index % 64) & 1) != 0;
   }
   Status Open();
   std::byte* AddRecord(SegmentBytes* segment);
@@ -96,11 +96,11 @@ class TableSegments {
   SegmentTotals* totals_;
   std::uint32_t per_page_;       // records
   std::uint32_t capacity_log2_;  // log2 of the records of a segment, which has fewer if its run of ids is shorter
-  IdBlocks ids_;                 // owned by segments, by index; one that is sealed early returns those not needed
+  IdBlocks ids_;                 // owners are indices in segments_
   std::vector<Segment> segments_;
-  std::vector<std::uint32_t> free_;  // segments without ids
-  std::uint32_t open_ = kNone;
-  std::uint64_t records_ = 0, live_ = 0;  // rows with their holes, and without
+  std::vector<std::uint32_t> free_;       // indices in segments_ of those that are kFree
+  std::uint32_t open_ = kNone;            // index of the open segment
+  std::uint64_t records_ = 0, live_ = 0;  // all records including holes, and live ones
 };
 
 }  // namespace tarn::server
