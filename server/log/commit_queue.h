@@ -42,9 +42,10 @@ class CommitQueue {
   std::vector<LogQueue::Item> Take();
   // Reports the result of writing: the newest durable record, or a failure.
   void Publish(Status status, LogSequence durable);
-  // Whether there is time for other work: nothing waits to be written.
+  // Whether the strand has time for other work: the queue is empty, and the log has neither failed nor been stopped.
   bool IsIdle();
-  // Waits until a commit is worth its disk operation.
+  // Waits until a commit is worth its disk operation: until enough bytes are queued, for a fraction of a millisecond at
+  // most. Returns at once after Stop or a failure.
   void Pause();
 
  private:

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied wi
 constexpr char kSegmentMagic[8] = {'T', 'A', 'R', 'N', 'L', 'O', 'G', '\n'};
 constexpr char kMarkMagic[8] = {'T', 'A', 'R', 'N', 'M', 'A', 'R', 'K'};
 constexpr std::uint32_t kBatchMagic = 0x74614274;  // "tBat"
-constexpr std::size_t kFileSumAt = 12;             // behind magic and version
+constexpr std::size_t kFileSumAt = 12;             // after magic and version
 constexpr std::size_t kFileHeaderBytes = 16;       // with the checksum
 constexpr std::size_t kBatchSummedFrom = 8;        // after magic and checksum
 constexpr std::string_view kPrefix = "segment-", kSuffix = ".log";

@@ -4,11 +4,12 @@
 // that sectors with durable contents are never written again. Unused parts are zero.
 //
 //   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of these 12 and the following 48 bytes (32 bits), run,
-//                job, number of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard,
-//                flags (32)
-//   then batches: magic (32), CRC-32C of all that follows (32), bytes of the records (64), first sequence (64),
-//                number of the segment, low half (32), records (32), and the records: bytes of head, keys and values
-//                (32 each), and these; then zeros up to the next page
+//                job, number of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard
+//                and 0 (32 bits each)
+//   then batches: magic (32 bits), CRC-32C of the rest of the header and of the records (32), bytes of the records with
+//                their sizes (64), first sequence (64), low half of the segment's number (32), number of records (32);
+//                then for each record the sizes of head, keys and values (32 each), and their bytes; then zeros up to
+//                the next page
 //
 // <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of these 12 and the following 32
 // bytes, run, job, shard, 0, the newest sequence that was durable when it was written. Of the pages with a correct
@@ -18,10 +19,11 @@
 //
 // A batch is durable before the next is written. So an invalid batch before a valid one is damaged, not torn.
 //
-// A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, and readers
+// A segment whose checkpoint is kNoHead has no head. It repeats the last records of the previous segment, and readers
 // skip those records in the previous segment. It is written as "rewritten.tmp" and renamed when it is durable.
 //
-// Versions 2 and 3 are read; in 2 all pushes are steps. Version 1 had the options of all update rules in each table.
+// Versions 2 and 3 are read; in 2 all pushes are steps. Version 1, which stored the options of all update rules in each
+// table, is rejected.
 #pragma once
 
 #include <array>
@@ -50,12 +52,12 @@ struct SegmentHeader {
   LogIdentity identity;
   std::uint64_t number = 0;  // 1, 2, ...
   LogSequence first;
-  CheckpointId cut;  // ShardLog::kContinues: no recovery starts here
+  CheckpointId cut;  // ShardLog::kContinues or kNoHead: no recovery starts here
 };
 
 struct BatchHeader {
   std::uint32_t crc = 0;
-  std::uint64_t bytes = 0;  // of the records, with their headers
+  std::uint64_t bytes = 0;  // of the records, with their sizes (kRecordHeaderBytes each)
   LogSequence first;
   std::uint32_t segment = 0;  // low half of the segment's number
   std::uint32_t records = 0;
@@ -71,7 +73,7 @@ std::optional<std::uint64_t> SegmentNumber(std::string_view name);
 inline constexpr const char* kMarkName = "mark";
 inline constexpr const char* kRewrittenName = "rewritten.tmp";
 // SegmentHeader::cut of a segment without a head.
-inline constexpr CheckpointId kGoesOn{UINT64_MAX - 1};
+inline constexpr CheckpointId kNoHead{UINT64_MAX - 1};
 inline constexpr const char* kLockName = "LOCK";
 
 std::array<std::byte, kSegmentHeaderBytes> EncodeSegmentHeader(const SegmentHeader& header);

@@ -63,7 +63,7 @@ Expected<LogBatch> ReadBatch(const Segment& segment, std::uint64_t offset) {
   return server::ReadBatch(segment.file.get(), segment.path, segment.size, segment.header.number, offset);
 }
 
-// Reads the segments in order and passes their records on.
+// Reads the segments in order and passes their records to the sink.
 class Reading {
  public:
   Reading(FileOps* files, std::string directory, const LogIdentity& identity, LogSink& sink)
@@ -103,9 +103,10 @@ class Reading {
     }
     if (!newest) return Corrupt(path, 0, "neither of its two pages is a mark: expected \"TARNMARK\"");
     if (newest->identity != identity_)
-      return Fail(ErrorCode::kWrongJob, fmt::format("{}: it is of shard {} of run {:x}, expected shard {} of run {:x}",
-                                                    path, newest->identity.shard.value, newest->identity.run,
-                                                    identity_.shard.value, identity_.run));
+      return Fail(ErrorCode::kWrongJob,
+                  fmt::format("{}: it is of shard {}, run {:x}, job {:x}; expected shard {}, run {:x}, job {:x}", path,
+                              newest->identity.shard.value, newest->identity.run, newest->identity.job,
+                              identity_.shard.value, identity_.run, identity_.job));
     mark_ = newest->durable;
     return {};
   }
@@ -195,7 +196,7 @@ class Reading {
     end_path_ = segment.path;
     while (tail_.last < until) {
       end_offset_ = offset;
-      if (last && tail_.last <= mark_) proven_ = {offset, LogSequence(tail_.last.value + 1)};
+      if (last && tail_.last <= mark_) after_mark_ = {offset, LogSequence(tail_.last.value + 1)};
       auto batch = ReadBatch(segment, offset);
       if (!batch) {
         if (batch.error().code != ErrorCode::kCorrupt) return std::unexpected(batch.error());
@@ -221,7 +222,7 @@ class Reading {
     if (!records) return Corrupt(segment.path, offset, records.error().message);
     for (LogRecord& record : *records) {
       const LogSequence sequence(tail_.last.value + 1);
-      const bool begins = sequence == segment.header.first && segment.header.cut != kGoesOn;
+      const bool begins = sequence == segment.header.first && segment.header.cut != kNoHead;
       if (auto status = sink_.OnRecord(sequence, begins, std::move(record)); !status)
         return Fail(status.error().code, fmt::format("{}: offset {}: record {}: {}", segment.path, offset,
                                                      sequence.value, status.error().message));
@@ -239,7 +240,7 @@ class Reading {
     if (last.header.first > mark_)
       tail_.unproven = {kLogPage, last.header.first};
     else if (tail_.last > mark_)
-      tail_.unproven = proven_;
+      tail_.unproven = after_mark_;
   }
 
   Status CheckTorn(const Segment& segment, std::uint64_t offset, const Error& why) {
@@ -267,7 +268,7 @@ class Reading {
   std::vector<Segment> segments_;
   std::size_t start_ = 0;
   LogSequence mark_;
-  LogTail::Unproven proven_;  // the end of the part of the last segment that the mark covers
+  LogTail::Unproven after_mark_;  // the first batch of the last segment with records above the mark
   LogTail tail_;
   std::string end_path_;
   std::uint64_t end_offset_ = 0;
@@ -286,7 +287,9 @@ Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64
   if (batch->bytes > room || kBatchHeaderBytes + batch->bytes > room)
     return Corrupt(path, offset, fmt::format("a batch of {} bytes, but the file has {} here", batch->bytes, room));
   if (batch->segment != static_cast<std::uint32_t>(segment))
-    return Corrupt(path, offset, fmt::format("a batch of segment {}", batch->segment));
+    return Corrupt(
+        path, offset,
+        fmt::format("a batch of segment {}, expected segment {}", batch->segment, static_cast<std::uint32_t>(segment)));
   LogBatch out{*batch, std::vector<std::byte>(kBatchHeaderBytes + batch->bytes)};
   const auto all = file->Read(offset, out.bytes);
   if (!all) return std::unexpected(all.error());
@@ -298,7 +301,8 @@ Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64
 
 Expected<std::vector<LogRecord>> DecodeBatch(std::span<const std::byte> bytes) {
   const auto header = DecodeBatchHeader(bytes);
-  if (!header || header->bytes > bytes.size() - kBatchHeaderBytes) return Fail(ErrorCode::kCorrupt, "no batch");
+  if (!header || header->bytes > bytes.size() - kBatchHeaderBytes)
+    return Fail(ErrorCode::kCorrupt, "no complete batch");
   bytes = bytes.subspan(kBatchHeaderBytes, header->bytes);
   std::vector<LogRecord> records;
   while (!bytes.empty()) {
@@ -317,7 +321,8 @@ Expected<std::vector<LogRecord>> DecodeBatch(std::span<const std::byte> bytes) {
     }
   }
   if (records.size() != header->records)
-    return Fail(ErrorCode::kCorrupt, fmt::format("{} records, expected {}", records.size(), header->records));
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("the batch has {} records, expected {}", records.size(), header->records));
   return records;
 }
 

@@ -1,9 +1,9 @@
 // Reads the log of one shard, and distinguishes a torn tail from damage:
 //
-//   a torn tail   a bad batch at the very end, no good batch behind it, and the mark not beyond it: it was never
-//                 durable, and is skipped
-//   damage        a bad batch with a good one behind it, records that the mark or the caller knows to be durable and
-//                 that are not there, a segment that is missing or stands under another's name: kCorrupt
+//   a torn tail   an invalid batch that no valid one follows, whose records are newer than the mark and than those that
+//                 the caller knows to be durable: it was never durable, and is skipped
+//   damage        an invalid batch that a valid one follows; a missing record that the mark or the caller knows to be
+//                 durable; a segment that is missing or has another's name: kCorrupt
 //   not ours      another job's, run's or shard's log: kWrongJob; another format: kUnsupported
 //
 // Errors in segments before the requested one are ignored, except those of "not ours". Every error names the file, the

@@ -87,7 +87,7 @@ Status LogWriter::Rewrite(const LogTail::Unproven& from) {
   const LogSegment old = segments_.back();
   const LogSequence last = last_;
   const bool whole = from.offset == kLogPage;
-  const SegmentHeader header{identity_, whole ? old.number : next_number_, from.first, whole ? old.cut : kGoesOn};
+  const SegmentHeader header{identity_, whole ? old.number : next_number_, from.first, whole ? old.cut : kNoHead};
   const std::string path = Path(kRewrittenName);
   if (const auto removed = files_->Remove(path); !removed && removed.error().code != ErrorCode::kNotFound)
     return removed;

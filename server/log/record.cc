@@ -96,7 +96,7 @@ LogRecord Encode(fb::Body type, Write write) {
   return {Buffer::Copy(b.GetBufferPointer(), b.GetSize()), {}, {}};
 }
 
-// Reads verified bytes; `bad` is the name of the first invalid field.
+// Reads verified bytes. bad_ is the name of an invalid field, or empty.
 class Reader {
  public:
   template <typename To, typename From>

@@ -34,9 +34,10 @@ struct LoggedView {
   std::vector<WorkerEntry> workers;
   std::vector<TableSpec> tables;
   CheckpointId newest_order;  // the newest seen, including this view's
-  Clock cut_clock;            // of this view's order, if it is at a clock; 0: it has none
+  Clock cut_clock;            // clock of this view's order; 0: no order, or one that names no clock
 };
 
+// A worker of the cohort (Cohort::Member, server/clock/cohort.h).
 struct LoggedMember {
   Incarnation incarnation;
   Clock tick;
@@ -63,9 +64,9 @@ struct LoggedGathered {
   LoggedPush push;
 };
 
-// The time of day was set for the rows.
+// The time of tables whose rows expire by seconds was set (Expiry::AdvanceSeconds).
 struct LoggedTime {
-  std::uint64_t seconds = 0;
+  std::uint64_t seconds = 0;  // since the Unix epoch
 };
 
 using LoggedBody = std::variant<LoggedHead, LoggedPush, LoggedTick, LoggedView, LoggedGathered, LoggedTime>;

@@ -1,7 +1,7 @@
 // The log of one shard: its inputs in the order in which they changed its state, durable before they are acknowledged
 // (docs/protocol.md, L1 to L6). The log does not interpret records (server/log/record.h does).
 //
-//   log->Open(identity);                          // a new run; or log->Recover(identity, from, sink)
+//   log->Open(identity);                          // a new run; or log->Recover(identity, from, at_least, sink)
 //   log->BeginSegment(checkpoint, head);          // the current state; recovery may start here
 //   LogSequence at = log->Append(record);         // returns at once
 //   ...                                           // the loop wakes: TakeSynced() >= at: acknowledge
@@ -49,10 +49,10 @@ class ShardLog {
 
   // Makes a log for a shard that has none. kAlreadyExists if there is one.
   virtual Status Open(const LogIdentity& identity) = 0;
-  // Passes all records from the segment of checkpoint `from` on to `sink`; later records follow the last one. Skips an
-  // incomplete tail that was never durable. Errors name the file, the place and what was expected. kCorrupt, kNotFound:
-  // durable records, up to `at_least` or the log's own mark, are damaged or missing. kWrongJob: the log of another job,
-  // run or shard. kUnsupported: another format. Call BeginSegment before the next Append.
+  // Passes all records, from the segment of checkpoint `from` onward, to `sink`; later appends follow the last one.
+  // Skips an incomplete tail that was never durable. Errors name the file, the place and what was expected. kCorrupt,
+  // kNotFound: durable records, up to `at_least` or the log's own mark, are damaged or missing. kWrongJob: the log of
+  // another job, run or shard. kUnsupported: another format. Call BeginSegment before the next Append.
   virtual Status Recover(const LogIdentity& identity, CheckpointId from, LogSequence at_least, LogSink& sink) = 0;
 
   // Ends the current segment and starts another one with this record as its head. `cut`: the checkpoint whose cut the
