@@ -13,7 +13,8 @@ namespace tarn::server {
 struct BaseShare {
   CheckpointId base;
   std::string base_directory;
-  // This shard takes every file whose index, modulo `shards`, equals its own number modulo `shards`.
+  // The shard links the files whose index, modulo `shards`, equals its own number modulo `shards`. Files of keys seen
+  // have no index.
   ShardId shard;
   std::uint32_t shards = 1;
 };

@@ -87,9 +87,9 @@ inline bool MayHold(const CheckpointFile& file, PartitionRun run) {
   return file.last < file.first || (file.first <= run.last && run.first <= file.last);
 }
 
-// Reads each file for which wanted(file) and compares its size and CRC-32C with the manifest. kCorrupt, kNotFound or
-// kIo, naming the file and, if its checksum is wrong, the checkpoints in the same folder that have the file too, as a
-// hard link. Calls progress(bytes), if not null, after each piece with the number of bytes read.
+// Reads each file for which wanted(file) is true, and compares its size and CRC-32C with the manifest. kCorrupt,
+// kNotFound or kIo, naming the file and, if its checksum is wrong, the checkpoints in the same folder that have the
+// file too, as a hard link. Calls progress(bytes), if not null, after each piece with the number of bytes read.
 Status VerifyFiles(const std::string& directory, const Manifest& manifest,
                    const std::function<bool(const CheckpointFile&)>& wanted,
                    const std::function<void(std::uint64_t bytes)>& progress);

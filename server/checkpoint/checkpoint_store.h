@@ -25,7 +25,8 @@ class RowSink {
   // The table to which the following calls refer; may be called several times for a table. The error rejects a table of
   // another shape, or an unknown one.
   virtual Status OnTable(const TableSpec& spec) = 0;
-  // Records of that table, keys.size() x RowWords words, in batches of any size. The last record of a key is valid.
+  // Records of that table, keys.size() x RowWords words, in batches of any size. If a key occurs several
+  // times, its last record counts.
   virtual Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) = 0;
   // Keys of that table whose rows, if they were passed before, are removed.
   virtual Status OnRemoved(std::span<const Key> keys) = 0;

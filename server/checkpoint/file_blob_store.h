@@ -58,7 +58,7 @@ class FileBlobStore : public BlobStore {
   Expected<CheckpointFile> Verified(const std::string& directory, WorkerRank rank);
 
   std::function<void()> wake_;
-  std::map<std::pair<std::string, WorkerRank>, CheckpointFile> verified_;  // by directory and rank
+  std::map<std::pair<std::string, WorkerRank>, CheckpointFile> verified_;  // files that Read has verified
   std::mutex mutex_;                                                       // guards written_
   std::vector<BlobWritten> written_;
   std::atomic<bool> closing_ = false;

@@ -168,8 +168,11 @@ class RocksDbCheckpointRows : public CheckpointRows {
         const rocksdb::Slice value = source.value();
         FragmentState state;
         if (value.size() < sizeof state.version || value.size() % sizeof(std::uint32_t) != 0)
-          return Fail(ErrorCode::kCorrupt, fmt::format("{}: a partition's state of {} bytes, expected at least {}",
-                                                       source.path(), value.size(), sizeof state.version));
+          return Fail(
+              ErrorCode::kCorrupt,
+              fmt::format("{}: the state of table {} in partition {} has {} bytes, expected {} plus a multiple of 4",
+                          source.path(), source.key().key, source.key().partition.value, value.size(),
+                          sizeof state.version));
         std::memcpy(&state.version.value, value.data(), sizeof state.version);
         state.words.resize((value.size() - sizeof state.version) / sizeof(std::uint32_t));
         if (!state.words.empty())
@@ -203,8 +206,9 @@ class RocksDbCheckpointRows : public CheckpointRows {
     const Source& source = *heap_.front();
     const rocksdb::Slice value = source.value();
     if (value.size() != row_words_ * sizeof(std::uint32_t) && (!value.empty() || source.generation() == 0))
-      return Fail(ErrorCode::kCorrupt, fmt::format("{}: a row of {} bytes in table '{}', expected {}", source.path(),
-                                                   value.size(), table_->name, row_words_ * sizeof(std::uint32_t)));
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: table '{}': the row of key {} has {} bytes, expected {}", source.path(),
+                              table_->name, key.key, value.size(), row_words_ * sizeof(std::uint32_t)));
     words_.resize(value.size() / sizeof(std::uint32_t));
     if (!value.empty()) std::memcpy(words_.data(), value.data(), value.size());
     *row = {key.partition, key.key, words_, source.generation()};
@@ -229,7 +233,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
   std::vector<Source*> heap_;
   const TableSpec* table_ = nullptr;
   std::size_t row_words_ = 0;
-  std::vector<std::uint32_t> words_, entry_;  // of the last row, and of the last entry reported
+  std::vector<std::uint32_t> words_, entry_;  // record of the last row; words of the last entry reported
 };
 
 }  // namespace
