@@ -27,8 +27,8 @@ class ChangeMarks {
   std::size_t memory_bytes() const { return since_cut_.memory_bytes() + in_cut_.memory_bytes(); }
 
  private:
-  BitSet since_cut_;
-  BitSet in_cut_;
+  BitSet since_cut_;  // rows changed since the last cut began
+  BitSet in_cut_;     // rows changed between the base and the beginning of the last cut
 };
 
 // The removed keys of one fragment, at most `keys_max` since a cut. If there are more, the next cut must be full.

@@ -32,7 +32,7 @@ std::byte* PagePool::TakeFrom(Region* region, std::size_t pages) {
 }
 
 void* PagePool::Allocate(std::size_t bytes) {
-  TARN_CHECK(bytes <= kRunBytesMax, "too long a run");
+  TARN_CHECK(bytes <= kRunBytesMax, "a run is longer than kRunBytesMax");
   const std::size_t pages = std::max<std::size_t>(1, PagesOf(bytes));
   for (std::size_t r = hint_; r < regions_.size(); ++r) {
     if (regions_[r].free < pages) continue;

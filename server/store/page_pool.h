@@ -40,7 +40,7 @@ class PagePool {
   std::byte* TakeFrom(Region* region, std::size_t pages);
 
   std::vector<Region> regions_;  // in order of address
-  std::size_t hint_ = 0;         // earlier regions are probably full
+  std::size_t hint_ = 0;         // index of a region before which all are probably full
 };
 
 }  // namespace tarn::server

@@ -39,7 +39,7 @@ struct RowGroup {
   const RowBucket* buckets[kGroupKeys];
   std::uint32_t numbers[kGroupKeys];
   float* rows[kGroupKeys];
-  std::uint32_t further[kGroupKeys];  // keys that are not in their home bucket but may be in the next
+  std::uint32_t further[kGroupKeys];  // indices of the keys that are not in their home bucket but may be in the next
   std::size_t n_further = 0;
   std::uint64_t generation = 0;  // insert_generation when the buckets were found
 

@@ -51,7 +51,7 @@ struct CutContext {
   bool active = false;
   bool waits = false;  // for rows on disk
   CutRequest request;
-  std::uint64_t hash = 0;
+  std::uint64_t hash = 0;                   // with hash_all: of all that was visited so far
   std::uint64_t early_bytes = 0;            // copied before the walk reached them, by all cuts so far
   std::size_t early_held_bytes = 0;         // the part of those now in memory
   std::size_t early_chunk_bytes = 0;        // capacity of one chunk of such rows

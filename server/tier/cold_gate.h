@@ -26,9 +26,9 @@ class ColdGate {
   struct Waiting {
     Peer from;
     Message message;
-    FetchTicket ticket = 0;  // 0: it waits only for those before it
+    FetchTicket ticket = 0;  // 0: it waits only for earlier messages of its peer
   };
-  // The read of its rows has not been started, because there was no room.
+  // Ticket of a message whose rows are not being read yet, because there was no room.
   static constexpr FetchTicket kNotBegun = ~FetchTicket{0};
 
   explicit ColdGate(std::size_t messages_max = limits::kWaitingMessagesMax,

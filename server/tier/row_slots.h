@@ -27,8 +27,8 @@ class RowSlots {
   struct Info {
     std::uint32_t place = kNone;  // kNone: free
     std::uint32_t number = 0;
-    ColdId copy : 31 = 0;  // the row's copy on disk, if it has one
-    bool spared : 1 = false;
+    ColdId copy : 31 = 0;     // the row's copy on disk, if it has one
+    bool spared : 1 = false;  // the next eviction pass skips the row
   };
   static_assert(sizeof(Info) == 12);
 
