@@ -1,4 +1,4 @@
-// Bits by number: one for each row of a partition. Grows when a bit is set. Bits that were never set are 0. Not
+// A bit for each row of a fragment, by the row's number. Grows when a bit is set; bits that were never set are 0. Not
 // thread-safe.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The index of one sparse partition, from keys to row numbers: an open-addressing hash table in segments. Each segment
+// The index of one sparse fragment, from keys to row numbers: an open-addressing hash table in segments. Each segment
 // has the keys of one range of hashes, in buckets of one cache line, so that most look-ups access one line. One writer;
 // not thread-safe.
 //

@@ -1,4 +1,4 @@
-// The rows of one sparse partition, numbered 0, 1, 2, ... and never moved. Slabs are allocated from the shard's arena.
+// The rows of one sparse fragment, numbered 0, 1, 2, ... and never moved. Slabs are allocated from the shard's arena.
 // The first has a few rows; later ones double up to about 64 KiB, so a small partition takes little memory. Not
 // thread-safe.
 #pragma once

@@ -98,8 +98,8 @@ struct RocksDbColdStore::Files {
   std::map<SegmentId, Size> sizes;
   Size all;
 
-  Status Hold(const std::string& directory);
-  Status Empty(const std::string& directory) const;
+  Status LockDirectory(const std::string& directory);
+  Status ClearDirectory(const std::string& directory) const;
   Status Open(const RocksDbColdStoreOptions& options);
   Status Write(const std::string& directory, SegmentId segment, const SegmentBytes& bytes);
   Status Remove(const std::string& directory, SegmentId segment);
@@ -110,7 +110,7 @@ struct RocksDbColdStore::Files {
 };
 
 // The marker file shows that the directory belongs to a tier; its lock shows that a process uses it.
-Status RocksDbColdStore::Files::Hold(const std::string& directory) {
+Status RocksDbColdStore::Files::LockDirectory(const std::string& directory) {
   std::error_code failure;
   fs::create_directories(directory, failure);
   if (failure) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create: {}", directory, failure.message()));
@@ -127,7 +127,7 @@ Status RocksDbColdStore::Files::Hold(const std::string& directory) {
   return {};
 }
 
-Status RocksDbColdStore::Files::Empty(const std::string& directory) const {
+Status RocksDbColdStore::Files::ClearDirectory(const std::string& directory) const {
   std::error_code failure;
   for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
     if (it->path().filename() == kMarker) continue;
@@ -139,8 +139,8 @@ Status RocksDbColdStore::Files::Empty(const std::string& directory) const {
 }
 
 Status RocksDbColdStore::Files::Open(const RocksDbColdStoreOptions& given) {
-  TARN_RETURN_IF_ERROR(Hold(given.directory));
-  TARN_RETURN_IF_ERROR(Empty(given.directory));
+  TARN_RETURN_IF_ERROR(LockDirectory(given.directory));
+  TARN_RETURN_IF_ERROR(ClearDirectory(given.directory));
   const auto system = given.file_system ? given.file_system : rocksdb::FileSystem::Default();
   env = rocksdb::NewCompositeEnv(std::make_shared<UnsyncedFiles>(system));
   options = TierOptions(env.get(), given.open_files_max);
@@ -258,7 +258,7 @@ RocksDbColdStore::~RocksDbColdStore() {
   writes_.Drain();
   readers_.reset();
   files_->db.reset();
-  if (files_->lock) (void)files_->Empty(options_.directory);
+  if (files_->lock) (void)files_->ClearDirectory(options_.directory);
 }
 
 void RocksDbColdStore::Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) {

@@ -1,7 +1,7 @@
 // Use counts of rows in four bits each, for eviction by least frequent use with aging. Rows on disk keep their counts,
 // so a row that is read regularly survives a scan. Counts are exact up to kExactUses and then increase with probability
-// 1/2, 1/4, ..., so the highest represents thousands of uses. bench/eviction_policies compares this with CLOCK, S3-FIFO
-// and the optimum.
+// 1/2, 1/4, ..., so the highest represents about a thousand uses or more. bench/eviction_policies compares this with
+// CLOCK, S3-FIFO and the optimum.
 //
 // Morris, "Counting large numbers of events in small registers" (1978); aging as in Einziger, Friedman and Manes,
 // "TinyLFU" (2017).
