@@ -68,13 +68,13 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
   std::vector<std::pair<Clock, Contribution>> voided;
   for (auto it = buckets_.lower_bound(from); it != buckets_.end();) {
     auto& [all, tables] = it->second;
-    const auto mine = std::stable_partition(all.begin(), all.end(),
-                                            [&](const Contribution& c) { return c.incarnation != incarnation; });
-    for (auto c = mine; c != all.end(); ++c) {
+    const auto first = std::stable_partition(all.begin(), all.end(),
+                                             [&](const Contribution& c) { return c.incarnation != incarnation; });
+    for (auto c = first; c != all.end(); ++c) {
       bytes_ -= Cost(*c);
       voided.emplace_back(it->first, std::move(*c));
     }
-    all.erase(mine, all.end());
+    all.erase(first, all.end());
     it = all.empty() ? buckets_.erase(it) : std::next(it);
   }
   return voided;

@@ -71,8 +71,8 @@ class ClockBuckets {
 // Rows of a contribution that are not finite are left out (rule A5). Keeps its scratch memory between clocks.
 class BucketCloser {
  public:
-  // `contributions`: of one table, sorted. Those that assign or delete rows are performed after the sums, in their
-  // order. Errors are those of the tier.
+  // `contributions`: of one table, sorted. Assignments and deletions are applied after the sums, in their order.
+  // Errors are those of the tier.
   Status Close(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor, Store* rows);
 
  private:

@@ -93,7 +93,7 @@ Expected<const Cohort::Member*> Cohort::Check(const Sender& sender) const {
   if (it == members_.end()) {
     for (const auto& [incarnation, member] : members_)
       if (member.entry.rank.value == sender.rank && incarnation > sender.incarnation)
-        return Fail(ErrorCode::kFenced, fmt::format("worker {}: incarnation {} is over, {} has taken its place",
+        return Fail(ErrorCode::kFenced, fmt::format("worker {}: incarnation {} was replaced by incarnation {}",
                                                     sender.rank, sender.incarnation.value, incarnation.value));
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("worker {}: incarnation {} is not in the view yet", sender.rank, sender.incarnation.value));
@@ -104,7 +104,7 @@ Expected<const Cohort::Member*> Cohort::Check(const Sender& sender) const {
                                                 member.entry.rank.value, sender.rank));
   if (member.entry.state != WorkerState::kLive)
     return Fail(ErrorCode::kFenced,
-                fmt::format("worker {}: incarnation {} is over", sender.rank, sender.incarnation.value));
+                fmt::format("worker {}: incarnation {} is fenced or has ended", sender.rank, sender.incarnation.value));
   return &member;
 }
 

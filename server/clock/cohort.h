@@ -36,8 +36,8 @@ class Cohort {
   };
   Changes Adopt(const std::vector<WorkerEntry>& entries);
 
-  // The live member that sent a message. kUnavailable: not in the view yet (rule E4); kFenced: fenced, ended, or its
-  // rank belongs to another worker.
+  // The live member that sent a message. kUnavailable: not in the view yet (rule E4); kFenced: the incarnation is
+  // fenced or has ended, a newer one has replaced it, or the sender's rank is not that of its incarnation.
   Expected<const Member*> Check(const Sender& sender) const;
 
   // Records a tick of the live worker `incarnation` that came at `now`; 0: at an unknown time. An older tick changes
@@ -56,6 +56,7 @@ class Cohort {
   Clock Open(std::uint32_t backups) const;
   // The number of workers that count for clock `t` and have ticked beyond it.
   std::uint32_t Finished(Clock t) const;
+  // Whether this worker is one of them.
   bool HasFinished(Incarnation incarnation, Clock t) const;
   // Sets the clock of the cut that is due, for Open; nullopt: none.
   void HoldAt(std::optional<Clock> cut) { hold_ = cut.value_or(Clock(UINT64_MAX)); }

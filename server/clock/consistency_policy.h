@@ -1,8 +1,8 @@
 // A consistency policy decides when pulls of a table may be answered, when a clock of the table closes, and which
 // pushes count. A shard has one object per table. docs/protocol.md has the rules (C3, A2).
 //
-// A new policy is one file in server/clock/ that overrides what differs from the defaults here, and one line in
-// BuiltInPolicies (consistency_policy.cc).
+// A new policy is one file in server/clock/ that overrides what differs from the defaults here, its declaration in
+// policies.h, and one line in BuiltInPolicies (consistency_policy.cc).
 //
 // Methods are called a few times per message, or per table and clock, never per row. They must be deterministic
 // functions of their arguments. A shard that recovers from its log repeats the calls for pushes, ticks and views, but
@@ -38,7 +38,7 @@ class ConsistencyPolicy {
   }
 
   // Whether the shard acknowledges gradients of this clock without applying them. Default: those for a closed clock of
-  // an aggregated table, which a fenced worker or a backup worker (rule C8) can send.
+  // an aggregated table. Only a fenced worker or, with backup workers (rule C8), a late one can send them.
   virtual bool Discards(Incarnation /*worker*/, Clock clock, const Cohort& cohort) const {
     return consistency_.apply == ApplyMode::kAggregated && clock < OpenClock(cohort);
   }
