@@ -62,7 +62,8 @@ void BlobDesk::GiveUp(const Id& id, Blob* blob) {
   store_->Abandon(id.first, blob->directory, id.second, blob->rank);
 }
 
-// Complete files belong to the checkpoint: it is complete too, or is removed with its directory.
+// Only forgets the complete blobs of other checkpoints: their files belong to the checkpoint, and are removed with its
+// directory if it did not complete.
 void BlobDesk::SetOrder(const CheckpointOrder& order) {
   order_ = order;
   std::erase_if(blobs_, [&](const auto& entry) { return entry.first.first != order.id && entry.second.whole(); });

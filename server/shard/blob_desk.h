@@ -24,7 +24,7 @@ class BlobDesk {
     PutBlobAck ack;
   };
   // Handles a piece. If it is the next one, begins to write it, and OnWritten returns the answer. If it is not, returns
-  // the answer now. Drops the piece while another one is being written.
+  // the answer now. Drops the piece while another one is being written, or after the blob was abandoned.
   // kUnavailable: no such checkpoint is being written here; kInvalidArgument: the piece does not fit the ones before.
   Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes);
 

@@ -30,15 +30,15 @@ class Clocks {
   const ClockBuckets& buckets() const { return buckets_; }
   Clock minimum() const { return cohort_.minimum(); }
 
-  // Adopts the members of a view. Discards the gathered pushes of workers that have ended or are gone, for clocks that
-  // do not count (rule M3).
+  // Adopts the members of a view. Discards gathered pushes (rule M3): of a worker that has ended, those for clocks from
+  // its end on; of a worker that the view no longer contains, those for clocks from the minimum clock on.
   Cohort::Changes Adopt(const std::vector<WorkerEntry>& workers);
   // Restores the state from a log.
   void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
     cohort_.Restore(std::move(members), minimum);
   }
-  // Adopts the order of a view. If it orders a cut at clock E, clocks from E on do not close before every worker has
-  // reached E, until NoteCut or a view without the order (rule C8).
+  // Adopts the order of a view. If it orders a cut at clock E, backup workers (rule C8) do not open clocks beyond E,
+  // until NoteCut or a view without the order: beyond E, only the minimum clock opens clocks.
   void SetOrder(const CheckpointOrder& order);
   // Notes that the cut of this order was made.
   void NoteCut(CheckpointId order);
@@ -52,8 +52,9 @@ class Clocks {
   // After a push was gathered: closes the table's part of the clock if the table's policy allows it. Errors are those
   // of the tier, here and below.
   Status CloseGathered(TableId table, Clock clock);
-  // Closes, in order, every clock that may close, and advances the rows' clock to the open clock. CloseBelow closes
-  // only clocks below `limit`, which is at most the minimum clock, and advances the rows' clock to `limit`.
+  // Closes, in order, every clock that may close, and advances the rows' clock to the largest open clock of any table.
+  // CloseBelow closes only clocks below `limit`, which is at most the minimum clock, and advances the rows' clock to
+  // `limit`.
   Status CloseReady();
   Status CloseBelow(Clock limit);
 

@@ -24,7 +24,8 @@ Status DecodeValues(const PushPart& push, const TableSpec& table, float* rows) {
   return kernels::DecodeLowRank(push.keys.count, table.dim, table.compression.rank, bytes, rows);
 }
 
-// Why the values of a push were not decoded: they are invalid, or the shard did not know the sender when they arrived.
+// Why the values of a push were not decoded: they are invalid; the shard did not know the sender when they arrived; or
+// the decoded values of all tables of the push exceed a frame.
 Status NotDecoded(const PushPart& push, const TableSpec& table) {
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
   const Status status = DecodeValues(push, table, rows.data());

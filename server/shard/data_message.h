@@ -23,9 +23,10 @@ void DecodeWholePush(const TableSpec& table, PushPart* push);
 // still a list number: the list is not held.
 Expected<std::span<const Key>> ReadKeys(const KeyList& list, std::size_t row_bytes, std::vector<Key>* scratch);
 
-// kMalformed: an unknown codec, values that do not match the count, a sequence of 0, pulled rows that the table's rule
-// does not need. kInvalidArgument: no pulled rows, which it needs; rows of a dense table to be deleted. kUnavailable:
-// the values are valid but were not decoded, because the sender was unknown when they arrived.
+// kMalformed: an unknown codec, values that do not match the count, a sequence of 0, an assignment or a deletion in
+// another codec than fp32, pulled rows that the table's rule does not need. kInvalidArgument: pulled rows that the rule
+// needs are missing, or rows of a dense table are to be deleted. kUnavailable: the values are valid but were not
+// decoded, because the sender was unknown when they arrived, or because the values of all tables exceed a frame.
 Status CheckPush(const PushPart& push, const TableSpec& table);
 // kMalformed: the codec is not one for pulls.
 Status CheckPull(const PullPart& pull);

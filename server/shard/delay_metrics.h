@@ -11,7 +11,7 @@
 
 namespace tarn::server {
 
-// `delays`: by rank. Ranks without a section are left out.
+// `delays`: indexed by rank. Ranks that have pushed no section are left out.
 inline MetricList DelayMetrics(std::span<const WorkerDelay> delays) {
   LabelledValues sums, counts;
   for (std::size_t rank = 0; rank < delays.size(); ++rank) {

@@ -37,7 +37,8 @@ class DurableOutbox {
   void Send(Peer to, Body body);
   // The same for the answer to a push or a tick. `first`: the push or tick changed the state.
   void Answer(Peer to, Incarnation worker, Body body, bool first);
-  // The same for a heartbeat. If it must wait, the last heartbeat is sent again instead.
+  // The same for a heartbeat. If it must wait, the last heartbeat that was sent (if none, one of view 0) is sent again
+  // at once.
   void SendHeartbeat(Heartbeat beat);
 
   // Sends the messages whose records have become durable. An error is that of the log: nothing more becomes durable.

@@ -13,7 +13,7 @@
 namespace tarn::server {
 
 // A pull was answered, a push with a new section was applied or gathered, or a tick advanced its worker's clock. The
-// effects of one worker on one shard all differ, except those of equal pulls, which may be exchanged.
+// effects of one worker on one shard all differ, except those of equal pulls, whose order does not matter.
 struct Effect {
   enum class Kind : std::uint8_t { kPull, kPush, kTick };
   Kind kind = Kind::kTick;

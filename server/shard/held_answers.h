@@ -1,6 +1,6 @@
 // Messages of a shard with a log that wait until the inputs they depend on are durable (rule L1). The number is
 // bounded, however slow the disk is (rule L7): of repeated answers, and of all answers to workers once
-// limits::kHeldAnswersMax wait, only the newest of each worker and partition is kept. It acknowledges all earlier
+// limits::kHeldAnswersMax wait, only the newest of each worker and partition is kept, which acknowledges all earlier
 // pushes too. Not thread-safe.
 #pragma once
 

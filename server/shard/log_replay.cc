@@ -36,7 +36,7 @@ Status LogReplay::OnHead(const LoggedHead& head) {
   left_ = head.gathered;
   if (restored_) {
     if (head.hash == Hash()) return OnCut(head);
-    return Corrupt(fmt::format("the state is {:016x} here, expected {:016x}: the log was replayed to another state",
+    return Corrupt(fmt::format("the replayed state has the hash {:016x}, expected {:016x}, that of the segment's head",
                                Hash(), head.hash));
   }
   TARN_RETURN_IF_ERROR(Restore(head));

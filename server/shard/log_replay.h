@@ -32,13 +32,14 @@ class LogReplay final : public LogSink {
     ShardCuts* cuts;
     StopNotice* stop;
     ShardObserver* observer;
-    std::function<std::size_t()> other_bytes;  // memory without that of the rows
+    std::function<std::size_t()> other_bytes;  // memory of the shard besides its rows
   };
   // `checkpoint`: the directory of the checkpoint at which the first segment begins; empty: the start of the run.
   LogReplay(std::string checkpoint, Context context)
       : checkpoint_(std::move(checkpoint)), context_(std::move(context)) {}
 
-  // kCorrupt: the record is invalid, or contradicts earlier ones.
+  // kCorrupt: the record is invalid, or contradicts earlier ones. Other errors: the checkpoint cannot be loaded, or
+  // rows on disk cannot be read or written.
   Status OnRecord(LogSequence sequence, bool begins, LogRecord record) override;
   // Whether a head and all its gathered pushes were read.
   bool restored() const { return restored_; }
@@ -59,7 +60,7 @@ class LogReplay final : public LogSink {
   std::string checkpoint_;
   Context context_;
   bool restored_ = false;
-  std::uint64_t left_ = 0;  // gathered records of the current head still to come
+  std::uint64_t left_ = 0;  // gathered pushes of the current head that have not been read yet
 };
 
 }  // namespace tarn::server

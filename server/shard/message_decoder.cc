@@ -14,13 +14,13 @@ void ForEachKeyList(Body* body, const Visit& visit) {
     for (PullPart& table : pull->tables) visit(&table.keys);
   if (auto* push = std::get_if<Push>(body))
     for (PushPart& table : push->tables) visit(&table.keys);
-  if (auto* soon = std::get_if<Prefetch>(body)) visit(&soon->keys);
+  if (auto* prefetch = std::get_if<Prefetch>(body)) visit(&prefetch->keys);
 }
 
 }  // namespace
 
-// The worker can write to shared memory while the shard reads it. So keys are always copied before they are decoded and
-// checked: a key that changed after its check would cause a write outside its partition's rows.
+// The worker can write to shared memory while the shard reads it. Keys are therefore always copied before they are
+// decoded and checked: a key that changed after its check would cause a write outside its partition's rows.
 void MessageDecoder::TakeOver(Message* message, bool values) {
   const auto copy = [](Buffer& payload) {
     if (payload.lent()) payload = Buffer::Copy(payload.data(), payload.size());
@@ -30,7 +30,8 @@ void MessageDecoder::TakeOver(Message* message, bool values) {
   });
 }
 
-// Decoded keys and values may be larger than the message, but together not larger than a message may be.
+// Bounds the memory of decoding, because decoded keys and values may be much larger than the message: the keys of all
+// tables, with the message, fit in kMessageBytesMax; the decoded values of all tables fit in kFrameBytesMax.
 void MessageDecoder::Decode(Message* message) {
   std::uint64_t keys = 0;
   ForEachKeyList(&message->body, [&keys](const KeyList* list) { keys += list->count; });

@@ -16,7 +16,7 @@ struct ParkedPull {
   Peer from;
   WorkerRank rank;
   Incarnation incarnation;
-  Clock wanted_clock;       // the pull waits until this is the open clock of its tables
+  Clock wanted_clock;       // the pull waits until the open clock of its tables reaches this clock
   bool clock_open = false;  // the clock is open: the pull waits only for pushes
   Pull pull;
 };

@@ -35,8 +35,8 @@ Status Pulls::OnPull(Peer from, const Sender& sender, Pull pull) {
   return {};
 }
 
-// Rule E3: the tables, counts and keys; all rows fit in one frame. The tables have the same consistency, so one clock
-// opens all of them.
+// Rule E3: checks the tables, counts and keys, that all rows fit in one frame, and that the tables have the same
+// consistency, so that one clock opens all of them.
 Status Pulls::Check(const Pull& pull) {
   const TableSpec* first = nullptr;
   std::size_t reply_bytes = 0;

@@ -60,7 +60,7 @@ class Pulls {
   Status Check(const Pull& pull);
   Expected<std::span<const Key>> KeysOf(const PullPart& table);
   std::size_t RowBytesOf(const PullPart& table) const;
-  // Of its tables, which have the same consistency.
+  // The policy of the pull's first table. The others have the same consistency.
   const ConsistencyPolicy& PolicyOf(const Pull& pull) const { return (*context_.policies)[pull.tables.front().table]; }
   Status AnswerOrPark(ParkedPull parked);
   bool HasOwnPushes(const ParkedPull& parked) const;

@@ -56,7 +56,8 @@ std::span<const Key> Pushes::KeysOf(const PushPart& push) {
   return *keys;
 }
 
-// Nothing changes unless all tables of the push are valid. The sections of all are taken, then logged, then performed.
+// Nothing changes unless all tables of the push are valid. The new sections of all tables are accepted, then logged,
+// then applied or gathered.
 Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push, const Cohort::Member& member) {
   for (const PushPart& table : push.tables) TARN_RETURN_IF_ERROR(Check({sender, push.clock, table}, member));
   const std::size_t bytes = BytesOf(push);
@@ -71,7 +72,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
     if (!fits && NeverFits(part, std::span(ack.sections).subspan(acks))) return false;
   }
   const auto parts = std::span(taken_).first(push.tables.size());
-  std::size_t first = 0;  // new section, counted over all tables
+  std::size_t first = 0;  // index of the first new section, over the sections of all tables
   bool any = false;
   for (std::size_t t = 0; t < parts.size() && !any; ++t) {
     const auto at = std::ranges::find(parts[t], true);
@@ -93,8 +94,8 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
   return any;
 }
 
-// Whether the shard may accept new sections of this part now. Aggregated table: there is room for the message, or they
-// are discarded. Immediate table: they need not wait for a cut (rule K1).
+// Whether the shard may accept new sections of this part now. Aggregated table: there is room for the message, or its
+// gradients are discarded. Immediate table: no cut must come first (rule K1).
 bool Pushes::MayTake(const Part& part, std::size_t message_bytes) const {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
   if (table.consistency.apply == ApplyMode::kAggregated)
@@ -113,8 +114,8 @@ Clock Pushes::OpenClock(TableId table) const {
   return (*context_.policies)[table].OpenClock(context_.clocks->cohort());
 }
 
-// Whether the part can never fit (rule A2): the next clock to close waits for it, and no room becomes free before that
-// clock closes, unless a worker is being fenced. The shard then ends the job.
+// Returns whether the part was refused and can never fit (rule A2): the next clock to close waits for it, and no room
+// becomes free before that clock closes, unless a worker is being fenced. If so, stops the shard, which ends the job.
 bool Pushes::NeverFits(const Part& part, std::span<const SectionAck> acks) {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
   const bool refused =

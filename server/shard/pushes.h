@@ -33,14 +33,14 @@ class Pushes {
     StopNotice* stop;
     ShardCounters* counters;
     ShardObserver* observer;
-    // Whether a push of this clock may be applied at once. If not, it waits for a cut (rule K1).
+    // Whether a push of this clock may be applied at once. If not, it is refused until the cut is made (rule K1).
     std::function<bool(Clock)> may_apply;
   };
   Pushes(std::size_t bucket_bytes_max, Context context)
       : bucket_bytes_max_(bucket_bytes_max), context_(std::move(context)) {}
 
-  // Handles a push of a live worker. Returns whether any section was new. The caller sends a returned error as the
-  // answer.
+  // Handles a push of a live worker. Returns whether any section was new and accepted; false if the shard stops. The
+  // caller sends a returned error as the answer.
   Expected<bool> OnPush(Peer from, const Sender& sender, const Push& push, const Cohort::Member& member);
 
   // Replays a push from the log; gathers a push that was gathered when a segment began. kCorrupt: the push contradicts
@@ -74,8 +74,8 @@ class Pushes {
   std::size_t bucket_bytes_max_;
   Context context_;
   std::vector<Taken> taken_;  // of the current push, by part; may have further items
-  // Bytes of the current message besides those of its sections to gather. One of these keeps the memory of the whole
-  // message, and is counted with them.
+  // Bytes of the current message that belong to no gathered section. They are counted with the first gathered section,
+  // because it keeps the memory of the whole message.
   std::size_t uncounted_ = 0;
   std::vector<Key> keys_;  // scratch
 };

@@ -36,7 +36,7 @@ class ReplyBudget {
   // Shared with the leases, because buffers may outlive the budget.
   std::shared_ptr<Count> all_ = std::make_shared<Count>(0);
   std::unordered_map<Incarnation, std::shared_ptr<Count>> workers_;
-  std::size_t sweep_at_ = 64;  // at so many workers, entries without bytes are removed
+  std::size_t sweep_at_ = 64;  // number of entries at which those without bytes are removed
 };
 
 }  // namespace tarn::server

@@ -18,10 +18,10 @@ bool RowGate::Waits(Peer from, Message& message) {
     ticket = Fetch(needed);
   else if (now)
     ticket = ColdGate::kNotBegun;
-  const bool rows_come = now && !tier.Ended(ticket);
-  if (!rows_come && (!gate_.Holds(from) || std::holds_alternative<Prefetch>(message.body))) return false;
-  if (gate_.Add(from, &message, rows_come ? ticket : 0)) {
-    context_.counters->waited_for_rows += rows_come ? 1 : 0;
+  const bool rows_pending = now && !tier.Ended(ticket);
+  if (!rows_pending && (!gate_.Holds(from) || std::holds_alternative<Prefetch>(message.body))) return false;
+  if (gate_.Add(from, &message, rows_pending ? ticket : 0)) {
+    context_.counters->waited_for_rows += rows_pending ? 1 : 0;
     return true;
   }
   context_.senders->Refuse(from, message.body,
@@ -56,19 +56,19 @@ std::vector<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const {
     for (const PushPart& table : push->tables)
       add(table.table, table.codec, table.keys,
           [](const TableSpec& spec) { return spec.consistency.apply == ApplyMode::kImmediate; });
-  if (const auto* soon = std::get_if<Prefetch>(&message.body))
-    add(soon->table, ValueCodec::kFp32, soon->keys, [](const TableSpec&) { return false; });
+  if (const auto* prefetch = std::get_if<Prefetch>(&message.body))
+    add(prefetch->table, ValueCodec::kFp32, prefetch->keys, [](const TableSpec&) { return false; });
   return needed;
 }
 
-// Fetches end in order, so the last ticket stands for all. 0: all rows are in memory.
+// Returns the last ticket, which covers all fetches because they end in order. 0: nothing is fetched.
 FetchTicket RowGate::Fetch(std::span<const Needed> needed) {
   FetchTicket last = 0;
   for (const Needed& of_table : needed) last = std::max(last, Fetch(of_table));
   return last;
 }
 
-// An invalid message is rejected when it is handled.
+// Fetches nothing for an invalid message, which is rejected when it is handled.
 FetchTicket RowGate::Fetch(const Needed& needed) {
   const TableId table = needed.table->id;
   if (!context_.rows->HasCold(table)) return 0;

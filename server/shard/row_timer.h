@@ -17,6 +17,7 @@ class RowTimer {
   void SetTime(TimeUs now);
   // The same. Also frees some expired rows if that is due.
   void OnTimer(TimeUs now);
+  // The earliest time at which OnTimer has something to do; if it never has, the largest TimeUs.
   TimeUs NextTimer() const;
 
  private:

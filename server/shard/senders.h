@@ -19,8 +19,7 @@ class Senders {
   // newer than the shard's), and the errors of Cohort::Check.
   Expected<const Cohort::Member*> Check(const Message& message) const;
 
-  // Answers a pull, a push or a tick with the error, and counts the rejection. Other
-  // messages get no answer.
+  // Answers a pull, a push or a tick with the error; other messages get no answer. Counts the rejection.
   void Refuse(Peer to, const Body& body, const Error& error);
 
  private:

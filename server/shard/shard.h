@@ -49,8 +49,7 @@ class Shard {
   // Handles a report of the blob store.
   void OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out);
 
-  // Call it when the log has synced records: sends the acknowledgements that waited for them. Does nothing without a
-  // log.
+  // Call it when the log has synced records: sends the messages that waited for them. Does nothing without a log.
   void OnLogSynced(TimeUs now, Outbox* out);
   // Call it when the cold store has read or written rows, and periodically.
   void OnTier(TimeUs now, Outbox* out);

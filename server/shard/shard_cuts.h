@@ -35,7 +35,7 @@ class ShardCuts {
     StopNotice* stop;
     ShardCounters* counters;
     std::function<void(Clock)> close_below;         // closes the clocks before a cut
-    std::function<void(CheckpointId)> on_cut;       // called after a cut; the log then begins a segment with the state
+    std::function<void(CheckpointId)> on_cut;       // called after a cut that writes rows; the log begins a segment
     std::function<std::uint32_t()> shards_of_view;  // number of shards of the fleet
   };
   struct Options {
@@ -52,7 +52,7 @@ class ShardCuts {
   // The newest order seen. RestoreNewestOrder sets it from a log.
   CheckpointId newest_order() const { return newest_order_; }
   void RestoreNewestOrder(CheckpointId id) { newest_order_ = id; }
-  // Whether a push of this clock may be applied at once. If not, it waits for the cut (rule K1).
+  // Whether a push of this clock may be applied at once. If not, it is refused until the cut is made (rule K1).
   bool MayApply(Clock clock) const { return !pending_ || !pending_->at_clock || clock < pending_->clock; }
 
   // Begins the cut if an order waits and its clock is reached.
@@ -63,7 +63,7 @@ class ShardCuts {
   // when its store wakes the loop.
   TimeUs NextTimer(TimeUs other) const;
 
-  // The store has written this shard's part, or failed.
+  // Handles the store's report that it has written this shard's part, or failed.
   void OnWritten(CheckpointPart part);
   // Reports a part that is written or has failed, unless it failed before.
   void Report(CheckpointPart part);

@@ -20,7 +20,7 @@ class ShardObserver {
   virtual void OnWatermark(Incarnation, PartitionId, Sequence) {}
   // Restored from a log: the clocks below the minimum clock are closed. The inputs since then are repeated next.
   virtual void OnRestored(Clock /*minimum*/, std::span<const PartitionId> /*owned*/) {}
-  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}  // does not count (rule M3)
+  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}  // does not count (rules A2, C8, M3)
   // The messages of workers that had an effect, in the order of their effects: a push with a new section, before its
   // rows change; a pull that was answered; a tick that advanced its worker.
   virtual void OnPushTaken(WorkerRank, const Push&, std::size_t /*first new section, over all tables*/) {}

@@ -72,8 +72,8 @@ ShardParts::ShardParts(const ShardBase& base, const RouteMap& routes, StoreOptio
                 .other_bytes = [this] { return WaitingBytes(); }}),
       timer(options.unix_us_at_zero, &rows, base.outbox) {}
 
-// Rows get most of the memory: a key list saves a few bytes, a row in memory saves a read from disk, and a message
-// without room is sent again. Gathered pushes and replies are not reduced, because clocks could not close without them.
+// Rows get most of the memory: a row in memory saves a read from disk, while a dropped key list or a rejected message
+// is only sent again. Gathered pushes and replies keep their bounds, because clocks could not close without them.
 void ShardParts::SetMemoryLimit(std::size_t bytes) {
   constexpr std::size_t kListsShare = 32, kGateShare = 16, kParkedShare = 4, kLeast = std::size_t{1} << 20;
   lists.SetBound(std::min(options.held_lists_bytes_max, bytes / kListsShare));

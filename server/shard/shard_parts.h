@@ -49,7 +49,7 @@ struct ShardParts {
 
   // Bounds waiting messages and key lists by the memory budget of the shard. Only for stores with a tier.
   void SetMemoryLimit(std::size_t bytes);
-  // Memory without that of the rows.
+  // Memory of the shard besides its rows.
   std::size_t WaitingBytes() const;
   SoftState soft_state() const { return {view.view(), cuts.newest_order(), clocks, rows}; }
 

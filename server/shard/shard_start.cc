@@ -27,7 +27,7 @@ std::string AdviceWithoutLog(ErrorCode code, const std::string& checkpoint) {
 Status CheckIsNewer(ViewVersion theirs, ViewVersion ours) {
   if (theirs > ours || theirs == ViewVersion(0)) return {};  // 0: a Welcome without a view
   return Fail(ErrorCode::kCorrupt,
-              fmt::format("it knows view {}, but the scheduler's state leads to view {}: the scheduler.state in the "
+              fmt::format("it contains view {}, but the scheduler continues from view {}: the scheduler.state in the "
                           "run's folder is an older one, expected the last that the run wrote",
                           ours.value, theirs.value));
 }

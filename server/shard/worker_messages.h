@@ -40,7 +40,7 @@ class WorkerMessages {
     StopNotice* stop;
     ShardObserver* observer;
     std::function<void()> on_tick;             // called after a worker's clock advanced
-    std::function<std::size_t()> other_bytes;  // memory without that of the rows
+    std::function<std::size_t()> other_bytes;  // memory of the shard besides its rows
   };
   explicit WorkerMessages(Context context) : context_(std::move(context)) {}
 
