@@ -20,7 +20,10 @@ LoadingBeacon::LoadingBeacon(Options options) : options_(std::move(options)) {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& e) {
-    LogWarning("cannot start a thread, so no heartbeats are sent while rows are loaded: {}", e.what());
+    LogWarning(
+        "shard {}: cannot start the thread that sends heartbeats while rows are loaded, so the scheduler may declare "
+        "this shard dead: {}",
+        options_.heartbeat.sender.rank, e.what());
   }
 }
 
@@ -43,8 +46,10 @@ void LoadingBeacon::Run() {
   if (WaitForEnd()) return;
   net::ZmqTransport transport(options_.context, {.insecure = options_.insecure, .linger_ms = 0, .shm = false});
   if (const Status connected = transport.Connect(kSchedulerPeer, options_.scheduler); !connected) {
-    LogWarning("cannot connect to the scheduler, so no heartbeats are sent while rows are loaded: {}",
-               connected.error().message);
+    LogWarning(
+        "shard {}: cannot connect to the scheduler to send heartbeats while rows are loaded, so it may declare this "
+        "shard dead: {}",
+        options_.heartbeat.sender.rank, connected.error().message);
     return;
   }
   std::vector<net::Received> answers;

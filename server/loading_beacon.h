@@ -1,5 +1,5 @@
 // Sends heartbeats to the scheduler while a shard loads its rows (rule N4), from a separate thread and connection, once
-// a period. So a shard may load for hours without being declared dead.
+// a period, so that a shard may load for hours without being declared dead.
 //
 // Construct and destroy it on one thread. The transport belongs to the beacon's thread.
 #pragma once

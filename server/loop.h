@@ -26,7 +26,7 @@ struct ServerOptions {
   ServerRank rank;
   std::uint32_t shards = 1;
   std::vector<std::uint64_t> nonces;  // one per shard, random
-  // The endpoint to which shards bind. With a port other than '*', shard i of the server binds to port + i. Empty:
+  // The endpoint to which shards bind. With a port number other than 0, shard i of the server binds to port + i. Empty:
   // net::DefaultBind.
   std::string bind;
   // The host name or address that workers use. Empty: that of `bind`, or for a wildcard the interface that leads to the

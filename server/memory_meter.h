@@ -31,7 +31,7 @@ class MemoryMeter {
 
   std::vector<std::atomic<std::size_t>> counted_;
   std::atomic<TimeUs> next_trim_{0}, trim_period_us_;
-  std::atomic<std::size_t> budget_{0};  // at the last trim that was due
+  std::atomic<std::size_t> budget_{0};  // of the last call of TrimIsDue that found too much uncounted memory
 };
 
 // Resident memory of this process (RSS); 0 if unknown.

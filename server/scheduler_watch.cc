@@ -28,7 +28,7 @@ Status SchedulerWatch::CheckJoining(TimeUs silence) {
         LogLevel::kWarning, kProgram,
         fmt::format(
             "server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once it runs and "
-            "all servers and workers are there (is that its address, {}?); gives up in {:.0f} s",
+            "all servers and workers have joined (is that its address, {}?); gives up in {:.0f} s",
             options_.rank.value, silent, options_.scheduler, kSameKeys, std::max(0.0, options_.join_seconds - silent)));
   if (silent <= options_.join_seconds) return {};
   return Fail(

@@ -46,11 +46,11 @@ bool ShardDiagnostics::NotFiniteIsDue(TimeUs now, std::uint64_t skipped) {
 }
 
 void ShardDiagnostics::LogNotFinite(std::span<const NotFiniteRows> tables) const {
-  for (const NotFiniteRows& of : tables)
+  for (const NotFiniteRows& skipped : tables)
     LogWarning(
         "shard {}: table '{}': {} gradients with infinite or NaN values so far, the last for key {}; they left "
         "their rows unchanged",
-        shard_.value, of.table, of.rows, of.key);
+        shard_.value, skipped.table, skipped.rows, skipped.key);
 }
 
 }  // namespace tarn::server

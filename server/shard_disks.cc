@@ -21,8 +21,8 @@ int TierFiles(std::uint32_t shards) {
   constexpr rlim_t kEnough = 65536;
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return -1;
-  const rlim_t mine = files.rlim_cur / 2 / shards;
-  return mine >= kEnough ? -1 : static_cast<int>(mine);
+  const rlim_t share = files.rlim_cur / 2 / shards;
+  return share >= kEnough ? -1 : static_cast<int>(share);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ Expected<std::unique_ptr<ColdStore>> ShardDisks::OpenTier(const Job& job) {
   if (budget == 0) return nullptr;
   if (job.storage.tier_dir.empty() && options_.run_dir.empty())
     return Fail(ErrorCode::kInvalidArgument,
-                "storage.memory needs a place for the rows beyond it: storage.tier_dir, or --run-dir");
+                "storage.memory needs a folder for the rows beyond it: set storage.tier_dir, or --run-dir");
   const std::string parent = job.storage.tier_dir.empty() ? options_.run_dir + "/tier" : job.storage.tier_dir;
   auto store = RocksDbColdStore::Open(pool_,
                                       {.directory = fmt::format("{}/shard-{}", parent, options_.shard.value),

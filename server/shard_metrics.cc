@@ -18,7 +18,7 @@ void AddRows(const Store& store, MetricList* list) {
   list->Append(DelayMetrics(store.delays_by_worker()));
   if (store.counters().not_finite == 0) return;
   LabelledValues tables;
-  for (const NotFiniteRows& of : store.not_finite()) tables.emplace_back(of.table, of.rows);
+  for (const NotFiniteRows& skipped : store.not_finite()) tables.emplace_back(skipped.table, skipped.rows);
   list->AddBy(ShardMetric("rows_not_finite_by_table"), std::move(tables));
 }
 
