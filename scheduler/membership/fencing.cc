@@ -53,8 +53,8 @@ Fencing::End Fencing::EndOf(Incarnation worker, const Fenced& fenced) {
 }
 
 // All workers end at the lowest of their clocks, with their positions at that clock (rule G4). These are known: a shard
-// that has the newest tick of a worker has all its ticks down to the shard's minimum clock, which is not above that
-// clock.
+// that has the newest tick of a worker has all its ticks down to the shard's minimum clock, which is not above the
+// clock at which all end.
 std::vector<Fencing::End> Fencing::EndTogether() const {
   Clock together(UINT64_MAX);
   for (const auto& [worker, fenced] : fenced_) {

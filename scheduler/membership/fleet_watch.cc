@@ -21,8 +21,8 @@ void FleetWatch::Start(TimeUs now) {
 }
 
 bool FleetWatch::Deserted(TimeUs now, bool may_be_empty) {
-  const bool there = !membership_->workers().Live().empty() || membership_->workers().waiting() > 0;
-  if (there || !deserted_ || may_be_empty) {
+  const bool has_workers = !membership_->workers().Live().empty() || membership_->workers().waiting() > 0;
+  if (has_workers || !deserted_ || may_be_empty) {
     workers_seen_ = now;
     return false;
   }

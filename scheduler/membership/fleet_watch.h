@@ -31,8 +31,7 @@ class FleetWatch {
   // `left`: the worker sent Leave instead of dying.
   void OnWorkerEnded(bool left) { deserted_ = !left; }
   // Whether the last worker died and no other has joined for kWorkerlessLeasesMax * lease_seconds. Must be called at
-  // each timer.
-  // `may_be_empty`: the run is ending, so workers are not needed.
+  // each timer. `may_be_empty`: the run is ending, so workers are not needed.
   bool Deserted(TimeUs now, bool may_be_empty);
 
   // Text about the nodes that the fleet waits for, or empty. `cut`: what a checkpoint waits for.

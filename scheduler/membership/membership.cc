@@ -92,7 +92,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     return {};
   }
   const auto rank = workers_.RankFor(join);
-  if (!rank) {  // all ranks are in use: it waits until a worker dies
+  if (!rank) {  // all ranks are in use: the process waits until a worker ends
     mail.AskToWait(from);
     return {};
   }

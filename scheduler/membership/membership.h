@@ -32,7 +32,7 @@ struct Verdict {
   DataPosition position;
   std::uint64_t repeated = 0;  // batches with an applied push that will be trained again
   bool taken_back = false;     // may have ended at an earlier clock than its last tick (rule G4)
-  bool keeps_state = false;    // of its program, for checkpoints
+  bool keeps_state = false;    // its program keeps state in checkpoints (rule K9)
 };
 
 class Membership {
@@ -64,8 +64,8 @@ class Membership {
   // Whether every shard has confirmed a view, so that all logs have begun.
   bool begun() const { return begun_ || (formed() && shards_.Confirmed(ViewVersion(1))); }
 
-  // Handles a Join (rule N1): answers with Welcome or Shutdown, now or later. Returns a note for the log, or an empty
-  // string.
+  // Handles a Join (rule N1): answers with Welcome, a Shutdown or a request to wait, or SendViews sends Welcome later.
+  // Returns a note for the log, or an empty string.
   std::string OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
   // Makes the first view when all shards and workers have joined and their addresses are written (rule N8). True if
   // this call made it.
@@ -74,12 +74,12 @@ class Membership {
   void OnAddressesWritten(const StoreWritten& written);
   bool formed() const { return shards_.formed(); }
 
-  // The shard that sent a message; null unless it is in the fleet with this incarnation. `from`: the peer for answers;
-  // nullopt: unchanged.
+  // Records that a shard has sent a message, and returns the shard; null unless it is in the fleet with this
+  // incarnation. `from`: the peer for answers; nullopt: unchanged.
   const ShardNode* RecordShardContact(const Sender& sender, std::optional<Peer> from, TimeUs now) {
     return shards_.RecordContact(sender, from, now);
   }
-  // The live worker that sent a message, or null.
+  // The same for a worker; null unless this incarnation is live.
   const WorkerNode* RecordWorkerContact(const Sender& sender, Peer from, TimeUs now) {
     return workers_.RecordContact(sender, from, now);
   }

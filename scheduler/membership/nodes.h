@@ -45,7 +45,7 @@ struct WorkerNode {
   bool welcomed = false;
   bool left = false;                // it sent Leave (M5)
   bool continues = false;           // from the blobs of the checkpoint that the run resumes from
-  bool keeps_state = false;         // of its program, for checkpoints
+  bool keeps_state = false;         // its program keeps state in checkpoints (rule K9)
   bool shutdown_confirmed = false;  // it has confirmed its Shutdown (rule S1)
   TimeUs heard = 0;                 // when its last message arrived
   ViewSent view_sent;

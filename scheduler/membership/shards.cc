@@ -9,15 +9,15 @@ namespace tarn::scheduler {
 namespace {
 
 // Two processes may join as the same shard before the fleet is complete. Both repeat their Join every half second. The
-// first stays if it repeats its Join later than kStillThereUs after the second joined: messages of a dead process have
-// arrived by then. If it does not within kGoneUs, the second replaces it.
-constexpr TimeUs kStillThereUs = 1'000'000, kGoneUs = 3'000'000;
+// first stays if it repeats its Join later than kFirstIsAliveUs after the second joined: messages of a dead process
+// have arrived by then. If it does not within kReplaceFirstUs, the second replaces it.
+constexpr TimeUs kFirstIsAliveUs = 1'000'000, kReplaceFirstUs = 3'000'000;
 
 void NoteRival(ShardNode* shard, std::uint64_t nonce, TimeUs now) {
   if (std::exchange(shard->rival, nonce) != nonce) shard->rival_since = now;
 }
 
-bool StillThere(const ShardNode& shard) { return shard.heard - shard.rival_since > kStillThereUs; }
+bool FirstIsAlive(const ShardNode& shard) { return shard.heard - shard.rival_since > kFirstIsAliveUs; }
 
 }  // namespace
 
@@ -73,8 +73,8 @@ Shards::Joined Shards::OnJoin(Peer from, const Join& join, TimeUs now, Incarnati
   }
   if (formed_) return {RefuseRival(from, join, shard, mail)};
   if (shard.joined) NoteRival(&shard, join.nonce, now);
-  if (shard.joined && StillThere(shard)) return {RefuseRival(from, join, shard, mail)};
-  if (shard.joined && now - shard.rival_since <= kGoneUs) {
+  if (shard.joined && FirstIsAlive(shard)) return {RefuseRival(from, join, shard, mail)};
+  if (shard.joined && now - shard.rival_since <= kReplaceFirstUs) {
     mail.AskToWait(from);
     return {};
   }

@@ -42,12 +42,13 @@ class Shards {
   std::vector<std::string> Form(TimeUs now);
   bool formed() const { return formed_; }
 
-  // The sender of a message; null unless this incarnation is in the fleet. `from`: the peer for answers; nullopt:
-  // unchanged.
+  // Records that a shard has sent a message, and returns the shard; null unless this incarnation is in the fleet.
+  // `from`: the peer for answers; nullopt: unchanged.
   const ShardNode* RecordContact(const Sender& sender, std::optional<Peer> from, TimeUs now);
   // `newest`: the newest view. `whole_since`: the first view with the newest complete checkpoint; sizes of logs
   // reported under older views are ignored, because the logs were not truncated yet.
   void OnHeartbeat(ShardId shard, const Heartbeat& heartbeat, ViewVersion newest, ViewVersion whole_since);
+  // Sets the sizes of the logs to 0, because a new complete checkpoint lets the shards truncate them.
   void ForgetLogBytes();
   ViewSent* view_sent(ShardId shard) { return &nodes_[shard.value].view_sent; }
 
@@ -73,9 +74,10 @@ class Shards {
   void AddPeers(std::map<Incarnation, Peer>* peers) const;
 
  private:
-  // Rejects a process that does not match the job or joins too late. Returns a note for the log; empty: accepted.
+  // Rejects a process whose rank or number of shards per server does not match the job. Returns a note for the log;
+  // empty: accepted.
   std::string RefuseMisfit(Peer from, const Join& join, const Mailer& mail) const;
-  // The same for a process whose rank is used by another process, which may have died.
+  // Rejects a process whose rank another process uses, which may have died. Returns a note for the log.
   std::string RefuseRival(Peer from, const Join& join, const ShardNode& shard, const Mailer& mail) const;
 
   Options options_;

@@ -113,14 +113,14 @@ void Workers::End(Incarnation worker, Clock end) {
 }
 
 void Workers::DropEnded() {
-  auto over = std::ranges::count_if(nodes_, [](const auto& node) { return node.second.state == State::kEnded; });
-  for (auto it = nodes_.begin(); over > static_cast<std::ptrdiff_t>(kEndedWorkersKept) && it != nodes_.end();) {
+  auto ended = std::ranges::count_if(nodes_, [](const auto& node) { return node.second.state == State::kEnded; });
+  for (auto it = nodes_.begin(); ended > static_cast<std::ptrdiff_t>(kEndedWorkersKept) && it != nodes_.end();) {
     if (it->second.state != State::kEnded) {
       ++it;
       continue;
     }
     it = nodes_.erase(it);
-    --over;
+    --ended;
   }
 }
 

@@ -52,7 +52,7 @@ class Workers {
   const WorkerNode& MakeLive(Incarnation worker, Clock join, ViewVersion version);
   void SetContinues(Incarnation worker) { nodes_.at(worker).continues = true; }
 
-  // The sender of a message; null unless this incarnation is live.
+  // Records that a worker has sent a message, and returns the worker; null unless this incarnation is live.
   const WorkerNode* RecordContact(const Sender& sender, Peer from, TimeUs now);
   void OnHeartbeat(Incarnation worker, const Heartbeat& heartbeat, const View& view);
   ViewSent* view_sent(Incarnation worker) { return &nodes_.at(worker).view_sent; }

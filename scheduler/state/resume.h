@@ -1,4 +1,5 @@
-// Resuming a run from a checkpoint (rule K5): finds the checkpoint, and rejects one of another job.
+// Resuming a run from a checkpoint or from its saved state (rules K5, G5): finds the checkpoint, and rejects one of
+// another job or run.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,8 @@ namespace tarn::scheduler {
 
 inline constexpr std::uint32_t kStateVersion = 3;  // since version 3 the checksum covers the version too
 inline constexpr const char* kStateName = "scheduler.state";
-inline constexpr const char* kOverName = "scheduler.over";  // its name after the run, until the logs are removed
+inline constexpr const char* kOverName =
+    "scheduler.over";  // the state's name after the run, until the logs are removed
 inline constexpr const char* kLockName = "scheduler.lock";  // a file beside it that the run's scheduler locks
 
 // A training lease of a worker that has not ended: open, or done so recently that a restart may revert it.

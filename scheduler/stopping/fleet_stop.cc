@@ -16,8 +16,8 @@ void FleetStop::Begin(Shutdown reason, std::string phase, std::map<Incarnation, 
 bool FleetStop::OnMessage(Peer from, const Message& message, const Mailer& mail) {
   const bool is_tool = message.sender.role == Role::kScheduler;
   // A node that reports its own failure has not received the stop yet (rule S2).
-  const auto* farewell = std::get_if<Shutdown>(&message.body);
-  if (farewell == nullptr || (farewell->code != ErrorCode::kOk && !is_tool))
+  const auto* shutdown = std::get_if<Shutdown>(&message.body);
+  if (shutdown == nullptr || (shutdown->code != ErrorCode::kOk && !is_tool))
     mail.Send(from, *reason_);
   else if (!is_tool)
     peers_.erase(message.sender.incarnation);

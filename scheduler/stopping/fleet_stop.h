@@ -1,9 +1,9 @@
 // Stops the fleet: sends every node a Shutdown with the reason, repeated after each heartbeat period, until every node
-// has confirmed it or all have been silent for a time (rules S1, S2).
+// has confirmed it, all have been silent for kQuietPeriods, or kPeriodsMax have passed (rules S1, S2).
 //
 //   stop.Begin({ErrorCode::kOk, "done"}, "done", membership.EveryPeer(), now);
 //   stop.Repeat(now, mail);                    // at once and at each timer
-//   stop.RecordContact(now);                            // for each message
+//   stop.RecordContact(now);                   // for each message
 //   stop.OnMessage(from, message, mail);
 #pragma once
 
