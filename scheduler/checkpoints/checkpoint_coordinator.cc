@@ -214,8 +214,8 @@ void CheckpointCoordinator::Abandon() {
   removal_.Abandon(id, std::move(directory), context_.membership->view().version);
 }
 
-// Abandons the cut and requests a full one. The reason: a shard cannot use the base or does not know what changed
-// since, or a manifest with all increments would be too large.
+// Abandons the cut and requests a full one, because a shard cannot use the base or does not know what changed since, or
+// because a manifest with all increments would be too large.
 void CheckpointCoordinator::CutInFull(const std::string& reason) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;

@@ -54,7 +54,7 @@ struct CutEnd {
 struct WholeCheckpoint {
   CheckpointId id;          // 0: none
   std::string directory;    // may belong to the run that was resumed
-  std::uint64_t files = 0;  // its hash by FilesHash
+  std::uint64_t files = 0;  // FilesHash of its manifest
 };
 
 class CheckpointCoordinator {
@@ -99,8 +99,11 @@ class CheckpointCoordinator {
 
   void OnShardPart(ShardId shard, const CheckpointPart& part) { checkpoints_.OnShardPart(shard, part); }
   void OnWorkerPart(Incarnation worker, const CheckpointPart& part) { checkpoints_.OnWorkerPart(worker, part); }
-  // A table was added to the view, or changed.
+  // A table was added to the view, or changed. If workers store state for it, the pending checkpoint also requests
+  // blobs.
   void OnTable();
+  // Abandons the pending checkpoint if the verdict voids it, and requests another one, unless it was periodic
+  // and serves no request.
   void OnVerdict(const Verdict& verdict);
   // Training leases were granted.
   void OnGrant();

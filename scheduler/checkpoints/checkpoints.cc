@@ -64,20 +64,20 @@ bool Checkpoints::NextIsFull() const {
   return deltas > base_generations_.front().bytes();
 }
 
-Cut& Checkpoints::Begin(const CutWish& wish, TimeUs now, Clock min_clock) {
+Cut& Checkpoints::Begin(const CutPlan& plan, TimeUs now, Clock min_clock) {
   last_ = CheckpointId(last_.value + 1);
   last_time_ = now;
   last_clock_ = min_clock;
   pending_.emplace();
-  pending_->reason = wish.reason;
+  pending_->reason = plan.reason;
   pending_->order = {.id = last_,
-                     .at_clock = wish.at_clock,
-                     .clock = wish.clock,
+                     .at_clock = plan.at_clock,
+                     .clock = plan.clock,
                      .directory = {},
                      .base = {},
                      .base_directory = {},
-                     .whole_hash = wish.whole_hash};
-  if (wish.reason == CutReason::kHash) return *pending_;
+                     .whole_hash = plan.whole_hash};
+  if (plan.reason == CutReason::kHash) return *pending_;
   pending_->order.directory = fmt::format("{}/ckpt-{}", options_.directory, last_.value);
   if (NextIsFull()) return *pending_;
   pending_->order.base = base_generations_.back().id;

@@ -15,7 +15,8 @@
 
 namespace tarn::scheduler {
 
-struct CutWish {
+// The properties of a checkpoint that is about to be ordered.
+struct CutPlan {
   CutReason reason = CutReason::kPeriodic;
   bool at_clock = false;
   Clock clock;
@@ -28,7 +29,7 @@ class Checkpoints {
     StorageSection storage;
     std::string directory;  // checkpoint n goes to <directory>/ckpt-<n>
     CheckpointId last;      // highest number in use
-    std::string best;       // best checkpoint of an earlier run; never removed
+    std::string best;       // directory of the best checkpoint so far, perhaps of an earlier run; empty: none
     Clock start_clock;
     std::vector<std::string> kept;  // directories of this run before a restart, oldest first
     // The checkpoint that was resumed, which is the base of the first one. Empty: the first one is full.
@@ -42,11 +43,11 @@ class Checkpoints {
   // s.
   bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
   void StartCounting(TimeUs now) { last_time_ = now; }
-  // Time when the next one is due by time; INT64_MAX: never.
+  // When storage.checkpoint_seconds makes the next periodic checkpoint due; INT64_MAX: never.
   TimeUs NextDue() const;
 
   // Begins a checkpoint: assigns its number and directory, and chooses its base (rule K7).
-  Cut& Begin(const CutWish& wish, TimeUs now, Clock min_clock);
+  Cut& Begin(const CutPlan& plan, TimeUs now, Clock min_clock);
   Cut* pending() { return pending_ ? &*pending_ : nullptr; }
   const Cut* pending() const { return pending_ ? &*pending_ : nullptr; }
 

@@ -23,9 +23,9 @@ std::string_view Name(CutReason reason);
 struct Cut {
   CutReason reason = CutReason::kPeriodic;
   CheckpointOrder order;
-  Manifest manifest;                // K2: made at the order, completed at the end; K1: made at the end
-  std::uint64_t samples_noted = 0;  // K2: rows trained by the order
-  bool at_boundary = false;         // no training since the order: the cut has the whole state
+  Manifest manifest;                // K2: made when ordered, completed at the end; K1: made at the end
+  std::uint64_t samples_noted = 0;  // K2: rows trained when it was ordered
+  bool at_boundary = false;         // no training since it was ordered: the cut has the whole state
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
   std::map<Incarnation, CheckpointPart> blobs;  // of workers whose blob is complete (rule K9)

@@ -29,7 +29,7 @@ class BestCheckpoint {
   // Records a failed attempt. True: it was the last one.
   bool OnFailed(TimeUs now) {
     if (++failures_ < kTriesMax) {
-      again_ = now + kPauseUs;
+      retry_at_ = now + kPauseUs;
       return false;
     }
     lost_ = true;
@@ -37,9 +37,9 @@ class BestCheckpoint {
     return true;
   }
   // Whether the next attempt must wait.
-  bool Pauses(TimeUs now) const { return now < again_; }
+  bool Pauses(TimeUs now) const { return now < retry_at_; }
   // Returns and clears whether another attempt is due: the caller cuts the checkpoint now.
-  bool TakeAgain() { return std::exchange(again_, 0) != 0; }
+  bool TakeRetry() { return std::exchange(retry_at_, 0) != 0; }
   // The checkpoint is complete or lost: resets the attempts.
   void End() { failures_ = 0; }
 
@@ -50,7 +50,7 @@ class BestCheckpoint {
   bool wanted_, lost_;
   bool pending_ = false;  // an attempt has begun, and none has succeeded or was the last
   int failures_ = 0;
-  TimeUs again_ = 0;  // time of the next attempt; 0: no attempt has failed since the last cut
+  TimeUs retry_at_ = 0;  // time of the next attempt; 0: no attempt has failed since the last cut
 };
 
 }  // namespace tarn::scheduler

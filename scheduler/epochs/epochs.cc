@@ -110,7 +110,7 @@ Epochs::Step Epochs::WantBest() {
 
 Epochs::Step Epochs::AfterBest(const Facts& facts) {
   if (facts.cut_under_way || best_.Pauses(facts.now)) return {};
-  if (best_.TakeAgain()) return WantBest();
+  if (best_.TakeRetry()) return WantBest();
   best_.End();
   return NextEpoch(facts);
 }

@@ -107,7 +107,7 @@ std::optional<LeaseReply> Leases::AnswerTraining(Incarnation id, std::uint32_t w
     return reply;
   }
   if (AwaitsTurn(id)) return std::nullopt;
-  // It has the maximum number of leases, and may get more later.
+  // The worker has the maximum number of leases, and may get more later.
   if (train_.OpenLeases(id) >= limits::kLeasesPerWorkerMax) return std::nullopt;
   return AnswerJump(id);
 }

@@ -82,7 +82,8 @@ std::optional<std::uint32_t> Splits::Next(WorkerRank rank, const std::set<Worker
   return best;
 }
 
-// A split of a dead rank may be too large a step for the memory of a rank with smaller batches.
+// The smaller of the batch sizes of the owning rank and of `rank`, because a larger batch may not fit the memory of the
+// worker of `rank`.
 std::uint64_t Splits::BatchRows(std::uint32_t split, std::optional<WorkerRank> rank) const {
   if (owners_.empty()) return options_.batch_rows;
   const std::vector<std::uint64_t>& rows = options_.batch_rows_by_rank;

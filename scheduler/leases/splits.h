@@ -80,18 +80,18 @@ class Splits {
   void SetEarlierQuality(const Quality& quality) { earlier_ = quality; }
 
  private:
-  enum class Outcome : std::uint8_t { kOpen, kDone, kTaken };
+  enum class Outcome : std::uint8_t { kOpen, kDone, kTaken };  // kTaken: its owner has ended
   struct Split {
     std::uint64_t first_row = 0, rows = 0;
     std::uint64_t restored = 0;  // trained before this scheduler started
-    std::uint64_t trained = 0;   // by ended leases
+    std::uint64_t trained = 0;   // restored rows, and those of leases that are done or whose owner has ended
     double loss_sum = 0;
   };
   struct Record {
     std::uint32_t split = 0;
     Incarnation owner;
     Outcome outcome = Outcome::kOpen;
-    std::uint64_t trained = 0;  // kTaken: rows of the split trained at the end
+    std::uint64_t trained = 0;  // kTaken: rows of the split that were trained when the owner ended
     std::uint64_t before = 0;   // trained rows when it was granted
   };
 

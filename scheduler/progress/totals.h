@@ -12,7 +12,7 @@
 
 namespace tarn::scheduler {
 
-// One set of cumulative counters and a histogram for each node of the fleet. When an incarnation ends, its last report
+// One set of cumulative counters and histograms for each node of the fleet. When an incarnation ends, its last report
 // stays in the sums and its set is dropped.
 class Totals {
  public:

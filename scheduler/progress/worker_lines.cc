@@ -24,26 +24,26 @@ std::uint64_t MaxOf(const std::vector<std::uint64_t>& histogram) {
 
 }  // namespace
 
-WorkerLines::Seen WorkerLines::See(const WorkerProgress& worker, double time_seconds) {
-  Seen seen;
-  seen.time_seconds = time_seconds;
-  seen.samples = CounterOf(worker, WorkerMetric("samples"));
-  seen.loss_sum = CounterOf(worker, WorkerMetric("loss_sum"));
-  seen.loss_rows = CounterOf(worker, WorkerMetric("loss_rows"));
-  seen.waiting_seconds = CounterOf(worker, WorkerMetric("stage_seconds"), "pull") +
-                         CounterOf(worker, WorkerMetric("stage_seconds"), "wait");
+WorkerLines::Figures WorkerLines::FiguresOf(const WorkerProgress& worker, double time_seconds) {
+  Figures figures;
+  figures.time_seconds = time_seconds;
+  figures.samples = CounterOf(worker, WorkerMetric("samples"));
+  figures.loss_sum = CounterOf(worker, WorkerMetric("loss_sum"));
+  figures.loss_rows = CounterOf(worker, WorkerMetric("loss_rows"));
+  figures.waiting_seconds = CounterOf(worker, WorkerMetric("stage_seconds"), "pull") +
+                            CounterOf(worker, WorkerMetric("stage_seconds"), "wait");
   for (std::size_t i = 0; i < worker.staleness.size(); ++i) {
-    seen.pulls += static_cast<double>(worker.staleness[i]);
-    seen.staleness_sum += static_cast<double>(i) * static_cast<double>(worker.staleness[i]);
+    figures.pulls += static_cast<double>(worker.staleness[i]);
+    figures.staleness_sum += static_cast<double>(i) * static_cast<double>(worker.staleness[i]);
   }
-  return seen;
+  return figures;
 }
 
 std::vector<std::string> WorkerLines::Make(const Progress& progress, double time_seconds) {
   std::vector<std::string> lines;
-  std::map<Incarnation, Seen> now;
+  std::map<Incarnation, Figures> all;
   for (const WorkerProgress& worker : progress.workers) {
-    const Seen seen = now[worker.incarnation] = See(worker, time_seconds);
+    const Figures now = all[worker.incarnation] = FiguresOf(worker, time_seconds);
     Json json = {{"time", time_seconds},
                  {"role", "worker"},
                  {"rank", worker.rank.value},
@@ -53,22 +53,22 @@ std::vector<std::string> WorkerLines::Make(const Progress& progress, double time
     list.Add(WorkerMetric("clock"), worker.clock.value).Add(WorkerMetric("acked_clock"), worker.acked_clock.value);
     list.AddCounters(kOfWorker, worker.counters).Add(WorkerMetric("staleness_max"), MaxOf(worker.staleness));
     if (const auto before = last_.find(worker.incarnation); before != last_.end()) {
-      const Seen& last = before->second;
-      const double seconds = seen.time_seconds - last.time_seconds;
+      const Figures& last = before->second;
+      const double seconds = now.time_seconds - last.time_seconds;
       if (seconds > 0) {
-        list.Add(WorkerMetric("samples_per_second"), std::max(0.0, seen.samples - last.samples) / seconds);
+        list.Add(WorkerMetric("samples_per_second"), std::max(0.0, now.samples - last.samples) / seconds);
         list.Add(WorkerMetric("waiting_share"),
-                 std::clamp((seen.waiting_seconds - last.waiting_seconds) / seconds, 0.0, 1.0));
+                 std::clamp((now.waiting_seconds - last.waiting_seconds) / seconds, 0.0, 1.0));
       }
-      if (seen.loss_rows > last.loss_rows)
-        list.Add(WorkerMetric("loss"), (seen.loss_sum - last.loss_sum) / (seen.loss_rows - last.loss_rows));
-      if (seen.pulls > last.pulls)
-        list.Add(WorkerMetric("staleness_mean"), (seen.staleness_sum - last.staleness_sum) / (seen.pulls - last.pulls));
+      if (now.loss_rows > last.loss_rows)
+        list.Add(WorkerMetric("loss"), (now.loss_sum - last.loss_sum) / (now.loss_rows - last.loss_rows));
+      if (now.pulls > last.pulls)
+        list.Add(WorkerMetric("staleness_mean"), (now.staleness_sum - last.staleness_sum) / (now.pulls - last.pulls));
     }
     list.WriteTo(&json);
     lines.push_back(JsonText(json));
   }
-  last_ = std::move(now);
+  last_ = std::move(all);
   return lines;
 }
 

@@ -18,13 +18,14 @@ class WorkerLines {
   std::vector<std::string> Make(const Progress& progress, double time_seconds);
 
  private:
-  struct Seen {
+  // Cumulative figures of a worker, at time_seconds.
+  struct Figures {
     double time_seconds = 0;
     double samples = 0, loss_sum = 0, loss_rows = 0, waiting_seconds = 0, pulls = 0, staleness_sum = 0;
   };
-  static Seen See(const WorkerProgress& worker, double time_seconds);
+  static Figures FiguresOf(const WorkerProgress& worker, double time_seconds);
 
-  std::map<Incarnation, Seen> last_;  // for live workers
+  std::map<Incarnation, Figures> last_;  // for live workers
 };
 
 }  // namespace tarn::scheduler
