@@ -91,7 +91,7 @@ bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
 }
 
 // A failed periodic or requested checkpoint does not end the run, because another follows. Neither does a failed best
-// one, because training continues with the same parameters. A failed last checkpoint does.
+// one, because training continues with the same parameters. A failed checkpoint or hash at the end of the run does.
 void Scheduler::Impl::OnCutEnd(const CutEnd& end, TimeUs now, Outbox* out) {
   if (end.failed && end.reason > CutReason::kBest) return Fail(end.failed->code, end.failed->message, now, out);
   if (end.reason != CutReason::kBest) return;

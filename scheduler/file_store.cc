@@ -103,8 +103,8 @@ void FileStore::RemovePartial() {
     if (!checkpoint.has_manifest) Remove(checkpoint.path);
 }
 
-// After all earlier writes, so that no manifest is written to a directory that is being removed, and without delaying
-// later ones.
+// Begins the removal after all earlier writes, so that no manifest is written to a directory that is being removed.
+// Removes on another strand, so that later writes are not delayed.
 void FileStore::RemoveCheckpoint(const std::string& directory) {
   {
     const std::lock_guard lock(mutex_);

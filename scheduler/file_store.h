@@ -39,10 +39,11 @@ class FileStore final : public SchedulerStore {
   std::vector<StoreWritten> TakeWritten();
   // Waits until all writes have ended.
   void Drain() { writes_.Drain(); }
-  // Call it when the summary is written. Waits until all writes have ended. If RemoveState was called, removes the
-  // state and then the shards' logs in the run directory, which are useless without it.
+  // Call it when the summary is written. Waits until all writes have ended. If RemoveState was called, renames the
+  // state, and removes the shards' logs in the run directory and then the renamed state (rule G1). kIo: the state
+  // cannot be renamed.
   Status Settle();
-  // Removes the logs of a run that has ended, if they still exist.
+  // Removes the logs and the renamed state of a run that has ended, if they still exist.
   void RemoveOldLogs();
   // Waits for all pending writes and removals, and removes the incomplete checkpoints of the run. No checkpoint may be
   // in progress.

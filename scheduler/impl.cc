@@ -62,11 +62,11 @@ void Scheduler::Impl::Handle(Peer from, const Message& message, TimeUs now) {
   turn_.now = now;
   if (stop_.over()) return;
   Dispatch(from, message, now, &turn_.answers);
-  turn_.heard = true;
+  turn_.unsettled = true;
 }
 
 void Scheduler::Impl::Settle(TimeUs now, Outbox* out) {
-  if (!std::exchange(turn_.heard, false)) return;
+  if (!std::exchange(turn_.unsettled, false)) return;
   turn_.now = now;
   const std::size_t sent = out->size();
   std::ranges::move(turn_.answers, std::back_inserter(*out));

@@ -53,8 +53,8 @@ class Scheduler::Impl {
  private:
   struct Turn {
     TimeUs now = 0, next_timer = 0;
-    bool heard = false;  // messages were received and not settled
-    Outbox answers;      // answers to them
+    bool unsettled = false;  // messages were handled after the last Settle
+    Outbox answers;          // answers to them
   };
 
   Mailer Mail(Outbox* out) const { return {setup_.fingerprint, out, view().routes.epoch}; }

@@ -29,7 +29,8 @@ struct LoopOptions {
   std::string port_file;  // file to which the address and a newline are written atomically; empty: none
   std::optional<Manifest> resume;
   std::string resume_directory;
-  // Durability "log": the run's number, and the saved state of a run whose processes all ended.
+  // Durability "log": the run's number, the first incarnation to assign, and the saved state of a run whose processes
+  // all ended.
   std::uint64_t run = 0;
   std::uint64_t first_incarnation = 1;
   std::optional<SchedulerState> restore;
@@ -59,7 +60,7 @@ class Loop {
   void PrepareRunDirectory(SchedulerOptions* scheduler);
   Status Begin();
   void Step();
-  bool HandleCompletedWrites();  // handles completed writes; false: there are none
+  bool HandleCompletedWrites();  // returns whether there were any
   void HandleStops();
   void Flush();
   void WriteMetrics();

@@ -74,7 +74,7 @@ Expected<Job> ReadJob(const Flags& flags, const std::string& kept, const std::st
   return job;
 }
 
-// A run whose processes all ended continues where its logs end: in its own folder, as the same job.
+// Sets the options to continue a run whose processes all ended where its logs end: in its own folder, as the same job.
 Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   auto& options = flags->loop;
   std::error_code ignored;
@@ -87,9 +87,9 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   if (!job) return std::unexpected(job.error());
   options.job = std::move(*job);
   // Parsed by this build, so that keys newer than the run have their defaults in both.
-  const auto was = ParseJob(state.progress.job_text, flags->resume, "/");
-  if (!was) return std::unexpected(was.error());
-  if (ResolvedToml(options.job) != ResolvedToml(*was))
+  const auto previous = ParseJob(state.progress.job_text, flags->resume, "/");
+  if (!previous) return std::unexpected(previous.error());
+  if (ResolvedToml(options.job) != ResolvedToml(*previous))
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("--resume {0}: this job differs from that of the run, and a run with a log continues unchanged. To "

@@ -44,7 +44,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
     return;
   }
   if (sender.role == Role::kScheduler) return OnRequest("a tool", from, message, now, out);
-  // Messages during loading use a separate connection; the shard's answers use its normal one.
+  // A shard that loads rows sends heartbeats over a separate connection; messages to it use its normal one.
   const bool of_loading = IsOfLoading(message);
   if (const ShardNode* shard =
           membership_.RecordShardContact(sender, of_loading ? std::nullopt : std::optional(from), now)) {
@@ -134,7 +134,7 @@ void Scheduler::Impl::OnRequest(const std::string& who, Peer from, const Message
   const auto* shutdown = std::get_if<Shutdown>(&message.body);
   if (shutdown == nullptr) return;
   if (shutdown->code == ErrorCode::kOk) return RequestStop(now, out);
-  const bool named = shutdown->reason.starts_with(who + ": ");  // as most reasons of shards are
+  const bool named = shutdown->reason.starts_with(who + ": ");  // most reasons of shards begin with their name
   Fail(shutdown->code, named ? shutdown->reason : who + ": " + shutdown->reason, now, out);
 }
 

@@ -28,7 +28,7 @@ struct SchedulerOptions {
   const Manifest* resume = nullptr;  // copied; null: a new run
   std::string resume_directory;      // directory of that manifest
   // Durability "log": a random number of this run and, after a crash of all processes, the saved state (copied; null: a
-  // new run). The state must be `begun`; of any other, callers pass only its run and its next incarnation, as `run` and
+  // new run). The state must be `begun`. If it is not, callers pass only its run and its next incarnation, as `run` and
   // `first_incarnation`.
   std::uint64_t run = 0;
   const SchedulerState* restore = nullptr;
@@ -49,7 +49,7 @@ class Scheduler {
 
   // Must be called first.
   void Start(TimeUs now);
-  // Handles a message. Every function with `out` appends the messages to send to it.
+  // Handles a message. Every function with `out` appends to it the messages to send.
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
   // The same for a batch of messages: Handle receives each message, Settle performs the consequences of all of them
   // once. Every other function with `out` settles first.

@@ -13,7 +13,7 @@
 
 namespace tarn::scheduler {
 
-// Whether some table has global clocks, so that a checkpoint must be cut between two clocks (rule K1).
+// Whether some table is bsp or aggregated, so that checkpoints are cut between two clocks (rule K1).
 bool CutsAtClock(const Job& job);
 
 // Values that every step needs.

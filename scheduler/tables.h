@@ -23,11 +23,11 @@ class Tables {
   void Resumed(const TableSpec& spec) { resumed_.insert(spec.name); }
 
   // A worker requests a table. Returns the spec to put into the view, with its id: a new table, or new settings of a
-  // resumed one. `existing`: the view's tables. The answer is due when the view with the table is confirmed, or at once
-  // if the table is rejected.
+  // resumed one; nullopt: the view does not change. `existing`: the view's tables. The answer is due when the view with
+  // the table is confirmed, or at once if the table is rejected.
   std::optional<TableSpec> Ask(Incarnation worker, const TableSpec& wanted, const std::vector<TableSpec>& existing,
                                std::uint32_t partition_bits);
-  // The spec that Ask returned is in the view since this version.
+  // Must be called with each spec that Ask returned. `version`: the first version of the view with it.
   void Added(const TableSpec& spec, ViewVersion version) { since_[spec.name] = version; }
 
   // Answers that are due, given the newest view version that all shards have confirmed.
