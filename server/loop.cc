@@ -96,7 +96,7 @@ class ShardLoop {
     Publish(Now());  // the last line of the metrics covers the whole run
     if (record_) TARN_RETURN_IF_ERROR(record_->Close());
     const Shutdown& reason = shard_->stop_reason();
-    LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
+    LogInfo("shard {}: stopped ({}): {}", shard_id_.value, ErrorName(reason.code), reason.reason);
     if (reason.code == ErrorCode::kOk) return {};
     return Fail(reason.code, reason.reason);
   }

@@ -31,7 +31,7 @@ constexpr const char* kAbout =
     "tools/launch starts servers; by hand, for a job with servers = 2, shards = 2 under [fleet]:\n\n"
     "  tarn-server --scheduler runs/mine --rank 0 --shards 2 --run-dir runs/mine\n"
     "  tarn-server --scheduler runs/mine --rank 1 --shards 2 --run-dir runs/mine\n\n"
-    "SIGTERM ends it at once; SIGINT (Ctrl-C) is left to the scheduler, which stops the fleet after a checkpoint.\n"
+    "SIGTERM ends it at once. It ignores SIGINT (Ctrl-C), on which the scheduler stops the fleet after a checkpoint.\n"
     "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
 int Fail(const std::string& message, int code = kExitFailure) {
@@ -83,7 +83,8 @@ int main(int argc, char** argv) {
       ->required()
       ->check(CLI::Range(0u, limits::kShardsMax - 1));
   options.shards = 0;
-  app.add_option("--shards", options.shards, "shards of this and every server; 0: as RUN_DIR/job.toml says, else 1")
+  app.add_option("--shards", options.shards,
+                 "shards of each server; 0: fleet.shards of RUN_DIR/job.toml, or 1 without that file")
       ->check(CLI::Range(0u, limits::kShardsMax));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs/server-RANK.log and metrics.jsonl");
   app.add_option(
@@ -98,17 +99,19 @@ int main(int argc, char** argv) {
   app.add_option(
       "--record", options.record,
       "folder for a record of the order in which this server applies pushes and answers pulls (tools/replay)");
-  app.add_option("--join-seconds", options.join_seconds, "how long to wait until the whole fleet is there")
+  app.add_option("--join-seconds", options.join_seconds, "seconds to wait until the whole fleet has joined")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
-  app.add_option("--keys", options.keys,
-                 "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
-  app.add_flag("--insecure", options.insecure, "TCP without keys: whoever reaches a port can change the job");
+  app.add_option(
+      "--keys", options.keys,
+      "key file of the fleet, made by tarn-keys: encrypts all connections and admits only holders of the file");
+  app.add_flag("--insecure", options.insecure,
+               "allow TCP without keys: anyone who can connect to a port can change the job");
   app.add_flag_callback(
-      "--no-shm", [&] { options.shm = false; }, "no shared memory with workers of this host: everything over sockets");
+      "--no-shm", [&] { options.shm = false; }, "use only sockets, no shared memory with workers on this host");
   options.io_threads = 0;
   app.add_option("--io-threads", options.io_threads,
-                 "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")
+                 "ZeroMQ threads; 0: one per two fleet.lanes of RUN_DIR/job.toml, or 1 without that file")
       ->check(CLI::Range(0, 64));
   net::StatusServerOptions http;
   net::AddStatusFlags(&app, &http);

@@ -40,13 +40,13 @@ class KeyLists {
 
  private:
   struct Entry;
-  using Entries = std::list<Entry>;  // last used first, here and below
+  using Entries = std::list<Entry>;  // most recently used first, here and below
   using OfWorker = std::list<Entries::iterator>;
   struct Entry {
     Incarnation incarnation;
     std::uint64_t number = 0;
     List list;
-    OfWorker::iterator place;  // among those of its worker
+    OfWorker::iterator place;  // in the lists of its worker
   };
   struct Worker {
     OfWorker lists;

@@ -43,9 +43,12 @@ Status Pushes::Check(const Part& part, const Cohort::Member& member) {
   TARN_RETURN_IF_ERROR(context_.rows->CheckKeys(push.table, push.keys.sections, *keys));
   const Clock minimum = context_.clocks->minimum();
   if (part.clock < member.entry.join || part.clock > minimum + limits::kClocksAheadMax)
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("push of clock {}: the worker joined at {}, the minimum clock is {}", part.clock.value,
-                            member.entry.join.value, minimum.value));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("push of clock {}: expected one from {}, at which the worker joined, to {}, which is {} beyond "
+                    "the minimum clock",
+                    part.clock.value, member.entry.join.value, (minimum + limits::kClocksAheadMax).value,
+                    limits::kClocksAheadMax));
   return {};
 }
 

@@ -5,12 +5,14 @@
 namespace tarn::server {
 
 Expected<const Cohort::Member*> Senders::Check(const Message& message) const {
-  if (message.job != step_->job()) return Fail(ErrorCode::kWrongJob, "the message is of another job");
+  if (message.job != step_->job())
+    return Fail(ErrorCode::kWrongJob,
+                fmt::format("the message is of job {:016x}, expected {:016x}", message.job, step_->job()));
   if (message.sender.role != Role::kWorker)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: not from a worker", BodyName(message.body)));
   if (message.epoch != step_->epoch())
     return Fail(ErrorCode::kStaleEpoch,
-                fmt::format("epoch {}: the shard's is {}", message.epoch.value, step_->epoch().value));
+                fmt::format("the message has route epoch {}, expected {}", message.epoch.value, step_->epoch().value));
   return cohort_->Check(message.sender);
 }
 

@@ -86,7 +86,7 @@ class ShardCuts {
   // The possible bases of later cuts.
   struct Base {
     CheckpointId last_cut;  // the newest cut that was begun
-    CheckpointId base;      // the base until `last_cut` is complete
+    CheckpointId base;      // of the newest incremental cut, in case that cut does not complete
     bool loaded = false;    // rows were loaded from a checkpoint, which is the first base
   };
 
