@@ -22,9 +22,9 @@ class StateGate {
   static constexpr int kTriesMax = 3;
   static constexpr TimeUs kPauseUs = 10'000'000;
 
-  // Call it after a step that appended messages to `out` after the first `sent` and left a state of this revision.
-  // Holds back the messages that depend on a state which is not durable. Keeps the newest of each kind per node, at
-  // most limits::kHeldMessagesMax in all.
+  // Call it at the end of each step. `revision`: of the state after the step. `sent`: number of messages in `out`
+  // before the step. Holds back the messages of the step that depend on a state which is not durable. Keeps the newest
+  // of each kind per node, at most limits::kHeldMessagesMax in all.
   void HoldBack(std::uint64_t revision, std::size_t sent, Outbox* out);
   // The run ends: Shutdowns are not delayed, and all other messages except answers to tools are dropped.
   void End();
@@ -33,8 +33,8 @@ class StateGate {
   bool MayBegin(TimeUs now) const { return !writing() && !durable() && now >= not_before_ && failures_ < kTriesMax; }
   // Begins a write of the state with a view of this version. Returns the number of the write.
   std::uint64_t Begin(ViewVersion version, TimeUs now);
-  // The write with this number has succeeded: appends the messages that waited for it to `out`. Or it has failed: they
-  // wait for the next write. False: it is not the current write.
+  // OnWritten: the write with this number has succeeded; appends the messages that waited for it to `out`. OnFailed: it
+  // has failed; its messages wait for the next write. Both return false if it is not the current write.
   bool OnWritten(std::uint64_t number, Outbox* out);
   bool OnFailed(std::uint64_t number, TimeUs now);
 
