@@ -41,7 +41,8 @@ struct Flags {
   std::optional<FileLock> lock;  // of the run's folder
 };
 
-// Prints the newer checkpoints that are skipped as incomplete, because one that has lost its MANIFEST looks the same.
+// Prints the newer checkpoints that are skipped as incomplete, because a complete one whose MANIFEST was lost looks the
+// same.
 void PrintSkippedCheckpoints(const std::string& run_dir, const std::string& chosen) {
   const auto all = ListCheckpoints(run_dir);
   const auto id = CheckpointIdOf(chosen);

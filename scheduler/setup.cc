@@ -27,8 +27,8 @@ bool AnyTable(const Job& job, const Holds& holds) {
 }
 
 // Whether some table is ssp. If programs keep state, checkpoints of such a job are cut at a clock (rule K1): its
-// workers are at most some clocks apart, so all reach the clock of the cut soon. If they drained at different clocks
-// instead (rule K11), one could wait for pushes of a worker that has drained at an earlier clock.
+// workers are a bounded number of clocks apart, so all reach the clock of the cut soon. If they drained at different
+// clocks instead (rule K11), one could wait for pushes of a worker that has drained at an earlier clock.
 bool HasBoundedTable(const Job& job) {
   return AnyTable(job, [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kSsp; });
 }

@@ -122,7 +122,7 @@ class CheckpointCoordinator {
   void OnRequest(Peer from, const CheckpointRequest& request, const Status& may, const std::string& waits,
                  const Mailer& mail);
   // Repeats the answer to an answered request, or rejects a new one beyond limits::kCheckpointRequestsMax. False:
-  // nothing was sent, and the request waits.
+  // nothing was sent; the request, which is added if it is new, waits.
   bool AnswerAgain(Peer from, std::uint64_t number, const Mailer& mail);
 
   // OnStop: the run stops, and no more checkpoints are cut. OnStopped: all nodes have stopped, or the wait for them has

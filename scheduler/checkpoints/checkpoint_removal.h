@@ -30,7 +30,7 @@ class CheckpointRemoval {
   // Removes all abandoned cuts at the end of the run, when no shard writes.
   void RemoveAllAbandoned();
 
-  // Removes checkpoints that newer ones replace: at once, or if the run has a state, when one that lists them is
+  // Removes checkpoints that newer ones replace: at once or, if the run has a state, when a state that lists them is
   // durable.
   void Replace(const std::vector<std::string>& directories);
   // Events of the write of a state that lists the outdated directories: begun, durable, failed.

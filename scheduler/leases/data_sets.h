@@ -1,5 +1,5 @@
 // The sizes of a job's data sets and how a pass over one is cut into splits (rules D1, D2). The first worker that asks
-// for data reports the sizes; all others must see the same.
+// for data reports the sizes; all others must report the same.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ struct WorkerNode {
   ViewSent view_sent;
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
-  std::uint64_t proposal = 0;  // the newest one obeyed
+  std::uint64_t proposal = 0;  // the newest one adopted
   std::uint64_t drained = 0;   // the newest one for which it has drained
   Clock join, clock, acked_clock;
   TimeUs ticked = 0;  // when a heartbeat raised acked_clock, or when the worker became live

@@ -47,7 +47,7 @@ struct Progress {
   bool has_state_hash = false;
   std::string last_checkpoint;  // directory of the newest complete one
   std::string best_checkpoint;
-  bool best_lost = false;  // it is not of the best epoch, whose checkpoint could not be written
+  bool best_lost = false;  // best_checkpoint is not of the best epoch, whose checkpoint could not be written
 };
 
 }  // namespace tarn::scheduler
