@@ -3,7 +3,7 @@
 //
 // With b backup workers it sees those of the workers that finish a clock first: of n workers, n - b or more (Chen et
 // al., "Revisiting distributed synchronous SGD", 2016; K-sync SGD of Dutta et al., AISTATS 2018, with K = n - b). The
-// step is their mean. Gradients that come later are discarded. Rule C8.
+// step is their mean. Gradients that arrive later are discarded. Rule C8.
 #include <algorithm>
 #include <utility>
 

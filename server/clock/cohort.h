@@ -40,7 +40,7 @@ class Cohort {
   // fenced or has ended, a newer one has replaced it, or the sender's rank is not that of its incarnation.
   Expected<const Member*> Check(const Sender& sender) const;
 
-  // Records a tick of the live worker `incarnation` that came at `now`; 0: at an unknown time. An older tick changes
+  // Records a tick of the live worker `incarnation` that arrived at `now`; 0: at an unknown time. An older tick changes
   // nothing.
   void Tick(Incarnation incarnation, const struct Tick& tick, TimeUs now = 0);
   // Whether Tick would change anything.

@@ -42,7 +42,7 @@ class Clocks {
   void SetOrder(const CheckpointOrder& order);
   // Notes that the cut of this order was made.
   void NoteCut(CheckpointId order);
-  // Records the tick of a live worker that came at `now`; 0: at an unknown time.
+  // Records the tick of a live worker that arrived at `now`; 0: at an unknown time.
   void Tick(Incarnation worker, const tarn::Tick& tick, TimeUs now = 0) { cohort_.Tick(worker, tick, now); }
   // Records a push that was applied immediately.
   void NotePushed(Incarnation worker, Clock clock) { cohort_.NotePushed(worker, clock); }

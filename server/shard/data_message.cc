@@ -30,8 +30,11 @@ Status NotDecoded(const PushPart& push, const TableSpec& table) {
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
   const Status status = DecodeValues(push, table, rows.data());
   if (status)
-    return Fail(ErrorCode::kUnavailable,
-                "the push came before its sender was known, or its tables are too large together: repeat it");
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("table '{}': the values were not decoded: the sender was not known when the push arrived, or "
+                    "the decoded values of all its tables exceed {} bytes",
+                    table.name, limits::kFrameBytesMax));
   return Fail(status.error().code, fmt::format("table '{}': {} rows of {}: {}", table.name, push.keys.count, table.dim,
                                                status.error().message));
 }

@@ -98,7 +98,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
 }
 
 // Whether the shard may accept new sections of this part now. Aggregated table: there is room for the message, or its
-// gradients are discarded. Immediate table: no cut must come first (rule K1).
+// gradients are discarded. Immediate table: the clock is before that of any pending cut (rule K1).
 bool Pushes::MayTake(const Part& part, std::size_t message_bytes) const {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
   if (table.consistency.apply == ApplyMode::kAggregated)

@@ -1,6 +1,6 @@
 // Bounds the memory of pull replies that the transport has not sent yet: for each worker, over all its connections, and
 // for all workers. So a slow or dead worker cannot block the others for long. Bytes are counted until the last owner of
-// a reply's buffer releases it, which may be a thread of the transport. The budget itself belongs to the shard's
+// a reply's buffer releases it, possibly on a thread of the transport. The budget itself belongs to the shard's
 // thread.
 #pragma once
 

@@ -17,9 +17,9 @@ namespace {
 // (kUnavailable, kIo).
 std::string AdviceWithoutLog(ErrorCode code, const std::string& checkpoint) {
   if (code == ErrorCode::kUnavailable || code == ErrorCode::kIo) return {};
-  if (checkpoint.empty()) return "; there is no checkpoint from which to go on without this log";
+  if (checkpoint.empty()) return "; there is no checkpoint from which to continue without this log";
   return fmt::format(
-      "; without this log a run can go on from {}, or an earlier one, in a new folder: --resume CHECKPOINT",
+      "; without this log a run can continue from {}, or an earlier one, in a new folder: --resume CHECKPOINT",
       checkpoint);
 }
 
