@@ -37,8 +37,8 @@ class Clocks {
   void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
     cohort_.Restore(std::move(members), minimum);
   }
-  // Adopts the order of a view. If it orders a cut at clock E, backup workers (rule C8) do not open clocks beyond E,
-  // until NoteCut or a view without the order: beyond E, only the minimum clock opens clocks.
+  // Adopts the order of a view. If it orders a cut at clock E, the open clock of tables with backup workers (rule C8)
+  // passes E only together with the minimum clock, until NoteCut or a view without the order.
   void SetOrder(const CheckpointOrder& order);
   // Notes that the cut of this order was made.
   void NoteCut(CheckpointId order);
