@@ -1,5 +1,5 @@
 // An export (serving/export_format.h) in memory, usually mapped. Contents of the file are not trusted: every offset and
-// count is checked before it is used. After Open and Parse everything is const: any thread.
+// count is checked before it is used. An open file is immutable: any thread may read it.
 //
 //   auto file = ExportFile::Open("model.tarn");
 //   const ExportTable* table = file->FindTable("users");

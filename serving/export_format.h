@@ -1,6 +1,6 @@
-// The file format of an export for serving, version 1: parameters without optimizer state, all rows of a checkpoint
-// (full), or those changed since another one (delta). Designed to be mapped into memory: nothing is compressed, arrays
-// are aligned, and a key is found with two binary searches.
+// The file format of an export for serving, version 1: parameters without optimizer state. A full export has all rows
+// of a checkpoint, a delta those that have changed since another checkpoint. Designed to be mapped into memory: nothing
+// is compressed, arrays are aligned, and a key is found with two binary searches.
 //
 //   header    64 bytes, little-endian:
 //               0  "TARNEXPT"
@@ -12,11 +12,12 @@
 //              40  bytes of the file (64 bits)
 //              48  0 (128 bits)
 //   sections  each at a multiple of 64: keys of rows (64 bits each, ascending), keys of removed rows (64 bits each,
-//             ascending), values (rows x dim, fp32, bf16 or fp16). Only a delta has removed ones.
+//             ascending), values (rows x dim, fp32, bf16 or fp16). Only a delta has keys of removed rows.
 //   index     a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and the source
 //
-// The checksum is the CRC-32 of zlib and Python. Only version 1 is read, so a damaged version field is rejected; the
-// checksum of a later version must cover it. The writer and the readers share this header.
+// Checksums are CRC-32, as zlib computes it. The header's checksum does not cover the version field: readers accept
+// only version 1, so a damaged field is rejected. The checksum of a later version must cover the field. The writer and
+// the readers share this header.
 #pragma once
 
 #include <zlib.h>
