@@ -26,9 +26,9 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 constexpr int kExitDiverged = 4;
-constexpr double kSchedulerSeconds = 600;  // waits so long for the address file of a scheduler that has not started
+constexpr double kSchedulerSeconds = 600;  // to wait for the address file of a scheduler that has not started
 
-int Complain(const tarn::Error& error) {
+int ReportFailure(const tarn::Error& error) {
   tarn::LogAndPrint(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
   tarn::FlushLog();
   return kExitFailure;
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   }
   if (rank >= 0) options.rank = static_cast<std::uint32_t>(rank);
   const auto process = ProcessContext::Start({SIGTERM});
-  if (!process) return Complain(process.error());
+  if (!process) return ReportFailure(process.error());
   const std::string role = rank >= 0 ? fmt::format("worker-{}", rank) : fmt::format("worker-{}", getpid());
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
   if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = options.run_dir.empty()}); !s) {
@@ -93,13 +93,13 @@ int main(int argc, char** argv) {
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random() | 1;
 
-  // Ctrl-C is sent to the whole process group of the terminal; only the scheduler acts on it.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails like one to a full disk
+  // Ctrl-C is sent to the whole process group of the terminal; only the scheduler acts on it.
   std::signal(SIGINT, SIG_IGN);
 
   const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});
-  if (Status s = CheckLimits(fleet); !s) return Complain(s.error());
+  if (Status s = CheckLimits(fleet); !s) return ReportFailure(s.error());
   if (io_threads == 0) io_threads = net::IoThreadsFor(fleet.lanes);
   net::ZmqContext context({.io_threads = io_threads});
   if (Status s = context.SecureFromFile(keys); !s) {
@@ -112,11 +112,11 @@ int main(int argc, char** argv) {
   http.role = "worker";
   http.rank = rank >= 0 ? fmt::format("{}", rank) : "";
   const auto status = net::StatusServer::Start(process->get(), http);
-  if (!status) return Complain(status.error());
+  if (!status) return ReportFailure(status.error());
   options.feed = (*status)->AddFeed();
   options.http = (*status)->url();
   const auto scheduler = net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds);
-  if (!scheduler) return Complain(scheduler.error());
+  if (!scheduler) return ReportFailure(scheduler.error());
   options.scheduler = *scheduler;
   net::ZmqTransport sockets(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   std::optional<net::SlowTransport> slow;
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
     return {};
   });
   (*process)->OnSignal([](int) {});
-  if (!limits) return Complain(limits.error());
+  if (!limits) return ReportFailure(limits.error());
   if (end == worker::TrainerEnd::kDone) return 0;
   LogAndPrint(LogLevel::kError, worker::kProgram, trainer.error().message);
   FlushLog();

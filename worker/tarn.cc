@@ -44,7 +44,7 @@ Status CheckOptions(const ConnectOptions& options) {
                                                ": expected at most " + std::to_string(kCreditBytesMax));
 }
 
-// Descriptors that are already open belong to the program.
+// Raises the limit of open files if needed. `open_before`: descriptors that the program had open before Connect.
 Status CheckFiles(const FleetSection& fleet, std::uint64_t open_before) {
   const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
   const std::string what =
@@ -60,7 +60,7 @@ Status CheckSizes(const Table& table, std::string_view what, std::size_t keys, s
               fmt::format("{}: {} {} for {} keys, expected {}", NameOf(table), floats, what, keys, keys * table.dim()));
 }
 
-// Rule A5: `rows` has one row per key of the plan.
+// Checks that all values are finite (rule A5). `rows`: one per key of the plan.
 Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const float> rows,
                    std::string_view what = "gradient") {
   if (kernels::AllFinite(rows.size(), rows.data())) return {};

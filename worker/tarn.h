@@ -15,7 +15,7 @@
 // Threads: every function may be called from any thread; requests of one thread are executed in the order of its calls.
 // The sockets are driven by a thread of the client, or by a caller that waits for a future. No other call may be in
 // progress while the client is destroyed or moved. Futures may be copied, outlive the client, and be waited for by any
-// thread; dropping one drops only the answer.
+// thread; destroying one does not cancel its request.
 //
 // Errors: kInvalidArgument (sizes that do not match, a dense key that is too large), kTooLarge (2^31 or more keys in a
 // request), kFenced (the fleet has declared this worker dead: connect again), kCancelled (the job or the client has
@@ -202,11 +202,11 @@ struct Leases {
 class Client {
  public:
   // Joins the fleet as a worker and waits until the fleet is complete. kTimeout: no scheduler answers at this address,
-  // or it has no place for this worker (the fleet is not complete, or has all of its workers). If the scheduler rejects
-  // the worker, Connect fails at once with the scheduler's reason, such as kWrongJob. While it waits it logs warnings
-  // (core/log.h: to stderr, unless the program has opened a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each
-  // shard: raises the soft limit of this process (ulimit -Sn) if it is too low for that, and fails with
-  // kInvalidArgument if the hard limit is too low.
+  // the fleet is not complete, or it already has all of its workers. If the scheduler rejects the worker, Connect fails
+  // at once with the scheduler's reason, such as kWrongJob. While it waits it logs warnings (core/log.h: to stderr,
+  // unless the program has opened a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft
+  // limit of this process (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard limit is
+  // too low.
   static Expected<Client> Connect(ConnectOptions options);
   // The same over the caller's transport (tests, other networks).
   static Expected<Client> Connect(const ConnectOptions& options, std::unique_ptr<net::Transport> transport);
@@ -228,14 +228,14 @@ class Client {
   // An absent row has its initial values. While there are replies to earlier pulls that the program has not read, a
   // pull or a push may be delayed by up to 2 ms, to be sent with those that follow. kOverloaded if the unanswered pulls
   // exceed asked_bytes_max: a pull does not block for that, because its answer may depend on a tick of the same thread.
-  // A single pull is always accepted.
+  // If no other pull is unanswered, a pull is always accepted.
   RowsFuture Pull(const Table& table, std::span<const Key> keys, const PullOptions& options = {});
   RowsFuture Pull(const Plan& plan, const PullOptions& options = {});
   // Rows of several tables with one future; options.out is not used.
   RowsFuture PullMany(std::span<const TablePull> pulls, const PullOptions& options = {});
   RowsFuture PullPlans(std::span<const PlanPull> pulls, const PullOptions& options = {});
   // Asks servers to bring the rows of `keys` from disk to memory (storage.memory), because they will be pulled soon. A
-  // hint: not answered, and lost with a connection. kInvalidArgument as of Pull.
+  // hint: not answered, and lost with a connection. Returns the error of an invalid key or of too many keys.
   Status Prefetch(const Table& table, std::span<const Key> keys);
 
   // gradients: keys.size() x dim, one row per key; those of the same key are summed, in order. Blocks only while
@@ -294,9 +294,10 @@ class Client {
   // Requests leases of data and waits for the answer. Several threads may call it; they are answered one after the
   // other.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
-  // State of the program in checkpoints: what it cannot compute from the tables, such as layers of its own or random
-  // generators. `save` returns the state after the program's last tick; no bytes: there is none. The checkpoint has the
-  // tables and the data positions at the clock of that tick; in asp without aggregated tables the state may be newer.
+  // Adds state of the program to checkpoints: what it cannot compute from the tables, such as layers of its own or
+  // random generators. `save` returns the state after the program's last tick; an empty buffer means that there is
+  // none. The checkpoint has the tables and the data positions at the clock of that tick; in asp without aggregated
+  // tables the state may be newer.
   //
   // The client calls `save` when a checkpoint needs it: at the start of the first Pull, Push, Tick, Barrier or Leave
   // after a tick, or within RequestLeases. These calls then also wait until the clock of a pending checkpoint is known.

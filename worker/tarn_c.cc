@@ -16,7 +16,7 @@
 
 struct tarn_client {
   tarn::Client client;
-  tarn::Buffer saved;  // by tarn_saved_state
+  tarn::Buffer saved;  // the bytes that tarn_saved_state has returned
 };
 struct tarn_table {
   tarn::Table table;
@@ -153,7 +153,7 @@ int StorePush(tarn::StatusFuture pushed, tarn_future** future) {
   return StoreFuture(std::move(pushed), future);
 }
 
-// Of the rows of a plan.
+// The number of floats in the rows of a plan.
 std::size_t Floats(const tarn::Plan& plan) { return plan.keys().size() * plan.table().dim(); }
 
 tarn::PushOptions PushedFor(uint64_t pulled_clock_plus_1) {

@@ -11,14 +11,14 @@ class ByteBudget {
  public:
   explicit ByteBudget(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // Returns false if the total would exceed bytes_max. A single request always fits.
+  // Returns false if the total would exceed bytes_max. If nothing is taken, any number of bytes fits.
   bool TryTake(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!Fits(bytes)) return false;
     taken_ += bytes;
     return true;
   }
-  // Blocks until they fit.
+  // Blocks until the bytes fit.
   void Take(std::size_t bytes) {
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [&] { return Fits(bytes); });

@@ -30,7 +30,7 @@ class Client::Impl {
     context.out = nullptr;
   }
 
-  // Requests are accepted: the state of a resumed worker has been fetched.
+  // Whether requests are accepted: the worker has joined and, in a resumed run, has fetched its state.
   bool ready() const { return context.running() && blob.restored(); }
   Error NotReady() const;  // why requests are not accepted
   bool idle() const { return data.idle() && control.idle() && blob.idle(); }
@@ -55,7 +55,9 @@ class Client::Impl {
 
 Error Client::Impl::NotReady() const {
   if (context.state == ClientState::kJoining || context.running())
-    return {ErrorCode::kUnavailable, "the scheduler has not welcomed this worker yet"};
+    return {
+        ErrorCode::kUnavailable,
+        "this worker has not joined yet: it waits for the scheduler's welcome, or for its state from the checkpoint"};
   const Shutdown& reason = context.stop_reason;
   return {reason.code == ErrorCode::kOk ? ErrorCode::kCancelled : reason.code, reason.reason};
 }

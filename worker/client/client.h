@@ -4,7 +4,7 @@
 // specifies the rules.
 //
 //   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // a message for each shard, or more, into `out`
-//   client.Handle(from, message, now);                                // calls sink.Rows, and sink.Done with the last
+//   client.Handle(from, message, now);                              // calls sink.Rows, and sink.Done after the last
 //   client.Settle(now, &out);                                       // sends the messages that are now possible
 //
 // worker/client/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
@@ -39,7 +39,7 @@ struct ClientOptions {
   std::size_t piece_bytes = limits::kPieceBytes;
   std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
   TimeUs resend_us = 1'000'000;  // pause before an unanswered message is repeated; doubles up to 8 times this
-  // Called when a late pull advances the clock by so many clocks (rule C8), before its sink; may be empty.
+  // Called when a late pull has advanced the clock by `clocks` (rule C8), before the pull's sink; may be empty.
   std::function<void(std::uint64_t clocks)> on_skip;
   // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
@@ -57,8 +57,8 @@ enum class ClientState : std::uint8_t {
 struct PullWhen {
   Clock use;         // at which the rows will be used
   int priority = 0;  // among pulls of one clock that wait for byte credit, the highest is sent first
-  // False: the caller has its own cache and pulls only the missing rows of a batch (rule H9). It then counts the whole
-  // batch with CountPull.
+  // False: the pull is for a part of a batch's rows; the rest is in the caller's own cache (rule H9) or in other pulls.
+  // The client then neither counts the pull nor uses its cache; the caller counts the whole batch with CountPull.
   bool counted = true;
   bool pushed = true;  // false: no push of these rows follows, as in evaluation
   // The plan of the whole batch, if this pull is one of several parts of it; null: the pull is the whole batch. Only
@@ -77,8 +77,9 @@ struct TableToPush {
   Completion<>* done;
 };
 
-// A worker's position in its data after a clock. nullopt: unchanged, for a clock without data; a tick that moved the
-// position back would cause leases to be trained again (rule M3). Before the first position the worker is in no lease.
+// A worker's position in its data after a clock. nullopt: that of the previous tick, for a clock without data; a tick
+// that moved the position back would cause leases to be trained again (rule M3). Before the first position the worker
+// is in no lease.
 using MaybePosition = std::optional<DataPosition>;
 
 class Client {
@@ -139,12 +140,11 @@ class Client {
   // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
   // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
-  // From now on checkpoints contain state of the program (rule K9), taken where it calls AwaitSave. Call AwaitSave
-  // after each tick, before the next clock's work begins, and while a request for leases is open. It is done when it is
-  // known whether a checkpoint has the state that the program has now: the value is its number, or 0. If it is not 0,
-  // Save must follow, with EncodeProgramState of the state at the current clock (core/codec/worker_blob.h), or no chunk
-  // if there is none; an error means that it could not be saved, and ends this client. So does a second AwaitSave
-  // before the first is done.
+  // From now on checkpoints contain state of the program (rule K9). Call AwaitSave after each tick, before the next
+  // clock's work begins, and while a request for leases is open. AwaitSave is done when the client knows whether a
+  // checkpoint needs the program's current state: the value is that checkpoint's id; 0: none. If it is not 0, call Save
+  // with EncodeProgramState of the state at the current clock (core/codec/worker_blob.h), or with no chunk if there is
+  // no state; an error instead of chunks ends this client. A second AwaitSave before the first is done also ends it.
   void KeepState(TimeUs now, Outbox* out);
   void AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out);
   void Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chunks, TimeUs now, Outbox* out);
@@ -175,7 +175,7 @@ class Client {
   // Start clock + requested ticks + skipped clocks (rule C8): where a job has backup workers, the end of a pull may
   // advance it.
   Clock clock() const;
-  Clock acked_clock() const;  // ticks that every shard has
+  Clock acked_clock() const;  // the newest tick that every shard has acknowledged
 
   const ClientCounters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;  // histogram of all pulls: bucket i = staleness i

@@ -128,7 +128,7 @@ void ClientBlob::OnAck(ShardId from, const PutBlobAck& ack) {
     put_->file = ack.file;
     put_->chunks.clear();
   } else if (chunk == put_->next) {
-    return;  // a repeated answer; its piece was sent, and is repeated if lost
+    return;  // a repeated answer: the next piece has been sent, and OnTimer repeats it
   }
   put_->next = chunk;
   put_->repeats = {};

@@ -45,7 +45,7 @@ struct ClientContext {
     TimeUs heard = 0;  // time of its last message
     Listening listening;
   } scheduler;
-  bool wants_heartbeat = false;  // the next Dispatch sends a heartbeat, because of news for the scheduler
+  bool wants_heartbeat = false;  // the next Dispatch sends a heartbeat, which reports news or requests a newer view
 
   // The current step.
   TimeUs now = 0;
@@ -66,7 +66,7 @@ struct ClientContext {
   bool GivesUp(RefusalTimer* timer) const {
     return timer->Refused(now, kLeasesUntilLost * lease_us(), options.resend_us);
   }
-  // "shard 3 has refused WHAT for 61 seconds: WHY", or without the time if that is 0.
+  // "shard 3 has refused WHAT for 61.0 seconds: WHY"; without the seconds if `since`, the first rejection, is now.
   std::string RefusalText(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const;
   // Whether pieces of these tables may share a message (rule W6).
   bool MayShare(TableId one, TableId other) const {

@@ -148,8 +148,8 @@ void ClientControl::RequestLeases(LeaseRequest request, Completion<LeaseReply>* 
   Repeat(std::move(request));
 }
 
-// Whether an earlier barrier or lease request must be answered first, because the scheduler takes a newer number as the
-// end of the older request. The same for another table with this name.
+// Whether an earlier request must be answered before `r` is sent: an earlier barrier or lease request, because the
+// scheduler regards a newer number as the end of the older request; or the creation of another table with this name.
 bool ClientControl::MustWait(const Repeating& r) const {
   const auto* table = std::get_if<tarn::CreateTable>(&r.body);
   const bool one_by_one = std::holds_alternative<LeaseRequest>(r.body) || std::holds_alternative<tarn::Barrier>(r.body);
@@ -206,7 +206,8 @@ void ClientControl::FailAll(const Error& error) {
   for (const auto& [number, done] : std::exchange(checkpoint_waiters_, {})) Fail(done, error);
 }
 
-void ClientControl::FollowPart() {
+// Repeats the worker's current part of the checkpoint order, in place of the previous one.
+void ClientControl::UpdatePart() {
   const auto& part = ticks_->part();
   const CheckpointId wanted = part ? part->id : CheckpointId(0);
   if (wanted == part_sent_) return;
@@ -232,7 +233,7 @@ void ClientControl::SendHeartbeat() {
 }
 
 void ClientControl::Dispatch() {
-  FollowPart();
+  UpdatePart();
   // The scheduler waits for this clock: send a heartbeat at once.
   if (awaited_clock_.value != 0 && ticks_->acked() >= awaited_clock_) {
     awaited_clock_ = Clock(0);

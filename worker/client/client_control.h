@@ -64,7 +64,7 @@ class ClientControl {
   bool MustWait(const Repeating& r) const;
   template <typename Kind, typename Matches>
   bool Answered(const Matches& matches);
-  void FollowPart();
+  void UpdatePart();
   void AdoptTables();
   void SendHeartbeat();
 

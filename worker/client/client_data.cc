@@ -59,7 +59,7 @@ Expected<const TableSpec*> ClientData::TableOf(const Plan& plan) const {
   if (table == context_->tables.end())
     return Fail(ErrorCode::kNotFound, fmt::format("table {}: not known to this client", plan.table.value));
   if (table->second.dim != plan.dim)
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("table {}: a plan for rows of {} values, but they have {}",
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("table {}: the plan is for rows of {} values, expected {}",
                                                          plan.table.value, plan.dim, table->second.dim));
   return &table->second;
 }
@@ -217,7 +217,7 @@ bool ClientData::OnMessage(ShardId shard, const Message& message) {
 }
 
 void ClientData::OnError(ShardId shard, const ErrorReply& error) {
-  // If a newer view may resolve the refusal, it is requested at once.
+  // If a newer view may resolve the refusal, a heartbeat requests it at once.
   const bool newer = error.code == ErrorCode::kStaleEpoch && error.epoch > context_->view.routes.epoch;
   if (newer || error.code == ErrorCode::kWrongShard || error.code == ErrorCode::kNotFound)
     context_->wants_heartbeat = true;

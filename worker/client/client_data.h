@@ -67,8 +67,8 @@ class ClientData {
   void PullTable(const Plan& plan, const PullWhen& when, PullSink* sink);
   void PushTable(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
-  // The clocks that the pull of the rows may have named. A program that passes no clock pushes at its current one, to
-  // which a late pull may have advanced it (rule C8).
+  // The clocks for which the pushed rows may have been pulled: `pulled_clock` or, if late rows have advanced this
+  // worker to `pulled_clock` (rule C8), the clock of their pull.
   PullMemory::Uses UsesOf(Clock pulled_clock) const { return {pulled_clock, ticks_.PulledFor(pulled_clock)}; }
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
@@ -87,7 +87,7 @@ class ClientData {
   PushCombiner combiner_;
   ClientTicks ticks_;
   Residuals residuals_;
-  std::map<ShardId, RefusalTimer> nameless_errors_;  // shards that could not read the last messages
+  std::map<ShardId, RefusalTimer> nameless_errors_;  // an entry ends with the next reply of its shard
 };
 
 }  // namespace tarn::worker

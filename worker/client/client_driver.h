@@ -58,7 +58,7 @@ class ClientDriver {
   }
 
   // For a caller that has posted a request: acts at once or, if the request may wait, leaves it to the next turn.
-  // False: another thread is executing a turn.
+  // False: another thread is executing a turn, or the loop has just ended.
   bool TryAct(bool may_wait = false) {
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return false;
@@ -67,7 +67,8 @@ class ClientDriver {
     return left_ != 0 || over_ || Act();
   }
 
-  // A caller has an unread answer; has read it; will never read it. OnRead must not be called within a turn.
+  // Call OnAnswered when an answer arrives that a caller will read; then OnRead when the caller has read it, outside of
+  // turns, or OnForgotten when nobody can read it any more.
   void OnAnswered() { unread_.fetch_add(1); }
   void OnRead() {
     if (unread_.fetch_sub(1) == 1 && left_.load() != 0) TryAct();

@@ -54,7 +54,7 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
   std::vector<Piece> done;
   std::vector<Piece> open(routes.endpoints.size());
   for (const PlanRun& run : plan.runs) {
-    TARN_CHECK(run.partition.value < routes.owners.size(), "a plan of other partitions");
+    TARN_CHECK(run.partition.value < routes.owners.size(), "the plan and the route map have the same partitions");
     const ShardId shard = OwnerOf(routes, run.partition);
     Piece& piece = open[shard.value];
     piece.shard = shard;

@@ -28,7 +28,7 @@ std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes);
 
 std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max);
 
-// The keys of a piece; the sections' sequences are left 0. Neighbouring keys (n, n + 1, ...) need no frame.
+// The keys of a piece; the sections' sequences are left 0. Consecutive keys (n, n + 1, ...) need no frame.
 KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece);
 
 // The piece's rows of `rows` (fp32, the plan's order), encoded. Data that needs no conversion is shared, not copied.
@@ -41,9 +41,8 @@ struct PushRows {
   std::vector<float> right = {};
 };
 
-// The rows that a piece pushes, and their codec: that of the table, unless whole rows in fp32 are smaller than the
-// encoding of their largest values. For a sparse table in kTopK the rows are already selected (rule W5) and are sent
-// whole.
+// The rows that a piece pushes, and their codec: that of the table, or kFp32 if that is not larger (kTopK, kLowRank). A
+// sparse table with kTopK pushes the rows that were selected (rule W5), in kFp32.
 struct PushValues {
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;

@@ -271,7 +271,8 @@ void ClientPulls::FailAfter(Clock last, const Error& error) {
   Drop(later);
 }
 
-// The answers to their messages will be ignored, so the other pulls in them are requested again.
+// Erases pulls. The answers to their messages will be ignored, so the other pulls in these messages are requested
+// again.
 void ClientPulls::Drop(std::span<const RequestId> pulls) {
   std::vector<PullMessage> others;
   for (auto it = messages_.begin(); it != messages_.end();) {

@@ -107,7 +107,7 @@ class ClientPulls {
     explicit ShardQueue(std::size_t limit) : credit(limit) {}
     ByteCredit credit;
     std::set<Turn> waiting;
-    RequestId last;                            // the message added last, without large ones
+    RequestId last;                            // the message added last that is not large
     std::map<Clock, std::uint32_t> in_flight;  // number of messages by clock
   };
 

@@ -53,7 +53,8 @@ class ClientPushes {
   void OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
   TimeUs NextTimer() const;
-  // Sends pushes as credits allow. Pushes of clocks for which `may_go` is false wait, and all later ones (rule M1).
+  // Sends pushes as credits allow. A push of a clock for which `may_go` is false waits, and so do all pushes behind it
+  // in the queue of its shard (rule M1).
   template <typename MayGo>
   void Dispatch(const MayGo& may_go) {
     for (ShardQueue& queue : queues_)

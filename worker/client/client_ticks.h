@@ -44,7 +44,7 @@ class ClientTicks {
   bool MayPush(Clock clock) const { return bound_.MayPush(clock, asked_); }
   // What the open proposal allows.
   const TickBound& bound() const { return bound_; }
-  // For heartbeats: while a proposal is open, the clock at which the worker began to obey it.
+  // For heartbeats: while a proposal is open, the clock at which the worker began to obey it; else asked().
   Clock reported() const { return bound_.open() ? bound_.clock() : asked_; }
   Clock acked() const { return acked_; }  // acknowledged by every shard
   const DataPosition& acked_position() const { return acked_position_; }

@@ -29,7 +29,7 @@ class KeyLists {
   void SwitchOff(ShardId shard);
 
   // The number of these keys (64 bits each) for a message to `shard`: an existing one or a new one. 0: none, because
-  // there are too few or too many keys, or the shard has no room at present.
+  // there are too few or too many keys, or lists are off for the shard at present (SwitchOff, OnUnknown).
   std::uint64_t NumberOf(ShardId shard, const Buffer& keys, TimeUs now);
 
   // Encodes the list for a message: `keys` has its number (or 0) and its keys, and is replaced by what is sent.
@@ -37,8 +37,8 @@ class KeyLists {
 
   // The shard has answered a message with this list, so it stores the list.
   void OnHeld(ShardId shard, std::uint64_t number);
-  // The shard does not have a list that it was expected to have, for lack of room. Forgets its lists and makes no new
-  // ones until `until`.
+  // The shard no longer stores a list that it was expected to store (rule W4). Forgets its lists and makes no new ones
+  // until `until`.
   void OnUnknown(ShardId shard, TimeUs until);
   // After a newer route map: forgets all lists.
   void Clear() { shards_.clear(); }

@@ -22,7 +22,8 @@ struct PlanRun {
   std::uint32_t count = 0;
 };
 
-// The part of a plan in the memory of the GPU that made it. Valid until its planner makes or takes back the plan.
+// The part of a plan in the memory of the GPU that made it. Valid until its planner makes the plan again or takes it
+// back.
 struct PlacedPlan {
   int gpu = 0;
   std::size_t occurrences = 0;           // number of the caller's keys

@@ -27,7 +27,7 @@ class PlannerPool {
 
   std::uint32_t partition_bits_;
   std::mutex mutex_;                            // guards idle_
-  std::vector<std::unique_ptr<Planner>> idle_;  // as many as threads that have planned at once
+  std::vector<std::unique_ptr<Planner>> idle_;  // planners that no thread uses at present
 };
 
 }  // namespace tarn::worker

@@ -23,7 +23,8 @@ namespace tarn::worker {
 // Whether pushes to the table carry the rows as they were pulled.
 bool NeedsPulled(const TableSpec& spec);
 
-// The codec in which such rows travel: that of pulls, if it encodes each value separately and so loses nothing again.
+// The codec in which pushes carry such rows: that of pulls if it encodes each value separately, because encoding the
+// pulled values again then loses nothing; else fp32.
 ValueCodec PulledCodec(const TableSpec& spec);
 
 // One pull. Its parts arrive one by one.
@@ -85,9 +86,9 @@ class PullMemory {
   void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, std::uint64_t bound);
   Version OldestSince(TableId table, PartitionId partition, Clock oldest);
 
-  // The origin of a push of the plan's rows, which were pulled for use at `use`, or for the earlier clock `from` whose
-  // rows came late (rule C8; else equal to `use`). kInvalidArgument: the rule needs a row that was not pulled, or is
-  // forgotten.
+  // The origin of a push of the plan's rows at `clock`. They were pulled for use at `uses.use` or, if they came late
+  // (rule C8), for the earlier clock `uses.from`, which otherwise equals `uses.use`. kInvalidArgument: the rule needs a
+  // row that was not pulled, or is forgotten.
   struct Uses {
     Clock use, from;
     bool Has(Clock clock) const { return clock == use || clock == from; }

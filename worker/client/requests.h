@@ -71,8 +71,9 @@ class PullRequest final : public Request {
 
     PullRequest* whole_;
     Table table_;
-    PlanRows kept_;   // memory of the request: in the plan's order
-    Buffer ordered_;  // likewise: in the caller's
+    // The rows, if they are in memory of the request:
+    PlanRows kept_;   // in the plan's order, for a shared plan
+    Buffer ordered_;  // in the caller's order, for an owned plan
     std::uint64_t staleness_ = 0;
   };
 

@@ -80,7 +80,7 @@ class ChunkWriter {
 ResidualTable& Residuals::TableOf(const std::string& name, std::uint32_t width) {
   ResidualTable& table = tables_.try_emplace(name, width).first->second;
   if (table.dim() == width) return table;
-  // Stays empty unless a resumed job has switched momentum on or off: then the residuals are kept.
+  // The new table stays empty, unless a resumed job has switched momentum on or off: then it gets the residuals.
   ResidualTable other(width);
   if (table.dim() == 2 * width || 2 * table.dim() == width) {
     std::vector<float> row(width);
@@ -179,8 +179,8 @@ Residuals::Sent Residuals::CompressSparse(const Plan& plan, const TableSpec& spe
   return Gather(plan, row, CrowdOut(spec, bits, Clock(UINT64_MAX), table));
 }
 
-// Removes the oldest residuals for which there is no room. They are sent, except those from clock `lost_from` on: their
-// keys are in this push already.
+// Removes the oldest residuals for which there is no room. Returns those last changed before clock `lost_from`, to be
+// sent. Drops the others: their keys are in this push already.
 std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::uint32_t bits, Clock lost_from,
                                                     ResidualTable* table) {
   const Positioner position(spec, TableSalt(job_seed_, spec.name));

@@ -36,7 +36,7 @@ class Residuals {
   struct Counters {
     std::uint64_t rows = 0;     // stored now
     std::uint64_t expired = 0;  // dropped with their row
-    std::uint64_t crowded = 0;  // sent because there was no room
+    std::uint64_t crowded = 0;  // sent or dropped because there was no room
   };
 
   // Must be called when the job is known.

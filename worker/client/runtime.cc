@@ -97,7 +97,7 @@ Status Runtime::ConnectShards() {
   return {};
 }
 
-// The reason why the client has ended.
+// Returns the reason why the client has ended; no error while it continues.
 Status Runtime::CheckClient() const {
   const Shutdown& reason = client_.stop_reason();
   switch (client_.state()) {

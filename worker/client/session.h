@@ -83,8 +83,8 @@ class Session {
   Status Barrier();
   Expected<LeaseReply> RequestLeases(LeaseRequest request);
   std::shared_ptr<Request> RequestCheckpoint();
-  // `save` is called before the first request after a tick, and in RequestLeases, if a checkpoint has the state as of
-  // then. Its error ends the client.
+  // `save` is called before the first request after a tick, and in RequestLeases, if a checkpoint needs the state at
+  // that time. Its error ends the client.
   void KeepState(std::function<Expected<Buffer>()> save);
   // The state of the program of that rank in the checkpoint from which the run continues; empty: none.
   Expected<Buffer> SavedState(WorkerRank rank);
