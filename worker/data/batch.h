@@ -14,8 +14,8 @@ namespace tarn::worker {
 // many keys as the line has; idx sets have no keys. A key contains its column and value (worker/data/keys.h).
 struct Batch {
   std::size_t rows = 0;
-  std::uint32_t fields = 0;         // keys a row, or 0 if it varies
-  std::uint32_t dense_columns = 0;  // floats a row in `dense`
+  std::uint32_t fields = 0;         // keys per row; 0: it varies
+  std::uint32_t dense_columns = 0;  // floats per row in `dense`
   std::vector<float> labels;        // rows: 0/1, or the class number
   std::vector<float> dense;         // rows x dense_columns
   std::vector<Key> keys;

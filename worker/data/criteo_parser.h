@@ -39,7 +39,7 @@ class CriteoParser {
 
   std::uint32_t integer_columns_, categorical_columns_, fields_;
   bool dense_integers_;
-  std::vector<BinRule> rules_;  // one an integer column
+  std::vector<BinRule> rules_;  // one per integer column
   LogBins bins_;
   std::vector<float> log_of_small_;  // log(1 + v) of small v
 };

@@ -76,7 +76,7 @@ Expected<std::unique_ptr<Dataset>> Dataset::FromText(const DataSection& section,
     return MakeFromText<CriteoParser>(section, std::move(name), std::move(text), options);
   if (section.format == DataFormat::kLibsvm)
     return MakeFromText<LibsvmParser>(section, std::move(name), std::move(text), options);
-  return Fail(ErrorCode::kUnsupported, "a data set from text has format criteo or libsvm");
+  return Fail(ErrorCode::kUnsupported, "data.format = \"idx\": a data set from text needs \"criteo\" or \"libsvm\"");
 }
 
 Status Dataset::Read(std::uint64_t first_row, std::size_t rows, Batch* batch) const {

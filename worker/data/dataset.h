@@ -8,7 +8,7 @@
 //
 // Formats (core/job/job.h's DataFormat), each plain or gzip, detected by the first bytes; CRLF counts as LF:
 //
-//   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key a
+//   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key per
 //           column (worker/data/keys.h), but none for an integer column whose rule is "none". With dense_integers,
 //           also log(1 + max(v, 0)) of the integer columns as dense floats, 0 if missing.
 //   libsvm  label, then `column:value` or `column`; "#" begins a comment. With data.classes = 2, labels -1 and 0 are
@@ -56,8 +56,8 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::uint64_t rows() const = 0;           // lines of the file, malformed ones included
-  virtual std::uint32_t fields() const = 0;         // keys a row, or 0 if it varies
-  virtual std::uint32_t dense_columns() const = 0;  // floats a row
+  virtual std::uint32_t fields() const = 0;         // keys per row; 0: it varies
+  virtual std::uint32_t dense_columns() const = 0;  // floats per row
 
   // Appends rows [first_row, first_row + rows) to a batch that is empty (default or after Clear) or filled from a data
   // set of the same shape. Malformed lines are skipped, so that fewer rows may be appended; beyond

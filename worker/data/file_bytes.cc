@@ -41,7 +41,7 @@ struct Range {
   std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
   std::atomic<bool> cut{false};                  // bytes were missing when they were read
 };
-constexpr std::size_t kRanges = 256;  // mappings beyond are not guarded: a truncated file then ends the process
+constexpr std::size_t kRanges = 256;  // further mappings are not guarded: truncating their file ends the process
 std::array<Range, kRanges> ranges;
 struct sigaction handler_before;
 
@@ -79,7 +79,7 @@ void InstallHandler() {
   });
 }
 
-// Null: all are taken.
+// Registers a mapping for the handler. Null: all entries of `ranges` are taken.
 Range* Guard(std::uintptr_t begin, std::uintptr_t end) {
   InstallHandler();
   for (Range& range : ranges) {

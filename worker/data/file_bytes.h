@@ -45,9 +45,9 @@ class FileBytes {
   Status Inflate(int file, const std::string& path, const FileBytesOptions& options);
 
   std::string_view bytes_;
-  std::unique_ptr<std::string> owned_;  // either this
+  std::unique_ptr<std::string> owned_;  // the text of bytes_, unless it is mapped
   struct Mapping;
-  std::unique_ptr<Mapping> mapping_;  // or this
+  std::unique_ptr<Mapping> mapping_;  // the mapping of bytes_; null: none
 };
 
 }  // namespace tarn::worker

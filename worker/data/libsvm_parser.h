@@ -29,7 +29,7 @@ class LibsvmParser {
   std::string Explain(std::string_view line) const;
 
  private:
-  // An error and its position in a line; none if `what` is null.
+  // An error in a line and the token that causes it; no error if `what` is null.
   struct Fault {
     const char* what = nullptr;
     std::string_view token;

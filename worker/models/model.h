@@ -45,7 +45,7 @@ struct TableUse {
 struct StepInput {
   BatchView batch;
   std::span<const TableView> views;  // in the order of tables()
-  float scale = 1;                   // of the summed gradient: 1 / nominal batch rows
+  float scale = 1;                   // of the summed gradient: 1 / train.batch_rows, times the loss scale
   bool train = true;
 };
 
@@ -80,8 +80,8 @@ void Tally(const Predictions& predictions, std::span<const float> labels, Qualit
 
 // The shape of the data.
 struct ModelShape {
-  std::uint32_t fields = 0;         // keys a row, 0 if it varies
-  std::uint32_t dense_columns = 0;  // floats a row
+  std::uint32_t fields = 0;         // keys per row; 0: it varies
+  std::uint32_t dense_columns = 0;  // floats per row
   std::uint32_t classes = 2;
 };
 

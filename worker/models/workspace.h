@@ -23,8 +23,8 @@ class Workspace {
   // Uses the memory of a GPU, or of this process if `stream` is null. The stream outlives this object.
   explicit Workspace(kernels::Stream* stream = nullptr) : stream_(stream) {}
 
-  // Allocates n uninitialised items, aligned to 64 bytes (256 on a GPU). Null if GPU memory is exhausted: then
-  // failed(), and further calls fail too and only count the bytes needed.
+  // Allocates n uninitialised items, aligned to 64 bytes (256 on a GPU). Returns null if GPU memory is exhausted; then
+  // failed() is true until Reset, and further calls return null and only count the bytes needed.
   template <typename T>
   T* Get(std::size_t n) {
     return static_cast<T*>(GetBytes(n * sizeof(T)));

@@ -18,7 +18,7 @@ class ArrivedRows {
   void Release() { values_ = {}; }
 
   bool complete() const { return complete_; }
-  // In the place, until Release; of no use if none were needed.
+  // In the place, until Release; undefined if no rows were needed.
   const float* data() const { return data_; }
   Clock version() const { return version_; }
 

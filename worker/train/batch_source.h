@@ -47,7 +47,7 @@ class BatchSource {
  public:
   // Who reads: a thread of this object, or the caller in ReadIfCaller.
   enum class Reader : std::uint8_t { kThread, kCaller };
-  // `wake` is called from the reader's thread when a batch is ready or reading has failed.
+  // `wake` is called on the thread that reads when a batch is ready or reading has failed.
   BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace, std::function<void()> wake,
               Reader reader = Reader::kThread);
   // Frees the GPU memory of plans: no work that uses them may be in progress.

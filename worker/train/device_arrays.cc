@@ -70,17 +70,18 @@ struct Shared {
 // Dense tables are in key order on the GPU: BringRows converts them from the plan's order, and Take converts their
 // gradients back.
 //
-// There are two streams: the model's stream computes, and `way_`, the set's own, copies the batch to the GPU and the
-// gradients back. WaitFor orders writes of one before reads of the other. Memory belongs to the stream that writes it
-// first, and is reassigned or freed only between steps of the set, when both streams have finished with it.
+// A set uses two streams: the model's stream computes; the set's own, `copy_stream_`, copies the batch to the GPU
+// and the gradients back. WaitFor orders the writes of one stream before the reads of the other. Memory belongs to the
+// stream that writes it first, and is reassigned or freed only between steps of the set, when both streams have
+// finished with it.
 class DeviceArrays : public StepArrays {
  public:
-  DeviceArrays(const Model& model, Stream* stream, Compute* compute, std::unique_ptr<Stream> way,
+  DeviceArrays(const Model& model, Stream* stream, Compute* compute, std::unique_ptr<Stream> copy_stream,
                std::shared_ptr<Shared> shared)
       : model_(model),
         shared_(std::move(shared)),
         stream_(*stream),
-        way_(std::move(way)),
+        copy_stream_(std::move(copy_stream)),
         compute_(*compute),
         tables_(model.tables().size()) {
     views_.resize(tables_.size());
@@ -88,12 +89,12 @@ class DeviceArrays : public StepArrays {
 
   ~DeviceArrays() override {
     (void)stream_.Wait();
-    (void)way_->Wait();
+    (void)copy_stream_->Wait();
   }
 
   Status Bring(const StepSource& source) override {
     source_ = source;
-    TARN_RETURN_IF_ERROR(on_device_.Bring(*way_, *source.batch));
+    TARN_RETURN_IF_ERROR(on_device_.Bring(*copy_stream_, *source.batch));
     batch_ = on_device_.view();
     TARN_RETURN_IF_ERROR(
         Fit(stream_, source.batch->rows * (sizeof(double) + sizeof(std::uint32_t)), "a batch's predictions", &scores_));
@@ -101,7 +102,7 @@ class DeviceArrays : public StepArrays {
     // Rounded up, so that a batch with slightly more unique rows can reuse the recorded step (StepGraphs).
     for (TableView& view : views_) view.unique = std::min(std::bit_ceil(view.unique), limits::kPlanKeysMax);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
-    stream_.WaitFor(*way_);
+    stream_.WaitFor(*copy_stream_);
     return {};
   }
 
@@ -128,18 +129,18 @@ class DeviceArrays : public StepArrays {
   Status Return(const GradientRule& rule) override {
     measured_ = source_.train && (rule.checked || rule.norm_max > 0);
     if (measured_) TARN_RETURN_IF_ERROR(ApplyRule(rule));
-    way_->WaitFor(stream_);
-    if (measured_) norm_.ToHost(*way_);
+    copy_stream_->WaitFor(stream_);
+    if (measured_) norm_.ToHost(*copy_stream_);
     if (source_.train)
-      for (Table& table : tables_) table.gradients.ToHost(*way_);
-    if (shared_->done) way_->NotifyWhenDone(&shared_->done);
+      for (Table& table : tables_) table.gradients.ToHost(*copy_stream_);
+    if (shared_->done) copy_stream_->NotifyWhenDone(&shared_->done);
     return {};
   }
 
-  bool Done() override { return way_->Done(); }
+  bool Done() override { return copy_stream_->Done(); }
 
   Expected<Gradients> Finish() override {
-    TARN_RETURN_IF_ERROR(way_->Wait());
+    TARN_RETURN_IF_ERROR(copy_stream_->Wait());
     shared_->algorithms.Save();
     if (!source_.train) return Gradients{};
     Gradients gradients{.finite = !measured_ || std::isfinite(*norm_.host.as<double>())};
@@ -191,10 +192,10 @@ class DeviceArrays : public StepArrays {
   // The index of a plan made by the GPU is copied too, because steps are only reused if the index has the same address.
   Status BringIndex(const Plan& plan, Mirror* index) {
     constexpr std::string_view kWhat = "a batch's index";
-    if (plan.placed == nullptr) return index->Bring(*way_, std::span<const std::uint32_t>(plan.index), kWhat);
+    if (plan.placed == nullptr) return index->Bring(*copy_stream_, std::span<const std::uint32_t>(plan.index), kWhat);
     const std::size_t bytes = plan.placed->occurrences * sizeof(std::uint32_t);
-    TARN_RETURN_IF_ERROR(Fit(*way_, bytes, kWhat, &index->device));
-    kernels::CopyOnDevice(*way_, plan.placed->index, bytes, index->device.data());
+    TARN_RETURN_IF_ERROR(Fit(*copy_stream_, bytes, kWhat, &index->device));
+    kernels::CopyOnDevice(*copy_stream_, plan.placed->index, bytes, index->device.data());
     return {};
   }
 
@@ -203,11 +204,11 @@ class DeviceArrays : public StepArrays {
     Mirror& rows = tables_[t].rows;
     const std::span<const float> pulled = source_.values[t].as<float>();
     if (IsDense(t)) {
-      TARN_RETURN_IF_ERROR(rows.Resize(*way_, pulled.size_bytes(), "rows of table " + NameOf(t)));
+      TARN_RETURN_IF_ERROR(rows.Resize(*copy_stream_, pulled.size_bytes(), "rows of table " + NameOf(t)));
       kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled.data(), plan.index.data(), rows.host.as<float>());
-      rows.ToDevice(*way_);
+      rows.ToDevice(*copy_stream_);
     } else {
-      TARN_RETURN_IF_ERROR(rows.Bring(*way_, pulled, "rows of table " + NameOf(t)));
+      TARN_RETURN_IF_ERROR(rows.Bring(*copy_stream_, pulled, "rows of table " + NameOf(t)));
     }
     views_[t].rows = rows.device.as<float>();
     return {};
@@ -271,7 +272,7 @@ class DeviceArrays : public StepArrays {
   const Model& model_;
   std::shared_ptr<Shared> shared_;
   Stream& stream_;
-  std::unique_ptr<Stream> way_;  // for copies in both directions
+  std::unique_ptr<Stream> copy_stream_;  // of this set, for copies in both directions
   Compute& compute_;
   StepSource source_;
   bool measured_ = false;
@@ -292,9 +293,9 @@ Expected<std::vector<std::unique_ptr<StepArrays>>> MakeDeviceArrays(const Model&
   const std::size_t steps = options.steps;
   const auto shared = std::make_shared<Shared>(stream, std::move(options));
   for (std::size_t i = 0; i < steps; ++i) {
-    auto way = Stream::Make(stream->device());
-    if (!way) return std::unexpected(std::move(way).error());
-    sets.push_back(std::make_unique<DeviceArrays>(model, stream, compute, std::move(*way), shared));
+    auto copy_stream = Stream::Make(stream->device());
+    if (!copy_stream) return std::unexpected(std::move(copy_stream).error());
+    sets.push_back(std::make_unique<DeviceArrays>(model, stream, compute, std::move(*copy_stream), shared));
   }
   return sets;
 }

@@ -78,11 +78,11 @@ class StreamPlanner final : public DevicePlanner {
 
   // Makes room for a batch of n keys.
   Status MakeRoom(std::size_t n) {
-    TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Key), "keys that are planned", &keys_host_));
-    TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Key), "keys that are planned", &keys_));
-    TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Position), "their positions", &positions_));
-    TARN_RETURN_IF_ERROR(Fit(*stream_, sizeof(std::uint32_t), "their number", &unique_host_));
-    TARN_RETURN_IF_ERROR(Fit(*stream_, sizeof(std::uint32_t), "their number", &unique_));
+    TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Key), "planned keys", &keys_host_));
+    TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Key), "planned keys", &keys_));
+    TARN_RETURN_IF_ERROR(Fit(*stream_, n * sizeof(Position), "positions of planned keys", &positions_));
+    TARN_RETURN_IF_ERROR(Fit(*stream_, sizeof(std::uint32_t), "the number of unique keys", &unique_host_));
+    TARN_RETURN_IF_ERROR(Fit(*stream_, sizeof(std::uint32_t), "the number of unique keys", &unique_));
     if (sort_ != nullptr && n <= sorted_max_) return {};
     sort_.reset();
     segments_.reset();
@@ -147,7 +147,7 @@ class StreamPlanner final : public DevicePlanner {
   std::unique_ptr<kernels::SortScratch> sort_;
   std::unique_ptr<kernels::Segments> segments_;
   std::size_t sorted_max_ = 0;
-  std::vector<std::unique_ptr<Memory>> memory_;  // one per existing plan
+  std::vector<std::unique_ptr<Memory>> memory_;  // one per plan; free after TakeBack
 };
 
 }  // namespace

@@ -76,8 +76,8 @@ bool Pipeline::BeginsNow() const {
   return begun < begins_->pushed.size() && begins_->pushed[begun] == pulls_->ended();
 }
 
-// In a repeated run the oldest batch is not pushed while the next training batch has to begin before that push; that
-// one may still wait for its lease.
+// In a repeated run, the oldest training batch is not pushed as long as the recording has the next one begin before
+// that push; the next one may not be read yet, because its lease has not arrived.
 bool Pipeline::MayFinish() const {
   return stepper_->Done() && (!Repeats() || !window_.front().train() || !BeginsNow());
 }

@@ -34,7 +34,7 @@
 
 namespace tarn::worker {
 
-// When the batches of a recorded run (record.h) began. The rows that they pull follow from that.
+// When the batches of a recorded run (record.h) began, which determines the rows that they pulled.
 struct BatchBegins {
   std::vector<std::uint64_t> pushed;  // of each training batch: how many batches had been pushed when it began
   bool open = false;                  // the run has left the recording: batches begin as soon as they are read

@@ -2,7 +2,7 @@
 // released after its gradients are pushed. Rows come from servers or, with train.hot_rows, from the worker's cache on
 // its device; then only missing rows are requested.
 //
-//   stage->Begin(plans, use, train, now, &out, &rows);   // until rows.ready(), the client brings them
+//   stage->Begin(plans, use, train, now, &out, &rows);   // the rows arrive in turns of the client, until rows.ready()
 //   stage->Read(&rows, stream);                          // rows.values and rows.placed are complete
 //   stage->End(&rows, pushed, now, &out);                // when no computation uses them
 //
@@ -90,7 +90,7 @@ class PullStage {
   // client. Requests the rows of later batches that waited for these.
   void End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out);
 
-  // Numbers of training batches that began and that ended.
+  // How many training batches have begun, and how many have ended.
   std::uint64_t begun() const { return begun_; }
   std::uint64_t ended() const { return ended_; }
   std::uint64_t hot_looked_for() const;  // rows

@@ -53,9 +53,10 @@ class RowPlace {
   virtual Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what,
                                                           Exchanged exchanged) = 0;
 
-  // Makes host bytes available in the place and returns their address: either copies them to `room`, which it enlarges
-  // if needed, and the caller may reuse them at once; or uses them in place, and they must stay unchanged while they
-  // are used. At most one call per room between two Waits. kIo: not enough memory; the message names `what`.
+  // Makes host bytes available in the place and returns their address there. On a GPU, copies them to `room`, which it
+  // enlarges if needed; the caller may reuse the bytes at once. On the host, returns `host`; the bytes must stay
+  // unchanged while they are used. At most one call per room between two Waits. kIo: not enough memory; the message
+  // names `what`.
   virtual Expected<const void*> Bring(const void* host, std::size_t bytes, std::string_view what, PlacedRoom* room) = 0;
   // Copies bytes [offset, offset + bytes) of the array to array->host(); complete after Wait.
   virtual void Fetch(PlacedArray* array, std::size_t offset, std::size_t bytes) = 0;

@@ -73,7 +73,7 @@ std::unique_ptr<StepArrays> MakeHostArrays(const Model& model);
 
 struct DeviceArraysOptions {
   std::size_t steps = 1;        // that may be in progress at a time
-  std::string algorithms_file;  // kernels/gemm_algorithms.h: is read, and newly measured ones are added; empty: none
+  std::string algorithms_file;  // read, and extended by new measurements (kernels/gemm_algorithms.h); empty: none
   std::function<void()> done;   // called on another thread when a step may be complete; may be empty
 };
 

@@ -65,7 +65,7 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, c
   if (const auto gpu = GpuFor(job.train, options.rank)) {
     auto made = kernels::Stream::Make(*gpu);
     if (!made)
-      return Fail(made.error().code, fmt::format("train.device = \"{}\": {}; train.device = \"cpu\" needs none",
+      return Fail(made.error().code, fmt::format("train.device = \"{}\": {}; train.device = \"cpu\" needs no GPU",
                                                  job.train.device, made.error().message));
     stream = std::move(*made);
     LogInfo("computing on GPU {}, {}", *gpu, stream->device_name());

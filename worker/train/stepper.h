@@ -70,9 +70,9 @@ std::string AdviceFor(const TrainSection& train, std::size_t fitting);
 //   stepper->Start(batch, plans, values, true, &quality);   // on a GPU: also while the previous step is computed
 //   if (stepper->Done()) auto result = stepper->Finish();   // of the oldest step
 //
-// A GPU has two steps at a time: data of one is copied while the other one is computed. A CPU has one, which is
-// finished when Start returns, unless it is a long one: that runs on a separate thread, so that the caller can continue
-// its periodic work.
+// A GPU has two steps at a time: data of one is copied while the other one is computed. A CPU has one. Start computes
+// it before it returns, unless the step is expected to take long: then a separate thread computes it, so that the
+// caller can continue its periodic work.
 class Stepper {
  public:
   static constexpr std::size_t kStepsOnGpu = 2;

@@ -64,7 +64,7 @@ Status Trainer::Round() {
   return {};
 }
 
-// A file for each incarnation: tools/launch joins those of workers that were started again.
+// One file per incarnation, because a worker may start again; tools/launch merges the files of all workers.
 void Trainer::WriteTrace() const {
   const Welcome& welcome = client().welcome();
   if (options_.run_dir.empty() || welcome.incarnation.value == 0) return;

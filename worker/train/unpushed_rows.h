@@ -1,12 +1,12 @@
-// The rows of one table that the batches in flight have yet to push. A batch that is pulled ahead must not read them
-// before that, or it would miss the worker's own update ("partial embedding conflict" in TorchRec): they wait for the
-// newest batch in flight that has one of them. The other rows of the batch do not wait, if they are enough to be worth
-// a pull of their own: each further pull costs a message a shard.
+// The rows of one table that the batches in flight have yet to push. A batch that read such a row before the push would
+// miss the worker's own update ("partial embedding conflict" in TorchRec). So these rows of a batch are pulled only
+// when the newest batch in flight that has one of them has been pushed. The other rows of the batch are pulled at once
+// if there are enough of them: a second pull costs one more message per shard.
 //
 //   rows.Split(batch, ended, plan, &parts);   // for each batch, in the order of their numbers
 //
 // Rows are remembered by the hash of their key, kEntriesPerKey entries for each key of a plan. Of two keys with the
-// same entry one may wait for a batch that does not have it; no key waits for less than it must. Not thread-safe.
+// same entry, one may wait for a batch that does not have it; no row is pulled too early. Not thread-safe.
 #pragma once
 
 #include <cstddef>
