@@ -29,6 +29,8 @@
 
 namespace tarn::worker {
 
+// In leases: the silence of the scheduler after which a client ends (rule N7), and the time after which a request that
+// is rejected with transient errors fails (rule E7).
 inline constexpr int kLeasesUntilLost = 2;
 
 struct ClientOptions {
@@ -36,10 +38,10 @@ struct ClientOptions {
   std::uint64_t nonce = 0;
   std::string http;                                 // address of this process's HTTP server (rule N8); empty: none
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
-  std::size_t piece_bytes = limits::kPieceBytes;
+  std::size_t piece_bytes = limits::kPieceBytes;    // about the most keys and values in a message; at least one row
   std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
   TimeUs resend_us = 1'000'000;  // pause before an unanswered message is repeated; doubles up to 8 times this
-  // Called when a late pull has advanced the clock by `clocks` (rule C8), before the pull's sink; may be empty.
+  // Called when a late pull advances the clock by `clocks` (rule C8), before the pull's sink; may be empty.
   std::function<void(std::uint64_t clocks)> on_skip;
   // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
@@ -96,10 +98,9 @@ class Client {
   TimeUs NextTimer() const;
 
   // Requests. Each ends in its completion (completion.h), and fails at once unless this client is kRunning. Completions
-  // may be null, sinks may not. The plan may be released on return; `gradients` (fp32, plan.keys.size() x dim) is
-  // shared until acknowledged.
-  // Small tables of one call share a message to each shard (rule W6). A push of such a table is done when its message
-  // is acknowledged.
+  // may be null, except those of FindTable, AwaitSave and ReadBlobOf; sinks may not. The plan may be released on
+  // return; `gradients` (fp32, plan.keys.size() x dim) is shared until acknowledged. Small tables of one call share a
+  // message to each shard (rule W6). A push of such a table is done when its message is acknowledged.
   void Pull(std::span<const TableToPull> tables, TimeUs now, Outbox* out);
   void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out) {
     const TableToPull one{&plan, when, sink};

@@ -104,7 +104,7 @@ class ClientCache {
   void OnPush(CachedTable* table, const Plan& plan, const ClientPushes& pushes);
 
   void Clear();
-  // Hash of the numbers of cached rows and hits, to compare runs.
+  // Hash of the numbers of rows looked up and found, to compare runs.
   std::uint64_t Hash() const;
 
  private:

@@ -104,7 +104,7 @@ void ClientPushes::Enqueue(Clock clock, Part part) {
   for (const Section& section : part.rows.keys.sections) {
     PartitionLog& log = partitions_[section.partition.value];
     if (section.sequence <= log.acked) continue;
-    TARN_CHECK(section.sequence.value == log.acked.value + log.waiting.size() + 1, "a gap in the sequences");
+    TARN_CHECK(section.sequence.value == log.acked.value + log.waiting.size() + 1, "the sequences have no gap");
     log.waiting.push_back(order);
     ++message->unacked;
   }
