@@ -36,7 +36,7 @@ class Client::Impl {
   bool idle() const { return data.idle() && control.idle() && blob.idle(); }
 
   void Dispatch();
-  bool PushesGoApart() const;
+  bool PushesSeparately() const;
   bool Undecided() const;
   void FromScheduler(Message message);
   void FromShard(ShardId shard, const Message& message);
@@ -65,16 +65,16 @@ Error Client::Impl::NotReady() const {
 void Client::Impl::Dispatch() {
   if (context.running()) {
     if (wants_to_leave) data.FailPullsOfLaterClocks();
-    data.Dispatch(PushesGoApart());
+    data.Dispatch(PushesSeparately());
     blob.Dispatch(data.ticks()->asked(), Undecided());
     if (wants_to_leave && idle()) control.Leave(data.ticks()->acked_position());
   }
   if (context.running() || context.state == ClientState::kJoining) control.Dispatch();
 }
 
-// Whether pushes are sent without waiting to be combined with those of later clocks: before a cut, before evaluation
-// and before the end (rule H7).
-bool Client::Impl::PushesGoApart() const {
+// Whether pushes are sent separately, not combined with those of later clocks: before a cut, before evaluation and
+// before the end (rule H7).
+bool Client::Impl::PushesSeparately() const {
   return wants_to_leave || data.ticks()->bound().open() || context.view.checkpoint.id.value != 0 || control.awaited();
 }
 

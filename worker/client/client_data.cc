@@ -252,8 +252,8 @@ TimeUs ClientData::NextTimer() const {
   return std::min({combiner_.NextTimer(), pushes_.NextTimer(), pulls_.NextTimer(), ticks_.NextTimer()});
 }
 
-void ClientData::Dispatch(bool pushes_apart) {
-  combiner_.SetApart(pushes_apart);
+void ClientData::Dispatch(bool push_separately) {
+  combiner_.SetSeparate(push_separately);
   pushes_.Dispatch([this](Clock clock) { return ticks_.MayPush(clock); });
   refresher_.Dispatch();
   pulls_.Dispatch();

@@ -48,8 +48,8 @@ class ClientData {
   void OnTimer();
   TimeUs NextTimer() const;
 
-  // Sends the messages that credits and clocks allow. `pushes_apart`: pushes are not combined (rule H7).
-  void Dispatch(bool pushes_apart);
+  // Sends the messages that credits and clocks allow. `push_separately`: pushes are not combined (rule H7).
+  void Dispatch(bool push_separately);
   bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
   void FailAll(const Error& error);

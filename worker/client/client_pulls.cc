@@ -233,8 +233,8 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   return true;
 }
 
-// Handles a rejection: transient, or lasting too long. kOverloaded is always retried, because a full shard becomes
-// free.
+// Handles a transient rejection or a malformed reply: retries the message, or fails its pulls if this lasts too long.
+// kOverloaded is always retried, because a full shard becomes free.
 void ClientPulls::Refused(RequestId id, PullMessage* message, const Error& error) {
   if (error.code == ErrorCode::kOverloaded || !context_->GivesUp(&message->refusal_timer))
     return RetryAfter(id, message, RefusalPause(context_->options.resend_us, message->refusals++));

@@ -80,7 +80,7 @@ class PullMemory {
   std::shared_ptr<PullRecord> Newest(TableId table, Clock use);
 
   // For tables of which the worker caches rows. NoteHistory notes the version of a partition when a shard answered;
-  // `bound`: cached rows are at most so many clocks older than the newest. OldestSince returns a version that is not
+  // `bound`: cached rows are at most this many clocks older than the newest. OldestSince returns a version that is not
   // newer than any cached row of the partition that came with a minimum clock of at least `oldest`; kNoVersion: not
   // known.
   void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, std::uint64_t bound);

@@ -63,9 +63,9 @@ void PushCombiner::OnTick(Clock before, Clock asked) {
   if (groups_.empty()) due_ = kNever;
 }
 
-void PushCombiner::SetApart(bool apart) {
-  apart_ = apart;
-  if (apart) FlushAll();
+void PushCombiner::SetSeparate(bool separate) {
+  separate_ = separate;
+  if (separate) FlushAll();
 }
 
 void PushCombiner::FlushAll() {

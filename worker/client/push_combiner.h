@@ -34,7 +34,7 @@ class PushCombiner {
   // After Welcome: the job and the number of partitions are known.
   void Begin();
   // Whether pushes of this table are combined.
-  bool Combines(const TableSpec& spec) const { return on_ && !apart_ && ClocksOf(spec) > 1; }
+  bool Combines(const TableSpec& spec) const { return on_ && !separate_ && ClocksOf(spec) > 1; }
   // Adds a push of a table whose pushes are combined. Shares `gradients` until they are sent. plan.keys must not be
   // empty.
   void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const PushOrigin& origin,
@@ -42,8 +42,9 @@ class PushCombiner {
 
   // The worker has requested a tick from `before` to `asked`, possibly over several clocks.
   void OnTick(Clock before, Clock asked);
-  // While `apart` is set pushes are not combined. Sends delayed pushes at once.
-  void SetApart(bool apart);
+  // Sets whether pushes are sent separately from now on (rule H7). If so, also sends the delayed ones.
+  void SetSeparate(bool separate);
+  // Sends all delayed pushes.
   void FlushAll();
   void OnTimer();
   TimeUs NextTimer() const { return due_; }
@@ -70,7 +71,7 @@ class PushCombiner {
   ClientContext* context_;
   ClientPushes* pushes_;
   bool on_ = false;  // some table of the job has combined pushes
-  bool apart_ = false;
+  bool separate_ = false;
   std::unique_ptr<Planner> planner_;
   std::map<TableId, Group> groups_;  // no group is empty
   std::size_t bytes_ = 0;            // bytes of all keys and gradients

@@ -132,7 +132,7 @@ std::shared_ptr<Request> MakeStatusRequest(Starter start) {
   return std::make_shared<StatusRequest<Starter>>(std::move(start));
 }
 
-// A request whose answer is a value; likewise.
+// A request whose answer is a value. start(client, done, now, out) passes it to the client.
 template <typename Value>
 class ValueRequest : public Request, public Completion<Value> {
  public:

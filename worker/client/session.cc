@@ -14,8 +14,8 @@
 namespace tarn::worker {
 namespace {
 
-constexpr double kLeaveSeconds = 2;  // of the destructor
-constexpr double kHeardSeconds = 5;  // a live scheduler answers every second
+constexpr double kLeaveSeconds = 2;       // of the destructor
+constexpr double kSilenceSecondsMax = 5;  // a live scheduler answers every second
 
 double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }
 TimeUs Microseconds(double seconds) { return static_cast<TimeUs>(std::clamp(seconds, 0.0, 1e9) * 1e6); }
@@ -97,7 +97,7 @@ Status Session::Join() {
 std::string Session::JoinNote(TimeUs begun, double waited) const {
   const TimeUs heard = runtime_.client().scheduler_heard();
   const double silent = Seconds(Runtime::Now() - heard);
-  if (heard == begun || silent > kHeardSeconds)
+  if (heard == begun || silent > kSilenceSecondsMax)
     return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?)",
                        options_.scheduler, silent, kSameKeys);
   return fmt::format(

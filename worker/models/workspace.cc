@@ -10,9 +10,9 @@ constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kChunkBytesMin = std::size_t{1} << 20;
 // A separate chunk of the exact size for each array, so that out-of-bounds accesses are detected.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kApart = true;
+constexpr bool kChunkPerArray = true;
 #else
-constexpr bool kApart = false;
+constexpr bool kChunkPerArray = false;
 #endif
 
 }  // namespace
@@ -22,9 +22,9 @@ void* Workspace::GetBytes(std::size_t bytes) {
   used_ += aligned;
   peak_ = std::max(peak_, used_);
   if (failed()) return nullptr;
-  bytes = kApart ? std::max<std::size_t>(bytes, 1) : aligned;
-  if (kApart) chunk_ = chunks_.size();
-  if (kApart) chunk_used_ = 0;
+  bytes = kChunkPerArray ? std::max<std::size_t>(bytes, 1) : aligned;
+  if (kChunkPerArray) chunk_ = chunks_.size();
+  if (kChunkPerArray) chunk_used_ = 0;
   while (chunk_ < chunks_.size() && chunks_[chunk_].bytes - chunk_used_ < bytes) {
     ++chunk_;
     chunk_used_ = 0;
@@ -36,7 +36,7 @@ void* Workspace::GetBytes(std::size_t bytes) {
 // As large as all previous chunks together, so that a step uses few chunks.
 bool Workspace::AddChunk(std::size_t bytes) {
   Chunk chunk;
-  chunk.bytes = kApart ? bytes : std::max({bytes, held_bytes(), kChunkBytesMin});
+  chunk.bytes = kChunkPerArray ? bytes : std::max({bytes, held_bytes(), kChunkBytesMin});
   if (stream_ == nullptr) {
     chunk.host = Buffer::Allocate(chunk.bytes);
     chunk.data = chunk.host.data();
@@ -61,7 +61,7 @@ void Workspace::Release(const Mark& mark) {
   chunk_ = mark.chunk;
   chunk_used_ = mark.chunk_used;
   used_ = mark.used;
-  if (kApart) chunks_.resize(mark.used == 0 ? 0 : mark.chunk + 1);
+  if (kChunkPerArray) chunks_.resize(mark.used == 0 ? 0 : mark.chunk + 1);
 }
 
 void Workspace::Reset() {

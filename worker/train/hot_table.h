@@ -59,7 +59,7 @@ class HotBatch {
 struct HotTableOptions {
   HotRowsSpec keep;
   OwnPushes own_pushes = OwnPushes::kBounded;
-  std::uint32_t keys_at_once = 1u << 20;  // most keys of one call of the cache, which has working memory for so many
+  std::uint32_t keys_at_once = 1u << 20;  // most keys of one call of the cache; sizes its working memory
 };
 
 class HotTable {

@@ -22,7 +22,8 @@ double SecondsSince(Trace::SteadyClock::time_point begin) {
   return std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
 }
 
-// Rows that are worth a message of their own to a shard: for fewer the message costs more than pulling ahead saves.
+// The fewest rows for which a message of their own to a shard pays: with fewer, the message costs more than pulling
+// them ahead saves.
 std::size_t AheadRowsMin(const TableSpec& spec) {
   constexpr std::size_t kAheadBytesMin = std::size_t{64} << 10;
   return kAheadBytesMin / (sizeof(Key) + CodecRowBytes(spec.pull_codec, spec.dim)) + 1;
@@ -98,8 +99,8 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
   return {};
 }
 
-// In `bsp` a pull waits for the pushes of all earlier clocks in any case. Rows that their push will carry (rule A6) are
-// requested with one pull.
+// Not for tables in `bsp`, whose pulls wait for the pushes of all earlier clocks in any case. If a table's pushes carry
+// the rows as they were pulled (rule A6), its pulls are never divided.
 void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses) {
   unpushed_.resize(uses.size());
   if (job.train.prefetch == 0) return;

@@ -12,7 +12,7 @@ namespace tarn::worker {
 namespace {
 
 // Minimum gap between two spans of a track: viewers round times and drop spans that overlap.
-constexpr std::chrono::microseconds kApart{1};
+constexpr std::chrono::microseconds kGapMin{1};
 
 std::string NameOf(int track) {
   if (track == kReaderTrack) return "reader";
@@ -39,7 +39,7 @@ std::vector<int> Trace::Tracks() const {
   std::ranges::stable_sort(pulls, {}, [this](std::size_t i) { return events_[i].begin; });
   std::vector<SteadyClock::time_point> ends;  // by track
   for (const std::size_t i : pulls) {
-    const auto free = std::ranges::find_if(ends, [&](auto end) { return end + kApart <= events_[i].begin; });
+    const auto free = std::ranges::find_if(ends, [&](auto end) { return end + kGapMin <= events_[i].begin; });
     tracks[i] += static_cast<int>(free - ends.begin());
     if (free == ends.end())
       ends.push_back(events_[i].end);
