@@ -89,11 +89,14 @@ class Client {
   explicit Client(ClientOptions options);
   ~Client();
 
+  // Begins to join the fleet. Call it once.
   void Start(TimeUs now, Outbox* out);
   // Handles a received message. After the last of several messages call Settle once, which sends the messages that they
   // allow. Every other call that sends includes Settle.
   void Handle(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
+  // Sends what is due, such as repeated messages and heartbeats. Call it when `now` has reached NextTimer(), which is
+  // the maximum value if nothing will be due.
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
 
@@ -106,6 +109,7 @@ class Client {
     const TableToPull one{&plan, when, sink};
     Pull(std::span(&one, 1), now, out);
   }
+  // Counts the pull of a whole batch with this staleness, in place of its parts (PullWhen::counted).
   void CountPull(std::uint64_t staleness);
   // For a caller with its own cache, before it pulls the missing rows of a plan: it has found rows that came with a
   // minimum clock of at least `oldest` (PullRecord).

@@ -1,7 +1,7 @@
 // Cuts the rows of a plan into pieces, which fit in a message, and moves keys and values between a plan and a piece.
 //
-// A piece is for one shard and has at most one part of each partition (rule E1). The parts of a partition are in the
-// order of the plan over all pieces. Internal to worker/. Functions without state.
+// A piece is for one shard and has at most one part of each partition (rule E1). Over all pieces, the parts of a
+// partition are in the order of the plan. Internal to worker/. Functions without state.
 #pragma once
 
 #include <cstddef>

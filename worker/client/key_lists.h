@@ -32,7 +32,8 @@ class KeyLists {
   // there are too few or too many keys, or lists are off for the shard at present (SwitchOff, OnUnknown).
   std::uint64_t NumberOf(ShardId shard, const Buffer& keys, TimeUs now);
 
-  // Encodes the list for a message: `keys` has its number (or 0) and its keys, and is replaced by what is sent.
+  // Encodes a list for a message. `keys` has the number of the list (or 0) and its keys; on return it has what is sent:
+  // the number alone if the shard holds the list, else the keys, delta-coded if that saves enough.
   void Encode(ShardId shard, KeyList* keys);
 
   // The shard has answered a message with this list, so it stores the list.

@@ -69,7 +69,7 @@ class LayerStack {
   };
 
   float* RunForward(Compute& compute, std::size_t rows, const float* x, bool keep, std::span<const TableView> views);
-  // Computes all layers' inputs from x and, unless null, the output.
+  // Computes all layers' inputs from x and, unless `y` is null, the output.
   template <typename T>
   void Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
   template <typename T>

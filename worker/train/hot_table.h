@@ -83,7 +83,7 @@ class HotTable {
   // Drops all rows. A batch between Look and End keeps its rows.
   void Clear() { cache_->Clear(); }
 
-  // The oldest version of a row that a Look for use at `use` finds.
+  // The oldest version of a row that a Look for use at `use` may find.
   Clock OldestAllowedAt(Clock use) const;
 
   std::uint64_t looked_for() const { return looked_for_; }  // rows

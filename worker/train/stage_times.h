@@ -15,7 +15,8 @@ namespace tarn::worker {
 
 class StageTimes {
  public:
-  // Seconds of the training loop since Start. `await_rows`: with batches in flight; `await_data`: without.
+  // Seconds of the training loop since Start: it computes, pushes, waits for messages with batches in flight
+  // (await_rows) or waits without any (await_data).
   double compute = 0, push = 0, await_rows = 0, await_data = 0;
 
   // Starts the wall time. Later calls have no effect.
