@@ -237,7 +237,7 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
       return;
     case Refusal::kTransient: break;
   }
-  // One rejection counts for all messages of its attempt, because messages sent after a lost one are rejected as well.
+  // After a repeat, rejections of earlier sends are outdated: all messages sent after a lost one are rejected, too.
   if (attempt < queue->first_attempt || queue->in_flight.empty()) return;
   if (error.code == ErrorCode::kUnknownKeys && sent != queue->in_flight.end() &&
       std::ranges::any_of(sent->second->parts, &Part::by_name)) {
@@ -245,7 +245,8 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
       context_->counters.push_bytes += part.by_name ? part.rows.keys.frame.size() : 0;
     return Repeat(queue);  // with its keys now
   }
-  // kOverloaded is always retried, because a full shard becomes free; so are the following out-of-order pushes.
+  // kOverloaded is always retried, because a full shard becomes free. It restarts the timer also for the pushes behind
+  // it, which are rejected as out of order.
   if (error.code == ErrorCode::kOverloaded)
     queue->refusal_timer.Progress();
   else if (context_->GivesUp(&queue->refusal_timer))

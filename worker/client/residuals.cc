@@ -33,7 +33,7 @@ std::uint32_t WidthOf(const TableSpec& spec) {
   return spec.push_codec == ValueCodec::kTopK && spec.compression.momentum != 0 ? 2 * spec.dim : spec.dim;
 }
 
-// The right factor of a table in a blob: a row for each of its columns, under this name.
+// In a blob, the right factor of a table is stored as a table of this name, with `rank` rows of dim values.
 constexpr std::string_view kFactorSuffix = "\n(factor)";
 std::string FactorName(const std::string& table) { return table + std::string(kFactorSuffix); }
 

@@ -77,8 +77,8 @@ class Stepper {
  public:
   static constexpr std::size_t kStepsOnGpu = 2;
 
-  // Uses [train] of the job. kUnavailable or kUnsupported: the GPU does not exist; the message has the reason, and what
-  // to do.
+  // Uses [train] of the job. kUnavailable or kUnsupported: the GPU cannot be used; the message has the reason, and
+  // what to do.
   static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const StepperOptions& options = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
