@@ -14,7 +14,7 @@ namespace tarn::kernels {
 class Stream;  // kernels/stream.h
 
 // n x dim floats to n * CodecRowBytes(codec, dim) bytes, little-endian. int8: see kernels/quantize.h, codecs of a
-// few bits: kernels/low_bits.h. Not codecs of whole pushes.
+// few bits: kernels/low_bits.h. Codecs of whole pushes (IsOfWholePush) are not allowed.
 void EncodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out);
 
 // The reverse.

@@ -29,7 +29,8 @@ class GemmAlgorithms;  // kernels/gemm_algorithms.h
 
 enum class Element : std::uint8_t { kFp32, kBf16, kFp16 };
 
-// Like MatrixIn, and c with c_stride, of Gemm: rows are `stride` elements apart. Aligned at least as its elements.
+// Matrices in device memory: consecutive rows are `stride` elements apart, and `data` is aligned at least to the size
+// of an element.
 struct DeviceMatrixIn {
   const void* data = nullptr;
   Element element = Element::kFp32;
@@ -95,7 +96,8 @@ void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_
                std::size_t in_stride, float* out, std::size_t padded_rows, std::size_t padded_columns);
 void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
                std::size_t in_stride, std::uint16_t* out, std::size_t padded_rows, std::size_t padded_columns);
-// The reverse: out is packed.
+// The reverse: copies the upper left rows x columns of a packed matrix with padded_columns columns to the packed matrix
+// `out`.
 void UnpadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
                  std::size_t padded_columns, float* out);
 void UnpadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const std::uint16_t* in,

@@ -6,8 +6,8 @@
 
 namespace tarn::kernels {
 
-// One draw, at most kDrawMax. The same bits on every machine.
 inline constexpr double kDrawMax = 1e9;
+// One draw, at most kDrawMax. The same bits on every machine.
 double Draw(const Distribution& distribution, SplitMix* rng);
 
 }  // namespace tarn::kernels

@@ -36,11 +36,11 @@ double Dot(std::size_t n, const float* a, const float* b);
 // Sum of in[i]^2.
 double SquaredNorm(std::size_t n, const float* in);
 
-// Whether no in[i] is infinite or NaN.
+// Returns whether no in[i] is infinite or NaN.
 bool AllFinite(std::size_t n, const float* in);
 
-// out[i] = in[i]; whether no out[i] is infinite or NaN. Each in[i] is read once: another process may write to it
-// meanwhile. The arrays must not overlap.
+// out[i] = in[i]. Returns whether no out[i] is infinite or NaN. Reads each in[i] once, because another process may
+// write to it meanwhile.
 bool CopyAllFinite(std::size_t n, const float* in, float* out);
 
 // The factor that scales a gradient with this squared norm (over all of its arrays) to a norm of at most norm_max:

@@ -41,8 +41,8 @@ void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float bet
 // slightly longer than Gemm.
 void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
 
-// x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16; kTf32
-// and kFp16 are for GPUs, and kFp32 here.
+// x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16. The
+// CPU treats kTf32 and kFp16 as kFp32.
 struct LinearShape {
   std::size_t rows = 0;
   std::size_t in = 0;
@@ -53,8 +53,8 @@ struct LinearShape {
 // y = x w^T + bias, then max(y, 0) if relu. `bias` may be null.
 void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y);
 
-// Gradients of the layer from dy, the gradient with respect to y (rows x out). With relu, y is what the forward
-// pass gave, and dy is first set to 0 in place where y is 0; without, y may be null. Then
+// Gradients of the layer from dy, the gradient with respect to y (rows x out). With relu, y is the result of the
+// forward pass, and dy is first set to 0 in place where y is 0; without, y may be null. Then
 //   dw = dy^T x (out x in), dbias = column sums of dy in row order (out; may be null),
 //   dx = dy w (rows x in; may be null).
 // All three are overwritten.

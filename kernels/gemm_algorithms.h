@@ -42,7 +42,7 @@ struct GemmKey {
   Element factors = Element::kFp32, c = Element::kFp32;
   Transpose a_transpose = Transpose::kNo, b_transpose = Transpose::kNo;
   std::size_t a_stride = 0, b_stride = 0, c_stride = 0;
-  bool beta = false;                    // is not 0
+  bool beta = false;                    // whether beta is not 0
   std::uint32_t alignment = 0;          // bytes, of all matrices: a power of two, at most 256
   Epilogue epilogue = Epilogue::kNone;  // also kNone if it cannot be fused
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
@@ -57,7 +57,7 @@ struct GemmChoice {
 
 class GemmAlgorithms {
  public:
-  // Further ones are not kept. A training step has some tens.
+  // Maximum number of choices: Keep ignores further products. A training step has some tens.
   static constexpr std::size_t kChoicesMax = 4096;
   static constexpr std::size_t kFileBytesMax = std::size_t{16} << 20;
 
@@ -76,8 +76,9 @@ class GemmAlgorithms {
 
   // Null: not measured yet.
   const GemmChoice* Find(const GemmKey& key) const;
+  // Adds the choice, or replaces an earlier one of the same key.
   void Keep(const GemmKey& key, const GemmChoice& choice);
-  // Since Load or Save.
+  // Whether Keep was called since the last Load or Save.
   bool changed() const { return changed_; }
   std::size_t size() const { return choices_.size(); }
 

@@ -13,11 +13,10 @@ namespace tarn::kernels {
 // out[i] = *rows[i], widened; n x dim floats. `codec` is kBf16 or kFp16, here and below.
 void WidenRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::uint16_t* const* rows, float* out);
 
-// *rows[i] = in[i], rounded stochastically: to the one of a value's two neighbours that is farther from zero with the
-// probability for which the mean is the value itself (Gupta, Agrawal, Gopalakrishnan, Narayanan, ICML 2015), decided
-// for value j of row i by ChanceWord(seeds[i], j) (core/half.h). Values that the format represents exactly are
-// unchanged. A finite value beyond the format's largest number becomes that number, so rounding never produces
-// infinity.
+// *rows[i] = in[i], rounded stochastically: a value becomes one of its two neighbours in the format, chosen at random
+// so that the expectation is the value (Gupta, Agrawal, Gopalakrishnan, Narayanan, ICML 2015). The random bits for
+// value j of row i are ChanceWord(seeds[i], j) (core/half.h). Values that the format represents exactly are unchanged.
+// A finite value beyond the format's largest number becomes that number, so rounding never produces infinity.
 void NarrowRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, const std::uint64_t* seeds,
                 std::uint16_t* const* rows);
 

@@ -20,8 +20,8 @@
 // When a bucket is full, an unpinned row is evicted: one that is too old for any use, else any other; among these the
 // one with the lowest score, then in the lowest slot. With kLru the score is the number of the last batch that looked
 // up the row. With kLfu it is the number of batches that looked it up since its insertion; Age halves it, so that
-// formerly frequent rows are evicted (as in TinyLFU: Einziger, Friedman, Manes, ACM Transactions on Storage 2017). An
-// old row that is inserted again keeps its score.
+// formerly frequent rows are evicted (as in TinyLFU: Einziger, Friedman, Manes, ACM Transactions on Storage 2017). If
+// Insert replaces an older row of the same key, the new row continues its score.
 //
 // Staleness: a version is the shard's minimum clock when it answered; the row includes every push of clocks below it.
 // Find takes the least version that the caller may use; older rows count as missing. A slot that is inserted and not

@@ -27,7 +27,7 @@ static_assert(sizeof(Slot) == 32);
 struct Table {
   std::uint32_t dim = 0;
   std::uint32_t buckets = 0;
-  bool counts = false;              // scores count (kLfu), or are times (kLru)
+  bool counts = false;              // scores are counts (kLfu), else batch numbers (kLru)
   std::uint8_t* digests = nullptr;  // of a bucket: 128 bytes, aligned to 128
   Slot* slots = nullptr;
   float* rows = nullptr;
@@ -60,7 +60,7 @@ constexpr std::uint64_t RankOf(std::uint8_t digest, const Slot& slot, std::uint6
   return 1 + std::uint64_t{slot.score} + (IsYoungEnough(slot.stamp, least) ? std::uint64_t{1} << 32 : 0);
 }
 
-// FirstScore: score of an inserted row; NextScore: score of a row that was found, at `now`.
+// FirstScore: score of an inserted row; NextScore: score of a row that was found. `now`: number of the current batch.
 constexpr std::uint32_t FirstScore(bool counts, std::uint32_t now) { return counts ? 1 : now; }
 constexpr std::uint32_t NextScore(bool counts, std::uint32_t score, std::uint32_t now) {
   if (!counts) return now;

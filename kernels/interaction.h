@@ -14,7 +14,8 @@ namespace tarn::kernels {
 
 class Stream;  // kernels/stream.h
 
-// Bounds of one sample: vectors * dim, and vectors, whose pairs have 32 bits. Neither is 0.
+// Bounds of one sample: on vectors * dim, and on vectors, so that the number of pairs fits 32 bits. Neither vectors nor
+// dim is 0.
 inline constexpr std::size_t kInteractionFloatsMax = std::size_t{1} << 18;
 inline constexpr std::uint32_t kInteractionVectorsMax = 1u << 16;
 

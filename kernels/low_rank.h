@@ -19,12 +19,12 @@ constexpr bool LowRankPays(std::size_t n, std::uint32_t dim, std::uint32_t rank)
   return sizeof(std::uint32_t) + (n + dim) * rank * sizeof(float) < n * dim * sizeof(float);
 }
 
-// A first factor `right`: standard normal values by hash of `seed`.
+// Sets `right` to the factor of the first step: standard normal values by hash of `seed`.
 void StartLowRank(std::uint32_t dim, std::uint32_t rank, std::uint64_t seed, float* right);
 
 // Sets `left` and replaces `right`. If the matrix has a lower rank, the surplus columns of `left` are zero, and those
-// of `right` keep their values for the next step. The matrix must be finite; a factor that is not finite has
-// overflowed.
+// of `right` keep their values for the next step. The matrix must be finite; if a factor is not finite, its
+// computation has overflowed.
 void FactorLowRank(std::size_t n, std::uint32_t dim, std::uint32_t rank, const float* matrix, float* left,
                    float* right);
 

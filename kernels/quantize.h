@@ -1,9 +1,9 @@
 // Converts fp32 rows to and from int8 with one scale per row. A row of dim floats becomes Int8RowBytes(dim) bytes: its
 // scale, one little-endian float, then dim signed bytes; the value is scale * byte.
 //
-// The scale is max|x| / 127, so the error of an element is at most scale / 2 (plus rounding in the last place). A row
-// of zeros, or of values so small that the scale is 0, gives zeros: all below 127 * 2^-126 where subnormals count as
-// zero (subnormals.h, and always on a GPU), else all below 127 / FLT_MAX. A row with a value that is not finite decodes
+// The scale is max|x| / 127, so the error of an element is at most scale / 2 (plus rounding in the last place). The
+// scale is 0, and the row decodes to zeros, if all its magnitudes are below 127 * 2^-126 where subnormals count as zero
+// (subnormals.h, and always on a GPU), or below 127 / FLT_MAX elsewhere. A row with a value that is not finite decodes
 // to NaN in every value, so that the error stays visible. The same bits on every x86-64. The bytes need no alignment:
 // they may point into a frame. Nothing overlaps. Any thread. n may be 0.
 #pragma once

@@ -46,11 +46,11 @@ class Stream {
   // Whether all operations submitted before the last NotifyWhenDone (without one: all operations) are complete, or the
   // GPU has failed.
   bool Done();
-  // Calls *told on a driver thread when all operations submitted so far are complete; Done returns true from then on.
-  // *told must stay valid until then and must not use a GPU. If the GPU fails, it may never be called.
-  void NotifyWhenDone(const std::function<void()>* told);
+  // Calls *callback on a driver thread when all operations submitted so far are complete; Done returns true from then
+  // on. *callback must stay valid until then and must not use a GPU. If the GPU fails, it may never be called.
+  void NotifyWhenDone(const std::function<void()>* callback);
 
-  // Counted as CUDA does.
+  // The GPU's number, counted as CUDA does.
   int device() const;
   std::string device_name() const;
   // Free memory of the GPU, including freed memory that this process keeps for reuse.

@@ -11,6 +11,7 @@ namespace tarn::kernels {
 class SortScratch;  // kernels/sort_scratch.h
 class Stream;       // kernels/stream.h
 
+// Working memory of TopK. Holds nothing between calls.
 class TopKScratch {
  public:
  private:

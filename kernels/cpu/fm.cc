@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
-// The field vectors of a batch, by occurrence.
-struct Vectors {
+// The row and the weight of each occurrence of a batch.
+struct Occurrences {
   const std::uint32_t* inverse;
   const float* weights;
   std::size_t Row(std::size_t o) const { return inverse == nullptr ? o : inverse[o]; }
@@ -42,7 +42,7 @@ HWY_INLINE void AddGradient(Width dim, float x, float grad, const float* HWY_RES
 
 void Forward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
              const std::uint32_t* offsets, const float* weights, float* out, float* sums) {
-  const Vectors at{inverse, weights};
+  const Occurrences at{inverse, weights};
   WithWidth(dim, [=](auto width) HWY_ATTR {
     float pairs[limits::kRowDimMax];
     const std::size_t end = samples == 0 ? 0 : offsets[samples];
@@ -62,7 +62,7 @@ void Forward(std::size_t samples, std::uint32_t dim, const float* rows, const st
 void Backward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
               const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
               float* grad_rows) {
-  const Vectors at{inverse, weights};
+  const Occurrences at{inverse, weights};
   WithWidth(dim, [=](auto width) HWY_ATTR {
     const std::size_t end = samples == 0 ? 0 : offsets[samples];
     for (std::size_t s = 0; s < samples; ++s)

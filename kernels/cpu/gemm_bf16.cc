@@ -18,11 +18,11 @@ using dnnl::memory;
 
 using Key = std::tuple<std::size_t, std::size_t, std::size_t, Transpose, Transpose, std::size_t>;
 
-// A buffer of at least n items. It never shrinks, because growing again would clear the items.
+// Returns the buffer's items, at least n. The buffer never shrinks, because resize zeroes the items that it adds.
 template <typename T>
-T* Grow(std::vector<T>* memory_of_thread, std::size_t n) {
-  if (memory_of_thread->size() < n) memory_of_thread->resize(n);
-  return memory_of_thread->data();
+T* Grow(std::vector<T>* buffer, std::size_t n) {
+  if (buffer->size() < n) buffer->resize(n);
+  return buffer->data();
 }
 
 memory::dim Dim(std::size_t n) { return static_cast<memory::dim>(n); }
@@ -36,9 +36,9 @@ memory::desc Describe(std::size_t rows, std::size_t columns, std::size_t stride,
 }
 
 // One thread's engine, the products made so far, and the factors as bf16.
-class Library {
+class ProductCache {
  public:
-  // Null if this processor is not supported.
+  // Null if oneDNN does not support this product on this processor.
   const dnnl::matmul* Find(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
     const Key key{shape.m, shape.n, shape.k, a, b, c_stride};
     const std::optional<dnnl::matmul>& product = products_.Find(key, [&] { return Make(shape, a, b, c_stride); });
@@ -85,13 +85,13 @@ class Library {
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  ShapeCache<Key, std::optional<dnnl::matmul>> products_;  // nullopt: not supported by this processor
+  ShapeCache<Key, std::optional<dnnl::matmul>> products_;  // nullopt: not supported on this processor
   std::vector<std::uint16_t> a_, b_;
 };
 
-Library& LibraryOfThread() {
-  thread_local Library library;
-  return library;
+ProductCache& ProductsOfThread() {
+  thread_local ProductCache products;
+  return products;
 }
 
 // `in` rounded to bf16, without gaps.
@@ -123,12 +123,12 @@ bool HasBf16Tiles() {
 
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
   const OneThread one_thread;
-  Library& library = LibraryOfThread();
-  const dnnl::matmul* product = library.Find(shape, a.transpose, b.transpose, c_stride);
+  ProductCache& products = ProductsOfThread();
+  const dnnl::matmul* product = products.Find(shape, a.transpose, b.transpose, c_stride);
   if (product == nullptr) return false;
-  library.SetA(shape, a);
-  library.SetB(shape, b);
-  library.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
+  products.SetA(shape, a);
+  products.SetB(shape, b);
+  products.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
   return true;
 }
 
@@ -149,16 +149,16 @@ bool GradientsBf16Native(const LinearShape& layer, const float* x, const float* 
   const auto [rows, in, out, precision] = layer;
   const GemmShape of_w{.m = out, .n = in, .k = rows}, of_x{.m = rows, .n = in, .k = out};
   const OneThread one_thread;
-  Library& library = LibraryOfThread();
-  const dnnl::matmul* for_w = library.Find(of_w, Transpose::kYes, Transpose::kNo, in);
-  const dnnl::matmul* for_x = dx != nullptr ? library.Find(of_x, Transpose::kNo, Transpose::kNo, in) : nullptr;
+  ProductCache& products = ProductsOfThread();
+  const dnnl::matmul* for_w = products.Find(of_w, Transpose::kYes, Transpose::kNo, in);
+  const dnnl::matmul* for_x = dx != nullptr ? products.Find(of_x, Transpose::kNo, Transpose::kNo, in) : nullptr;
   if (for_w == nullptr || (dx != nullptr && for_x == nullptr)) return false;
-  library.SetA(of_x, {.data = dy, .stride = out});
-  library.SetB(of_w, {.data = x, .stride = in});
-  library.Run(*for_w, of_w, Transpose::kYes, Transpose::kNo, dw, in);
+  products.SetA(of_x, {.data = dy, .stride = out});
+  products.SetB(of_w, {.data = x, .stride = in});
+  products.Run(*for_w, of_w, Transpose::kYes, Transpose::kNo, dw, in);
   if (dx == nullptr) return true;
-  library.SetB(of_x, {.data = w, .stride = in});
-  library.Run(*for_x, of_x, Transpose::kNo, Transpose::kNo, dx, in);
+  products.SetB(of_x, {.data = w, .stride = in});
+  products.Run(*for_x, of_x, Transpose::kNo, Transpose::kNo, dx, in);
   return true;
 }
 

@@ -12,8 +12,8 @@ namespace tarn::kernels {
 // Whether oneDNN uses AMX here: the processor has it, the kernel grants it, and ONEDNN_MAX_CPU_ISA does not exclude it.
 bool HasBf16Tiles();
 
-// With oneDNN's bf16. Returns false, with C unchanged, if oneDNN does not support this product on this processor. No
-// extent is 0.
+// Multiplies in bf16 with oneDNN. Returns false, with C unchanged, if oneDNN does not support this product on this
+// processor. No extent is 0.
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
 
 // The factors are rounded to bf16 and multiplied as fp32.

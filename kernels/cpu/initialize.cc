@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
-// Values processed at a time, of one row or several: enough that those in the tails, a seventh of them, fill vectors
-// whose long dependent operations overlap.
+// Number of values processed at a time, of one row or several. It is large enough for the values in the tails, a
+// seventh, to fill several vectors, whose long chains of operations then overlap.
 constexpr std::size_t kChunk = 256;
 constexpr std::size_t kLanes = 8;  // loops run over whole groups of this size; surplus results are ignored
 
@@ -44,8 +44,7 @@ void TailQuantiles(std::size_t n, const double* HWY_RESTRICT u, double* HWY_REST
   for (std::size_t i = 0; i < Padded(n); ++i) z[i] = math::TailQuantile(u[i]);
 }
 
-// Whether u may be in a far tail: there the distance exceeds 5, so u or 1 - u is below e^-25, about 1.4e-11. Cheaper
-// than the distance.
+// Whether u may be in a far tail (IsFarTail), where u or 1 - u is below e^-25, about 1.4e-11. Cheaper than IsFarTail.
 bool MayBeFar(double u) { return u < 1e-10 || u > 1.0 - 1e-10; }
 
 // Up to kChunk values from the uniform `u`: first the central formula for all, then the tail formulas for those in the

@@ -17,8 +17,8 @@
 namespace tarn::kernels {
 // No instruction set has more lanes. The rows of the working arrays are padded to a multiple of it.
 inline constexpr std::size_t kLanesMax = 16;
-inline constexpr std::size_t kTileRows =
-    4;  // tile of a product: 8 sums of two blocks of lanes hide the latency of an addition
+// Rows of a product's tile: with two blocks of lanes, its 8 sums hide the latency of an addition.
+inline constexpr std::size_t kTileRows = 4;
 inline constexpr std::size_t Padded(std::size_t n) { return (n + kLanesMax - 1) / kLanesMax * kLanesMax; }
 }  // namespace tarn::kernels
 #endif
@@ -73,13 +73,13 @@ HWY_INLINE void Tiles(std::size_t n, std::size_t width, In a, In b, Out out) {
 // out = a b for `rows` rows: out[r][j] = sum over i in [0, n) of a[r][i] * b[i][j] in the order of i, for j in
 // [0, width). b's rows may be read, and those of out written, to the next multiple of kLanesMax.
 HWY_INLINE void Product(std::size_t rows, std::size_t n, std::size_t width, In a, In b, Out out) {
-  const auto below = [&](std::size_t r) {
+  const auto skip = [&](std::size_t r) {
     rows -= r;
     a.data += r * a.stride;
     out.data += r * out.stride;
   };
-  for (; rows >= kTileRows; below(kTileRows)) Tiles<kTileRows>(n, width, a, b, out);
-  for (; rows >= 2; below(2)) Tiles<2>(n, width, a, b, out);
+  for (; rows >= kTileRows; skip(kTileRows)) Tiles<kTileRows>(n, width, a, b, out);
+  for (; rows >= 2; skip(2)) Tiles<2>(n, width, a, b, out);
   if (rows != 0) Tiles<1>(n, width, a, b, out);
 }
 
@@ -101,9 +101,9 @@ HWY_INLINE void Transposed(std::size_t vectors, std::size_t dim, const float* in
     for (std::size_t d = 0; d < dim; ++d) out[d * stride + i] = in[d];
 }
 
-// Dot products of vector i with the vectors before it: a row of the product with the transposed sample. A lane is a
-// pair, so lanes are never summed with each other. All rows of a tile are as long as its last. `transposed` is dim x
-// Padded(vectors), `dots` kTileRows x Padded(vectors).
+// Dot products of vector i with the vectors before it: a row of the product with the transposed sample. Each lane
+// computes one pair, so lanes are never summed with each other. All rows of a tile are as long as its last.
+// `transposed` is dim x Padded(vectors), `dots` kTileRows x Padded(vectors).
 void Forward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out,
              float* transposed, float* dots) {
   const std::size_t stride = Padded(vectors);

@@ -20,7 +20,7 @@ constexpr float kLevels = 7;  // of kQsgd: a code is a sign and three bits
 
 std::uint32_t Negative(float x) { return std::bit_cast<std::uint32_t>(x) >> 31; }
 
-// Uniform numbers in [0, 1) with 24 bits.
+// Uniform random numbers in [0, 1) with 24 bits, from a hash of the row.
 class Chance {
  public:
   Chance(std::uint32_t dim, const float* row)

@@ -11,7 +11,7 @@ namespace tarn::kernels {
 
 inline constexpr std::size_t kShapesMax = 256;
 
-// Of one thread.
+// Used by one thread.
 template <typename Key, typename Product>
 class ShapeCache {
  public:

@@ -8,7 +8,7 @@
 
 namespace tarn::kernels::cuda {
 
-// Divides numbers below 2^31 by one in [1, 2^31].
+// Divides numbers below 2^31 by a fixed divisor in [1, 2^31].
 class Divisor {
  public:
   explicit constexpr Divisor(std::uint32_t by) : by_(by) {

@@ -6,7 +6,8 @@
 namespace tarn::kernels::cuda {
 namespace {
 
-// Occurrence o, of sample_of[o], gets the sample's gradient times its weight.
+// The gradient of occurrence o, counted from offsets[0]: the gradient of its sample, sample_of[o], times the weight of
+// the occurrence.
 struct BagTerm {
   const float* grad_out;
   const std::uint32_t *sample_of, *offsets;

@@ -7,7 +7,7 @@
 
 namespace tarn::kernels::cuda {
 
-// kWidth of them: 4 aligned to 16 bytes, or 1.
+// kWidth neighbouring floats: 4 that are aligned to 16 bytes in memory, or 1.
 template <int kWidth>
 struct Floats {
   float v[kWidth];
@@ -16,7 +16,7 @@ struct Floats {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) v[k] += other.v[k];
   }
-  // Without a branch: `other` is loaded before.
+  // Adds if `condition`, without a branch.
   __device__ void AddIf(bool condition, const Floats& other) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
@@ -57,7 +57,7 @@ __device__ inline void Store(float* to, const Floats<kWidth>& floats) {
     *to = floats.v[0];
 }
 
-// The same for device memory only. The compiler splits some of the above into single floats, but not these.
+// Load and Store for device memory only. The compiler splits some calls of those into single floats, but not these.
 template <int kWidth>
 __device__ inline Floats<kWidth> LoadGlobal(const float* from) {
   if constexpr (kWidth == 4)
@@ -74,7 +74,7 @@ __device__ inline void StoreGlobal(float* to, const Floats<kWidth>& floats) {
     *to = floats.v[0];
 }
 
-// The number of threads of a warp that share a row of `dim` floats: depends on the width, a power of two.
+// The number of threads of a warp that share a row of `dim` floats, `width` floats each at a time: a power of two.
 inline unsigned ThreadsOfRow(std::uint32_t dim, unsigned width) {
   unsigned threads = 1;
   while (threads < 32 && threads * width < dim) threads *= 2;

@@ -6,7 +6,7 @@
 namespace tarn::kernels::cuda {
 namespace {
 
-// Occurrence o of segments that begin at offsets[0].
+// The gradient of occurrence o, counted from offsets[0].
 struct FmTerm {
   const float* rows;
   const std::uint32_t *sample_of, *offsets;

@@ -13,10 +13,10 @@
 namespace tarn::kernels {
 namespace {
 
-// Makes cuBLASLt's handle and workspace if they do not exist: many streams multiply nothing. Returns false after an
-// error, which is noted.
+// Makes cuBLASLt's handle and workspace at the first product, because many streams multiply nothing. Returns false
+// after an error, which it passes to Note.
 bool Begin(Stream::Native& native) {
-  constexpr const char* kWhat = "beginning matrix products";
+  constexpr const char* kWhat = "preparing the first matrix product";
   if (native.workspace != nullptr) return true;
   if (native.Refuses("the first matrix product is of a new shape")) return false;
   if (native.blas == nullptr) native.Note(cublasLtCreate(&native.blas), kWhat);
@@ -56,7 +56,7 @@ struct Rounding {
   std::size_t rows, columns, stride, bytes;
 };
 
-// The stream's memory for rounded factors, of at least that size; null, with the error noted, if it cannot be
+// The stream's memory for rounded factors, of at least `bytes`. Null, after Note of the error, if it cannot be
 // allocated.
 std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t bytes) {
   constexpr const char* kWhat = "rounding the factors of a matrix product";
@@ -153,17 +153,17 @@ template <typename T>
 void BackwardWeights(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
   const auto [rows, in, out, precision] = shape;
   // The bias gradient sums dy itself, not dy as rounded for the product.
-  const bool apart = arrays.dbias != nullptr && element != ElementOf(precision);
-  const bool together = arrays.dbias != nullptr && !apart;
+  const bool separate = arrays.dbias != nullptr && element != ElementOf(precision);
+  const bool fused = arrays.dbias != nullptr && !separate;
   Multiply(stream, {.shape = {.m = out, .n = in, .k = rows},
                     .precision = precision,
                     .a = {arrays.dy, element, out, Transpose::kYes},
                     .b = {arrays.x, element, in},
                     .c = {arrays.dw, Element::kFp32, in},
-                    .epilogue = together ? Epilogue::kBiasGradient : Epilogue::kNone,
+                    .epilogue = fused ? Epilogue::kBiasGradient : Epilogue::kNone,
                     .bias = arrays.dbias});
   Stream::Native& native = stream.native();
-  if (!apart || native.workspace == nullptr) return;
+  if (!separate || native.workspace == nullptr) return;
   native.Note(cuda::SumColumns(native.stream, rows, out, arrays.dy, element, out, arrays.dbias, Element::kFp32,
                                static_cast<float*>(native.workspace), Stream::Native::kWorkspaceBytes / sizeof(float)),
               "a bias gradient");
@@ -190,11 +190,11 @@ void BackwardInputs(Stream& stream, const LinearShape& shape, Element element, c
 template <typename T>
 void Backward(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
   BackwardWeights(stream, shape, element, arrays);
-  // Without rows dx may be null, and its sums are 0.
+  // Without rows dx may be null; x_bias_gradient is then set to 0.
   if (arrays.dx != nullptr || arrays.x_bias_gradient != nullptr) BackwardInputs(stream, shape, element, arrays);
 }
 
-// For 16-bit activations.
+// The element type of 16-bit activations.
 Element HalfOf(Precision precision) {
   const Element element = ElementOf(precision);
   TARN_CHECK(element != Element::kFp32, "16 bits are bf16 or fp16");

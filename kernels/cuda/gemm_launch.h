@@ -34,8 +34,8 @@ cudaError_t AddBias(cudaStream_t stream, std::size_t rows, std::size_t columns, 
 cudaError_t ApplyMask(cudaStream_t stream, std::size_t rows, std::size_t columns, const DeviceMatrix& c,
                       const std::uint32_t* mask);
 
-// out[j]: the sum of column j of `in`, in a fixed order. `partial` has room for partial_floats of them, `columns` at
-// least.
+// out[j]: the sum of column j of `in`, in a fixed order. `partial` is working memory of partial_floats floats, at least
+// `columns`.
 cudaError_t SumColumns(cudaStream_t stream, std::size_t rows, std::size_t columns, const void* in, Element in_element,
                        std::size_t stride, void* out, Element out_element, float* partial, std::size_t partial_floats);
 

@@ -23,7 +23,7 @@
 namespace tarn::kernels {
 namespace {
 
-constexpr int kCandidates = 16;
+constexpr int kCandidates = 16;                         // algorithms that are requested from cuBLASLt
 constexpr std::chrono::milliseconds kMeasureTime(300);  // per product: no candidate is tried after this time
 constexpr std::uint32_t kAlignmentMax = 256;            // what cuBLASLt distinguishes
 constexpr std::uint32_t kEpilogueAlignment = 16;        // of a bias and a mask that are fused
@@ -218,7 +218,7 @@ cublasStatus_t RunProduct(const Stream::Native& native, const GemmPlan& plan, co
                         Stream::Native::kWorkspaceBytes, native.stream);
 }
 
-// Outputs for measured products, so that the caller's are not changed.
+// Outputs of measured runs, so that the caller's are not changed.
 class TrialMemory {
  public:
   TrialMemory(Stream::Native& native, const Product& p) : native_(native), product_(p) {
@@ -236,7 +236,7 @@ class TrialMemory {
     if (WritesMask(p.epilogue)) product_.mask = reinterpret_cast<std::uint32_t*>(at + c + bias);
   }
   ~TrialMemory() {
-    if (memory_ != nullptr) native_.Note(native_.Release(memory_), "freeing a trial's memory");
+    if (memory_ != nullptr) native_.Note(native_.Release(memory_), "freeing the memory of measured products");
   }
   TrialMemory(const TrialMemory&) = delete;
   TrialMemory& operator=(const TrialMemory&) = delete;
@@ -280,7 +280,7 @@ class StopWatch {
   ~StopWatch() {
     for (const cudaEvent_t event : events_)
       if (event != nullptr) cudaEventDestroy(event);
-    cudaGetLastError();  // of the failed run
+    cudaGetLastError();  // clears the error of a failed run
   }
   StopWatch(const StopWatch&) = delete;
   StopWatch& operator=(const StopWatch&) = delete;
@@ -292,7 +292,7 @@ class StopWatch {
   template <typename F>
   float Measure(F f) {
     const float us = ok_ ? Try(f) : kNever;
-    if (us == kNever) cudaGetLastError();  // of the failed run
+    if (us == kNever) cudaGetLastError();  // clears the error of a failed run
     return us;
   }
 
@@ -302,7 +302,7 @@ class StopWatch {
   template <typename F>
   float Try(F f) {
     constexpr float kTryUs = 500.0f, kLaunchUs = 10.0f, kMuchSlower = 1.5f;
-    const float once = Best(1, f);  // the run before it may load the kernel
+    const float once = Best(1, f);  // the untimed run before may load the kernel
     if (once > kMuchSlower * (shortest_ + kLaunchUs)) return kNever;
     shortest_ = std::min(shortest_, once);
     if (once >= kTryUs) return once;
@@ -339,7 +339,7 @@ class Planner {
  public:
   Planner(Stream::Native& native, const Product& product) : native_(native), product_(product) {}
 
-  // The algorithm chosen before, if it is still valid here.
+  // Sets the plan to an algorithm chosen before. False: it is not valid here.
   bool Restore(const GemmChoice& choice, GemmPlan* plan) {
     if (choice.fused && !CanFuse(product_)) return false;
     if (Describe(native_, product_, choice.fused, plan) != CUBLAS_STATUS_SUCCESS) return false;
@@ -380,13 +380,13 @@ class Planner {
     return best;
   }
 
-  // The algorithm that cuBLASLt expects to be the fastest, fused if possible.
-  bool First(GemmPlan* plan) { return Expect(true, plan) || Expect(false, plan); }
+  // Sets the plan to the algorithm that cuBLASLt expects to be the fastest, fused if possible. False: there is none.
+  bool First(GemmPlan* plan) { return UseEstimate(true, plan) || UseEstimate(false, plan); }
 
-  // The next one in its estimate, after one that failed to run.
+  // The next algorithm in cuBLASLt's order, after one that failed to run.
   bool Next(GemmPlan* plan) {
     if (!plan->expected) return First(plan);
-    return TakeNext(plan) || (plan->fused && Expect(false, plan));
+    return TakeNext(plan) || (plan->fused && UseEstimate(false, plan));
   }
 
   // Why there was no candidate.
@@ -401,7 +401,7 @@ class Planner {
     return candidates;
   }
 
-  bool Expect(bool fused, GemmPlan* plan) {
+  bool UseEstimate(bool fused, GemmPlan* plan) {
     plan->others = Find(fused, plan);
     plan->expected = true;
     std::ranges::reverse(plan->others);
@@ -420,7 +420,8 @@ class Planner {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last query
 };
 
-// For a product that is new to the stream: the algorithm measured before, else cuBLASLt's estimate.
+// Makes the plan of a product that is new to the stream, with the algorithm measured before, else with cuBLASLt's
+// estimate. Returns false after an error, which it passes to Note.
 bool Make(Stream::Native& native, const Product& product, const GemmKey& key, GemmPlan* plan) {
   Planner planner(native, product);
   GemmAlgorithms* const algorithms = native.gemm->algorithms;
@@ -453,7 +454,7 @@ void Measure(Stream::Native& native, const Product& product, const GemmKey& key,
   plan->measure_at = MeasureAt::kNever;
 }
 
-// Whether the algorithm failed, and not the GPU.
+// Whether the status means that cuBLASLt rejects the algorithm, and not that the GPU failed.
 bool IsRefusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;

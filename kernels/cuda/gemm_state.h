@@ -70,12 +70,12 @@ struct GemmState {
 };
 
 // The plan of a product, made if it does not exist. No extent is 0; `b` is the second factor before rounding. Null,
-// with the error noted, if cuBLASLt has no algorithm, or if the plan would have to be made or measured while work is
+// after Note of the error, if cuBLASLt has no algorithm, or if the plan would have to be made or measured while work is
 // recorded. Valid until the next call.
 GemmPlan* PlanOf(Stream::Native& native, const Product& product, const void* b);
 
 // Runs the product as planned, with its epilogue. If cuBLASLt rejects the plan, its next algorithm is tried; if there
-// is none, the plan is dropped and the error noted.
+// is none, the plan is dropped and Note gets the error.
 void RunPlan(Stream::Native& native, GemmPlan* plan, const Product& product);
 
 // The epilogue as separate passes over C, which holds the product.

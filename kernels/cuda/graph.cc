@@ -21,7 +21,7 @@ std::unexpected<Error> Unsupported(const Stream::Native& stream, std::string_vie
               fmt::format("GPU {}: cannot {} a graph: {}", stream.device, what, cudaGetErrorString(error)));
 }
 
-// The reason why the work could not be recorded; ok if there is none. Resets it in the stream.
+// The reason why the work could not be recorded; ok if there is none. Clears it in the stream.
 Status TakeObstacle(Stream::Native& stream) {
   const char* refused = std::exchange(stream.refused, nullptr);
   const char* failed = std::exchange(stream.failed, nullptr);

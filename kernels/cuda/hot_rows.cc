@@ -70,13 +70,13 @@ class DeviceHotRows final : public HotRows {
     scratch_.sorted_buckets = scratch_.buckets + words;
     scratch_.positions = scratch_.sorted_buckets + words;
     scratch_.sorted_positions = scratch_.positions + words;
-    Note(cuda::HotCubBytes(scratch_.keys_max, table_.buckets, &scratch_.cub_bytes), "HotRows: ask CUB");
+    Note(cuda::HotCubBytes(scratch_.keys_max, table_.buckets, &scratch_.cub_bytes), "HotRows: size of CUB's memory");
     std::byte* cub = nullptr;
     TARN_RETURN_IF_ERROR(Get(scratch_.cub_bytes, "working memory of CUB", &cub_, &cub));
     scratch_.cub = cub;
     Zero(digests_, "HotRows: clear digests");
     Zero(slots_, "HotRows: clear slots");
-    // It is loaded instead of rows without a slot, possibly before it is first written.
+    // HotRead loads the first row in place of a row without a slot, possibly before it is first written.
     Note(cudaMemsetAsync(table_.rows, 0, table_.dim * sizeof(float), queue()), "HotRows: clear a row");
     return stream_.Wait();
   }
@@ -90,7 +90,8 @@ class DeviceHotRows final : public HotRows {
     return {};
   }
 
-  // The memory that is free now plus that of the arrays allocated so far, which are freed with the cache.
+  // Text for an error: the number of rows for which the memory suffices. Counts the memory that is free now, and that
+  // of the arrays allocated so far, which are freed with the cache.
   std::string WhatFits() const {
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};

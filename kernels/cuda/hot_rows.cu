@@ -36,7 +36,7 @@ struct LookupKey {
 
 // Eight lanes search a key's bucket, 16 digests each, so a warp searches four of its 32 keys at a time; kSearches
 // searches are in flight. Where a digest matches, the lane reads the slot's whole state at once. In a full bucket,
-// every second key has one false match on average.
+// a search has half a false match on average.
 constexpr unsigned kSearches = 2;
 constexpr unsigned kLanesOfKey = 8;
 constexpr unsigned kKeysOfSearch = kWarp / kLanesOfKey;
@@ -328,7 +328,7 @@ cudaError_t HotFill(cudaStream_t stream, const hot::Table& table, std::size_t n,
   return MoveRows(stream, table.dim, n, IsAligned16(rows), [=] __device__(std::size_t j) {
     const std::uint32_t slot = __ldg(slots + (positions == nullptr ? j : __ldg(positions + j)));
     if (slot == hot::kNone) return Move{rows, nullptr};
-    table.slots[slot].stamp = version + 1;  // by every thread of the row, the same
+    table.slots[slot].stamp = version + 1;  // every thread of the row writes the same value
     return Move{rows + j * table.dim, table.rows + std::size_t{slot} * table.dim};
   });
 }

@@ -14,10 +14,10 @@ namespace tarn::kernels::cuda {
 // Working memory of a cache's calls: 32-bit words for a batch of keys_max keys, and CUB's memory.
 struct HotScratch {
   std::uint32_t keys_max = 0;
-  std::uint32_t* buckets = nullptr;  // of the keys without a slot: in order, and sorted
-  std::uint32_t* sorted_buckets = nullptr;
-  std::uint32_t* positions = nullptr;  // of those keys in the batch: in order, and sorted
-  std::uint32_t* sorted_positions = nullptr;
+  std::uint32_t* buckets = nullptr;           // of each key, in order of the batch; Table::buckets if it has a slot
+  std::uint32_t* sorted_buckets = nullptr;    // ascending
+  std::uint32_t* positions = nullptr;         // of the keys in the batch: 0, 1, 2, ...
+  std::uint32_t* sorted_positions = nullptr;  // in the order of sorted_buckets
   void* cub = nullptr;
   std::size_t cub_bytes = 0;
 };

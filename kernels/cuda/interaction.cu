@@ -58,12 +58,13 @@ __global__ void __launch_bounds__(kBlock) BackwardKernel(std::size_t samples, st
 // Layout of a sample's vectors in shared memory: `stride` floats each, of which the first `padded`, a multiple of 4,
 // may be read; the values after a vector's end are zero. They are excluded from sums, because adding +0 would change a
 // sum of -0.
-struct Held {
+struct SharedLayout {
   std::uint32_t padded, stride;
-  Divisor fours;  // of `padded`
+  Divisor fours;  // by the number of groups of four floats in `padded`
 
-  Held(std::uint32_t dim, bool apart)
-      : padded((dim + 3) / 4 * 4), stride(apart && padded % 8 == 0 ? padded + 4 : padded), fours(padded / 4) {}
+  // `odd`: the stride is an odd multiple of four, so that neighbouring vectors begin in different banks.
+  SharedLayout(std::uint32_t dim, bool odd)
+      : padded((dim + 3) / 4 * 4), stride(odd && padded % 8 == 0 ? padded + 4 : padded), fours(padded / 4) {}
 };
 
 // Calls load(k, i), then store(k, i), for the thread's share of i in [0, n), kAtOnce at a time: all loads are in flight
@@ -81,7 +82,8 @@ __device__ inline void InBatches(std::uint32_t n, Loads load, Stores store) {
 
 // Copies a sample's vectors to shared memory, padded as `shape` says. kWidth 4: they begin at multiples of 16 bytes.
 template <int kWidth>
-__device__ inline void Hold(std::uint32_t vectors, std::uint32_t dim, const Held& shape, const float* from, float* to) {
+__device__ inline void CopyVectors(std::uint32_t vectors, std::uint32_t dim, const SharedLayout& shape,
+                                   const float* from, float* to) {
   constexpr unsigned kAtOnce = 8;
   Floats<4> fours[kAtOnce];
   const auto load = [&](unsigned k, std::uint32_t e) {
@@ -109,7 +111,7 @@ __device__ inline void Hold(std::uint32_t vectors, std::uint32_t dim, const Held
 constexpr std::uint32_t kSide = 4;
 
 struct Squares {
-  Held held;
+  SharedLayout held;
   std::uint32_t classes, squares;
   std::size_t shared_bytes;
 
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(kBlock)
   float* const dots = values + vectors * shape.held.stride;
   const std::uint32_t pairs = vectors * (vectors - 1) / 2;
   for (std::size_t s = blockIdx.x; s < samples; s += gridDim.x) {
-    Hold<kWidth>(vectors, dim, shape.held, in + s * vectors * dim, values);
+    CopyVectors<kWidth>(vectors, dim, shape.held, in + s * vectors * dim, values);
     __syncthreads();
     for (std::uint32_t p = threadIdx.x; p < shape.squares; p += blockDim.x) {
       const std::uint32_t larger = LargerOf(p), one = larger - 1, other = p - larger * one / 2;
@@ -193,7 +195,7 @@ __global__ void __launch_bounds__(kBlock)
 constexpr std::uint32_t kBand = 9, kBandFloats = 12;
 
 struct Bands {
-  Held held;
+  SharedLayout held;
   std::uint32_t bands;
   std::size_t shared_bytes;
 
@@ -208,7 +210,7 @@ struct Bands {
   }
 };
 
-__device__ inline void HoldPairs(std::uint32_t vectors, const Bands& shape, const float* of_pairs, float* to) {
+__device__ inline void CopyPairs(std::uint32_t vectors, const Bands& shape, const float* of_pairs, float* to) {
   for (std::uint32_t i = threadIdx.x; i < vectors; i += blockDim.x) to[shape.At(i, i)] = 0.0f;
   constexpr unsigned kAtOnce = 4;
   float grads[kAtOnce];
@@ -230,8 +232,8 @@ __global__ void __launch_bounds__(kBlock)
   const std::size_t width = std::size_t{dim} + vectors * (vectors - 1) / 2;
   for (std::size_t s = blockIdx.x; s < samples; s += gridDim.x) {
     const float* first = grad_out + s * width;
-    Hold<kWidth>(vectors, dim, shape.held, in + s * vectors * dim, values);
-    HoldPairs(vectors, shape, first + dim, pairs);
+    CopyVectors<kWidth>(vectors, dim, shape.held, in + s * vectors * dim, values);
+    CopyPairs(vectors, shape, first + dim, pairs);
     __syncthreads();
     for (std::uint32_t t = threadIdx.x; t < shape.bands * shape.held.fours.by(); t += blockDim.x) {
       const std::uint32_t band = shape.held.fours.Quotient(t), d = (t - band * shape.held.fours.by()) * 4;

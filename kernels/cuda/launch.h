@@ -1,5 +1,5 @@
 // Kernel launches for the operations of kernels/*.h that take a Stream. kernels/cuda/*.cu implement them,
-// kernels/cuda/operations.cc calls them. Plain types only, because nvcc compiles this header with an older C++ standard
+// kernels/cuda/*operations.cc call them. Plain types only, because nvcc compiles this header with an older C++ standard
 // than the rest. All pointers are device memory unless stated otherwise. Each function returns the launch's error.
 #pragma once
 

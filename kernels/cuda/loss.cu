@@ -15,8 +15,8 @@ __device__ inline double SigmoidOf(double x, double exp_minus_abs) {
   return (x >= 0.0 ? 1.0 : exp_minus_abs) / (1.0 + exp_minus_abs);
 }
 
-// On a tile. Every lane starts from element 0, as the CPU does, so that a NaN there stays the largest and other NaNs
-// never are.
+// The index of the first of the largest logits, computed on a tile. Every lane starts from element 0, as the CPU does,
+// so that a NaN there stays the largest and other NaNs never are.
 __device__ inline std::uint32_t FirstLargest(std::uint32_t classes, const float* logits, unsigned lane) {
   float largest = logits[0];
   std::uint32_t best = 0;
@@ -25,22 +25,22 @@ __device__ inline std::uint32_t FirstLargest(std::uint32_t classes, const float*
       largest = logits[c];
       best = c;
     }
-  for (int to = kTile / 2; to > 0; to /= 2) {
-    const float other = __shfl_xor_sync(TileMask(), largest, to);
-    const std::uint32_t its = __shfl_xor_sync(TileMask(), best, to);
-    if (other > largest || (other == largest && its < best)) {
+  for (int distance = kTile / 2; distance > 0; distance /= 2) {
+    const float other = __shfl_xor_sync(TileMask(), largest, distance);
+    const std::uint32_t other_best = __shfl_xor_sync(TileMask(), best, distance);
+    if (other > largest || (other == largest && other_best < best)) {
       largest = other;
-      best = its;
+      best = other_best;
     }
   }
   return best;
 }
 
-// Computes the loss of a row of logits on a tile; all lanes get it. grad: the row's gradient, or null.
 struct RowLoss {
   double loss;
-  bool correct;
+  bool correct;  // the largest logit is the label's
 };
+// Computes the loss of a row of logits on a tile; all lanes get it. grad: the row's gradient, or null.
 __device__ inline RowLoss SoftmaxOfRow(std::uint32_t classes, const float* row, std::uint32_t label, float scale,
                                        float* grad, unsigned lane) {
   const std::uint32_t best = FirstLargest(classes, row, lane);

@@ -17,17 +17,17 @@ struct Move {
 inline constexpr unsigned kRowsAtOnce = 4;
 
 // kAdd: to += from. At every step the threads of a block work on consecutive rows. The loads are not read-only loads,
-// because the compiler would move those behind the stores.
+// because the compiler would move read-only loads to after the stores.
 template <int kWidth, bool kAdd, typename F>
 __global__ void __launch_bounds__(kBlock, kAdd ? 4 : 5)
     MoveRowsKernel(std::uint32_t dim, std::size_t n, unsigned threads, F row) {
-  const unsigned lane = threadIdx.x % threads, of_block = kBlock / threads;
-  for (std::size_t first = std::size_t{blockIdx.x} * of_block * kRowsAtOnce + threadIdx.x / threads; first < n;
-       first += std::size_t{gridDim.x} * of_block * kRowsAtOnce) {
+  const unsigned lane = threadIdx.x % threads, rows_of_block = kBlock / threads;
+  for (std::size_t first = std::size_t{blockIdx.x} * rows_of_block * kRowsAtOnce + threadIdx.x / threads; first < n;
+       first += std::size_t{gridDim.x} * rows_of_block * kRowsAtOnce) {
     Move moves[kRowsAtOnce];
 #pragma unroll
     for (unsigned k = 0; k < kRowsAtOnce; ++k) {
-      const std::size_t i = first + k * of_block;
+      const std::size_t i = first + k * rows_of_block;
       moves[k] = row(i < n ? i : first);
       if (i >= n) moves[k].to = nullptr;
     }

@@ -45,9 +45,9 @@ struct Stream::Native {
   // Uses the GPU's memory pool, if it has one, and lets the pool keep freed memory: otherwise every wait returns it to
   // the driver, and the next allocation maps it again.
   void UsePool();
-  // Allocates from the pool, or from the GPU if there is none; null after an error. The pool may hold freed memory for
-  // other sizes until the stream has reached the release and was waited for; if there is no memory, this waits and
-  // tries again.
+  // Allocates from the pool, or from the GPU if there is none; null after an error. If there is no memory, waits for
+  // the stream, returns the pool's unused memory to the driver, and tries again: the pool may still hold freed blocks
+  // of other sizes.
   cudaError_t Allocate(std::size_t bytes, void** memory);
   // Frees after the work submitted so far. Without a pool it waits for the GPU.
   cudaError_t Release(void* memory);
@@ -68,13 +68,13 @@ struct Stream::Native {
   cudaMemPool_t pool = nullptr;  // null: the GPU has none
   cudaStream_t stream = nullptr;
   cudaEvent_t given = nullptr;      // marks the work for which another stream waits
-  cudaEvent_t told = nullptr;       // marks the work before the last NotifyWhenDone; null: there was none
+  cudaEvent_t notified = nullptr;   // marks the work before the last NotifyWhenDone; null: there was none
   cublasLtHandle_t blas = nullptr;  // made with the workspace for the first matrix product
   void* workspace = nullptr;        // of matrix products
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
   std::unique_ptr<GemmState> gemm;
-  const char* failed = nullptr;  // operation
-  std::string reason;
+  const char* failed = nullptr;  // the first operation that failed; null: none
+  std::string reason;            // why it failed
   bool recording = false;
   const char* refused = nullptr;     // the first operation that cannot be recorded
   std::uint64_t memory_version = 0;  // allocations and releases

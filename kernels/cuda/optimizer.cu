@@ -137,11 +137,13 @@ __device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float 
          ((partial(1) + partial(5)) + (partial(3) + partial(7)));
 }
 
-// Values of a rule that belong to the whole row. Called by all lanes of a warp; a lane has a row if `writes`.
+// Values of a rule that belong to the whole row.
 struct RowNumbers {
   float rate = 0, root = 0;
 };
 
+// Called by all lanes of a warp, as are AddMeanSquare and ApplyToRow. A lane without `writes` repeats the work of
+// another lane and must not write.
 __device__ inline RowNumbers CountStep(const OptimizerStep& s, const Row& row, bool writes) {
   constexpr float kStepsMax = 1 << 24;  // the largest count that a float reaches by adding one
   float* const count = row.slots + 2 * std::size_t{row.dim};
@@ -208,8 +210,8 @@ __device__ inline void Step(const OptimizerStep& s, const RowNumbers& of_row, fl
   }
 }
 
-// Called by all lanes of a warp. Sums over the row are computed first, from its old values. kByNorm: the gradient is
-// clipped by its norm; a separate kernel, because this needs more registers.
+// Sums over the row are computed first, from its old values. kByNorm: the gradient is clipped by its norm; a separate
+// kernel, because this needs more registers.
 template <Rule kRule, bool kByNorm>
 __device__ inline void ApplyToRow(const OptimizerStep& step, const Row& row, bool writes, float* shared) {
   constexpr int kSlots = SlotsOf(kRule);

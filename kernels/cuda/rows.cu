@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(kBlock, 5)
       for (std::uint32_t o = begin; o < end; o += kRowsAtOnce) {
         Floats<kWidth> term[kRowsAtOnce];
         float weight[kRowsAtOnce];
+        // Beyond the bag's end, its last row is loaded again and not added.
 #pragma unroll
-        for (unsigned k = 0; k < kRowsAtOnce;
-             ++k) {  // beyond the bag's end, its last row is loaded again and not added
+        for (unsigned k = 0; k < kRowsAtOnce; ++k) {
           const std::uint32_t at = min(o + k, end - 1);
           weight[k] = weights == nullptr ? 1.0f : __ldg(weights + at);
           term[k] = LoadConstant<kWidth>(rows + std::size_t{__ldg(inverse + at)} * dim + j);

@@ -11,14 +11,15 @@ namespace tarn::kernels::cuda {
 
 inline constexpr unsigned kTermsAtOnce = 4;  // in flight per thread
 
-// Adds the terms of the positions from ... to, in order.
+// Adds the terms of the positions from ... to - 1, in order.
 template <int kWidth, typename Term>
 __device__ inline void AddTerms(const SegmentsView& at, std::uint32_t from, std::uint32_t to, std::uint32_t row,
                                 std::uint32_t j, const Term& term, Floats<kWidth>* sum) {
   for (std::uint32_t i = from; i < to; i += kTermsAtOnce) {
     Floats<kWidth> terms[kTermsAtOnce];
+    // Beyond the piece's end, its last term is loaded again and not added.
 #pragma unroll
-    for (unsigned k = 0; k < kTermsAtOnce; ++k)  // beyond the piece's end, its last term is loaded again and not added
+    for (unsigned k = 0; k < kTermsAtOnce; ++k)
       terms[k] = term.template At<kWidth>(__ldg(at.order + min(i + k, to - 1)), row, j);
 #pragma unroll
     for (unsigned k = 0; k < kTermsAtOnce; ++k) sum->AddIf(i + k < to, terms[k]);

@@ -27,7 +27,7 @@ struct BeginsPiece {
   __host__ __device__ bool operator()(std::uint32_t i) const { return IsPieceBegin(begins[rows[i]], i); }
 };
 
-// The bits that numbers below `n` have, at least one.
+// The number of bits of the numbers below `n`, at least one.
 int BitsBelow(std::size_t n) {
   int bits = 1;
   while (bits < 32 && n > std::size_t{1} << bits) ++bits;

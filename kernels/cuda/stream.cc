@@ -20,9 +20,9 @@ Stream::Native::~Native() {
   if (workspace != nullptr) Release(workspace);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (given != nullptr) cudaEventDestroy(given);
-  if (told != nullptr) cudaEventDestroy(told);
+  if (notified != nullptr) cudaEventDestroy(notified);
   if (stream != nullptr) cudaStreamDestroy(stream);
-  cudaGetLastError();  // of the failed call
+  cudaGetLastError();  // clears the error of a failed call
 }
 
 void Stream::Native::Use() {
@@ -37,7 +37,7 @@ void Stream::Native::UsePool() {
     pool = nullptr;
   std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
   if (pool != nullptr) cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
-  cudaGetLastError();  // of the failed call; without a pool allocations are slower
+  cudaGetLastError();  // clears the error of a failed call; without a pool allocations are slower
 }
 
 cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
@@ -152,20 +152,22 @@ void Stream::WaitFor(Stream& other) {
 
 bool Stream::Done() {
   native_->Use();
-  const cudaError_t state = native_->told != nullptr ? cudaEventQuery(native_->told) : cudaStreamQuery(native_->stream);
+  const cudaError_t state =
+      native_->notified != nullptr ? cudaEventQuery(native_->notified) : cudaStreamQuery(native_->stream);
   if (state != cudaErrorNotReady) return true;
   cudaGetLastError();  // not an error, but CUDA keeps it as one
   return false;
 }
 
-void Stream::NotifyWhenDone(const std::function<void()>* told) {
+void Stream::NotifyWhenDone(const std::function<void()>* callback) {
   const auto call = [](void* function) { (*static_cast<const std::function<void()>*>(function))(); };
   native_->Use();
-  // The stream itself is busy while the function runs.
-  if (native_->told == nullptr)
-    native_->Note(cudaEventCreateWithFlags(&native_->told, cudaEventDisableTiming), "make an event");
-  native_->Note(cudaEventRecord(native_->told, native_->stream), "record an event");
-  native_->Note(cudaLaunchHostFunc(native_->stream, call, const_cast<std::function<void()>*>(told)), "call a function");
+  // Done queries an event, because the stream itself counts as busy while the function runs.
+  if (native_->notified == nullptr)
+    native_->Note(cudaEventCreateWithFlags(&native_->notified, cudaEventDisableTiming), "make an event");
+  native_->Note(cudaEventRecord(native_->notified, native_->stream), "record an event");
+  native_->Note(cudaLaunchHostFunc(native_->stream, call, const_cast<std::function<void()>*>(callback)),
+                "call a function");
 }
 
 int Stream::device() const { return native_->device; }

@@ -1,4 +1,4 @@
-// The step of Adam and AdamW. Included after "kernels/rules/rule-inl.h", once for each instruction set.
+// The step of Adam and AdamW. Included after "hwy/foreach_target.h", once for each instruction set.
 #include "kernels/rules/rule-inl.h"
 
 #if defined(TARN_KERNELS_RULES_ADAM_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,6 +1,7 @@
 // Adam: t += 1;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2; w -= lr (m / (1 - beta1^t)) / (sqrt(v /
 // (1 - beta2^t)) + epsilon). Slots m and v, and t: one float per row, the number of its steps; it saturates at 2^24,
-// where both corrections are 1. Kingma, Ba: "Adam: a method for stochastic optimization", ICLR 2015.
+// where both corrections are 1 for usual beta1 and beta2. Kingma, Ba: "Adam: a method for stochastic optimization",
+// ICLR 2015.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/adam.cc"
 #include "hwy/foreach_target.h"
