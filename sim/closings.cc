@@ -23,7 +23,8 @@ std::string Closings::OnClosed(Clock clock, std::uint32_t divisor, std::span<con
   for (auto& [partition, of] : closed) {
     const auto [known, added] = closed_.try_emplace(std::pair(partition, clock), of);
     if (!added && known->second != of)
-      return fmt::format("partition {}: clock {} was closed again, with others", partition.value, clock.value);
+      return fmt::format("partition {}: clock {} was closed again, with other workers or another divisor",
+                         partition.value, clock.value);
   }
   return {};
 }

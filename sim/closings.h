@@ -18,9 +18,10 @@ namespace tarn::sim {
 
 class Closings {
  public:
-  // A shard has closed a clock of the table with the mean of `counted` over `divisor` workers. Returns what is wrong:
-  // it left out more than `backups` workers, counts one that had not finished the clock, or closed the clock before
-  // with other workers or another divisor, so that its log did not reproduce the closing.
+  // A shard has closed a clock of the table with the mean of `counted` over `divisor` workers. Returns an error if more
+  // than `backups` workers are left out, if a worker is counted that had not finished the clock, or if the clock was
+  // closed before with other workers or another divisor: the replay of a log must reproduce the closing. Empty: no
+  // error.
   std::string OnClosed(Clock clock, std::uint32_t divisor, std::span<const server::Contribution> counted,
                        std::uint32_t backups, const Cohorts& cohorts);
 

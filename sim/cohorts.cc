@@ -19,8 +19,10 @@ std::string Cohorts::OnView(const View& view) {
   const auto fail = [&wrong](std::string what) {
     if (wrong.empty()) wrong = std::move(what);
   };
-  if (view.version < last_version_) fail("the scheduler's view version went back");
-  if (view.routes.epoch < last_epoch_) fail("the route map's epoch went back");
+  if (view.version < last_version_)
+    fail(fmt::format("the scheduler's view version went back from {} to {}", last_version_.value, view.version.value));
+  if (view.routes.epoch < last_epoch_)
+    fail(fmt::format("the route map's epoch went back from {} to {}", last_epoch_.value, view.routes.epoch.value));
   view_ = view;
   last_version_ = view.version;
   last_epoch_ = view.routes.epoch;
@@ -30,7 +32,9 @@ std::string Cohorts::OnView(const View& view) {
     WorkerEntry& known = it->second;
     if (known.state == WorkerState::kEnded && (entry.state != WorkerState::kEnded || entry.end != known.end))
       fail(fmt::format("incarnation {}: its verdict changed", entry.incarnation.value));
-    if (known.join != entry.join) fail("a join clock changed");
+    if (known.join != entry.join)
+      fail(fmt::format("incarnation {}: its join clock changed from {} to {}", entry.incarnation.value,
+                       known.join.value, entry.join.value));
     known = entry;
   }
   return wrong;

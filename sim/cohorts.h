@@ -14,9 +14,10 @@ namespace tarn::sim {
 
 class Cohorts {
  public:
-  // Must be called when a scheduler starts without a view.
+  // Forgets the views. Must be called when a scheduler starts without a saved view, because versions then start again.
   void BeginAnew();
-  // Adds the newest view and stores the entry of every incarnation. Versions, epochs and verdicts must not decrease.
+  // Adds the newest view and stores the entry of every incarnation. Versions and epochs must not decrease; verdicts and
+  // join clocks must not change.
   std::string OnView(const View& view);
   // Sets the current clock of a worker; initially its join clock.
   void OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
@@ -32,7 +33,8 @@ class Cohorts {
   double SizeAt(Clock clock) const;
   bool Has(Incarnation worker, Clock clock) const;
 
-  // Whether the worker itself has finished the clock, and how many have.
+  // IsBeyond: whether the worker belongs to the cohort of the clock and has itself finished it. BeyondAt: the number of
+  // such workers.
   bool IsBeyond(Incarnation worker, Clock clock) const;
   std::uint32_t BeyondAt(Clock clock) const;
 

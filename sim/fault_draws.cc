@@ -65,7 +65,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   if (s->KeepsStep() && rng.Chance(0.4)) ChooseBehind(rng, s);
   s->reports_done_at_once |= rng.Chance(0.3);
   s->faults.slow_syncs = SplitMix(Mix64(seed ^ 0x73796e63)).Chance(0.2) ? 2 : 0;
-  // Tests of determined bits are most useful without other faults.
+  // Comparisons of determined bits are most useful without other faults.
   if (!rng.Chance(0.5)) return;
   s->faults.crashes = s->faults.doubles = 0;
   s->faults.crash_at_cut = 0;

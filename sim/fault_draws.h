@@ -23,9 +23,9 @@ void ChooseSchedulerDisk(std::uint64_t seed, Faults* f);
 void ChooseStop(std::uint64_t seed, Scenario* s);
 // Deaths of single processes, and clocks that drift.
 void ChooseDeaths(std::uint64_t seed, Scenario* s);
-// Workers that are for some time in the middle of a clock.
+// Late ticks: workers compute between their pushes of a clock and its tick.
 void ChooseLateTicks(std::uint64_t seed, Scenario* s);
-// Programs with state in checkpoints. Logs have none of it.
+// Programs with state in checkpoints. Not in jobs with a log, which does not contain this state.
 void ChooseProgramState(std::uint64_t seed, Scenario* s);
 
 }  // namespace tarn::sim

@@ -53,8 +53,8 @@ void Network::Send(ProcessId from, Peer to, const Message& message) {
   ++counters_.sent;
   if (auto it = by_client_.find({from, to}); it != by_client_.end()) {
     Connection& c = connections_.at(it->second);
-    const bool by_others = !c.pull_lanes.empty() && std::holds_alternative<Pull>(message.body);
-    return Transmit(by_others ? c.pull_lanes[c.turn++ % c.pull_lanes.size()] : it->second, true, message);
+    const bool on_pull_lane = !c.pull_lanes.empty() && std::holds_alternative<Pull>(message.body);
+    return Transmit(on_pull_lane ? c.pull_lanes[c.turn++ % c.pull_lanes.size()] : it->second, true, message);
   }
   if (auto it = by_server_.find({from, to}); it != by_server_.end()) return Transmit(it->second, false, message);
   // The peer has disconnected, as when a ROUTER returns EHOSTUNREACH.

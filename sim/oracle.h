@@ -59,8 +59,8 @@ class Oracle {
     view_ = view;
   }
 
-  // A worker incarnation issued the push of a batch. Returns the record's number. `sent`: the sent part of the push, if
-  // not all of it.
+  // A worker incarnation issued the push of a batch. Returns the record's number. `sent`: the part of the push that is
+  // sent (top-k); null: all of it.
   std::size_t OnPushIssued(Incarnation, Clock, std::uint32_t epoch, std::uint64_t first_row, std::uint64_t rows,
                            const std::map<Key, float>* sent = nullptr);
   void OnPushAcked(std::size_t record, std::size_t sections);
@@ -79,10 +79,10 @@ class Oracle {
     Check(closings_[table].OnClosed(clock, divisor, counted, backups, cohorts_));
   }
 
-  // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
-  // `settled`: every live worker had already ticked to the clock, so no push may be missing under any bound. (A worker
-  // that dies holds the minimum clock back until all shards know its end.) `late`: of a worker that was late, so the
-  // value may be that of a later clock (rule C8).
+  // Checks the `value` of `key` that a pull of `incarnation` for use at `clock` returned; `mark` is records() when the
+  // pull was issued. `settled`: every live worker had already ticked to the clock, so no push may be missing under any
+  // bound. (A worker that dies holds the minimum clock back until all shards know its end.) `late`: the worker was
+  // late, so the value may be that of a later clock (rule C8).
   void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled,
                   bool late);
   // The same for a row of changes(). `mark`: changes().issued() when the pull was issued.

@@ -20,13 +20,14 @@ class PushOrigins {
   // The rows that a worker pulled for use at a clock, of the oracle table. A worker may pull a row twice.
   void OnPulled(Incarnation incarnation, Clock use, std::span<const Key> keys, std::span<const float> rows);
 
+  // What the check needs of the shard that received the push.
   struct Receiver {
     const TableSpec& table;
     bool is_oracle_table;
     bool pulled_all;  // the worker has pulled every row that it pushes
     std::function<Version(PartitionId)> version_of;
   };
-  // What is wrong with the rows of one table in a push; empty: nothing.
+  // Checks the rows of one table in a push. Returns the error, or an empty string.
   std::string Check(Incarnation incarnation, Clock clock, const PushPart& push, const Receiver& at) const;
 
  private:

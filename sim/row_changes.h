@@ -21,7 +21,7 @@ namespace tarn::sim {
 
 class RowChanges {
  public:
-  // A push of one key. kAssign: both values of the row become `value`. kStep: with gradient -1.
+  // A push of one key. kAssign: both values of the row become `value`. kStep: a gradient of -1.
   struct Action {
     PushAction action = PushAction::kAssign;
     Key key = 0;

@@ -71,7 +71,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   s.cut_slice_bytes = 1 + rng.Below(300);
   s.cut_pause_us = rng.Chance(0.8) ? TimeUs(rng.Below(20'000)) : 0;
   s.faults.full_store = rng.Chance(0.5) ? 0.5 * rng.Unit() : 0;
-  // Slow cuts, so that their order may end before them.
+  // Slow cuts: a checkpoint order may end before its cut has ended.
   if (rng.Chance(0.25)) {
     s.cut_pause_us *= 25;
     if (rng.Chance(0.3)) s.faults.fail_store = 0.5 * rng.Unit();

@@ -21,7 +21,7 @@ struct Faults {
   std::uint32_t pauses = 0;
   std::uint32_t crashes = 0;  // of workers; each is restarted
   std::uint32_t doubles = 0;  // a worker is started while its previous process still runs
-  double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its reports lost
+  double crash_at_cut = 0;    // per worker and checkpoint: it crashes beyond the clock of the cut, its reports lost
   double cut_at_change = 0;   // per change of the view: a shard is cut off from the scheduler, for less than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
@@ -34,8 +34,8 @@ struct Faults {
   double power = 0;                                          // probability that an outage is a loss of power
   double outage_awaits = 0;                                  // probability that an outage waits for a critical moment
   double outage_again = 0;                                   // probability of another outage during the restart
-  std::uint32_t outages_at_jumps = 0;      // more: each when a worker that is ahead has skipped a clock
-  double slow_recovery = 0;                // per outage: a shard reads slowly, a worker dies
+  std::uint32_t outages_at_jumps = 0;      // further outages: each after a worker that is ahead skips a clock
+  double slow_recovery = 0;                // per outage: a shard reads its log slowly while a worker dies
   std::uint32_t time_jumps = 0;            // of the clocks of shards: by seconds to hours
   double jump_at_cut = 0;                  // probability of another time jump, per checkpoint order
   TimeUs sync_max_us = 1'000;              // longest write and longest sync, of logs and of the scheduler's disk
@@ -87,7 +87,7 @@ struct Scenario {
   std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet
   Faults faults;
   bool CutsAtClock() const;    // whether checkpoints are cut at a clock (rule K1)
-  bool MayCutAtClock() const;  // the same, also if only because programs keep state
+  bool MayCutAtClock() const;  // also true if they are cut at a clock only because programs keep state
   // The final bits are determined: all tables are bsp + aggregated, without backup workers or expiry in seconds.
   bool KeepsStep() const;
   const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }

@@ -44,7 +44,9 @@ void ShardChecker::OnPullServed(WorkerRank, Incarnation incarnation, const Pull&
   const ConsistencySpec spec = spec_of_(pull.tables.front().table);
   for (const PullPart& part : pull.tables) {
     if (spec_of_(part.table) != spec) oracle_->Fail("tables of different consistency were answered together");
-    if (open < last_open_[part.table]) oracle_->Fail("the open clock of a shard's table went back");
+    if (open < last_open_[part.table])
+      oracle_->Fail(fmt::format("table {}: the open clock of a shard went back from {} to {}", part.table.value,
+                                last_open_[part.table].value, open.value));
     last_open_[part.table] = open;
   }
   if (spec.mode == ConsistencyMode::kAsp) return;
@@ -64,7 +66,9 @@ void ShardChecker::OnTableClosed(TableId table, Clock clock, std::uint32_t divis
                        [](const server::Contribution& c) { return c.action == PushAction::kStep; });
   if (gradients.empty()) return;
   const auto [last, first] = last_closed_.try_emplace(table, clock);
-  if (!first && clock <= last->second) oracle_->Fail("clocks of a table closed out of order");
+  if (!first && clock <= last->second)
+    oracle_->Fail(
+        fmt::format("table {}: clock {} closed after clock {}", table.value, clock.value, last->second.value));
   last->second = clock;
   if (const std::uint32_t backups = spec_of_(table).backup_workers; backups != 0)
     oracle_->OnTableClosed(table, clock, divisor, gradients, backups);

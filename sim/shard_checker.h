@@ -1,4 +1,4 @@
-// Checks the events of one shard: sequences without gaps and repetitions, and a sufficient open clock for each
+// Checks the events of one shard: sequences without gaps or repetitions, and a sufficient open clock for each
 // answer.
 #pragma once
 

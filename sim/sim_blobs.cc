@@ -86,9 +86,12 @@ Expected<server::BlobSlice> SimBlobStore::Read(const std::string& directory, Wor
   constexpr std::size_t kPieceBytes = 1'000;  // small, so that there are several
   const auto& blobs = disk_->manifests.at(directory).blobs;
   const auto blob = std::ranges::find(blobs, rank, &WorkerBlob::rank);
-  if (blob == blobs.end()) return Fail(ErrorCode::kNotFound, "no blob of this rank");
+  if (blob == blobs.end())
+    return Fail(ErrorCode::kNotFound, fmt::format("{}: no blob of worker {}", directory, rank.value));
   const std::string& bytes = disk_->blobs.at(directory + "/" + blob->file.name);
-  if (offset >= bytes.size()) return Fail(ErrorCode::kNotFound, "beyond its end");
+  if (offset >= bytes.size())
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{}/{}: offset {}, expected below {}", directory, blob->file.name, offset, bytes.size()));
   const std::size_t size = std::min(kPieceBytes, bytes.size() - offset);
   return server::BlobSlice{bytes.size(), Buffer::Copy(bytes.data() + offset, size)};
 }

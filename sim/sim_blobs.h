@@ -23,7 +23,7 @@ class SimBlobStore : public server::BlobStore {
     double slow = 0;  // probability that a write takes seconds
     std::uint64_t seed = 0;
   };
-  // As of SimSchedulerStore and SimShardStore.
+  // The interface to the shard's process, like the hooks of SimShardStore; `now` as in SimSchedulerStore.
   struct Hooks {
     std::function<TimeUs()> now;
     std::function<void(TimeUs, std::function<void()> run)> later;

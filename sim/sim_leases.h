@@ -23,7 +23,7 @@ class SimLeases {
     bool last = false;  // of the lease
   };
 
-  // A request was sent; no other may be sent before the reply.
+  // Must be called when a request is sent; no other may be sent before the reply.
   void OnAsked() { asked_ = true; }
   void OnReply(const LeaseReply& reply) {
     asked_ = false;
@@ -63,13 +63,14 @@ class SimLeases {
   bool has_done() const { return !done_.empty(); }
   std::vector<LeaseDone> TakeDone() { return std::exchange(done_, {}); }
 
-  // The clock to which a worker without rows ticks, while others have some.
+  // A worker without rows, while others have some, ticks to the clock that the scheduler requests. jumps: whether there
+  // is such a clock. TakeJump: returns it once.
   bool jumps() const { return jump_to_.has_value(); }
   std::optional<Clock> TakeJump() { return std::exchange(jump_to_, std::nullopt); }
 
  private:
   std::deque<LeaseGrant> granted_;
-  std::uint64_t offset_ = 0;  // rows of the first one that are already in a batch
+  std::uint64_t offset_ = 0;  // rows of the first lease that are skipped or already in a batch
   std::vector<LeaseDone> done_;
   std::map<Clock, LeaseDone> done_at_tick_;
   bool asked_ = false, finished_ = false;

@@ -34,7 +34,9 @@ std::string LogWitness::CheckState(LogSequence last, std::uint64_t hash, std::ui
   if (state == states_.end()) return {};                    // the log ends within the records of one step
   ++*compared;
   if (state->second == hash) return {};
-  return fmt::format("has a state after record {} of its log that differs from the one at the time", last.value);
+  return fmt::format(
+      "has a state after its recovery to log record {} that differs from the state when it appended the record",
+      last.value);
 }
 
 std::string LogWitness::CheckWatermarks(const std::vector<WorkerEntry>& workers,

@@ -55,10 +55,11 @@ class LogWitness {
   // Checks the state after recovery up to record `last`. Returns an empty string if it equals the recorded one; counts
   // comparisons in `compared`.
   std::string CheckState(LogSequence last, std::uint64_t hash, std::uint64_t* compared);
-  // Checks the watermarks of the workers that the fleet still has.
+  // Checks after recovery that the watermarks of the workers that the fleet still has include all acknowledged pushes.
   std::string CheckWatermarks(const std::vector<WorkerEntry>& workers,
                               const std::function<Sequence(Incarnation, PartitionId)>& watermark) const;
-  Clock Ticked(Incarnation worker) const;  // the acknowledged tick
+  Clock Ticked(Incarnation worker) const;  // the highest acknowledged tick
+  // Checks that the shard's tick of a worker is not below the acknowledged one.
   std::string CheckTick(Incarnation worker, Clock tick) const;
   // Forgets all records: for another run, or a missing log.
   void Clear() { *this = {}; }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr TimeUs kFastUs = 50'000;
 constexpr TimeUs kSlowUs = 3'000'000;
-// Number of chunks before which a part that fails early fails.
+// A part that fails early fails before this number of chunks.
 constexpr std::uint64_t kChunksBeforeFailure = 8;
 // Probability that an abandoned part reports a failure instead; this must have no other effect.
 constexpr double kAbandonedFails = 0.6;
@@ -51,7 +51,8 @@ void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& direct
   });
 }
 
-// The directory of an abandoned checkpoint is removed after the write.
+// Writes nothing into a removed directory: the scheduler may abandon the checkpoint during the write, and a real store
+// then removes the directory after the write.
 void SimSchedulerStore::Put(const std::string& directory, const Manifest& manifest) {
   if (!disk_->removed.contains(directory)) disk_->manifests[directory] = manifest;
 }
@@ -254,13 +255,14 @@ void SimShardStore::LoseBase(const std::string& base) {
   Fail(std::move(part), 0);
 }
 
-// The report reaches the shard later, and the shard writes slices until then.
-void SimShardStore::Fail(CheckpointPart part, std::uint64_t counts) {
+// The report reaches the shard later, and the shard writes slices until then. `failures`: added to SimDisk::failed,
+// unless the part is abandoned first.
+void SimShardStore::Fail(CheckpointPart part, std::uint64_t failures) {
   open_.reset();
   wanted_ = std::make_shared<bool>(true);
-  hooks_.later(Duration(), [this, part = std::move(part), counts, directory = directory_, wanted = wanted_] {
+  hooks_.later(Duration(), [this, part = std::move(part), failures, directory = directory_, wanted = wanted_] {
     disk_->writing.erase(disk_->writing.find(directory));
-    disk_->failed += *wanted ? counts : 0;
+    disk_->failed += *wanted ? failures : 0;
     hooks_.written(part);
   });
 }

@@ -122,7 +122,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   std::optional<std::pair<std::string, Manifest>> manifest_;  // likewise
   std::optional<std::size_t> addresses_;                      // likewise, their number
   std::size_t listed_ = 0;
-  int failures_ = 0;  // writes of states, one after the other
+  int failures_ = 0;  // consecutive failed writes of states
   std::uint64_t stalls_ = 0;
   std::uint64_t failed_states_ = 0;
   bool stopping_ = false;
@@ -166,7 +166,7 @@ class SimShardStore : public server::CheckpointStore {
   void SyncPart(CheckpointPart part, const std::string& directory);
   void FailEarly();
   void LoseBase(const std::string& base);
-  void Fail(CheckpointPart part, std::uint64_t counts);
+  void Fail(CheckpointPart part, std::uint64_t failures);
   void FillUp();
   void CheckRows(const CheckpointPart& part, const Expected<std::uint64_t>& state_hash);
   TimeUs Duration();
@@ -178,7 +178,7 @@ class SimShardStore : public server::CheckpointStore {
   Hooks hooks_;
   SplitMix rng_;
   std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the current part; null after a failure
-  std::shared_ptr<bool> wanted_;                         // the part that failed early, until it is abandoned
+  std::shared_ptr<bool> wanted_;                         // of a part that failed early: it was not abandoned
   CheckpointId id_;
   std::string directory_;
   std::optional<std::uint64_t> whole_hash_;

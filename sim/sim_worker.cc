@@ -118,10 +118,10 @@ void SimWorker::Done(Buffer blob) {
   }
   const Buffer expected = client_.welcome().blobs.empty() ? Buffer() : oracle_->programs().Saved(WorkerRank(0));
   if (!std::ranges::equal(saved.as<std::byte>(), expected.as<std::byte>()))
-    oracle_->Fail("the state of a program differs from that in the checkpoint");
+    oracle_->Fail("the program state that a worker read differs from the one in the checkpoint");
 }
 
-// Call it after each tick is requested. `batch`: the batch trained in that clock, or null.
+// Must be called after each requested tick. `batch`: the batch trained in that clock, or null.
 void SimWorker::RecordTick(const Batch* batch) {
   if (!scenario_.program_state) return;
   program_.ticked = true;
@@ -274,7 +274,8 @@ void SimWorker::PullAgain(Batch* batch, TimeUs now, Outbox* out) {
 void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness) {
   const worker::Plan& plan = batch.PlanOf(which);
   if (rows.size() != plan.keys.size() * plan.dim * sizeof(float))
-    return oracle_->Fail("a pull returned the wrong number of bytes");
+    return oracle_->Fail(
+        fmt::format("a pull returned {} bytes, expected {}", rows.size(), plan.keys.size() * plan.dim * sizeof(float)));
   oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
   if (which == Which::kDense) return;
   const bool settled = !batch.train() && oracle_->cohorts().nobody_died();
@@ -294,7 +295,8 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
     oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
                         which == Which::kSparse ? batch.mark : batch.mark_again, settled, late);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
-      oracle_->Fail("a row was torn");
+      oracle_->Fail(fmt::format("key {:x}: a pull returned the values {} and {}, expected two equal ones", plan.keys[i],
+                                values[i * kSparseDim], values[i * kSparseDim + 1]));
   }
 }
 
@@ -331,7 +333,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
 void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
   const Clock clock = client_.clock();
   if (batch->clock != clock && (batch->clock > clock || !may_be_late()))
-    oracle_->Fail("the clocks of the loop and the client differ");
+    oracle_->Fail(fmt::format("a batch of clock {} is pushed at clock {}", batch->clock.value, clock.value));
   next_clock_ = std::max(next_clock_, clock + 1);
   ChangeRows(*batch, now, out);
   // Gradient of plain SGD with rate 1: minus the number of occurrences.

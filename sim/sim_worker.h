@@ -93,7 +93,8 @@ class SimWorker final : private worker::Completion<TableSpec>,
   // Reports an acknowledged push to the oracle.
   class PushAcked final : public worker::Completion<> {
    public:
-    // record: of the oracle; none: of the dense table, which the oracle does not follow. change: of its RowChanges.
+    // `record`: number of the push's record in the oracle; none: the oracle has no record of it. `change`: number of
+    // the action in the oracle's RowChanges; none: the push is no such action.
     PushAcked(SimWorker* worker, std::optional<std::size_t> record, std::size_t sections,
               std::optional<std::size_t> change = {})
         : worker_(worker), record_(record), change_(change), sections_(sections) {}
@@ -138,7 +139,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void Done(LeaseReply reply) override;
   void Done(CheckpointId wanted) override;
   void Done(Buffer blob) override;
-  void Failed(const Error& error) override { oracle_->Fail("refused: " + error.message); }
+  void Failed(const Error& error) override { oracle_->Fail("a call of the client failed: " + error.message); }
   void RequestFailed(const Error& error) { oracle_->Fail("a request failed: " + ToString(error)); }
 
   void Advance(TimeUs now, Outbox* out);
@@ -146,7 +147,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   worker::Completion<>* Acknowledged(std::optional<std::size_t> record, std::size_t sections);
   int unacked_pushes() const;
   void OpenTables(TimeUs now, Outbox* out);
-  void Fill(TimeUs now, Outbox* out);  // start pulls of further batches
+  void Fill(TimeUs now, Outbox* out);  // starts the pulls of further batches, and the front batch's compute time
   void StartPulls(Batch* batch, TimeUs now, Outbox* out);
   void PullAgain(Batch* batch, TimeUs now, Outbox* out);
   worker::TableToPull PullOf(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull);

@@ -23,7 +23,7 @@ class TopKModel {
  public:
   explicit TopKModel(TableSpec spec) : spec_(std::move(spec)) {}
   void Start(std::vector<ResidualCount> residuals) { residuals_ = std::move(residuals); }
-  // The part that is sent of a push of distinct keys with these counts.
+  // Returns the part of a push of distinct keys with these counts that is sent; the rest becomes residuals.
   std::map<Key, float> Push(std::span<const Key> keys, std::vector<float> counts, Clock clock);
   // Residuals, the longest without a gradient first.
   const std::vector<ResidualCount>& residuals() const { return residuals_; }

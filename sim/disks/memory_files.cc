@@ -51,7 +51,7 @@ class MemoryFile final : public LogFile {
     const std::uint64_t others = disk_->BytesUsed() - inode_->bytes.size();
     const std::uint64_t granted = others + bytes <= disk_->room_ ? bytes : least;
     if (others + granted > disk_->room_)
-      return Fail(ErrorCode::kIo, fmt::format("{}: cannot reserve room for: No space left on device", path_));
+      return Fail(ErrorCode::kIo, fmt::format("{}: cannot reserve {} bytes: No space left on device", path_, granted));
     Grow(granted);
     return granted;
   }

@@ -67,8 +67,9 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
     const auto* expected = context.oracle.residuals().At(blob.incarnation, cut);
     if (exact && expected != nullptr && *expected != stored->residuals)
       context.oracle.Fail(fmt::format(
-          "{}: worker {} had {} residual counts at clock {}, but the checkpoint has {} others, of {}", point.directory,
-          blob.rank.value, expected->size(), cut.value, stored->residuals.size(), stored->clock.value));
+          "{}: worker {} had {} residual counts at clock {}, but the checkpoint has {} different ones, of clock {}",
+          point.directory, blob.rank.value, expected->size(), cut.value, stored->residuals.size(),
+          stored->clock.value));
   }
 }
 
@@ -83,7 +84,7 @@ void CheckProgramStates(FleetContext& context, const ResumePoint& point) {
   const Clock cut = point.manifest.resume_clock;
   for (const WorkerBlob& blob : point.manifest.blobs) {
     const auto stored = ReadStored(context.disk, point.directory, point.manifest, blob);
-    if (!stored || !blob.program_state) {  // a program that began after the order
+    if (!stored || !blob.program_state) {  // without state: allowed if the program began after the order
       const ProgramState* state = programs.At(blob.incarnation, cut);
       if (!stored) context.oracle.Fail(stored.error().message);
       if (at_clock && state != nullptr && state->batches > 0)

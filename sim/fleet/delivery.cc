@@ -10,11 +10,12 @@
 namespace tarn::sim {
 namespace {
 
-// The byte with which lent payloads are overwritten after the call, to detect receivers that keep them.
-constexpr int kSpoilt = 0xdb;
+// The byte with which lent payloads are overwritten after the call, so that the checks detect receivers that keep them.
+constexpr int kPoison = 0xdb;
 constexpr std::uint64_t kTurnUs = 300;  // maximum time in which a loop receives messages together
 constexpr TimeUs kHeartbeatUs = 200'000;
 
+// The heartbeat of a shard that reads its log after this Welcome.
 Message LoadingOf(const Message& message) {
   const Welcome& welcome = std::get<Welcome>(message.body);
   Message out;
@@ -47,15 +48,15 @@ void Delivery::Deliver(ProcessId to, Peer from, Message message) {
 void Delivery::Handle(Process& p, Peer from, const Message& message, Outbox* out) {
   const TimeUs now = context_.clocks.NowOf(p);
   if (p.scheduler) {
-    checks_->OnSchedulerHeard(message);
+    checks_->OnSchedulerReceived(message);
     p.scheduler->Handle(from, message, now);
-    outages_->OnSchedulerHeard(message);
+    outages_->OnSchedulerReceived(message);
   } else if (p.shard) {
     DeliverLent(message, p.checker.get(), [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
-    checks_->AfterShardHeard(p, message, *out, from);
+    checks_->AfterShardReceived(p, message, *out, from);
   } else if (p.worker) {
     DeliverLent(message, nullptr, [&](Message m) { p.worker->Handle(from, std::move(m), now); });
-    outages_->OnWorkerHeard(p, message);
+    outages_->OnWorkerReceived(p, message);
   }
 }
 
@@ -86,23 +87,23 @@ void Delivery::DeliverLent(const Message& message, ShardChecker* shard, const st
     if (!payload.empty()) keys.push_back(owners.back().get());
   };
   ForEachPayload(lent, lend_keys, lend);
-  const auto spoil = [](Buffer& owner) { std::memset(owner.data(), kSpoilt, owner.size()); };
+  const auto poison = [](Buffer& owner) { std::memset(owner.data(), kPoison, owner.size()); };
   if (shard != nullptr && !keys.empty())
     shard->SetDuringPush([&] {
-      for (Buffer* owner : keys) spoil(*owner);
+      for (Buffer* owner : keys) poison(*owner);
     });
   hand_over(std::move(lent));
   if (shard != nullptr) shard->SetDuringPush({});
-  for (const auto& owner : owners) spoil(*owner);
+  for (const auto& owner : owners) poison(*owner);
 }
 
 // Simulates a loop that receives several messages at once.
 void Delivery::SettleSoon(ProcessId id, Process& p, Outbox* out) {
-  const auto settle = [this](Process& process, Outbox* its_out) {
+  const auto settle = [this](Process& process, Outbox* step_out) {
     process.settles = false;
     const TimeUs now = context_.clocks.NowOf(process);
-    if (process.scheduler) process.scheduler->Settle(now, its_out);
-    if (process.worker) process.worker->Settle(now, its_out);
+    if (process.scheduler) process.scheduler->Settle(now, step_out);
+    if (process.worker) process.worker->Settle(now, step_out);
   };
   if (p.settles) return;
   SplitMix& dice = context_.dice.turn;

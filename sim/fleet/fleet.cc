@@ -191,7 +191,7 @@ void Fleet::RunToTheEnd() {
   };
   while (!deaths_.over() && goes_on() && !context_.oracle.failed()) {
     if (context_.events.RunOne() && context_.now() <= limit()) continue;
-    context_.oracle.Fail("the run did not finish after faults had stopped:" + Describe());
+    context_.oracle.Fail("the run did not finish after the last fault:" + Describe());
     break;
   }
   if (context_.processes.scheduler() == nullptr && !deaths_.over()) outages_.ComeBack();

@@ -22,16 +22,16 @@ bool Answers(const Outgoing& outgoing, Peer to) {
 
 }  // namespace
 
-void FleetChecks::OnSchedulerHeard(const Message& message) {
-  if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = context_.now();
+void FleetChecks::OnSchedulerReceived(const Message& message) {
+  if (message.sender.role == Role::kShard) received_[1 + message.sender.rank] = context_.now();
 }
 
 void FleetChecks::OnAllEnded() {
   sent_.clear();
-  heard_.clear();
+  received_.clear();
 }
 
-void FleetChecks::AfterShardHeard(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
+void FleetChecks::AfterShardReceived(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
   if (message.sender.role != Role::kWorker) return;
   CheckRefused(shard, message, out, from);
   CheckOrigin(shard, message);
@@ -76,26 +76,30 @@ void FleetChecks::CheckPaused(const Process& p, const Outbox& out, Peer from) co
 }
 
 void FleetChecks::AfterShardStep(Process* p) const {
-  if (p->shard->minimum_clock() < p->last_clock) context_.oracle.Fail("a shard's minimum clock went back");
+  if (p->shard->minimum_clock() < p->last_clock)
+    context_.oracle.Fail(fmt::format("shard {}: the minimum clock went back from {} to {}", p->rank,
+                                     p->last_clock.value, p->shard->minimum_clock().value));
   p->last_clock = p->shard->minimum_clock();
 }
 
 void FleetChecks::AfterWorkerStep(Process* p) const {
   const worker::Client& client = p->worker->client();
-  if (client.clock() < p->last_clock) context_.oracle.Fail("a worker's clock went back");
+  if (client.clock() < p->last_clock)
+    context_.oracle.Fail(fmt::format("worker {}: the clock went back from {} to {}", p->rank, p->last_clock.value,
+                                     client.clock().value));
   p->last_clock = client.clock();
   if (client.state() == worker::ClientState::kRunning)
     context_.oracle.cohorts().OnClock(client.welcome().incarnation, client.clock());
 }
 
 bool FleetChecks::SilencedShard() const {
-  // By the fastest clock.
+  // The lease as measured by the fastest clock.
   const Scenario& scenario = context_.scenario;
   const auto lease = TimeUs(scenario.job.fleet.lease_seconds * 1e6 * (1 - 2 * scenario.faults.clock_drift));
   return std::ranges::any_of(sent_, [&](const auto& sent) {
-    const auto heard = heard_.find(sent.first);
+    const auto received = received_.find(sent.first);
     return context_.now() - sent.second < lease / 4 &&
-           (heard == heard_.end() || context_.now() - heard->second > lease);
+           (received == received_.end() || context_.now() - received->second > lease);
   });
 }
 
@@ -119,7 +123,7 @@ Status FleetChecks::CheckEnd(bool died_early) const {
   if (context_.processes.AllShardsThere()) {
     for (Key key : context_.oracle.Keys()) TARN_RETURN_IF_ERROR(CheckFinal(key));
   } else if (died_early) {  // otherwise its last part had arrived
-    context_.oracle.Fail("the job is done, but a server had died");
+    context_.oracle.Fail("the job is done, but a server had died before the last checkpoint was ordered");
     return {};
   }
   context_.oracle.CheckData();

@@ -14,11 +14,11 @@ class FleetChecks {
  public:
   explicit FleetChecks(FleetContext& context) : context_(context) {}
 
-  // OnSentToScheduler: a shard has sent a message to the scheduler. OnSchedulerHeard: it has arrived.
+  // OnSentToScheduler: a shard has sent a message to the scheduler. OnSchedulerReceived: it has arrived.
   void OnSentToScheduler(NodeId shard) { sent_[shard] = context_.now(); }
-  void OnSchedulerHeard(const Message& message);
+  void OnSchedulerReceived(const Message& message);
   // Checks the answers in `out` of a shard to a message from a worker.
-  void AfterShardHeard(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
+  void AfterShardReceived(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
   void AfterShardStep(Process* shard) const;
   void AfterWorkerStep(Process* worker) const;
   void OnAllEnded();
@@ -39,7 +39,7 @@ class FleetChecks {
   Status CheckFinal(Key key) const;
 
   FleetContext& context_;
-  std::map<NodeId, TimeUs> sent_, heard_;  // by shard
+  std::map<NodeId, TimeUs> sent_, received_;  // by shard
 };
 
 }  // namespace tarn::sim

@@ -57,7 +57,7 @@ void Outages::OnMoment(Moment moment) {
   context_.events.At(context_.now() + after, [this] { Trigger(); });
 }
 
-void Outages::OnWorkerHeard(const Process& worker, const Message& message) {
+void Outages::OnWorkerReceived(const Process& worker, const Message& message) {
   if (message.sender.role != Role::kShard) return;
   LogWitness& witness = logs_->witness(message.sender.rank);
   const Welcome& welcome = worker.worker->client().welcome();
@@ -74,8 +74,8 @@ void Outages::OnWorkerHeard(const Process& worker, const Message& message) {
   }
 }
 
-// A worker has skipped a clock to which it may be set back. Only its next tick determines what it had done by then
-// (G4).
+// A worker has skipped a clock to which a restart may set it back. Only its next tick determines what it had done by
+// then (G4).
 void Outages::OnJump(Incarnation worker) {
   if (jumps_awaited_ == 0 || !IsAhead(worker)) return;
   --jumps_awaited_;
@@ -95,7 +95,7 @@ bool Outages::IsAhead(Incarnation worker) const {
   return ahead;
 }
 
-void Outages::OnSchedulerHeard(const Message& message) {
+void Outages::OnSchedulerReceived(const Message& message) {
   const auto* lease = std::get_if<LeaseRequest>(&message.body);
   if (lease != nullptr && !lease->done.empty() && IsAhead(message.sender.incarnation)) OnMoment(Moment::kLeaseDone);
   if (std::holds_alternative<CheckpointPart>(message.body)) OnMoment(Moment::kPartWritten);

@@ -23,8 +23,8 @@ class Outages {
   void Plan();
   void OnMoment(Moment moment);
   // Must be called after a worker or the scheduler has handled a message.
-  void OnWorkerHeard(const Process& worker, const Message& message);
-  void OnSchedulerHeard(const Message& message);
+  void OnWorkerReceived(const Process& worker, const Message& message);
+  void OnSchedulerReceived(const Message& message);
 
   // Ends every process, and restarts all after some time.
   void EndAll();

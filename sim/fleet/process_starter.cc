@@ -86,7 +86,7 @@ bool ProcessStarter::StartScheduler() {
   const bool continues = LoadState(&options);
   if (continues) {
     options.restore = &restored_;
-    context_.Trace(fmt::format("continues from its logs since checkpoint {}", restored_.whole.value));
+    context_.Trace(fmt::format("the run continues from its logs since checkpoint {}", restored_.whole.value));
     for (const WorkerEntry& entry : restored_.workers)
       if (entry.state == WorkerState::kLive) died_in_outages_.insert(entry.incarnation);
   } else {

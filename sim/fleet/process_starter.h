@@ -23,13 +23,13 @@ class ProcessStarter {
   ProcessStarter(FleetContext& context, ShardLogs* logs, NodeFaults* faults, SimSchedulerStore* store,
                  const std::optional<ResumePoint>* resume);
 
-  // Starts the scheduler: from the state on disk and the logs, if the state belongs to a run that has begun. Returns
-  // whether it does.
+  // Starts the scheduler. If the state on disk belongs to a run that has begun, the run continues from the state and
+  // the logs, and the result is true.
   bool StartScheduler();
   ProcessId StartShard(std::uint32_t index);
   ProcessId StartWorker(std::uint32_t rank);
 
-  // The number of workers that were live when all processes ended.
+  // The number of workers that were live in a state from which the scheduler has continued: they died in an outage.
   std::size_t died_in_outages() const { return died_in_outages_.size(); }
 
  private:
@@ -50,7 +50,7 @@ class ProcessStarter {
   SimSchedulerStore* store_;
   const std::optional<ResumePoint>* resume_;
   scheduler::SchedulerState restored_;     // from which the current scheduler was started
-  std::set<Incarnation> died_in_outages_;  // a restart may read a state from before the last one
+  std::set<Incarnation> died_in_outages_;  // a set, because several restarts may read the same state
 };
 
 }  // namespace tarn::sim

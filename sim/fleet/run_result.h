@@ -19,12 +19,12 @@ struct RunResult {
   std::uint64_t messages = 0, events = 0, crashes = 0, fenced = 0;
   std::uint64_t requests_saved = 0;  // rows from workers' caches, and pushes that were combined with others
   std::uint64_t rows_from_disk = 0, waited_for_rows = 0;  // read back, and messages that waited for them
-  std::uint64_t workers_died = 0;                         // as the scheduler saw it
+  std::uint64_t workers_died = 0;                         // as counted by the scheduler
   bool job_failed = false;  // because of injected faults, such as a silent shard or a failed store
   bool resumed = false;     // and continued from a checkpoint
   bool stopped = false;     // cleanly, before its end
   bool drained = false;     // and every worker had completed its work
-  bool bits_fixed = true;   // no deaths except in outages, and no residuals were lost
+  bool bits_fixed = true;   // no deaths except in outages, no residuals lost, all shards there at the end
   std::uint64_t outages = 0, power_cuts = 0;
   std::uint64_t recoveries = 0;  // of shards, after which the state was compared
   std::uint64_t time_jumps = 0;

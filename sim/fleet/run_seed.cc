@@ -10,7 +10,7 @@
 namespace tarn::sim {
 namespace {
 
-// The same job with another number of shards and without faults.
+// The same job with another number of shards, without faults and without limits on memory.
 Scenario Twin(const Scenario& scenario) {
   Scenario twin = scenario;
   twin.faults = {};

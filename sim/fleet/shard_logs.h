@@ -29,7 +29,8 @@ class ShardLogs {
   // sync of appended records.
   void AfterStep(ProcessId id, Process* shard);
 
-  // Continue: the run continues from its logs with these workers. BeginAnew: it starts again without logs.
+  // Must be called when the scheduler starts. Continue: the run continues from its logs with these workers. BeginAnew:
+  // the run starts again without logs.
   void Continue(std::vector<WorkerEntry> workers) { workers_ = std::move(workers); }
   void BeginAnew() { witnesses_.clear(); }
   LogWitness& witness(std::uint32_t shard) { return witnesses_[shard]; }

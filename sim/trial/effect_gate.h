@@ -19,6 +19,7 @@ namespace tarn::sim {
 
 class EffectGate final : public server::ShardObserver {
  public:
+  // A message that waits, with its sender and its effect.
   struct Held {
     Peer from;
     server::Effect effect;
@@ -30,7 +31,8 @@ class EffectGate final : public server::ShardObserver {
   // Whether messages of this kind have recorded effects. Others need no gate.
   static bool Concerns(const Message& message) { return server::EffectOf(message).has_value(); }
   void Hold(Peer from, Message message);
-  // The held message whose effect is the next one of the order, if there is one; of an open gate, the first held one.
+  // Returns the held message whose effect is the next of the order; of an open gate, the first held message. None if
+  // there is no such message.
   std::optional<Held> TakeNext();
   // From now on messages pass in the order of their arrival.
   void Open() { open_ = true; }

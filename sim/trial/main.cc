@@ -150,8 +150,10 @@ int main(int argc, char** argv) {
   if (command.job_path.empty() && command.replayed.empty())
     return Complain(kExitUsage, {ErrorCode::kInvalidArgument, "expected --job or --replay"});
   if (!command.replayed.empty() && !command.until && !command.overrides.empty())
-    return Complain(kExitUsage, {ErrorCode::kInvalidArgument,
-                                 "--replay with --set: expected --until, the place from which on the job is another"});
+    return Complain(
+        kExitUsage,
+        {ErrorCode::kInvalidArgument,
+         "--set with --replay: expected also --until, because the recorded part of the run cannot be changed"});
   if (command.job_path.empty()) command.job_path = command.replayed + "/job.toml";
   std::vector<std::string> notes;
   const auto job = LoadJob(command.job_path, command.overrides, &notes);

@@ -20,11 +20,12 @@ namespace tarn::sim {
 
 struct Recording {
   std::vector<std::vector<server::Effect>> effects;  // by shard
-  std::vector<WorkerRank> leases;                    // of lease 1, 2, ...: the worker to which it was granted
+  std::vector<WorkerRank> leases;                    // the worker to which lease 1, 2, ... was granted
   std::vector<worker::BatchBegins> begins;           // by worker
 
   // The record of a run of this job, in its folder. kUnsupported: the job, or what happened in the run, cannot be
-  // repeated; kNotFound: the run was not recorded, or failed; kCorrupt: the record contradicts itself.
+  // repeated; kNotFound: the run was not recorded, or failed; kCorrupt: the record has a
+  // line of another format, or contradicts itself.
   static Expected<Recording> Load(const Job& job, const std::string& run_dir);
 };
 

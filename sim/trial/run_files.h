@@ -36,7 +36,7 @@ class RunFiles {
   // Writes job.toml into the folder, which must exist. kAlreadyExists: it has files of another run. kIo.
   static Expected<RunFiles> Open(const Job& job, const std::string& folder);
 
-  // Appends lines to metrics.jsonl when a further hundredth of the job is done.
+  // Appends lines to metrics.jsonl after about every hundredth of the job.
   Status OnProgress(const scheduler::Scheduler& scheduler, TimeUs now);
   // Adds a line to curve.csv, which End writes: simulated seconds, samples, bytes, and the mean loss since the previous
   // point. Without a loss since then, adds nothing.

@@ -218,7 +218,7 @@ void Trial::OpenGates() {
   for (worker::BatchBegins& begins : options_.recording->begins) begins.open = true;
   for (ShardNode& node : shards_) {
     node.gate->Open();
-    LetThrough(&node);
+    DeliverHeld(&node);
   }
   for (WorkerNode& node : workers_) PlanTurn(&node);
   RequestStop();
@@ -283,12 +283,12 @@ void Trial::StepShard(ShardNode* node, const std::function<void(Outbox*)>& step)
 void Trial::DeliverToShard(ShardNode* node, Peer from, Message message) {
   if (node->gate != nullptr && EffectGate::Concerns(message)) {
     node->gate->Hold(from, std::move(message));
-    return LetThrough(node);
+    return DeliverHeld(node);
   }
   StepShard(node, [&](Outbox* out) { node->shard->OnMessage(from, std::move(message), now(), out); });
 }
 
-void Trial::LetThrough(ShardNode* node) {
+void Trial::DeliverHeld(ShardNode* node) {
   while (auto next = node->gate->TakeNext())
     StepShard(node, [&](Outbox* out) { node->shard->OnMessage(next->from, std::move(next->message), now(), out); });
 }

@@ -3,8 +3,8 @@
 //   auto trial = Trial::Make(job, run_dir, {});
 //   if (trial) Status ended = (*trial)->Run(hooks);   // ok also after a clean stop
 //
-// With a recording it repeats that run of the job to the bit: gates hold what arrives at a shard until its turn, leases
-// go to the workers that got them, and batches begin when they did.
+// With a recording, a trial repeats that run of the job to the bit: gates hold each message to a shard until its turn,
+// leases go to the workers that got them in the recorded run, and batches begin when they did there.
 //
 // One thread. Deterministic: time, delays and randomness follow from the job.
 #pragma once
@@ -50,7 +50,7 @@ struct TrialOptions {
 struct TrialHooks {
   // Called about every quarter of a second of real time.
   std::function<void(const scheduler::Progress& progress, double simulated_seconds)> progress;
-  // Called as often. Returns true to stop the run cleanly.
+  // Called at the same times. Returns true to stop the run cleanly.
   std::function<bool()> stops;
 };
 
@@ -66,10 +66,11 @@ class Trial {
   // kCorrupt: a shard differs from the recording, or waits for a message that does not arrive.
   Status Run(const TrialHooks& hooks);
   double simulated_seconds() const { return double(events_.now()) * 1e-6; }
-  // Valid after Run: the number of repeated effects of each shard, and the directory of the last checkpoint.
+  // Valid after Run: the number of repeated effects of each shard.
   std::vector<std::size_t> repeated() const;
   // Whether the recorded run was left at `until`.
   bool left() const { return options_.recording.has_value() && !repeats_; }
+  // Valid after Run: the directory of the last checkpoint.
   std::string last_checkpoint() const { return scheduler_->progress().last_checkpoint; }
 
  private:
@@ -92,7 +93,7 @@ class Trial {
     worker::Trace trace;
     worker::Record record;
     std::unique_ptr<worker::TrainingLoop> loop;
-    std::uint64_t samples = 0;  // its part of samples_
+    std::uint64_t samples = 0;  // the worker's part of samples_
   };
 
   Trial(const Job& job, RunFiles files, TrialOptions options);
@@ -106,7 +107,7 @@ class Trial {
   void DeliverToScheduler(Peer from, Message message);
   void TurnScheduler();
   void DeliverToShard(ShardNode* node, Peer from, Message message);
-  void LetThrough(ShardNode* node);  // the messages whose turn it is
+  void DeliverHeld(ShardNode* node);  // the messages whose turn it is
   void StepShard(ShardNode* node, const std::function<void(Outbox*)>& step);
   void DeliverToWorker(WorkerNode* node, Peer from, Message message);
   void PlanTurn(WorkerNode* node);
@@ -139,9 +140,10 @@ class Trial {
   std::deque<ShardNode> shards_;
   std::deque<WorkerNode> workers_;
   Status files_status_;
-  std::uint64_t repeated_ = 0;                  // effects, of all shards
-  TimeUs repeated_at_ = 0;                      // when the last of them was seen
-  std::uint64_t samples_ = 0, next_point_ = 0;  // trained by all workers
+  std::uint64_t repeated_ = 0;    // effects, of all shards
+  TimeUs repeated_at_ = 0;        // when the last of them was seen
+  std::uint64_t samples_ = 0;     // trained by all workers
+  std::uint64_t next_point_ = 0;  // samples_ at which the next point is added
 };
 
 }  // namespace tarn::sim
