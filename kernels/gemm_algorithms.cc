@@ -124,7 +124,7 @@ Expected<std::vector<std::string_view>> Lines(std::string_view text, const std::
   if (!title.starts_with(kTitle))
     return Fail(ErrorCode::kMalformed,
                 fmt::format("{}: not a file of matrix product algorithms: begins with {}, expected "
-                            "with '{}{}'",
+                            "'{}{}'",
                             path, Quoted(title), kTitle, kVersion));
   if (title.substr(kTitle.size()) != kVersion)
     return Fail(ErrorCode::kUnsupported, fmt::format("{}: format version {} of matrix product algorithms, expected {}",

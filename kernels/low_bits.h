@@ -27,7 +27,7 @@
 
 namespace tarn::kernels {
 
-// Whether a codec is one of these.
+// Whether this header's functions encode the codec.
 constexpr bool IsLowBits(ValueCodec codec) { return codec >= ValueCodec::kQsgd && codec <= ValueCodec::kOneBit; }
 
 void EncodeLowBits(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out);

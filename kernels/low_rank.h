@@ -1,7 +1,7 @@
 // A matrix of gradients as the product of two thin ones: PowerSGD (Vogels, Karimireddy, Jaggi, "PowerSGD: practical
 // low-rank gradient compression for distributed optimization", NeurIPS 2019, algorithm 1, for each worker separately).
 //
-// One step of subspace iteration, which starts from the factor of the last one: P = orthonormal(M Q), Q = M' P; then
+// One step of subspace iteration, which starts from the factor of the last step: P = orthonormal(M Q), Q = M' P; then
 // M is about P Q'. M (n x dim) and P (n x rank), "left", are stored by row, Q (dim x rank), "right", by column. Sums
 // are in a fixed order: the same bits on every x86-64. Any thread.
 #pragma once

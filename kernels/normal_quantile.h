@@ -59,7 +59,7 @@ inline bool IsCentral(double q) { return std::abs(q) <= 0.425; }
 
 inline double CentralQuantile(double q) { return q * Ratio(kPpndA, kPpndB, 0.180625 - q * q); }
 
-// How far out in a tail u lies.
+// sqrt(-log(p)), where p is the probability of the tail beyond u.
 inline double TailDistance(double u) { return std::sqrt(-Log(u < 0.5 ? u : 1.0 - u)); }
 
 // For u that is neither central nor in a far tail.

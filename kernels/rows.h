@@ -19,7 +19,7 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
 // point into a frame.
 void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out);
 
-// *rows[i] += in[i], in order; a row that occurs twice gets both.
+// *rows[i] += in[i], in order; to a row that occurs twice, both are added.
 void AddRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);
 
 // out[i] = in[index[i]]: expands unique rows to the order of their occurrences, or permutes.

@@ -21,8 +21,8 @@ class LifeModel {
  public:
   // `salt`: of the table (TableSalt).
   LifeModel(const LifeSpec& spec, std::uint64_t salt) : spec_(spec), rules_(spec), salt_(salt) {}
-  // Whether a key's value depends only on its own pushes.
-  static bool Knows(const LifeSpec& spec) { return spec.on && spec.rows_max == 0 && spec.expire_seconds == 0; }
+  // Whether the model applies: the value of a key depends only on the pushes to it.
+  static bool Applies(const LifeSpec& spec) { return spec.on && spec.rows_max == 0 && spec.expire_seconds == 0; }
   // The value once the minimum clock is `minimum`. `parts`: in order of clocks, each clock once.
   double ValueAt(Key key, std::span<const ClockPart> parts, Clock minimum) const;
 

@@ -53,7 +53,7 @@ void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* ke
 
 Oracle::Oracle(const Scenario& scenario) : scenario_(scenario) {
   if (scenario.counts.apply == ApplyMode::kAggregated && scenario.counts_row_codec == ValueCodec::kFp32 &&
-      LifeModel::Knows(scenario.life))
+      LifeModel::Applies(scenario.life))
     lives_.emplace(scenario.life, TableSalt(scenario.job.job.seed, "counts"));
 }
 

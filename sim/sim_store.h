@@ -38,7 +38,7 @@ struct SimDisk {
   std::set<std::string> removed;
   std::set<std::string> lossy;  // directories that are no longer complete, and cannot be a base
   std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
-  std::set<std::string> unreadable;          // begun when rows could not be read: not compared
+  std::set<std::string> unreadable;          // directories begun while rows could not be read: not compared
   std::map<std::string, std::string> blobs;  // of workers, by path: the bytes
   // Written but not durable: survives a kill, may be lost with the power. Parts by shard, blobs by path.
   std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;

@@ -84,7 +84,7 @@ void SimWorker::AdvanceProgram(TimeUs now, Outbox* out) {
     const CheckpointId wanted = std::exchange(program_.wanted, CheckpointId(0));
     if (wanted.value != 0) {
       client_.Save(wanted, EncodedState(wanted), now, out);
-      program_.ticked = true;  // asks again
+      program_.ticked = true;  // calls AwaitSave again
     }
     if (program_.waits || (!program_.ticked && !idle)) return;
     program_.waits = true;
@@ -365,7 +365,7 @@ worker::TableToPush SimWorker::PushOfDense(const Batch& batch) {
   return {&batch.dense, std::move(layer), Acknowledged(std::nullopt, batch.dense.runs.size())};
 }
 
-// Each change of a batch is a push of its own.
+// Each change of a batch is a separate push.
 void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
   const Welcome& welcome = client_.welcome();
   for (const RowChanges::Action& action :

@@ -124,12 +124,12 @@ class SimWorker final : private worker::Completion<TableSpec>,
     const TableSpec& dense() const { return specs[1]; }
   };
 
-  // A program with state: after each tick it asks whether it must save, and waits for the answer.
+  // A program with state: after each tick it calls AwaitSave, and waits for the result.
   struct Program {
     ProgramState state;
     bool begun = false;
-    bool ticked = false;  // must ask
-    bool waits = false;   // for the answer
+    bool ticked = false;  // must call AwaitSave
+    bool waits = false;   // for the result
     CheckpointId wanted;  // 0: none
     bool busy() const { return ticked || waits || wanted.value != 0; }
   };
@@ -173,7 +173,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   Program program_;
   SimLeases leases_;
   std::deque<Batch> batches_;
-  std::optional<Batch> pushed_;  // in part; the rest of its clock follows
+  std::optional<Batch> pushed_;  // its sparse push was sent; its tick follows
   std::deque<EarlyPull> early_;  // the last one counts
   Clock next_clock_;
   std::deque<PushAcked> pushes_;  // unacknowledged ones, and all later ones

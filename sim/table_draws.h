@@ -37,7 +37,7 @@ void ChooseRules(std::uint64_t seed, Scenario* s);
 void ChooseChanges(std::uint64_t seed, Scenario* s);
 // Key lists held by shards: often few, so that lists are missing; sometimes none.
 void ChooseLists(std::uint64_t seed, Scenario* s);
-// Pulls on other connections than pushes, which may overtake them.
+// Lanes: pulls use other connections than pushes, so that either may overtake the other.
 void ChooseLanes(std::uint64_t seed, Scenario* s);
 // Worker caches and combined pushes.
 void ChooseCache(std::uint64_t seed, Scenario* s);

@@ -22,7 +22,7 @@ void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, 
 // dw = dy^T x and, unless dx is null, dx = dy w, with the results of GemmBf16; dy is rounded once for both.
 void GradientsBf16(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx, float* dw);
 
-// Its two implementations, as above.
+// The two implementations of GradientsBf16, like those of GemmBf16.
 bool GradientsBf16Native(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx,
                          float* dw);
 void GradientsBf16Emulated(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx,

@@ -19,8 +19,8 @@ HWY_INLINE double SigmoidOf(double x, double exp_minus_abs) {
   return numerator / (1.0 + exp_minus_abs);
 }
 
-// The terms max(x, 0) - x label + log(1 + e) of a tile, e = exp(-|x|). Each partial sum takes one logarithm, of a
-// product of factors in [1, 2] that are few enough to fit a double.
+// Sums max(x, 0) - x label + log(1 + e), where e = exp(-|x|), tile by tile. Each partial sum of a tile takes one
+// logarithm: of the product of its up to 64 factors 1 + e in [1, 2], which fits a double.
 template <bool kWithGradient>
 double LogisticLossLoop(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels, float scale,
                         float* HWY_RESTRICT grad) {

@@ -12,7 +12,7 @@
 namespace tarn::kernels {
 namespace {
 
-// Relative to the column's norm before orthogonalization: a smaller rest is rounding error.
+// If orthogonalization reduces a column's norm to less than this share, the rest is rounding error.
 constexpr double kRounding = 1e-5;
 
 double ColumnDot(std::size_t n, std::uint32_t rank, const float* left, std::uint32_t a, std::uint32_t b) {

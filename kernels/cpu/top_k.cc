@@ -11,7 +11,7 @@ namespace tarn::kernels {
 namespace {
 
 constexpr int kMagnitudeBits = 31;
-constexpr std::size_t kFew = 1 << 14;
+constexpr std::size_t kFew = 1 << 14;  // below this number of values, KthMagnitude uses short digits
 
 std::uint32_t Magnitude(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 

@@ -55,7 +55,7 @@ struct Place {
   }
 };
 
-// A row as its team sees it, `chunk` by chunk: kHeld elements a thread.
+// A row, which its team processes chunk by chunk: kHeld elements per thread.
 struct Row {
   float *w, *slots;
   const float* g;

@@ -77,7 +77,7 @@ void Deaths::StartServerAgain(std::uint32_t server) {
   });
 }
 
-// The job must end (rule N4), in any state of its scheduler.
+// Checks after some leases that the job has ended (rule N4), in any state of its scheduler.
 void Deaths::CheckServerIsMissed(std::uint32_t server) {
   const TimeUs limit = 4 * context_.lease_us() + 5'000'000;
   context_.events.At(context_.now() + limit, [this, server, run = context_.processes.scheduler_id()] {

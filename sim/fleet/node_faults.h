@@ -14,7 +14,8 @@ class NodeFaults {
  public:
   explicit NodeFaults(FleetContext& context) : context_(context) {}
 
-  // Draws all faults at independent times. Must be called at the beginning of the run.
+  // Plans reconnects, partitions, pauses, crashes, second starts and requests. Must be called at the beginning of the
+  // run.
   void Plan();
   void PlanTimeJumps();
   // Plans faults of a shard's tier. Must be called when the tier is made.

@@ -26,9 +26,9 @@ class Outages {
   void OnWorkerReceived(const Process& worker, const Message& message);
   void OnSchedulerReceived(const Message& message);
 
-  // Ends every process, and restarts all after some time.
+  // Ends every process, and restarts all after a random time.
   void EndAll();
-  // Restarts all at once, if everything is down.
+  // Restarts all processes now, if they are down.
   void ComeBack();
 
   void AddTo(RunResult* result) const;

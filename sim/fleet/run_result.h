@@ -31,6 +31,7 @@ struct RunResult {
   std::uint64_t deaths = 0;  // deaths of single servers and schedulers, and failed syncs
   std::uint64_t stalls = 0;  // of the scheduler's disk, for longer than two leases
   TimeUs simulated_us = 0;
+  // Whether the run had enough pushes and faults to count as a thorough test.
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
 };
 

@@ -133,8 +133,8 @@ int main(int argc, char** argv) {
                      "instead of --job: folder of a run of tools/launch --record, which is repeated to the bit")
           ->excludes(file);
   app.add_option("--until", command.until,
-                 "with --replay: leave the recorded run once so many samples are trained, and continue the job from "
-                 "there in simulated time, as --set changes it")
+                 "with --replay: after this number of trained samples, leave the recorded run and continue the job in "
+                 "simulated time, with the changes of --set")
       ->needs(replay);
   app.add_option("--run-dir", command.run_dir, "folder for the results: new or empty")->required();
   app.add_option("--set", command.overrides, "section.key=value: overrides a key of the job file; may be repeated")

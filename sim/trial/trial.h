@@ -74,7 +74,7 @@ class Trial {
   std::string last_checkpoint() const { return scheduler_->progress().last_checkpoint; }
 
  private:
-  // What every node has: its place in Links, and the event at which its timer is due.
+  // What every node has: its number in Links, and its planned timer and turn.
   struct Node {
     std::size_t number = 0;
     TimeUs timer_at = -1;       // -1: none

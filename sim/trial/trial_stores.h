@@ -1,5 +1,5 @@
-// The disks of a trial: its checkpoints in memory, from which the hash of the parameters comes, and from which another
-// trial may continue. Writes succeed and take no time; their reports are separate steps, which `later` runs. Not
+// The disks of a trial: its checkpoints, in memory. The hash of the parameters is computed from them, and another trial
+// may continue from them. Writes succeed and take no time; their reports are separate steps, which `later` runs. Not
 // thread-safe.
 #pragma once
 
