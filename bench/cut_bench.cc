@@ -72,7 +72,7 @@ struct Longest {
     ++steps;
   }
   void Print(const char* what) const {
-    fmt::print("{}: {} turns, longest {:.3f} ms ({:.3f} ms of the thread), mean {:.3f} ms\n", what, steps, wall * 1e3,
+    fmt::print("{}: {} turns, longest {:.3f} ms ({:.3f} ms of CPU time), mean {:.3f} ms\n", what, steps, wall * 1e3,
                cpu * 1e3, wall_sum * 1e3 / double(steps));
   }
 };
@@ -135,7 +135,7 @@ double PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
 
 class Bench {
  public:
-  // `memory_bytes`: 0: all rows are in memory; else the others are in `dir`.
+  // `memory_bytes`: budget of the rows in memory; the others are stored in `dir`. 0: all rows are in memory.
   Bench(std::uint64_t rows, CheckpointStore* store, std::size_t memory_bytes = 0, const std::string& dir = {})
       : rows_(rows), hot_(rows), shard_(Options(memory_bytes, dir), store) {
     spec_.id = TableId(1);
@@ -274,8 +274,8 @@ class Bench {
     longest.Print(what);
     std::uint64_t entries = 0;
     for (const CheckpointFile& file : own.files) entries += file.rows;
-    fmt::print("  {:.2f} s, {} rows, {} bytes; random reads meanwhile: longest {:.3f} ms of their thread\n", took,
-               entries, own.bytes(), machine_probe_.TakeLongestCpu() * 1e3);
+    fmt::print("  {:.2f} s, {} rows, {} bytes; random reads meanwhile: longest {:.3f} ms of CPU time\n", took, entries,
+               own.bytes(), machine_probe_.TakeLongestCpu() * 1e3);
     return own.bytes();
   }
 
@@ -321,9 +321,9 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{2048}, std::uint64_t{1} << 32));
   std::string dir;
-  app.add_option("--dir", dir, "folder for checkpoints; default: drop them");
+  app.add_option("--dir", dir, "folder for checkpoints (default: drop their rows)");
   std::size_t memory_mib = 0;
-  app.add_option("--memory", memory_mib, "MiB of rows in memory, with the others in --dir; default: all rows")
+  app.add_option("--memory", memory_mib, "MiB of rows in memory, with the others in --dir (default: all rows)")
       ->check(CLI::Range(std::size_t{64}, std::size_t{1} << 20));
   CLI11_PARSE(app, argc, argv);
   if (memory_mib != 0 && dir.empty()) tarn::server::Die("--memory needs --dir");

@@ -1,6 +1,7 @@
 // Hit rates of eviction policies on traces of pulls, compared with Belady's optimum, which knows the future. A trace
 // has batches of Zipf-distributed look-ups, each key once per batch, like the pulls of a client. With --scans a share
-// of the batches reads rows sequentially, like an evaluation or an export. Only the second half of a trace counts.
+// of the batches reads the rows in turn, however frequent they are, like an evaluation or an export. Only the second
+// half of a trace counts.
 //
 //   eviction_policies --rows 1000000 --accesses 10000000
 #include <fmt/format.h>

@@ -295,7 +295,7 @@ class Bench {
           [&] { ApplyOptimizer(spec, Clock(1), dim, picked, values.data(), slots.data(), a_.data()); });
   }
 
-  // A full cache of rows of 64 values: all rows are found and read.
+  // A half full cache of rows of 64 values: all keys that are looked up are found.
   void HotRowsFound() {
     const std::uint32_t dim = 64, batch = 20'000, batches = 40;
     const auto hot = MakeHotRows({.dim = dim, .rows = 2 * batch * batches, .batch_keys_max = batch});

@@ -1,7 +1,7 @@
-// The training step of a model alone, on one thread: plan, gather, forward and backward, apply, over batches generated
-// in advance. With --dump the batches and the initial parameters are written to a directory, so that another framework
-// can train the same steps (bench/compare_pytorch). On a GPU, matrix products use the algorithms file of workers; the
-// first steps measure missing algorithms.
+// Measures the training step of a model alone, on one thread: plan, gather, forward and backward, apply, over batches
+// generated in advance. With --dump the batches and the initial parameters are written to a directory, so that another
+// framework can train the same steps (bench/compare_pytorch). On a GPU, matrix products use the algorithms file of
+// workers; the first steps measure missing algorithms.
 //
 //   model_step --model dlrm --rows 2048 --steps 100
 
@@ -47,6 +47,7 @@ struct Options {
   std::string dump, precision = "fp32", device = "cpu";
 };
 
+// Returns the seconds since `begin`, and sets it to now.
 double Lap(SteadyClock::time_point* begin) {
   const auto now = SteadyClock::now();
   const double seconds = std::chrono::duration<double>(now - *begin).count();

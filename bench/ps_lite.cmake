@@ -1,9 +1,9 @@
-# ps-lite as a peer, where its sources lie in build/peers/ps-lite and protobuf is installed (tools/install bench).
+# ps-lite as a peer, if its sources are in build/peers/ps-lite and protobuf is installed (tools/install bench).
 set(sources ${PROJECT_SOURCE_DIR}/build/peers/ps-lite)
 find_program(PROTOC protoc)
 find_library(PROTOBUF_LITE protobuf-lite)
 set(TARN_HAS_PS_LITE OFF)
-file(GLOB header CONFIGURE_DEPENDS ${sources}/include/ps/ps.h)  # sources that come later are seen
+file(GLOB header CONFIGURE_DEPENDS ${sources}/include/ps/ps.h)  # finds sources that are cloned later
 if(header AND PROTOC AND PROTOBUF_LITE AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
   set(TARN_HAS_PS_LITE ON)
   set(generated ${PROJECT_BINARY_DIR}/ps-lite)

@@ -37,7 +37,7 @@ namespace {
 constexpr std::uint32_t kBits = 6;
 constexpr std::size_t kMessageKeys = 4096;
 constexpr std::size_t kMessages = 256;
-constexpr std::size_t kPasses = 8;  // over all messages; the best counts
+constexpr std::size_t kPasses = 8;  // over all messages; the result is the fastest
 
 double CpuNow() {
   timespec now{};
@@ -153,7 +153,7 @@ class Bench {
     });
   }
 
-  // The work of the array and of the map after the addresses of the rows are found.
+  // What the array and the map do with the rows at these addresses: copies them, or applies the optimizer.
   void Work(std::vector<float*>* values) {
     if (!setting_.apply) return kernels::GatherRows(spec_.dim, values->size(), values->data(), out_.data());
     slots_.resize(values->size());

@@ -1,5 +1,5 @@
 // Throughput of one core in rows: gathers and optimizer steps of a message's keys in a sparse table, on the store
-// alone, and a push and a pull through the shard's state machine. Items are rows.
+// alone, and a pull and a push through the shard's state machine. Items are rows.
 //
 //   row_store_bench --benchmark_filter=Gather
 #include <benchmark/benchmark.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kBits = 6;
 constexpr std::size_t kMessageKeys = 4096;
 constexpr std::size_t kMessages = 256;
-constexpr const char* kRules[] = {"sgd", "row_wise_adagrad", "adagrad", "adam"};  // by number
+constexpr const char* kRules[] = {"sgd", "row_wise_adagrad", "adagrad", "adam"};  // by the argument of BM_Apply
 
 TableSpec MakeSpec(const char* optimizer) {
   TableSpec spec;
@@ -55,8 +55,8 @@ Batch MakeBatch(const TableSpec& spec, std::uint64_t seed, std::uint64_t rows) {
 }
 
 // A store with a table of `row_count` rows, and batches of their keys.
-struct Filled {
-  explicit Filled(const char* optimizer, std::uint64_t row_count) : spec(MakeSpec(optimizer)) {
+struct FilledStore {
+  explicit FilledStore(const char* optimizer, std::uint64_t row_count) : spec(MakeSpec(optimizer)) {
     StoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));
     rows = std::make_unique<Store>(options);
@@ -77,7 +77,7 @@ struct Filled {
 };
 
 void BM_Gather(benchmark::State& state) {
-  const Filled filled("sgd", std::uint64_t(state.range(0)));
+  const FilledStore filled("sgd", std::uint64_t(state.range(0)));
   const auto codec = static_cast<ValueCodec>(state.range(1));
   std::vector<std::byte> out(kMessageKeys * 64);
   std::size_t next = 0, keys = 0;
@@ -91,7 +91,7 @@ void BM_Gather(benchmark::State& state) {
 BENCHMARK(BM_Gather)->Args({100'000, 0})->Args({4'000'000, 0})->Args({4'000'000, 1});
 
 void BM_Apply(benchmark::State& state) {
-  Filled filled(kRules[state.range(1)], std::uint64_t(state.range(0)));
+  FilledStore filled(kRules[state.range(1)], std::uint64_t(state.range(0)));
   std::size_t next = 0, keys = 0;
   for (auto _ : state) {
     const Batch& batch = filled.batches[next++ % kMessages];
@@ -130,7 +130,8 @@ void BM_Insert(benchmark::State& state) {
 }
 BENCHMARK(BM_Insert)->Unit(benchmark::kMillisecond);
 
-// A push and then a pull of the same keys, as messages.
+// A pull and then a push of the same keys by each of two workers, as messages, and their ticks. Argument: 1 if the
+// table is aggregated.
 void BM_ShardPushAndPull(benchmark::State& state) {
   TableSpec spec = MakeSpec("adagrad");
   const bool aggregated = state.range(0) != 0;

@@ -1,5 +1,5 @@
-// A job in one process and one thread: the same reader, model, kernels and row store as a fleet, without scheduler,
-// protocol or network. A baseline for the speed of a fleet, and a reference for its quality.
+// Trains a job in one process and one thread: the same reader, model, kernels and row store as a fleet, without
+// scheduler, protocol or network. A baseline for the speed of a fleet, and a reference for its quality.
 //
 //   single_process examples/criteo-fm.toml [--set train.batch_rows=1024]...
 

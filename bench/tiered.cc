@@ -187,7 +187,7 @@ class TieredStore {
                    reinterpret_cast<const std::byte*>(gradients.data()), Clock(n));
     }
     figures.seconds = Now() - begin;
-    // A pull and a push per row; the pull determines whether it is a hit.
+    // Each row is used twice, by a pull and by a push; only the pull can miss.
     if (rows_->tier() != nullptr) figures.hit_rate = 1 - 2 * double(Misses() - misses) / double(Uses() - uses);
     return figures;
   }
@@ -271,7 +271,7 @@ class PlainRocksDb {
       Push(&keys, rows.data(), gradients.data(), n);
     }
     figures.seconds = Now() - begin;
-    figures.hit_rate = std::numeric_limits<double>::quiet_NaN();  // of blocks, not of rows
+    figures.hit_rate = std::numeric_limits<double>::quiet_NaN();  // RocksDB counts blocks, not rows
     return figures;
   }
 

@@ -1,4 +1,4 @@
-// Traces of pulls: batches of Zipf-distributed look-ups, each row once per batch, like the pulls of a client. And the
+// Traces of pulls: batches of Zipf-distributed look-ups, each row once per batch, like the pulls of a client; and the
 // optimal hit rate on a trace.
 #pragma once
 
@@ -21,8 +21,8 @@ struct Trace {
   std::vector<std::size_t> ends;        // end of each batch in `accesses`
 };
 
-// Makes batches of `batch` look-ups until there are about `accesses`. A share `scans` of the batches reads rows
-// sequentially instead, like an evaluation or an export.
+// Makes batches of `batch` look-ups until there are about `accesses`. A share `scans` of the batches reads the rows in
+// turn instead, in steps of kScanStride and however frequent they are, like an evaluation or an export.
 inline Trace MakeTrace(std::uint32_t rows, double exponent, double scans, std::size_t batch, std::size_t accesses) {
   constexpr std::uint64_t kScanStride = 7919;
   SplitMix random(7);

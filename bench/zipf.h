@@ -1,6 +1,6 @@
 // Draws numbers 0 .. n-1 with probability proportional to 1 / (i + 1)^exponent, by rejection-inversion (Hoermann and
-// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", 1996): needs no table
-// and a few operations per draw.
+// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", 1996), which
+// needs no table and few operations per draw.
 #pragma once
 
 #include <algorithm>

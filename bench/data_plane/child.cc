@@ -158,7 +158,7 @@ std::string ReadText(const std::string& path) {
 
 TemporaryFolder::TemporaryFolder() {
   path_ = (std::filesystem::temp_directory_path() / "tarn-bench-XXXXXX").string();
-  Require(mkdtemp(path_.data()) != nullptr, path_);
+  Require(mkdtemp(path_.data()) != nullptr, "cannot create the folder " + path_);
   int ends[2];
   Require(pipe2(ends, O_CLOEXEC) == 0, "pipe");
   remover_ = fork();
@@ -169,7 +169,7 @@ TemporaryFolder::TemporaryFolder() {
     close(ends[1]);
     char nothing = 0;
     while (read(ends[0], &nothing, 1) < 0 && errno == EINTR) continue;
-    // Retries, because processes that still write to it are being killed too.
+    // Retries, because other processes of the benchmark, which are being killed, may still write to the folder.
     for (const double begin = Now(); Now() - begin < kGraceSeconds;) {
       std::error_code error;
       std::filesystem::remove_all(path_, error);

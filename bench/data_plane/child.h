@@ -1,4 +1,4 @@
-// Child processes of a benchmark, for its other roles. The kernel kills them when their parent ends. One thread.
+// Child processes of a benchmark, each with one role. The kernel kills them when their parent ends. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,13 +24,14 @@ class Child {
   }
 
   pid_t pid() const { return pid_; }
-  // Whether the process has ended; `how`: a description of its end.
+  // Returns whether the process has ended. If so, writes "exit code N" or "killed by signal N" to `how`.
   bool Ended(std::string* how);
-  // Waits for its end. Exits if it failed, or if `peer`, for which it may be waiting, ends first.
+  // Waits for the end of the process. Exits with status 1 if it failed, or if `peer`, for which it may be waiting, ends
+  // first.
   void WaitFor(Child* peer);
   // Sends SIGTERM and, after a second, SIGKILL. Does nothing if it has ended.
   void Stop();
-  // CPU seconds of all its threads so far; 0 if it has ended.
+  // CPU seconds of all threads of the process so far; 0 once it has been reaped.
   double CpuSeconds() const;
 
  private:
@@ -63,8 +64,8 @@ class CpuMeter {
   double began_, server_, worker_;
 };
 
-// A temporary directory, removed with its contents even if this process is killed: a separate process waits for its
-// end. No other thread may run during construction.
+// A temporary directory, removed with its contents even if this process is killed: a separate process waits for the end
+// of this one and removes it. No other thread may run during construction.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -75,7 +76,7 @@ class TemporaryFolder {
 
  private:
   std::string path_;
-  int lifeline_ = -1;  // closed when the directory may be removed
+  int lifeline_ = -1;  // write end of a pipe; the remover deletes the directory when it is closed
   pid_t remover_ = 0;
 };
 

@@ -25,7 +25,7 @@ inline double Now() {
 // Prints `what` to stderr, with the system's text for the error `number` if that is not 0, and exits with status 1.
 // Children (child.h) end with the process.
 [[noreturn]] void Die(std::string_view what, int number = 0);
-// Exits with the message of errno if `good` is false.
+// If `good` is false, exits like Die(what, errno).
 void Require(bool good, std::string_view what);
 
 using Setting = std::pair<std::string, std::variant<std::uint64_t, std::string>>;
@@ -95,7 +95,8 @@ std::vector<double> Latencies(const Duration& duration, Operation operation) {
   }
 }
 
-// Prints the median in microseconds as the figure's value, and also p99.
+// Prints the median in microseconds as the figure's value, with the 99th percentile (`p99`) and the number of
+// operations.
 void PrintLatencies(Figure figure, std::vector<double> microseconds);
 
 }  // namespace tarn::bench

@@ -19,7 +19,7 @@
 namespace tarn::bench {
 namespace {
 
-constexpr std::uint32_t kBits = 6;  // as a job's default
+constexpr std::uint32_t kBits = 6;  // partition bits, the default of a job
 constexpr std::size_t kBatches = 256;
 constexpr std::size_t kMb = std::size_t{1} << 20;
 
@@ -33,7 +33,7 @@ constexpr Work kWork[] = {
 
 Key KeyOf(std::uint64_t row) { return Mix64(row); }
 
-// A request's rows in the order in which a client sends them, by partition.
+// A request's rows in the order in which a client sends them, by partition; `index` is the row of each in the array.
 struct Rows {
   std::vector<std::uint64_t> index;
   std::vector<Key> keys;

@@ -146,7 +146,7 @@ std::vector<Keys> RandomBatches(std::uint64_t rows, std::size_t batch, std::size
   SplitMix random(1);
   std::vector<Keys> batches;
   while (batches.size() < count) {
-    std::set<ps::Key> different;  // and sorted, as ps-lite requires
+    std::set<ps::Key> different;  // sorted, as ps-lite requires
     while (different.size() < batch) {
       const std::uint64_t row = random.Below(rows);
       different.insert(hashed ? KeyOf(row) : row);
@@ -220,7 +220,7 @@ void RunWorker(const PsLiteOptions& options, const std::string& transport) {
     for (const Table table : {kSparse, kSparseArray}) MeasureSparse(options, transport, table, &worker);
   if (options.Wants("dense")) MeasureDense(options, transport, &worker);
   if (options.Wants("small")) MeasureSmall(options, transport, &worker);
-  std::_Exit(0);  // the other processes are killed, so none waits
+  std::_Exit(0);  // without ps::Finalize, which waits for the other processes; the parent ends them
 }
 
 void RunScheduler() {
@@ -228,7 +228,8 @@ void RunScheduler() {
   ps::Finalize(kApp, true);
 }
 
-// A role as a separate process, with a known port, so that the file of its socket is known.
+// A role as a separate process. Chooses its port, so that the destructor can remove the socket file that ps-lite leaves
+// at /tmp/PORT with DMLC_LOCAL.
 class Role {
  public:
   Role(const char* name, const std::function<void()>& run) : port_(std::to_string(FreePort())) {

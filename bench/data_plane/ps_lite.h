@@ -26,8 +26,8 @@ struct PsLiteOptions {
 // Whether this build has ps-lite.
 bool HasPsLite();
 
-// Prints the figures over tcp, or over ps-lite's own path between processes of one host. Starts scheduler, server and
-// worker as processes. Exits on failure. Call it while no other thread runs.
+// Prints the figures over `transport`: "tcp", or "ipc", ps-lite's own path between processes of one host. Starts
+// scheduler, server and worker as processes. Exits on failure. Call it while no other thread runs.
 void MeasurePsLite(const PsLiteOptions& options, const std::string& transport);
 
 }  // namespace tarn::bench

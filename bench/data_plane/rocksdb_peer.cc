@@ -43,7 +43,7 @@ rocksdb::Slice SliceOf(const std::uint64_t& key) { return {reinterpret_cast<cons
 
 class Table {
  public:
-  // Everything is in caches: no log, no compression, and each look-up hits the block cache.
+  // Writes no log and compresses nothing; the block cache has room for all rows.
   Table(const Options& options, const std::string& folder) : options_(options) {
     rocksdb::BlockBasedTableOptions table;
     table.block_cache = rocksdb::NewLRUCache(2 * options.rows * (RowBytes() + 64) + kBufferBytes);
@@ -121,7 +121,7 @@ void Run(const Options& options) {
   SplitMix random(1);
   std::vector<Keys> batches(kBatches);
   for (Keys& keys : batches) {
-    std::set<std::uint64_t> different;  // and sorted, as in push_pull's plans; before the measurement starts
+    std::set<std::uint64_t> different;  // sorted before the measurement, as push_pull's plans are made before it
     while (different.size() < options.batch) different.insert(Mix64(random.Below(options.rows)));
     keys.assign(different.begin(), different.end());
     for (std::uint64_t& key : keys) key = __builtin_bswap64(key);

@@ -19,9 +19,9 @@ namespace {
 
 constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
 constexpr std::size_t kSlots = 8;
-constexpr int kSpinsUntilYield = 1 << 10;  // yields, because both may share one core
+constexpr int kSpinsUntilYield = 1 << 10;  // then yields, because both processes may share one core
 
-// A one-way channel. Numbers count slots and are never reset.
+// A one-way channel. `written` and `read` count slots and are never reset.
 struct Ring {
   alignas(64) std::atomic<std::uint64_t> written{0};
   alignas(64) std::atomic<std::uint64_t> read{0};

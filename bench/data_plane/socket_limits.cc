@@ -31,21 +31,21 @@ void WriteAll(int fd, const std::byte* from, std::size_t bytes) {
   }
 }
 
-struct Ask {
+struct RequestHeader {
   std::size_t request_bytes, reply_bytes;  // request_bytes includes this header
 };
 
 [[noreturn]] void Answer(int fd, const Largest& largest) {
   std::vector<std::byte> in(largest.request_bytes), out(largest.reply_bytes);
   while (true) {
-    Ask ask{};
-    if (recv(fd, &ask, sizeof ask, MSG_WAITALL) != sizeof ask) _exit(0);
-    ReadAll(fd, in.data(), ask.request_bytes - sizeof ask);
-    WriteAll(fd, out.data(), ask.reply_bytes);
+    RequestHeader header{};
+    if (recv(fd, &header, sizeof header, MSG_WAITALL) != sizeof header) _exit(0);
+    ReadAll(fd, in.data(), header.request_bytes - sizeof header);
+    WriteAll(fd, out.data(), header.reply_bytes);
   }
 }
 
-// The two ends of a connection over loopback. A child process takes over the second one.
+// The two ends of a connection over loopback. The second is for a child process.
 std::pair<int, int> Connection() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   Require(listener >= 0, "socket");
@@ -70,10 +70,10 @@ std::pair<int, int> Connection() {
 // Either the requests or the replies must be small (kSmallBytes), so that those in flight fit into the socket's buffers
 // and the two sides do not deadlock.
 void Measure(int fd, const Exchange& exchange, const Duration& duration) {
-  const std::size_t extra = sizeof(Ask);
+  const std::size_t extra = sizeof(RequestHeader);
   std::vector<std::byte> request(exchange.request_bytes + extra), reply(exchange.reply_bytes);
-  const Ask ask{request.size(), reply.size()};
-  std::memcpy(request.data(), &ask, sizeof ask);
+  const RequestHeader header{request.size(), reply.size()};
+  std::memcpy(request.data(), &header, sizeof header);
   const auto start = [&] { return WriteAll(fd, request.data(), request.size()), 0; };
   const auto finish = [&](int) { ReadAll(fd, reply.data(), reply.size()); };
   Figure figure = ExchangeFigure("socket.tcp", exchange);

@@ -14,7 +14,7 @@ namespace tarn::bench {
 namespace {
 
 constexpr std::size_t kBatches = 256;         // distinct ones, used cyclically
-constexpr std::size_t kGradientBuffers = 16;  // as in a training program
+constexpr std::size_t kGradientBuffers = 16;  // distinct ones, used cyclically
 constexpr double kProgressSeconds = 2;
 constexpr std::size_t kLoadDepth = 8;
 constexpr float kGradient = 0.5f;
@@ -104,7 +104,7 @@ Status SparseTable::Load() {
   return {};
 }
 
-// Checks that every row is the result of the same step from zero.
+// Checks in four of the batches that all values are equal and below 0: the result of the same step from 0.
 Status SparseTable::CheckLoaded() {
   for (std::size_t b = 0; b < kBatches; b += kBatches / 4) {
     const auto rows = client_->Pull(table_, batches_[b]);
@@ -112,7 +112,10 @@ Status SparseTable::CheckLoaded() {
     if (!values) return std::unexpected(values.error());
     const float first = values->front();
     if (first < 0 && std::ranges::all_of(*values, [&](float v) { return v == first; })) continue;
-    return Fail(ErrorCode::kInternal, fmt::format("table '{}': rows with equal pushes differ", table_.spec().name));
+    return Fail(
+        ErrorCode::kInternal,
+        fmt::format("table '{}': after equal pushes the values of a batch differ, or are not below 0: the first is {}",
+                    table_.spec().name, first));
   }
   return {};
 }

@@ -1,5 +1,6 @@
 // The measurements of push_pull: each function runs its operations against a fleet through the client library and
-// prints its figures. Pulled rows are verified; a wrong row is an error. One thread besides the client's.
+// prints its figures. A sample of pulled rows is verified once per table; a wrong value is an error. One thread besides
+// the client's.
 #pragma once
 
 #include <cstddef>

@@ -18,16 +18,17 @@ namespace {
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr int kCandidates = 64;  // number of algorithms tried per product
 
-void Need(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) Die(std::string(what) + ": " + cudaGetErrorString(error));
+void Check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) Die(std::string("CUDA error (") + what + "): " + cudaGetErrorString(error));
 }
-void Need(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) Die(std::string(what) + ": " + cublasLtGetStatusString(status));
+void Check(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    Die(std::string("cuBLASLt error (") + what + "): " + cublasLtGetStatusString(status));
 }
 
 class Memory {
  public:
-  Memory(std::size_t bytes, const char* what) { Need(cudaMalloc(&data_, bytes), what); }
+  Memory(std::size_t bytes, const char* what) { Check(cudaMalloc(&data_, bytes), what); }
   ~Memory() { cudaFree(data_); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -42,7 +43,7 @@ class HostMemory {
  public:
   HostMemory(std::size_t bytes, bool pinned) : pinned_(pinned) {
     if (pinned)
-      Need(cudaMallocHost(&data_, bytes), "pinned memory");
+      Check(cudaMallocHost(&data_, bytes), "pinned memory");
     else if (data_ = std::malloc(bytes); data_ == nullptr)
       Die("cannot allocate " + std::to_string(bytes) + " bytes of host memory");
     std::memset(data_, 1, bytes);
@@ -67,28 +68,28 @@ void FillWithBf16(const Memory& memory, std::size_t n) {
   }
   auto* const to = static_cast<std::uint16_t*>(memory.data());
   for (std::size_t at = 0; at < n; at += block.size())
-    Need(cudaMemcpy(to + at, block.data(), std::min(block.size(), n - at) * 2, cudaMemcpyHostToDevice), "a matrix");
+    Check(cudaMemcpy(to + at, block.data(), std::min(block.size(), n - at) * 2, cudaMemcpyHostToDevice), "a matrix");
 }
 
 // The description of a product for cuBLASLt, which uses column-major order: a row-major C is its C^T = op(B)^T op(A)^T.
 class Description {
  public:
   explicit Description(const ProductShape& s) {
-    Need(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
+    Check(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
     const auto transpose = [&](cublasLtMatmulDescAttributes_t attribute, bool yes) {
       const std::int32_t value = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
-      Need(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value), "a product");
+      Check(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value), "a product");
     };
     transpose(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed);
     transpose(CUBLASLT_MATMUL_DESC_TRANSB, s.a_transposed);
     Layout(&first_, CUDA_R_16BF, s.b_transposed ? s.n : s.k, s.b_transposed ? s.k : s.n);
     Layout(&second_, CUDA_R_16BF, s.a_transposed ? s.k : s.m, s.a_transposed ? s.m : s.k);
     Layout(&result_, s.wide_c ? CUDA_R_32F : CUDA_R_16BF, s.m, s.n);
-    Need(cublasLtMatmulPreferenceCreate(&preference_), "a product");
+    Check(cublasLtMatmulPreferenceCreate(&preference_), "a product");
     const std::uint64_t workspace = kWorkspaceBytes;
-    Need(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                              sizeof workspace),
-         "a product");
+    Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                               sizeof workspace),
+          "a product");
   }
   ~Description() {
     cublasLtMatmulPreferenceDestroy(preference_);
@@ -101,9 +102,9 @@ class Description {
   std::vector<cublasLtMatmulAlgo_t> Algorithms(cublasLtHandle_t blas) const {
     std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
     int found = 0;
-    Need(cublasLtMatmulAlgoGetHeuristic(blas, operation_, first_, second_, result_, result_, preference_, kCandidates,
-                                        results.data(), &found),
-         "the algorithms of a product");
+    Check(cublasLtMatmulAlgoGetHeuristic(blas, operation_, first_, second_, result_, result_, preference_, kCandidates,
+                                         results.data(), &found),
+          "the algorithms of a product");
     std::vector<cublasLtMatmulAlgo_t> algorithms;
     for (int i = 0; i < found; ++i)
       if (results[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(results[i].algo);
@@ -120,7 +121,7 @@ class Description {
  private:
   // The layout of a row-major rows x columns matrix.
   static void Layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::size_t rows, std::size_t columns) {
-    Need(cublasLtMatrixLayoutCreate(layout, type, columns, rows, static_cast<std::int64_t>(columns)), "a matrix");
+    Check(cublasLtMatrixLayoutCreate(layout, type, columns, rows, static_cast<std::int64_t>(columns)), "a matrix");
   }
 
   cublasLtMatmulDesc_t operation_ = nullptr;
@@ -131,10 +132,10 @@ class Description {
 class CudaLimits : public Limits {
  public:
   explicit CudaLimits(const Timing& timing) : timing_(timing), workspace_(kWorkspaceBytes, "a workspace") {
-    Need(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
-    Need(cudaEventCreate(&begin_), "an event");
-    Need(cudaEventCreate(&end_), "an event");
-    Need(cublasLtCreate(&blas_), "cuBLASLt");
+    Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
+    Check(cudaEventCreate(&begin_), "an event");
+    Check(cudaEventCreate(&end_), "an event");
+    Check(cublasLtCreate(&blas_), "cuBLASLt");
   }
   ~CudaLimits() override {
     cublasLtDestroy(blas_);
@@ -145,9 +146,9 @@ class CudaLimits : public Limits {
 
   double CopyBytesPerSecond(std::size_t bytes) override {
     const Memory from(bytes, "a copy"), to(bytes, "a copy");
-    Need(cudaMemset(from.data(), 1, bytes), "a copy");
+    Check(cudaMemset(from.data(), 1, bytes), "a copy");
     const auto copy = [&] {
-      Need(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream_), "a copy");
+      Check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream_), "a copy");
     };
     return 2 * double(bytes) / Median(copy);
   }
@@ -157,9 +158,9 @@ class CudaLimits : public Limits {
     const HostMemory host(bytes, pinned);
     const auto copy = [&] {
       if (to_host)
-        Need(cudaMemcpyAsync(host.data(), placed.data(), bytes, cudaMemcpyDeviceToHost, stream_), "a copy");
+        Check(cudaMemcpyAsync(host.data(), placed.data(), bytes, cudaMemcpyDeviceToHost, stream_), "a copy");
       else
-        Need(cudaMemcpyAsync(placed.data(), host.data(), bytes, cudaMemcpyHostToDevice, stream_), "a copy");
+        Check(cudaMemcpyAsync(placed.data(), host.data(), bytes, cudaMemcpyHostToDevice, stream_), "a copy");
     };
     return double(bytes) / Median(copy);
   }
@@ -175,26 +176,29 @@ class CudaLimits : public Limits {
     for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
       const auto run = [&] { return product.Run(blas_, algorithm, a, b, c, workspace_, stream_); };
       if (run() != CUBLAS_STATUS_SUCCESS) continue;
-      const double seconds = Seconds(3, [&] { Need(run(), "a product"); });
+      const double seconds = Seconds(3, [&] { Check(run(), "a product"); });
       if (seconds < best_seconds) best = &algorithm, best_seconds = seconds;
     }
-    if (best == nullptr) Die("cuBLASLt has no algorithm for a product of bf16");
-    return Median([&] { Need(product.Run(blas_, *best, a, b, c, workspace_, stream_), "a product"); });
+    if (best == nullptr)
+      Die("cuBLASLt has no algorithm for a bf16 product with m = " + std::to_string(shape.m) +
+          ", n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k));
+    return Median([&] { Check(product.Run(blas_, *best, a, b, c, workspace_, stream_), "a product"); });
   }
 
  private:
-  // Seconds per call.
+  // Seconds per call, measured by the GPU's events; the calls are queued together.
   template <typename Call>
   double Seconds(std::size_t calls, Call call) {
-    Need(cudaEventRecord(begin_, stream_), "an event");
+    Check(cudaEventRecord(begin_, stream_), "an event");
     for (std::size_t i = 0; i < calls; ++i) call();
-    Need(cudaEventRecord(end_, stream_), "an event");
-    Need(cudaEventSynchronize(end_), "what is measured");
+    Check(cudaEventRecord(end_, stream_), "an event");
+    Check(cudaEventSynchronize(end_), "the measured operation");
     float ms = 0;
-    Need(cudaEventElapsedTime(&ms, begin_, end_), "an event");
+    Check(cudaEventElapsedTime(&ms, begin_, end_), "an event");
     return double(ms) / 1e3 / double(calls);
   }
 
+  // The median over the repetitions of the seconds per call.
   template <typename Call>
   double Median(Call call) {
     const double once = std::max(Seconds(2, call), 1e-6);

@@ -21,13 +21,13 @@ std::vector<Setting> Shape(const Sizes& s) {
   return {{"batch", std::uint64_t{s.batch}}, {"fields", std::uint64_t{s.fields}}, {"dim", std::uint64_t{s.dim}}};
 }
 
-// The row of each occurrence of a batch, and the number of rows.
+// The keys of a batch with their duplicates, the occurrences: the row of each, and the number of distinct rows.
 struct Occurrences {
   std::vector<std::uint32_t> inverse;
   std::size_t unique = 0;
 };
 
-Occurrences OfPowerLaw(const std::vector<Key>& keys) {
+Occurrences PowerLawOccurrences(const std::vector<Key>& keys) {
   Occurrences out{std::vector<std::uint32_t>(keys.size())};
   std::vector<Key> unique(keys.size());
   kernels::UniqueScratch scratch;
@@ -46,10 +46,10 @@ class Embedding {
         sizes_(run.sizes),
         occurrences_(sizes_.batch * sizes_.fields),
         keys_(MakeKeys(sizes_, 1)),
-        law_(OfPowerLaw(keys_)),
+        power_law_(PowerLawOccurrences(keys_)),
         rows_(place_.Floats(occurrences_ * sizes_.dim, "rows")),
         wide_(place_.Floats(occurrences_ * sizes_.dim, "a batch's embeddings")),
-        inverse_(place_.Bring(law_.inverse, "an index")),
+        inverse_(place_.Upload(power_law_.inverse, "an index")),
         grouping_(place_, occurrences_, sizes_.dim) {}
 
   void Measure() {
@@ -61,10 +61,10 @@ class Embedding {
   }
 
  private:
-  // Copies the rows of each sample one after the other.
+  // Concatenates the rows of each sample, with distinct rows and with rows of a power law; and sums them (bag).
   void Forward() {
     const double row_bytes = double(sizes_.dim) * 4, moved = double(occurrences_) * row_bytes;
-    const Array all = place_.Bring(Permutation(occurrences_), "an index");
+    const Array all = place_.Upload(Permutation(occurrences_), "an index");
     const auto concat = [&](const Array& inverse) {
       return [this, &inverse] {
         place_.Run([&](auto&... on) {
@@ -74,10 +74,10 @@ class Embedding {
       };
     };
     Report("kernel.embedding_forward", 2 * moved, concat(all), occurrences_);
-    Report("kernel.embedding_forward_power_law", 2 * moved, concat(inverse_), law_.unique);
+    Report("kernel.embedding_forward_power_law", 2 * moved, concat(inverse_), power_law_.unique);
     std::vector<std::uint32_t> starts(sizes_.batch + 1);
     for (std::size_t s = 0; s <= sizes_.batch; ++s) starts[s] = static_cast<std::uint32_t>(s * sizes_.fields);
-    const Array offsets = place_.Bring(starts, "offsets");
+    const Array offsets = place_.Upload(starts, "offsets");
     const auto bag = [&] {
       place_.Run([&](auto&... on) {
         kernels::EmbeddingBagForward(on..., sizes_.batch, sizes_.dim, rows_.as<float>(), all.as<std::uint32_t>(),
@@ -89,14 +89,14 @@ class Embedding {
 
   // Bytes that must be moved: the gradient of every occurrence, and rows with their slot, read and written.
   void Backward() {
-    const std::size_t unique = law_.unique;
+    const std::size_t unique = power_law_.unique;
     const std::uint32_t dim = sizes_.dim;
     const Array gradients = place_.Allocate(unique * dim * sizeof(float), "gradients");
     const Array slots = place_.Floats(unique, "slots");
     std::vector<float*> row_at(unique), slot_at(unique);
     for (std::size_t i = 0; i < unique; ++i)
       row_at[i] = rows_.as<float>() + i * dim, slot_at[i] = slots.as<float>() + i;
-    const Array row_pointers = place_.Bring(row_at, "pointers"), slot_pointers = place_.Bring(slot_at, "pointers");
+    const Array row_pointers = place_.Upload(row_at, "pointers"), slot_pointers = place_.Upload(slot_at, "pointers");
     place_.Run([&](auto&... on) { kernels::Fill(on..., unique, 1.0f, slots.as<float>()); });
     const OptimizerSpec spec{.kind = "row_wise_adagrad", .learning_rate = 1e-4f};
     Group();
@@ -122,7 +122,7 @@ class Embedding {
   }
 
   void Unique() {
-    const Array keys = place_.Bring(keys_, "keys");
+    const Array keys = place_.Upload(keys_, "keys");
     const Array unique = place_.Allocate(occurrences_ * sizeof(Key), "keys");
     const Array inverse = place_.Allocate(occurrences_ * sizeof(std::uint32_t), "an index");
     const Array count = place_.Allocate(sizeof(std::uint32_t), "a count");
@@ -136,7 +136,7 @@ class Embedding {
       });
     });
     run_.Report("kernel.unique_keys", double(occurrences_) / seconds, "keys/s", Shape(sizes_),
-                {{"unique", double(law_.unique)}});
+                {{"unique", double(power_law_.unique)}});
   }
 
   void Interaction() {
@@ -167,12 +167,13 @@ class Embedding {
   void Group() {
     place_.Run([&]<typename... On>(On&... on) {
       if constexpr (sizeof...(On) != 0)
-        kernels::GroupByRow(on..., occurrences_, inverse_.as<std::uint32_t>(), law_.unique, grouping_.sort(),
+        kernels::GroupByRow(on..., occurrences_, inverse_.as<std::uint32_t>(), power_law_.unique, grouping_.sort(),
                             grouping_.segments());
     });
   }
 
-  // Reports the gigabytes per second of a call that must move `bytes`. unique: its number of different rows.
+  // Reports the gigabytes per second of a call that must move `bytes`. `unique`: the distinct rows that it reads; 0:
+  // not reported.
   template <typename Call>
   void Report(const char* name, double bytes, Call call, std::size_t unique = 0) {
     std::vector<Setting> settings = Shape(sizes_);
@@ -187,7 +188,7 @@ class Embedding {
   const Sizes& sizes_;
   std::size_t occurrences_;
   std::vector<Key> keys_;
-  Occurrences law_;
+  Occurrences power_law_;
   Array rows_, wide_, inverse_;
   Grouping grouping_;
   kernels::UniqueScratch unique_scratch_;

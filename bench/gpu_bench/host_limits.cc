@@ -8,7 +8,7 @@ namespace {
 
 class HostLimits : public Limits {
  public:
-  explicit HostLimits(const Timing& timing) : timing_(timing), place_(Need(Place::Make("cpu"))) {}
+  explicit HostLimits(const Timing& timing) : timing_(timing), place_(ValueOrDie(Place::Make("cpu"))) {}
 
   double CopyBytesPerSecond(std::size_t bytes) override {
     const Array from = place_->Floats(bytes / sizeof(float), "a copy"), to = place_->Allocate(bytes, "a copy");

@@ -9,8 +9,8 @@ namespace tarn::bench {
 
 namespace {
 
-// The cost of an empty operation: one of many submitted at once, and one that the host waits for.
-void Launches(const Run& run) {
+// The time of a one-element kernel: the mean over many queued launches, and with a wait after each.
+void MeasureLaunches(const Run& run) {
   const Array one = run.place.Allocate(sizeof(float), "a number");
   const auto launch = [&] { run.place.Run([&](auto&... on) { kernels::Fill(on..., 1, 0.0f, one.as<float>()); }); };
   run.Report("limit.launch", 1e6 * SecondsOf(run.place, run.timing, launch), "us", {});
@@ -31,16 +31,16 @@ void MeasureLimits(const Run& run) {
   }
   run.Report("limit.product", best / 1e12, "TFLOP/s",
              {{"extent", extent}, {"precision", std::string(run.place.on_gpu() ? "bf16" : "fp32")}});
-  const std::size_t there = bytes / 8;
+  const std::size_t copy_bytes = bytes / 8;
   const auto host_copy = [&](const char* name, bool to_host, bool pinned) {
-    const double rate = run.limits.HostCopyBytesPerSecond(there, to_host, pinned);
-    run.Report(name, rate / 1e9, "GB/s", {{"bytes", std::uint64_t{there}}});
+    const double rate = run.limits.HostCopyBytesPerSecond(copy_bytes, to_host, pinned);
+    run.Report(name, rate / 1e9, "GB/s", {{"bytes", std::uint64_t{copy_bytes}}});
   };
   host_copy("limit.from_host", false, true);
   host_copy("limit.to_host", true, true);
   host_copy("limit.from_host_pageable", false, false);
   host_copy("limit.to_host_pageable", true, false);
-  Launches(run);
+  MeasureLaunches(run);
 }
 
 }  // namespace tarn::bench

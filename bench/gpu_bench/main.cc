@@ -1,9 +1,9 @@
 // Measures tarn's kernels on a GPU and the GPU's limits; prints one line of JSON per figure. bench/gpu runs it together
 // with a fleet and PyTorch, and makes a table.
 //
-//   gpu_bench                        everything, about two minutes
-//   gpu_bench --only limits products the limits of the machine, and matrix products
-//   gpu_bench --device cpu --tiny    on this thread with tiny sizes, as a test
+//   gpu_bench                          everything
+//   gpu_bench --only limits products   the limits of the machine, and matrix products
+//   gpu_bench --device cpu --tiny      on this thread with tiny sizes, as a test
 
 #include <fmt/format.h>
 
@@ -53,13 +53,13 @@ void AddOptions(CLI::App* app, Options* options) {
   app->add_option("--skew", sizes.skew, "Zipf exponent of the keys")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 4.0));
-  app->add_option("--hot-rows", sizes.hot_rows, "rows in the cache, 281 bytes each")
+  app->add_option("--hot-rows", sizes.hot_rows, "rows of 64 values in the cache, 289 bytes each")
       ->capture_default_str()
       ->check(CLI::Range(std::uint64_t{128}, std::uint64_t{4'000'000'000}));
   app->add_option("--seconds", options->timing.seconds, "approximate seconds per figure")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 100.0));
-  app->add_flag("--tiny", options->tiny, "use tiny sizes by default, to test the benchmark");
+  app->add_flag("--tiny", options->tiny, "use tiny sizes unless given, to test the benchmark");
 }
 
 void MakeTiny(const CLI::App& app, Options* options) {

@@ -5,8 +5,8 @@
 namespace tarn::bench {
 namespace {
 
-// Adds a stack of layers with ReLU. Its input is data (`inputs`) or the output of a layer without ReLU. Returns the
-// width of its output.
+// Appends a stack of layers with ReLU to `layers`. `inputs`: the first layer reads data; else it reads an output
+// without ReLU. Returns the width of the stack's output.
 std::uint32_t AddStack(std::uint32_t in, const std::vector<std::uint32_t>& sizes, bool inputs,
                        std::vector<Layer>* layers) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {

@@ -30,6 +30,7 @@ struct ModelLayers {
   std::string name;
   std::vector<Layer> layers;
 };
+// The layers of both models.
 std::vector<ModelLayers> LayersOf(const Sizes& sizes);
 
 }  // namespace tarn::bench

@@ -5,7 +5,7 @@
 namespace tarn::bench {
 namespace {
 
-// Reads and writes rows and slots in random order, and reads gradients.
+// Measures one rule, which reads and writes rows and slots in random order, and reads gradients.
 void MeasureOne(const Run& run, const char* kind) {
   Place& place = run.place;
   const std::size_t rows = run.sizes.optimizer_rows;
@@ -13,14 +13,14 @@ void MeasureOne(const Run& run, const char* kind) {
   const Array values = place.Floats(rows * dim, "rows"), gradients = place.Floats(rows * dim, "gradients");
   const Array slots = place.Allocate(rows * slot_floats * sizeof(float), "slots");
   const std::vector<float> none(rows * slot_floats, 0.0f);
-  place.Bring(none.data(), none.size() * sizeof(float), slots.as<float>());
+  place.Upload(none.data(), none.size() * sizeof(float), slots.as<float>());
   const std::vector<std::uint32_t> order = Permutation(rows);
   std::vector<float*> value_at(rows), slot_at(rows);
   for (std::size_t i = 0; i < rows; ++i) {
     value_at[i] = values.as<float>() + std::size_t{order[i]} * dim;
     slot_at[i] = slots.as<float>() + std::size_t{order[i]} * slot_floats;
   }
-  const Array value_pointers = place.Bring(value_at, "pointers"), slot_pointers = place.Bring(slot_at, "pointers");
+  const Array value_pointers = place.Upload(value_at, "pointers"), slot_pointers = place.Upload(slot_at, "pointers");
   const OptimizerSpec spec{.kind = kind, .learning_rate = 1e-4f};
   const double seconds = SecondsOf(place, run.timing, [&] {
     place.Run([&](auto&... on) {

@@ -45,7 +45,7 @@ void MeasurePlans(const Run& run);
 void MeasureOptimizers(const Run& run);
 void MeasureProducts(const Run& run);
 void MeasureHotRows(const Run& run);
-// DLRM and DCN v2: all rows in the cache.
+// Steps of DLRM and DCN v2 whose rows are all in the hot-row cache.
 void MeasureSteps(const Run& run);
 
 // The keys of a batch with a power-law distribution, ordered by row and field. Equal ranks in two fields are different

@@ -21,12 +21,12 @@ Expected<std::unique_ptr<Place>> Place::Make(std::string_view device) {
 
 Array Place::Allocate(std::size_t bytes, std::string_view what) {
   if (!on_gpu()) return Array(Buffer::Allocate(bytes));
-  return Array(Need(kernels::DeviceBuffer::Allocate(*stream_, bytes, what)));
+  return Array(ValueOrDie(kernels::DeviceBuffer::Allocate(*stream_, bytes, what)));
 }
 
 Array Place::AllocateOnHost(std::size_t bytes, std::string_view what) {
   if (!on_gpu()) return Array(Buffer::Allocate(bytes));
-  return Array(Need(kernels::PinnedBuffer::Allocate(*stream_, bytes, what)));
+  return Array(ValueOrDie(kernels::PinnedBuffer::Allocate(*stream_, bytes, what)));
 }
 
 Array Place::Floats(std::size_t n, std::string_view what, float scale) {
@@ -36,18 +36,18 @@ Array Place::Floats(std::size_t n, std::string_view what, float scale) {
   for (float& v : block) v = scale * static_cast<float>(random.Unit() * 2 - 1);
   Array array = Allocate(n * sizeof(float), what);
   for (std::size_t at = 0; at < n; at += block.size())
-    Bring(block.data(), std::min(block.size(), n - at) * sizeof(float), array.as<float>() + at);
+    Upload(block.data(), std::min(block.size(), n - at) * sizeof(float), array.as<float>() + at);
   Wait();
   return array;
 }
 
 std::byte* Place::Staging() {
   if (staging_.size() == 0)
-    staging_ = Need(kernels::PinnedBuffer::Allocate(*stream_, kStagingBytes, "copies from and to the host"));
+    staging_ = ValueOrDie(kernels::PinnedBuffer::Allocate(*stream_, kStagingBytes, "copies from and to the host"));
   return staging_.as<std::byte>();
 }
 
-void Place::Bring(const void* host, std::size_t bytes, void* placed) {
+void Place::Upload(const void* host, std::size_t bytes, void* placed) {
   if (!on_gpu() && bytes != 0) std::memcpy(placed, host, bytes);
   for (std::size_t at = 0; on_gpu() && at < bytes; at += kStagingBytes) {
     const std::size_t n = std::min(kStagingBytes, bytes - at);
@@ -57,14 +57,14 @@ void Place::Bring(const void* host, std::size_t bytes, void* placed) {
   }
 }
 
-void Place::BringFrom(const Array& host, std::size_t bytes, void* placed) {
+void Place::UploadPinned(const Array& host, std::size_t bytes, void* placed) {
   if (on_gpu())
     kernels::CopyToDevice(*stream_, host.as<void>(), bytes, placed);
   else if (bytes != 0)
     std::memcpy(placed, host.as<void>(), bytes);
 }
 
-void Place::FetchBytes(const void* placed, std::size_t bytes, void* host) {
+void Place::DownloadBytes(const void* placed, std::size_t bytes, void* host) {
   if (!on_gpu() && bytes != 0) std::memcpy(host, placed, bytes);
   for (std::size_t at = 0; on_gpu() && at < bytes; at += kStagingBytes) {
     const std::size_t n = std::min(kStagingBytes, bytes - at);
@@ -76,7 +76,7 @@ void Place::FetchBytes(const void* placed, std::size_t bytes, void* host) {
 
 std::unique_ptr<kernels::HotRows> Place::MakeHotRows(const kernels::HotRowsOptions& options) {
 #if TARN_HAS_CUDA
-  if (on_gpu()) return Need(kernels::MakeHotRows(*stream_, options));
+  if (on_gpu()) return ValueOrDie(kernels::MakeHotRows(*stream_, options));
 #endif
   return kernels::MakeHotRows(options);
 }
@@ -85,8 +85,8 @@ Grouping::Grouping([[maybe_unused]] Place& place, [[maybe_unused]] std::size_t o
                    [[maybe_unused]] std::uint32_t dim) {
 #if TARN_HAS_CUDA
   if (!place.on_gpu()) return;
-  sort_ = Need(kernels::SortScratch::Make(*place.stream(), occurrences));
-  segments_ = Need(kernels::Segments::Make(*place.stream(), {occurrences, occurrences, dim}));
+  sort_ = ValueOrDie(kernels::SortScratch::Make(*place.stream(), occurrences));
+  segments_ = ValueOrDie(kernels::Segments::Make(*place.stream(), {occurrences, occurrences, dim}));
 #endif
 }
 

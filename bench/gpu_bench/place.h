@@ -52,35 +52,38 @@ class Place {
   static Expected<std::unique_ptr<Place>> Make(std::string_view device);
 
   bool on_gpu() const { return stream_ != nullptr; }
-  int gpu() const { return gpu_; }  // number of the GPU, if it is a GPU
-  // Null on this thread.
+  int gpu() const { return gpu_; }  // number of the GPU; 0 on this thread
+  // The stream of all operations; null on this thread.
   kernels::Stream* stream() const { return stream_.get(); }
   // Name of the device in figures.
   std::string name() const { return on_gpu() ? stream_->device_name() : "cpu"; }
 
+  // Uninitialized memory. `what` names it in the error if there is no room.
   Array Allocate(std::size_t bytes, std::string_view what);
+  // The same in host memory, pinned if the place is a GPU.
   Array AllocateOnHost(std::size_t bytes, std::string_view what);
-  // Makes n numbers between -scale and scale.
+  // Makes n random numbers between -scale and scale; blocks of 2^20 repeat.
   Array Floats(std::size_t n, std::string_view what, float scale = 1.0f);
+  // Copies `items` into new memory.
   template <typename T>
-  Array Bring(const std::vector<T>& items, std::string_view what) {
+  Array Upload(const std::vector<T>& items, std::string_view what) {
     Array array = Allocate(items.size() * sizeof(T), what);
-    Bring(static_cast<const void*>(items.data()), items.size() * sizeof(T), static_cast<void*>(array.as<T>()));
+    Upload(static_cast<const void*>(items.data()), items.size() * sizeof(T), static_cast<void*>(array.as<T>()));
     return array;
   }
   // Copies from and to any host memory through pinned memory, because a GPU copies pageable memory synchronously. The
   // copy is complete on return.
-  void Bring(const void* host, std::size_t bytes, void* placed);
-  // Copies from memory of AllocateOnHost, which must not change until Wait.
-  void BringFrom(const Array& host, std::size_t bytes, void* placed);
+  void Upload(const void* host, std::size_t bytes, void* placed);
+  // Copies from memory of AllocateOnHost, which must not change before the next Wait. Does not wait.
+  void UploadPinned(const Array& host, std::size_t bytes, void* placed);
   template <typename T>
-  std::vector<T> Fetch(const T* placed, std::size_t n) {
+  std::vector<T> Download(const T* placed, std::size_t n) {
     std::vector<T> items(n);
-    FetchBytes(placed, n * sizeof(T), items.data());
+    DownloadBytes(placed, n * sizeof(T), items.data());
     return items;
   }
   std::unique_ptr<kernels::HotRows> MakeHotRows(const kernels::HotRowsOptions& options);
-  // Waits until all operations are complete.
+  // Waits until all operations are complete. Ends the process if one has failed.
   void Wait();
 
   // Calls op(), or on a GPU op(stream).
@@ -94,7 +97,7 @@ class Place {
 
  private:
   Place(int gpu, std::unique_ptr<kernels::Stream> stream) : gpu_(gpu), stream_(std::move(stream)) {}
-  void FetchBytes(const void* placed, std::size_t bytes, void* host);
+  void DownloadBytes(const void* placed, std::size_t bytes, void* host);
   // The pinned memory for copies of pageable memory, allocated on first use.
   std::byte* Staging();
 
@@ -106,7 +109,7 @@ class Place {
 
 // Returns the value of `made`; after an error ends the process with the message.
 template <typename T>
-T Need(Expected<T> made) {
+T ValueOrDie(Expected<T> made) {
   if (!made) Die(made.error().message);
   return std::move(*made);
 }

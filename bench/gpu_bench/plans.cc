@@ -7,12 +7,13 @@
 namespace tarn::bench {
 namespace {
 
-// The work of the reader's thread on the keys of a batch.
+// Makes the plan of a batch's keys, as a worker's reader thread does.
 class Plans {
  public:
   explicit Plans(const Run& run) : run_(run), keys_(MakeKeys(run.sizes, 1)), host_(FleetSection{}.partition_bits) {
 #if TARN_HAS_CUDA
-    if (run.place.on_gpu()) device_ = Need(worker::MakeDevicePlanner(run.place.gpu(), FleetSection{}.partition_bits));
+    if (run.place.on_gpu())
+      device_ = ValueOrDie(worker::MakeDevicePlanner(run.place.gpu(), FleetSection{}.partition_bits));
 #endif
   }
 

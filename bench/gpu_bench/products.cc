@@ -128,12 +128,12 @@ class Products {
     return narrow;
   }
   Array Mask(std::size_t rows, std::size_t columns) {
-    return place_.Bring(std::vector<std::uint32_t>(kernels::ReluMaskWords(rows, columns), 0x5555'5555u), "a mask");
+    return place_.Upload(std::vector<std::uint32_t>(kernels::ReluMaskWords(rows, columns), 0x5555'5555u), "a mask");
   }
 
   std::optional<kernels::GemmAlgorithms> algorithms_;
 #else
-  double OnGpu(const Layer&, const kernels::LinearShape&) { return 0; }  // builds without a GPU
+  double OnGpu(const Layer&, const kernels::LinearShape&) { return 0; }  // never called in builds without CUDA
 #endif
 
   const Run& run_;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kBatches = 4;  // distinct batches, used in turn
 
-// A batch as the reader produces it, in pinned host memory.
+// A batch as a worker's reader produces it, in host memory, pinned on a GPU.
 struct HostBatch {
   Array keys, labels, dense;
 #if TARN_HAS_CUDA
@@ -44,17 +44,18 @@ class Step {
         unique_(place_.Allocate(occurrences_ * sizeof(Key), "keys")),
         inverse_(place_.Allocate(occurrences_ * sizeof(std::uint32_t), "an index")),
         slots_(place_.Allocate(occurrences_ * sizeof(std::uint32_t), "slots")),
-        missing_(place_.Allocate(occurrences_ * sizeof(std::uint32_t), "what is missing")),
+        missing_(place_.Allocate(occurrences_ * sizeof(std::uint32_t), "the missing keys")),
         counts_(place_.Allocate(2 * sizeof(std::uint32_t), "counts")),
         labels_(place_.Allocate(sizes_.batch * sizeof(float), "labels")),
         dense_(place_.Allocate(sizes_.batch * kDenseColumns * sizeof(float), "dense columns")) {
     job_.model = ShapeOf(kind, dim_);
     job_.train.batch_rows = static_cast<std::uint32_t>(sizes_.batch);
     job_.train.precision = place_.on_gpu() ? Precision::kBf16 : Precision::kFp32;
-    model_ = Need(worker::MakeModel(job_, {.fields = sizes_.fields, .dense_columns = kDenseColumns, .classes = 2}));
+    model_ =
+        ValueOrDie(worker::MakeModel(job_, {.fields = sizes_.fields, .dense_columns = kDenseColumns, .classes = 2}));
     std::vector<std::uint32_t> offsets(sizes_.batch + 1);
     for (std::size_t s = 0; s <= sizes_.batch; ++s) offsets[s] = static_cast<std::uint32_t>(s * sizes_.fields);
-    offsets_ = place_.Bring(offsets, "offsets");
+    offsets_ = place_.Upload(offsets, "offsets");
     MakeBatches();
     MakeLayers();
     SetUpGpu();
@@ -95,7 +96,7 @@ class Step {
 #if TARN_HAS_CUDA
     for (std::size_t b = 0; place_.on_gpu() && b < kBatches; ++b) {
       HostBatch& batch = batches_[next_++ % kBatches];
-      Enter(batch);
+      LoadBatch(batch);
       FindRows();
       batch.graph = std::make_unique<kernels::Graph>(place_.stream());
       if (const Status status = batch.graph->Record([this] { Compute(); }); !status) Die(status.error().message);
@@ -122,7 +123,7 @@ class Step {
     FillCache({all.begin(), all.end()});
   }
 
-  // Puts rows of these keys into the cache, which has room for twice as many: no bucket overflows.
+  // Puts rows of these keys into the cache, which has room for twice as many, so that no bucket overflows.
   void FillCache(const std::vector<Key>& keys) {
     cache_ = place_.MakeHotRows(
         {.dim = dim_, .rows = 2 * keys.size() + 4096, .batch_keys_max = static_cast<std::uint32_t>(occurrences_)});
@@ -131,8 +132,8 @@ class Step {
     const std::vector<std::uint32_t> absent(occurrences_, kernels::kNoSlot);
     for (std::size_t at = 0; at < keys.size(); at += occurrences_) {
       const std::size_t n = std::min(occurrences_, keys.size() - at);
-      place_.Bring(keys.data() + at, n * sizeof(Key), unique_.as<Key>());
-      place_.Bring(absent.data(), n * sizeof(std::uint32_t), slots_.as<std::uint32_t>());
+      place_.Upload(keys.data() + at, n * sizeof(Key), unique_.as<Key>());
+      place_.Upload(absent.data(), n * sizeof(std::uint32_t), slots_.as<std::uint32_t>());
       cache_->Insert(n, unique_.as<Key>(), Clock(0), slots_.as<std::uint32_t>());
       cache_->Fill(n, nullptr, slots_.as<std::uint32_t>(), rows_.as<float>(), Clock(0));
       cache_->Unpin(n, slots_.as<std::uint32_t>());
@@ -148,7 +149,7 @@ class Step {
       std::vector<float> values(spec.rows * spec.dim);
       for (Key key = 0; key < spec.rows; ++key)
         kernels::InitializeRow(spec.initializer, t, key, {values.data() + key * spec.dim, spec.dim});
-      layers_.push_back(place_.Bring(values, "a layer"));
+      layers_.push_back(place_.Upload(values, "a layer"));
       views_[t].rows = layers_.back().as<float>();
       layers_.push_back(place_.Allocate(values.size() * sizeof(float), "a layer's gradients"));
       views_[t].gradients = layers_.back().as<float>();
@@ -169,7 +170,7 @@ class Step {
   // One step.
   void RunOnce() {
     const HostBatch& batch = batches_[next_++ % kBatches];
-    Enter(batch);
+    LoadBatch(batch);
     FindRows();
 #if TARN_HAS_CUDA
     if (batch.graph != nullptr)
@@ -196,15 +197,15 @@ class Step {
   }
 
   // Copies the batch to the place's memory and removes duplicate keys.
-  void Enter(const HostBatch& batch) {
-    place_.BringFrom(batch.keys, occurrences_ * sizeof(Key), keys_.as<Key>());
-    place_.BringFrom(batch.labels, sizes_.batch * sizeof(float), labels_.as<float>());
-    place_.BringFrom(batch.dense, sizes_.batch * kDenseColumns * sizeof(float), dense_.as<float>());
+  void LoadBatch(const HostBatch& batch) {
+    place_.UploadPinned(batch.keys, occurrences_ * sizeof(Key), keys_.as<Key>());
+    place_.UploadPinned(batch.labels, sizes_.batch * sizeof(float), labels_.as<float>());
+    place_.UploadPinned(batch.dense, sizes_.batch * kDenseColumns * sizeof(float), dense_.as<float>());
     place_.Run([&]<typename... On>(On&... on) {
       if constexpr (sizeof...(On) != 0) {
         kernels::UniqueKeys(on..., occurrences_, keys_.as<Key>(), unique_.as<Key>(), inverse_.as<std::uint32_t>(),
                             counts_.as<std::uint32_t>(), grouping_.sort(), grouping_.segments());
-        n_unique_ = place_.Fetch(counts_.as<std::uint32_t>(), 1).front();
+        n_unique_ = place_.Download(counts_.as<std::uint32_t>(), 1).front();
       } else {
         n_unique_ = kernels::UniqueKeys({keys_.as<Key>(), occurrences_}, unique_.as<Key>(),
                                         inverse_.as<std::uint32_t>(), unique_scratch_);
@@ -224,13 +225,13 @@ class Step {
 
   // Checks the step: every row was found, predictions are finite, all tables have gradients.
   void Check() {
-    if (const std::uint32_t missing = place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front(); missing != 0)
+    if (const std::uint32_t missing = place_.Download(counts_.as<std::uint32_t>() + 1, 1).front(); missing != 0)
       Die(std::to_string(missing) + " rows of a batch are not in the cache, expected all");
-    for (const float logit : place_.Fetch(predictions_.logits, sizes_.batch))
+    for (const float logit : place_.Download(predictions_.logits, sizes_.batch))
       if (!std::isfinite(logit)) Die("a prediction of the model is not finite");
     for (std::size_t t = 0; t < views_.size(); ++t) {
       const std::size_t n = views_[t].unique * model_->tables()[t].spec.dim;
-      const std::vector<float> gradients = place_.Fetch(views_[t].gradients, n);
+      const std::vector<float> gradients = place_.Download(views_[t].gradients, n);
       if (!std::ranges::all_of(gradients, [](float g) { return std::isfinite(g); }) ||
           std::ranges::all_of(gradients, [](float g) { return g == 0; }))
         Die("the gradients of table " + model_->tables()[t].spec.name + " are all 0 or not finite");
