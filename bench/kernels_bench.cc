@@ -302,22 +302,22 @@ class Bench {
     std::vector<Key> keys(batch);
     std::vector<std::uint32_t> slots(batch), missing(batch);
     std::uint32_t missing_count = 0, next = 0;
-    const auto look = [&](std::uint32_t number) {
+    const auto find = [&](std::uint32_t number) {
       for (std::uint32_t i = 0; i < batch; ++i) keys[i] = Key{number} * batch + i;
       hot->Find(batch, keys.data(), Clock(0), slots.data(), missing.data(), &missing_count);
     };
     for (std::uint32_t number = 0; number < batches; ++number) {
-      look(number);
+      find(number);
       hot->Insert(batch, keys.data(), Clock(0), slots.data());
       hot->Fill(batch, nullptr, slots.data(), a_.data(), Clock(1));
       hot->Unpin(batch, slots.data());
     }
     Counts("hot rows of 64, found", batch, [&] {
-      look(next++ % batches);
+      find(next++ % batches);
       hot->Unpin(batch, slots.data());
     });
     Counts("hot rows of 64, found and read", batch, [&] {
-      look(next++ % batches);
+      find(next++ % batches);
       hot->Read(batch, slots.data(), b_.data());
       hot->Unpin(batch, slots.data());
     });

@@ -5,10 +5,10 @@
 //   tarn-hello --scheduler runs/hello
 //   kill %1
 //
-// The job has no data, so the fleet does not end by itself: after the program it waits for the next worker until its
-// scheduler is stopped, here by the last line, else by Ctrl-C.
+// The job has no data, so the fleet does not end by itself. After the program it waits for the next worker until its
+// scheduler is stopped, here by `kill %1`.
 //
-// Learns x[k] = k for a few keys by gradient descent on (x[k] - k)^2 / 2, and prints the rows.
+// The program learns x[k] = k for a few keys by gradient descent on (x[k] - k)^2 / 2, and prints the rows.
 
 #include <cstdio>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kClocks = 50;
 
-int Complain(const tarn::Error& error) {
+int PrintError(const tarn::Error& error) {
   std::fprintf(stderr, "tarn-hello: %s\n", tarn::ToString(error).c_str());
   return 1;
 }
@@ -36,16 +36,16 @@ tarn::TableSpec HelloTable() {
 
 int Run(const std::string& scheduler) {
   auto ps = tarn::Client::Connect({.scheduler = scheduler});
-  if (!ps) return Complain(ps.error());
+  if (!ps) return PrintError(ps.error());
   auto table = ps->OpenTable(HelloTable());
-  if (!table) return Complain(table.error());
+  if (!table) return PrintError(table.error());
 
   const std::vector<tarn::Key> keys = {1, 2, 3, 5, 8, 13};
   std::vector<float> gradients(keys.size() * table->dim());
   for (int clock = 0; clock < kClocks; ++clock) {
     const auto rows = ps->Pull(*table, keys);
     const auto values = rows.Wait();
-    if (!values) return Complain(values.error());
+    if (!values) return PrintError(values.error());
     for (std::size_t i = 0; i < gradients.size(); ++i)
       gradients[i] = (*values)[i] - static_cast<float>(keys[i / table->dim()]);
     ps->Push(*table, keys, gradients);
@@ -54,12 +54,12 @@ int Run(const std::string& scheduler) {
 
   const auto rows = ps->Pull(*table, keys);
   const auto values = rows.Wait();
-  if (!values) return Complain(values.error());
+  if (!values) return PrintError(values.error());
   for (std::size_t i = 0; i < keys.size(); ++i)
     std::printf("x[%2lu] = %7.4f\n", static_cast<unsigned long>(keys[i]),
                 static_cast<double>((*values)[i * table->dim()]));
   const tarn::Status left = ps->Leave();
-  if (!left) return Complain(left.error());
+  if (!left) return PrintError(left.error());
   std::printf(
       "done; the fleet waits for more workers until its scheduler is stopped (Ctrl-C, or kill of its process)\n");
   return 0;

@@ -10,8 +10,9 @@ ROWS = [1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 83515
 
 
 class Clicks:
-    """The hidden model: each id has an effect and a direction, drawn by a hash; directions of neighbouring columns
-    attract or repel each other."""
+    """Draws rows from the hidden model: the logit of a row is a weighted sum of an effect of each id, of some numbers,
+    and of the cosines between the directions of the ids of neighbouring columns. Effects and directions are hashes of
+    the ids."""
 
     def __init__(self, seed):
         self._random = np.random.default_rng(seed)

@@ -53,7 +53,7 @@ def choices_of(users):
 
 
 def hit_rate(score_of, choices):
-    """Of each user: whether its last choice is among the first ten of it and 99 random items."""
+    """The share of users whose last choice is among the ten with the highest scores of it and 99 random items."""
     others = np.random.default_rng(2).integers(ITEMS, size=(len(choices), 99))
     items = np.concatenate([choices[:, -1:], others], axis=1)
     scores = score_of(items)

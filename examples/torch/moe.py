@@ -71,8 +71,9 @@ class Experts(nn.Module):
         return (back.view(len(rows), self.chosen, WIDTH) * weights[:, :, None]).sum(dim=1)
 
     def _exchange(self, rows, counts):
-        """`rows` in the order of experts, counts[i] for expert i. Returns each row's result, in the same order."""
-        arriving = counts.view(WORKERS, -1)  # of each worker for each expert here
+        """Computes `rows`, sorted by expert, counts[i] of them by expert i. Returns the result of each row, in the same
+    order."""
+        arriving = counts.view(WORKERS, -1)  # number of rows, by worker that sends them and by expert here
         if WORKERS > 1:
             distributed.all_to_all_single(arriving := torch.empty_like(arriving), counts.view(WORKERS, -1))
         sent, received = counts.view(WORKERS, -1).sum(dim=1).tolist(), arriving.sum(dim=1).tolist()

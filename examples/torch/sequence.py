@@ -36,7 +36,7 @@ MICROBATCHES = 2
 
 
 class Layer(nn.Module):
-    """float32 [batch, LENGTH, DIM] -> the same; a position sees itself and those before it."""
+    """float32 [batch, LENGTH, DIM] -> the same; a position attends to itself and those before it."""
 
     def __init__(self):
         super().__init__()
@@ -54,8 +54,8 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """ids int64 [batch, LENGTH] -> float32 [batch, LENGTH, DIM]; of a stage only its layers, the first one with the
-    items."""
+    """ids int64 [batch, LENGTH] -> float32 [batch, LENGTH, DIM]. A pipeline stage runs only its own layers; the first
+    stage also looks up the items, the others take the output of the stage before."""
 
     def __init__(self):
         super().__init__()
@@ -86,7 +86,7 @@ class Model(nn.Module):
 
 
 class Division:
-    """Who computes what: the workers are divided into data x tensor x pipeline."""
+    """Divides the workers into data x tensor x pipeline, and the model among them."""
 
     def __init__(self, model, tensor, pipeline):
         self.model, self.pipeline, self.data = model, pipeline, WORKERS // tensor // pipeline
@@ -167,7 +167,7 @@ class Chain:
 
 
 def batches(chain, steps, size, part, parts):
-    """This part of the batches, which are the same however they are divided."""
+    """Part `part` of `parts` of each batch; the whole batches do not depend on `parts`."""
     random = np.random.default_rng(1)
     for _ in range(steps):
         sequences = chain.sequences(size, random)

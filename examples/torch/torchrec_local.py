@@ -1,4 +1,4 @@
-"""A DLRM of TorchRec on generated click-through data, in one process without tarn: what torchrec_dlrm.py changes.
+"""A DLRM of TorchRec on generated click-through data, in one process without tarn. torchrec_dlrm.py changes it.
 
     python3 examples/torch/torchrec_local.py
     diff examples/torch/torchrec_local.py examples/torch/torchrec_dlrm.py

@@ -1,4 +1,4 @@
-"""Two-tower retrieval: a user and an item become vectors whose dot product says how well they fit.
+"""Two-tower retrieval: a user and an item become vectors whose dot product is the score of the pair.
 
     tools/launch examples/torch/two_tower.toml -- python3 examples/torch/two_tower.py
 
@@ -30,8 +30,8 @@ DIM = 32
 
 
 class Choices:
-    """choices: int64 [users, SEEN + TRAINED + 1], categories: int64 [ITEMS], best: the hidden model's hits in its first
-    ten for the last choice."""
+    """choices: int64 [users, SEEN + TRAINED + 1], categories: int64 [ITEMS], best: the share of users whose last
+    choice is among the ten items that the hidden model ranks highest."""
 
     def __init__(self, users):
         random = np.random.default_rng(0)
@@ -115,7 +115,8 @@ def main():
     for step, batch in enumerate(tarn.torch.prefetch(loader, model, depth=2), 1):
         optimizer.zero_grad()
         user, item = model(*batch)
-        # The other items of the batch are the negatives. A popular item is one more often than a rare one.
+        # The other items of the batch are the negatives. Popular items are negatives more often than rare ones;
+        # subtracting the logarithm of the frequency corrects this.
         logits = user @ item.T - frequency[batch[2]]
         same = batch[2][:, None] == batch[2][None, :]
         logits = logits.masked_fill(same & ~torch.eye(len(same), dtype=torch.bool), float("-inf"))
