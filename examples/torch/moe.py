@@ -72,7 +72,7 @@ class Experts(nn.Module):
 
     def _exchange(self, rows, counts):
         """Computes `rows`, sorted by expert, counts[i] of them by expert i. Returns the result of each row, in the same
-    order."""
+        order."""
         arriving = counts.view(WORKERS, -1)  # number of rows, by worker that sends them and by expert here
         if WORKERS > 1:
             distributed.all_to_all_single(arriving := torch.empty_like(arriving), counts.view(WORKERS, -1))
