@@ -239,8 +239,8 @@ class Client:
         """Makes the plans of several tables in one call: for [(table, keys), ...] returns a list of plans, and for each
         key of all requests, one after the other, its index in `keys` of its plan.
 
-        limits: for each request a number that all its keys must be below; 0: any keys. Raises InvalidArgument otherwise,
-        and makes no plan.
+        limits: for each request the number that all its keys must be below; 0: any keys. If a key is not below it,
+        raises InvalidArgument and makes no plan.
         """
         arrays = [as_keys(keys) for _, keys in requests]
         if limits is not None and not (len(limits) == len(arrays) and all(0 <= limit < 2**64 for limit in limits)):
@@ -411,7 +411,7 @@ class Client:
         library().report(self.pointer, (TEXT * len(values))(*map(as_bytes, values)), numbers, len(values))
 
     def barrier(self) -> None:
-        """Waits until every live worker of the fleet has called it equally often."""
+        """Waits until every live worker of the fleet has called barrier() as often as this one."""
         interruptible(library().barrier, self.pointer, what="a barrier: other workers have not called it")
 
     def leave(self) -> None:

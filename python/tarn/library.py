@@ -161,7 +161,7 @@ class Library:
         if self.c_version() != VERSION:
             raise ImportError(f"{path} is version {self.c_version()} of libtarn.so, expected {VERSION}")
 
-    def __getattr__(self, name: str) -> Any:  # of those that __init__ has not set
+    def __getattr__(self, name: str) -> Any:  # for mypy; the functions are attributes that __init__ sets
         raise AttributeError(name)
 
     def _raising(self, function: Callable[..., int]) -> Callable[..., None]:
@@ -235,7 +235,7 @@ class Handle:
         self.pointer, self._free, self._kept, self._process = pointer, free, kept, os.getpid()
 
     def __del__(self) -> None:
-        if self._process == os.getpid():  # after a fork no thread may release a lock of the library
+        if self._process == os.getpid():  # not in a fork, where a lock of the library may never be released
             self._free(self.pointer)
 
 

@@ -133,7 +133,7 @@ class Table:
 
         The optimizer's state of an existing row remains. A new row is created even if admission would refuse it. In
         an aggregated table the values are set when the clock closes, after the sum of its gradients; if several workers
-        set a row in one clock, the one of the highest rank counts. Else like push.
+        set a row in one clock, the one of the highest rank counts. Otherwise like push.
         """
         array, pointer = as_keys(keys), POINTER()
         rows = as_gradients(self, np.shape(keys), values, "values")
@@ -143,7 +143,7 @@ class Table:
 
     def delete(self, keys: ArrayLike) -> Future:
         """Deletes the rows of a sparse table, with the optimizer's state: the keys have their initial values again, as
-        if they had never been pushed. Keys may have no row. Else like assign.
+        if they had never been pushed. Keys may have no row. Otherwise like assign.
 
         Raises InvalidArgument if the table is dense.
         """

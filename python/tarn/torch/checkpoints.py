@@ -20,7 +20,8 @@ class Checkpoint:
         self._future = client.request_checkpoint()
 
     def ready(self) -> bool:
-        """Whether it is complete. Call it once a step: the fleet cannot write it before the workers tick.
+        """Whether the checkpoint is complete. Call ready() once a step: the fleet cannot write it before the
+        workers tick.
 
         tarn.Error: it failed, as on a full disk, or the job keeps no checkpoints (storage.durability). Training may go on.
         """
@@ -32,13 +33,13 @@ class Checkpoint:
         except tarn_client.Gone as error:
             if error.code != _UNAVAILABLE:
                 raise
-            # The scheduler has not heard yet that training has begun, or is restarting.
+            # The scheduler does not know yet that training has begun, or it is restarting.
             self._future = self._client.request_checkpoint()
         return self._done
 
 
 def checkpoint(model: nn.Module) -> Checkpoint:
-    """Requests a checkpoint of the tables of the fleet; one worker does it.
+    """Requests a checkpoint of the tables of the fleet. Call it on one worker.
 
         written = tarn.torch.checkpoint(model)
         ...                                        # training goes on

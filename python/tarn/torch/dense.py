@@ -1,7 +1,7 @@
 """remote(model, dense="tarn"): the dense parameters of a model in dense tables of the fleet. Internal to tarn.torch.
 
-A table holds by how much training has changed a parameter since the start; its rows begin at 0. So the parameters may
-begin with any values, those of torch or of an earlier training, and the server needs none of them.
+A table holds the change of a parameter since the start, so its rows begin at 0. The parameters may therefore begin with
+any values, those of torch or of an earlier training, and the servers need none of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tarn.torch.recipe import not_compiled
 if TYPE_CHECKING:
     from tarn.torch.session import Session
 
-ROW_VALUES_MAX = 4096  # of a table
-CHUNK_VALUES = 1024  # of a row, for parameters whose own rows are longer
+ROW_VALUES_MAX = 4096  # values of a table's row
+CHUNK_VALUES = 1024  # values of a row, for parameters whose own rows are longer than ROW_VALUES_MAX
 CHECK_TABLE = "tarn.torch.start"
 
 
@@ -45,7 +45,7 @@ class _Dense:
             self.parameter.copy_(self.start + flat.reshape(self.start.shape).to(self.start.device))
 
     def flat_gradients(self, scale: float) -> torch.Tensor:
-        """Those of the parameter divided by `scale`, as of session.on_host."""
+        """The gradients of the parameter divided by `scale`, as returned by session.on_host."""
         assert self.parameter.grad is not None
         flat = self.parameter.grad.detach().reshape(-1)
         return sessions.on_host(flat if scale == 1.0 else flat / scale)
@@ -58,7 +58,7 @@ class _Dense:
 
 
 class DenseTables:
-    """Those of one model: pulled at the first forward pass of a clock, pushed by the step. One thread."""
+    """The dense tables of one model: pulled at the first forward pass of a clock, pushed by the step. One thread."""
 
     def __init__(self, model: nn.Module, session: Session, optimizer: Settings | None) -> None:
         self._session, self._clock = session, -1
@@ -71,7 +71,7 @@ class DenseTables:
         model.register_load_state_dict_pre_hook(self.before_load)  # type: ignore[no-untyped-call,unused-ignore]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DenseTables:
-        return self  # the hooks of a copied model; its parameters stay as they are
+        return self  # the copied model has the same hooks, which do not change its parameters
 
     def parameters(self) -> list[nn.Parameter]:
         return [each.parameter for each in self._dense]
@@ -122,7 +122,8 @@ class DenseTables:
 
 
 def check(model: nn.Module, swapped: set[int], optimizer: Settings | None, job_text: str) -> None:
-    """ValueError if the parameters, without those of these ids, cannot be in tables with this optimizer."""
+    """Raises ValueError if a trainable parameter, other than those with an id in `swapped`, cannot be in a table with
+    this optimizer."""
     _check_optimizer(optimizer, job_text)
     for path, each in _trainable(model).items():
         if id(each) not in swapped and (each.dtype != torch.float32 or each.device.type == "meta"):
@@ -135,7 +136,8 @@ def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _shape(parameter: torch.Tensor) -> tuple[int, int]:
-    """Rows and values of a row of its table: its own rows, or one, or chunks."""
+    """(rows, values of a row) of the parameter's table: the rows of a matrix, one row for a vector, or chunks if those
+    rows are too long."""
     values = parameter.numel()
     dim = values // parameter.shape[0] if parameter.dim() > 1 else values
     if dim > ROW_VALUES_MAX:

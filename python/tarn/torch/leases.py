@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, default_collate
 from tarn.client import Lease, LeaseReport
 from tarn.torch.session import Session, of
 
-WANTED = 2  # leases asked for at a time: one is being trained, one is next
+WANTED = 2  # leases requested at a time: one is being trained, one is next
 
 
 @dataclasses.dataclass(eq=False)
@@ -31,8 +31,8 @@ class _Progress:
     steps: int = 0
 
     def on_step(self, client: Any) -> None:
-        """ValueError: a step more than the scheduler counts for the lease. Others would wait for this worker at the end of
-        the epoch, and it for them."""
+        """Counts a step. Raises ValueError, except in asp, if the lease has more steps than the scheduler counts for
+        it: at the end of the epoch this worker and the others would wait for each other."""
         self.steps += 1
         steps_max = -(-(self.lease.rows - self.lease.skip_rows) // self.lease.batch_rows)
         if self.steps > steps_max and tomllib.loads(client.job_text)["consistency"]["mode"] != "asp":
@@ -144,16 +144,16 @@ class LeasedDataset(IterableDataset[Any]):
             yield from self._batches(progress)
 
     def unread(self, batches: Sequence[_Batch]) -> None:
-        """The program will not get these last batches, which prefetch() has read ahead: they are read again."""
+        """Takes back the last batches, which prefetch() has read ahead but the program has not got, to read them again."""
         for each in reversed(batches):
             each.progress.handed = each.end - each.rows
 
     def _reading(self) -> _Progress | None:
-        """The lease whose rows come next, if one is granted: the rest of one after a break, else a new one."""
+        """The lease whose rows come next: one of which rows are left, as after a break; None if a new one is needed."""
         return next((each for each in self._handed_out if each.handed < each.lease.rows), None)
 
     def _next(self) -> _Progress | None:
-        """The same, but waits for a lease; None after the last epoch."""
+        """Like _reading(), but waits for a new lease if it is needed; None after the last epoch."""
         if self._reading() is None and (lease := self._next_lease()) is not None:
             self._handed_out.append(_Progress(lease, lease.skip_rows))
         return self._reading()
@@ -175,7 +175,7 @@ class LeasedDataset(IterableDataset[Any]):
         return [self.data[row] for row in rows]
 
     def _next_lease(self) -> Lease | None:
-        """Of the rows that come next; None after the last epoch."""
+        """Waits for a new lease; None after the last epoch."""
         while not self._granted and not self._finished:
             if self._tick_to is None:
                 self._ask()
@@ -192,7 +192,7 @@ class LeasedDataset(IterableDataset[Any]):
         answer = self._session.client.request_leases((len(self.data), 0, 0), done=self._take_done(), want=WANTED)
         self._granted += answer.leases
         self._finished = answer.finished
-        self._tick_to = answer.tick_to  # named once: the next request would wait until it changes
+        self._tick_to = answer.tick_to  # the scheduler names a clock once: the next request waits until it is another
 
     def _take_done(self) -> list[LeaseReport]:
         """Leases all of whose rows are trained: a step has ticked after them, and every server has acknowledged it."""

@@ -207,7 +207,7 @@ class Prefetcher(Generic[_B]):
         return self._leased is None or self._leased.has_ahead()
 
     def _pull_ahead(self, waiting: collections.deque[_Waiting[_B]], position: int) -> None:
-        """Pulls the rows of batches that are not pulled yet. `position`: of the first of them in its step."""
+        """Pulls the rows of batches that are not pulled yet. `position`: that of waiting[0] within its step, from 0."""
         clock = self._session.client.clock
         for i, each in enumerate(waiting):
             if each.pulled:

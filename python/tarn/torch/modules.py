@@ -66,7 +66,8 @@ class Remote(nn.Module):
         return flat if self.padding_idx is None else flat[flat != self.padding_idx]
 
     def with_padding(self, ids: torch.Tensor, rows: int, index: torch.Tensor) -> torch.Tensor:
-        """From the index of each of keys(ids) that of each id, int64 [n]: ids of the padding have the row behind `rows`."""
+        """Converts the index of each of keys(ids) to the index of each id, int64 [n]. The index of padding ids is `rows`:
+        that of the row after the others."""
         if self.padding_idx is None:
             return index
         flat = _flat(ids)
@@ -179,7 +180,7 @@ def modules_of(model: nn.Module, caller: str) -> dict[str, Remote]:
 
 
 def session_of(model: nn.Module, caller: str) -> Session:
-    """Of the model's modules."""
+    """The session of the model's remote modules; ValueError without one."""
     return next(iter(modules_of(model, caller).values())).session
 
 
@@ -197,8 +198,8 @@ def remote(
     """Swaps every nn.Embedding and nn.EmbeddingBag of `model`, also in the collections of TorchRec, for one whose rows are
     in a table of the fleet. Returns the model, or, if it is itself an embedding, its replacement.
 
-    client: of tarn.connect(); default: one for the fleet that `tools/launch ... -- PROGRAM` names, which leaves it when
-    the program ends. Every worker calls remote() with the same model.
+    client: of tarn.connect(); default: a client of the fleet that `tools/launch ... -- PROGRAM` names; it leaves the
+    fleet when the program ends. Every worker calls remote() with the same model.
 
     The table of a module has the module's path as name, "towers.user". Modules that are one object or share one weight
     share a table. Rows are created by their first push, so num_embeddings costs nothing: build the model with
@@ -216,10 +217,10 @@ def remote(
 
     dense: "torch" leaves all other parameters in torch. "tarn" puts the trainable ones into dense tables, one each,
     with the path of the parameter as name: the first forward pass of a clock pulls them, and the step pushes their
-    gradients. The consistency of the job then holds for the whole model, and workers need no DistributedDataParallel. The servers
-    run their optimizer: dense_optimizer, by default the job's [optimizer.dense]; call attach(model) without one. All
-    workers begin with the same values: torch.manual_seed. Buffers, such as the averages of BatchNorm, stay in each
-    worker. A table holds the change since the start, so l2, weight_decay and ftrl are rejected.
+    gradients. The consistency of the job then holds for the whole model, and workers need no DistributedDataParallel.
+    The servers run their optimizer: dense_optimizer, by default the job's [optimizer.dense]; call attach(model) without
+    one. All workers must begin with the same values: call torch.manual_seed. Buffers, such as the averages of
+    BatchNorm, stay in each worker. A table holds the change since the start, so l2, weight_decay and ftrl are rejected.
 
     ValueError: nothing to swap, weights shared with another kind of module, max_norm, weights that are not float32, an
     optimizer or an init_fn of TorchRec that has no equal on the servers; dense parameters that are not float32.

@@ -16,12 +16,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-SCAN_BYTES = 1 << 24  # of a file, at a time, in the search for line ends
+SCAN_BYTES = 1 << 24  # bytes searched for line ends at a time
 GZIP = b"\x1f\x8b"
 
 
 def _opened(path: str) -> BinaryIO:
-    """The file, or what a gzip file holds in a temporary file without a name."""
+    """Opens the file; unpacks a gzip file into a temporary file without a name."""
     file = open(path, "rb")
     if file.read(2) != GZIP:
         file.seek(0)
@@ -67,7 +67,7 @@ class CriteoRows:
         self._ends = self._find_ends(size)
 
     def _find_ends(self, size: int) -> np.ndarray[Any, Any]:
-        """Of every line, without its line end."""
+        """The offset of the end of each line: of its line feed, or the size of the file for a last line without one."""
         found = []
         for begin in range(0, size, SCAN_BYTES):
             part = np.frombuffer(self._map, np.uint8, min(SCAN_BYTES, size - begin), begin)

@@ -128,7 +128,7 @@ class _Together:
         self._session, self._recipe = session, Recipe(session)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Together:
-        return self  # hooks of a copied model
+        return self  # the copied model has the same hooks
 
     @not_compiled
     def before(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:

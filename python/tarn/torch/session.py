@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tarn.torch.modules import Remote
 
 NOTE_SECONDS = 10.0  # between two messages of a wait
-# Of gradients that are not acknowledged, when the next push waits. Half of the library's limit, beyond which a push would
-# block without a message and without regard to Ctrl-C.
+# The next push waits while more bytes of gradients are not acknowledged. Half of the library's limit, beyond which a
+# push would block without a message, and Ctrl-C would not interrupt it.
 UNACKNOWLEDGED_BYTES_MAX = 128 << 20
 _log = logging.getLogger("tarn")
 
@@ -90,7 +90,7 @@ class Pulled:
     plan: Any  # tarn.client.Plan of the distinct keys, without the padding
     clock: int  # at which the rows are used
     slab: _Slab
-    first_row: int  # values of the slab before the rows: float32 [plan.size, dim], with a padding one more row, which is 0
+    first_row: int  # values (not rows) of the slab before its rows: [plan.size, dim], with a padding a row of zeros more
     host_index: torch.Tensor  # int64 [n], the part of the slab's index that belongs to the call
 
     def index(self, device: torch.device) -> torch.Tensor:
@@ -119,7 +119,7 @@ class Leaf:
     beside_dense: bool  # whether parameters of the optimizer had gradients when this one got its own
 
     def gradients(self, scale: float) -> torch.Tensor:
-        """Those of the rows divided by `scale`, without the padding's: [plan.size, dim], as of on_host."""
+        """The gradients of the rows divided by `scale`, without the padding's: [plan.size, dim], as from on_host."""
         found = self.rows.grad
         assert found is not None
         if found.requires_grad:  # of a backward pass with create_graph; its graph refers to the rows
@@ -130,14 +130,14 @@ class Leaf:
 
 
 class Session:
-    """Of one client, made by `of`."""
+    """What tarn.torch keeps for one client: pulls in progress, and gradients for the next step. Made by `of`."""
 
     def __init__(self, client: Any) -> None:
         self.client, self.process = client, os.getpid()
         self.attached: torch.optim.Optimizer | None = None
         self.calls: list[list[tuple[Remote, torch.Tensor]]] = []  # the recorders of the calls in progress
         self.dense: list[DenseTables] = []  # of the models with dense="tarn"
-        self._ahead: list[Pulled] = []  # asked for, not used yet
+        self._ahead: list[Pulled] = []  # requested, not used yet
         self._clock = 0  # of the last call
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[tuple[Any, int]] = collections.deque()  # futures of pushes and ticks, bytes of each
@@ -205,7 +205,7 @@ class Session:
         return pulled, slab, rows
 
     def pull_ahead(self, calls: Sequence[tuple[Remote, torch.Tensor]], clock: int) -> None:
-        """The same before the modules are called. `take` finds the rows if the calls are those."""
+        """Pulls the rows of calls before they are made. `take` finds the rows if the call then has the same ids."""
         if not calls:
             return
         for each in self.pull(calls, clock):
@@ -242,13 +242,13 @@ class Session:
         if torch.is_grad_enabled():
             self._before_training()
             rows.requires_grad_()
-            # The hook must not refer to the rows, nor to what does.
+            # The hook must not refer to the rows, nor to an object that does: the cycle would keep them in memory.
             rows.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
                 functools.partial(self._on_gradient, pulled.plan))
         return rows
 
     def leaves(self) -> list[Leaf]:
-        """Those with a gradient that is not pushed yet."""
+        """The leaves with a gradient that is not pushed yet."""
         with self._lock:
             return [leaf for leaf in self._leaves.values() if leaf.rows.grad is not None]
 
@@ -261,7 +261,7 @@ class Session:
                 params += [leaf.rows for leaf in self._leaves.values()]
 
     def _params(self) -> list[torch.Tensor]:
-        """Of the optimizer, those to which leaves are added."""
+        """The parameters of the optimizer's last group, to which leaves are added."""
         if self.attached is None:
             return []
         params: list[torch.Tensor] = self.attached.param_groups[-1]["params"]
@@ -298,8 +298,8 @@ class Session:
                 warnings.warn("tarn.torch: a second training step begins, but the gradients of the first were not "
                               "pushed: the tables do not learn. Expected tarn.torch.attach(model, optimizer) before "
                               "the training loop", stacklevel=6)
-        # The program dropped the gradients without the optimizer, as model.zero_grad() does, after a step that was
-        # skipped: those of the leaves belong to them.
+        # The dense parameters had gradients with these leaves and have none now, but no step has taken the leaves: the
+        # program dropped the gradients, as model.zero_grad() does after a skipped step. Those of the leaves go too.
         elif all(leaf.beside_dense for leaf in self._leaves.values()) and all(each.grad is None for each in self._dense()):
             self.take_leaves()
 
@@ -341,7 +341,7 @@ class Session:
         _wait(future, what)
 
     def _wait_for_sent(self, bytes_max: int) -> None:
-        """Until at most these bytes are not acknowledged. Raises the errors of earlier pushes that are known by then."""
+        """Waits until at most `bytes_max` bytes are not acknowledged. Raises known errors of earlier pushes."""
         while self._sent and (self._sent_bytes > max(bytes_max, 0) or self._sent[0][0].ready()):
             self._finish_oldest("the acknowledgement of pushed gradients: a server does not answer")
 
@@ -373,7 +373,8 @@ def _stream_of_copies(gpu: torch.device) -> torch.cuda.Stream:
 
 
 def on_host(values: torch.Tensor) -> torch.Tensor:
-    """float32 and contiguous on the CPU. The copy of a GPU's tensor is in pinned memory and only begun: see wait_for_copies."""
+    """The values as float32, contiguous, on the CPU. For a GPU's tensor the copy, in pinned memory, is only begun: call
+    wait_for_copies before reading it."""
     if not values.is_cuda:
         return values if values.dtype is torch.float32 and values.is_contiguous() else values.to(torch.float32).contiguous()
     copy = torch.empty(values.shape, dtype=torch.float32, device="cpu", pin_memory=True)
@@ -381,7 +382,7 @@ def on_host(values: torch.Tensor) -> torch.Tensor:
 
 
 def wait_for_copies(devices: Iterable[torch.device]) -> None:
-    """Until the copies that on_host has begun on the current streams of these devices have their values."""
+    """Waits for the copies that on_host has begun on the current streams of these devices."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()

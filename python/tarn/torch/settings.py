@@ -13,7 +13,7 @@ from torch import nn
 
 from tarn.client import Settings
 
-# Names of an optimizer's arguments and of the table's settings.
+# Name of an optimizer's argument -> name of the table's setting.
 _SAME = {"lr": "learning_rate", "weight_decay": "l2", "eps": "epsilon"}
 _ADAGRAD = {**_SAME, "initial_accumulator_value": "initial_accumulator"}
 _ADAM = {**_SAME, "beta1": "beta1", "beta2": "beta2"}
@@ -93,7 +93,7 @@ def initializers(model: nn.Module) -> dict[int, Callable[[], Settings]]:
 
 
 def _initializer(config: Any, path: str) -> Settings:
-    """That of a torchrec BaseEmbeddingConfig, whose init_fn is a function of a weight, with its arguments bound."""
+    """The initializer of a torchrec BaseEmbeddingConfig, whose init_fn is a function of a weight, perhaps a partial."""
     function, arguments = config.init_fn, {}
     if isinstance(function, functools.partial):
         bound = inspect.signature(function.func).bind_partial(None, *function.args, **function.keywords)

@@ -69,7 +69,7 @@ class ProgramState:
         return out.getvalue()
 
     def _shards(self) -> int:
-        """Among how many processes parameters are sharded; 1: none is."""
+        """The number of processes among which parameters are sharded; 1: none is sharded."""
         sharded = any(hasattr(each, "to_local") for each in self._model.parameters())
         return torch.distributed.get_world_size() if sharded else 1
 
