@@ -144,7 +144,7 @@ class LeasedDataset(IterableDataset[Any]):
             yield from self._batches(progress)
 
     def unread(self, batches: Sequence[_Batch]) -> None:
-        """Takes back the last batches, which prefetch() has read ahead but the program has not got, to read them again."""
+        """Takes back the last batches, which prefetch() has read ahead and the program has not got: reads them again."""
         for each in reversed(batches):
             each.progress.handed = each.end - each.rows
 

@@ -66,8 +66,8 @@ class Remote(nn.Module):
         return flat if self.padding_idx is None else flat[flat != self.padding_idx]
 
     def with_padding(self, ids: torch.Tensor, rows: int, index: torch.Tensor) -> torch.Tensor:
-        """Converts the index of each of keys(ids) to the index of each id, int64 [n]. The index of padding ids is `rows`:
-        that of the row after the others."""
+        """Converts the index of each of keys(ids) to the index of each id, int64 [n]. Padding ids get the index
+        `rows`: that of the row after the others."""
         if self.padding_idx is None:
             return index
         flat = _flat(ids)

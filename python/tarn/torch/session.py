@@ -90,7 +90,7 @@ class Pulled:
     plan: Any  # tarn.client.Plan of the distinct keys, without the padding
     clock: int  # at which the rows are used
     slab: _Slab
-    first_row: int  # values (not rows) of the slab before its rows: [plan.size, dim], with a padding a row of zeros more
+    first_row: int  # values (not rows) of the slab before its rows: [plan.size, dim], and a row of zeros for a padding
     host_index: torch.Tensor  # int64 [n], the part of the slab's index that belongs to the call
 
     def index(self, device: torch.device) -> torch.Tensor:
