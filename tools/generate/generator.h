@@ -40,7 +40,7 @@ struct Teacher {
   friend bool operator==(const Teacher&, const Teacher&) = default;
 };
 
-// "criteo" or "interaction" (more of the signal in pairs of columns).
+// `profile`: "criteo" or "interaction" (more of the signal in pairs of columns); kInvalidArgument for others.
 Expected<Teacher> TeacherOfProfile(std::string_view profile);
 
 struct GeneratorOptions {
@@ -53,7 +53,7 @@ struct GeneratorOptions {
   std::uint64_t last_day = ~0ULL;    // rows beyond it belong to it: test rows follow on the training rows
 };
 
-// Checks ranges; the message names the field, the value and what was expected.
+// Checks ranges. kInvalidArgument names the field, the value and what was expected.
 Status Validate(const GeneratorOptions& options);
 
 inline constexpr std::int64_t kMissingInteger = -1;  // the generator itself makes no negative integers
@@ -71,6 +71,7 @@ class Generator {
  public:
   // The options must be valid.
   explicit Generator(const GeneratorOptions& options);
+  // Makes row n: integers, ranks, label and logit.
   void Make(std::uint64_t n, Row* row) const;
 
  private:

@@ -62,7 +62,7 @@ struct Chunk {
   }
 };
 
-// A file that gets its name when it is complete. One process at a time.
+// A file that gets its name when it is complete. Only one process at a time can write it.
 class PartialFile {
  public:
   explicit PartialFile(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {}
@@ -96,7 +96,8 @@ class PartialFile {
     return {};
   }
 
-  // No sync: files lost with the power are detected by the sizes in generate.json and made again.
+  // Does not sync: after a power failure the sizes in generate.json show which files are lost, and the set is written
+  // again.
   Status Finish() {
     if (::rename(partial_.c_str(), path_.c_str()) != 0) return std::unexpected(SystemError(partial_, "rename", errno));
     if (::close(std::exchange(file_, -1)) != 0) return std::unexpected(SystemError(path_, "close", errno));
@@ -209,7 +210,9 @@ Status Validate(const SetOptions& options) {
   TARN_RETURN_IF_ERROR(generate::Validate(options.generator));
   if (options.train_rows == 0) return Fail(ErrorCode::kInvalidArgument, "training rows is 0: expected 1 or more");
   if (std::max({options.train_rows, options.valid_rows, options.test_rows}) > kValidFirstRow)
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("rows of a file: expected at most {}", kValidFirstRow));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} training, {} validation and {} test rows: expected at most {} of each",
+                            options.train_rows, options.valid_rows, options.test_rows, kValidFirstRow));
   if (options.dir.empty()) return Fail(ErrorCode::kInvalidArgument, "no output folder given");
   return {};
 }

@@ -12,6 +12,7 @@
 
 namespace tarn::inspector {
 
+// Counts of one checkpoint: BeginTable and Add for every table, then Compare.
 class Counts {
  public:
   explicit Counts(std::size_t generations) : generations_(generations) {}
@@ -47,7 +48,8 @@ class Counts {
   std::vector<OfGeneration> generations_;
   std::map<const CheckpointFile*, Tally> files_;
   std::uint64_t rows_ = 0, hash_ = 0;
-  // The current table, and the previous entry of the same key.
+  // The current table, and the key, partition and generation of the previous entry. The entries of a key come newest
+  // first.
   TableId table_;
   std::uint64_t salt_ = 0;
   std::size_t row_words_ = 0;

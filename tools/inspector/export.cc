@@ -15,7 +15,7 @@ namespace tarn::inspector {
 
 namespace {
 
-// The base of a delta.
+// The checkpoint that a delta refers to.
 struct Base {
   CheckpointId id;
   std::uint64_t content = 0;
@@ -67,7 +67,7 @@ Expected<Base> BaseByPath(const Checkpoint& ours, const std::vector<TableSpec>& 
   const Manifest& base = other->manifest();
   if (other->job_seed != ours.job_seed || other->job_name != ours.job_name)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: of job '{}' with seed {}, but {} is of '{}' with seed {}", other->directory,
+                fmt::format("{}: is of job '{}' with seed {}, but {} is of '{}' with seed {}", other->directory,
                             other->job_name, other->job_seed, ours.directory, ours.job_name, ours.job_seed));
   if (base.id >= m.id)
     return Fail(
@@ -114,7 +114,7 @@ class Exporter {
       Side mine{ours_.rows.get(), {}, false}, old{base.rows.get(), {}, false};
       TARN_RETURN_IF_ERROR(mine.Begin(table, run));
       TARN_RETURN_IF_ERROR(old.Begin(*before, run));
-      while (mine.there || old.there) {
+      while (mine.has_row || old.has_row) {
         const int order = Compare(mine, old);
         if (order > 0)
           TARN_RETURN_IF_ERROR(writer_.AddRemoved(old.row.partition, old.row.key));
@@ -134,7 +134,7 @@ class Exporter {
   struct Side {
     server::CheckpointRows* rows;
     server::StoredRow row;
-    bool there = false;
+    bool has_row = false;
     Status Begin(const TableSpec& table, server::PartitionRun run) {
       TARN_RETURN_IF_ERROR(rows->Seek(table, run));
       return Next();
@@ -142,13 +142,13 @@ class Exporter {
     Status Next() {
       const auto more = rows->Next(&row);
       if (!more) return std::unexpected(more.error());
-      there = *more;
+      has_row = *more;
       return {};
     }
   };
 
   static int Compare(const Side& mine, const Side& old) {
-    if (!mine.there || !old.there) return mine.there ? -1 : 1;
+    if (!mine.has_row || !old.has_row) return mine.has_row ? -1 : 1;
     const std::pair a(mine.row.partition, mine.row.key), b(old.row.partition, old.row.key);
     return a < b ? -1 : b < a ? 1 : 0;
   }

@@ -73,7 +73,7 @@ void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "it
   best->excludes(number);
 }
 
-// Runs the command on the selected checkpoint. The output names it unless it is the newest.
+// Runs the command on the selected checkpoint. Appends a note to its text if that is the best but not the newest.
 Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which otherwise,
                                  const std::function<Expected<std::string>(const std::string& directory)>& command) {
   using Which = CheckpointChoice::Which;
@@ -88,7 +88,7 @@ Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which oth
   return answer;
 }
 
-// The error in the text of a key; empty if it is valid.
+// Checks the text of a key. Returns an error message; empty: it is valid.
 std::string IsKey(const std::string& text) {
   Key key = 0;
   const char* end = text.data() + text.size();

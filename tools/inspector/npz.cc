@@ -69,18 +69,18 @@ Expected<std::string> ConvertToNpz(const std::string& path, const std::string& o
   auto npz = NpzWriter::Create(out);
   if (!npz) return std::unexpected(npz.error());
   TARN_RETURN_IF_ERROR(VerifyAllFiles(*checkpoint, "verifying"));
-  std::string told;
+  std::string arrays_text;
   for (const TableSpec& table : *tables) {
     std::uint64_t rows = 0;
     for (const Column& column : ColumnsOf(table, options.slots)) {
       TARN_RETURN_IF_ERROR(WriteColumn(*checkpoint, table, column, npz->get(), &rows));
-      told += fmt::format("  {}.{}\n", table.name, column.name);
+      arrays_text += fmt::format("  {}.{}\n", table.name, column.name);
     }
-    told += fmt::format("    {} rows\n", Count(rows));
+    arrays_text += fmt::format("    {} rows\n", Count(rows));
   }
   const auto bytes = (*npz)->Finish();
   if (!bytes) return std::unexpected(bytes.error());
-  return fmt::format("{}: {} of checkpoint {}\n{}", out, Bytes(*bytes), checkpoint->manifest().id.value, told);
+  return fmt::format("{}: {} of checkpoint {}\n{}", out, Bytes(*bytes), checkpoint->manifest().id.value, arrays_text);
 }
 
 }  // namespace tarn::inspector

@@ -29,7 +29,9 @@ class NpzWriter {
 
   // dtype: "<f4", "<u8", "<u4". columns: items per row; 0: a one-dimensional array.
   Status BeginArray(const std::string& name, const std::string& dtype, std::uint32_t columns);
+  // Appends whole rows to the array.
   Status Append(std::span<const std::byte> rows);
+  // Completes the array: writes its length into its headers.
   Status EndArray();
   // Completes the file; returns its size in bytes.
   Expected<std::uint64_t> Finish();

@@ -12,9 +12,9 @@ namespace tarn::inspector {
 
 struct RowsQuestion {
   enum class Which { kFirst, kKeys, kLargest, kOldest } which = Which::kFirst;
-  std::string table;         // empty: the only one there is
+  std::string table;         // empty: the checkpoint's only table
   std::vector<Key> keys;     // kKeys
-  std::uint32_t count = 10;  // the others: so many
+  std::uint32_t count = 10;  // the other kinds: maximum number of rows
   bool slots = false;        // show the optimizer's state too
   bool json = false;
 };

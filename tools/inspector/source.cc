@@ -38,8 +38,8 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
 
 namespace {
 
-// Its current path: the run directory may have been moved. A checkpoint from which the run was resumed is in another
-// directory.
+// The path of the run's best checkpoint. Searches `run_dir` first, because the run may have been moved since the path
+// was recorded. The recorded path may be in another run: the one that this run resumed.
 Expected<std::string> FindBest(const std::string& run_dir, const Manifest& newest) {
   if (newest.best_checkpoint.empty())
     return Fail(ErrorCode::kNotFound,

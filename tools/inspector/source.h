@@ -26,8 +26,8 @@ Expected<std::string> ResolveCheckpoint(const std::string& path);
 struct CheckpointChoice {
   enum class Which : std::uint8_t {
     kNewest,
-    kBest,             // of the epoch with the lowest validation log-loss
-    kBestIfEvaluated,  // the best if an epoch was validated, else the newest
+    kBest,             // of the best epoch: with the lowest validation log-loss; without validation, the last one
+    kBestIfEvaluated,  // kBest if an epoch was validated, else kNewest
     kNumber,
   };
   Which which = Which::kNewest;
@@ -35,7 +35,8 @@ struct CheckpointChoice {
 };
 struct ChosenCheckpoint {
   std::string directory;
-  std::string note;  // "checkpoint 3 is the best, of epoch 2; the newest is 7"; empty: it is the newest
+  // "checkpoint 3 is the best, of epoch 2; the newest is 7". Empty unless the best was chosen and is not the newest.
+  std::string note;
 };
 // `path`: a checkpoint, or a run directory in which `choice` selects one. kNotFound: it does not exist.
 // kInvalidArgument: `path` is a checkpoint and `choice` selects another.

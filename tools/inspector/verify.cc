@@ -27,7 +27,7 @@ Status CheckNothingElse(const Checkpoint& checkpoint) {
   for (const WorkerBlob& blob : checkpoint.manifest().blobs) expected.insert(blob.file.name);
   std::error_code error;
   for (fs::directory_iterator it(checkpoint.directory, error), end; !error && it != end; it.increment(error))
-    // A blob that the manifest does not name is of a worker that died before the checkpoint was complete.
+    // A worker that died before the checkpoint was complete may have left a blob that the manifest does not name.
     if (!expected.contains(it->path().filename().string()) && it->path().extension() != ".blob")
       return Fail(ErrorCode::kCorrupt,
                   fmt::format("{}: unexpected file: {} does not name it", it->path().string(), kManifestName));
@@ -35,7 +35,7 @@ Status CheckNothingElse(const Checkpoint& checkpoint) {
   return {};
 }
 
-// Every byte and every chunk of the workers' blobs.
+// Verifies every byte and every chunk of the workers' blobs.
 Status VerifyBlobs(const Checkpoint& checkpoint) {
   for (const WorkerBlob& blob : checkpoint.manifest().blobs) {
     const std::string path = checkpoint.directory + "/" + blob.file.name;

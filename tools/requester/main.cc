@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
-constexpr std::int64_t kRepeatUs = 500'000;
-constexpr double kTellAfterSeconds = 2;
+constexpr std::int64_t kRepeatUs = 500'000;  // between two requests
+constexpr double kShowAfterSeconds = 2;      // shows from then on what it waits for
 
 constexpr const char* kAbout =
     "Requests a checkpoint of the job that runs in RUN_DIR, waits until it is complete, and prints its directory.\n"
@@ -53,19 +53,20 @@ Expected<std::string> AddressOf(const std::string& run_dir) {
   if (!text) return std::unexpected(text.error());
   const std::string address = text->substr(0, text->find('\n'));
   if (!address.empty()) return address;
-  return Fail(ErrorCode::kCorrupt, fmt::format("{}: has no address; it is complete while a scheduler is running",
-                                               scheduler::AddressFile(run_dir)));
+  return Fail(ErrorCode::kCorrupt,
+              fmt::format("{}: the first line is empty, expected the address of the scheduler that runs here",
+                          scheduler::AddressFile(run_dir)));
 }
 
-// The key file that tools/launch stores in the run directory during the run.
+// The key file: of --keys, else the one that tools/launch stores in the run directory during the run; empty: none.
 std::string KeysOf(const Flags& flags) {
-  const std::string made = flags.run_dir + "/fleet.keys";
+  const std::string launcher_keys = flags.run_dir + "/fleet.keys";
   std::error_code ignored;
-  return flags.keys.empty() && std::filesystem::exists(made, ignored) ? made : flags.keys;
+  return flags.keys.empty() && std::filesystem::exists(launcher_keys, ignored) ? launcher_keys : flags.keys;
 }
 
-// Returns the directory of the checkpoint.
-Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::uint64_t job) {
+// Requests a checkpoint until the scheduler reports that it is complete. Returns its directory.
+Expected<std::string> RequestCheckpoint(const Flags& flags, net::Transport* transport, std::uint64_t job) {
   std::random_device random;
   Message request;
   request.job = job;
@@ -73,41 +74,41 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
   request.body = CheckpointRequest{(std::uint64_t{random()} << 32) | random(), ErrorCode::kOk, {}, {}};
   const std::uint64_t number = std::get<CheckpointRequest>(request.body).number;
   const auto start = Clock::now();
-  auto heard = start;
-  std::string told, waits;  // last printed text; text about the nodes that the fleet waits for
+  auto last_answer = start;
+  std::string last_shown, waits_text;  // last printed text; text about the nodes that the fleet waits for
   std::vector<net::Received> received;
   for (;;) {
     transport->Send(kSchedulerPeer, request);
     received.clear();
     transport->Receive(&received, 16, kRepeatUs);
     for (const net::Received& message : received) {
-      heard = Clock::now();
+      last_answer = Clock::now();
       if (const auto* answer = std::get_if<CheckpointRequest>(&message.message.body)) {
         if (answer->number != number) continue;
         if (answer->code != ErrorCode::kOk) return Fail(answer->code, answer->message);
         if (!answer->directory.empty()) return answer->directory;
-        waits = answer->message.empty() ? "" : "; the fleet is " + answer->message;
+        waits_text = answer->message.empty() ? "" : "; the fleet is " + answer->message;
       } else if (const auto* shutdown = std::get_if<Shutdown>(&message.message.body)) {
         return Fail(ErrorCode::kCancelled, "the run has ended: " + shutdown->reason);
       }
     }
-    if (SecondsSince(heard) > flags.silence_seconds)
+    if (SecondsSince(last_answer) > flags.silence_seconds)
       return Fail(ErrorCode::kUnavailable, fmt::format("no answer from the scheduler for {:.0f} s: is it running, {}?",
-                                                       SecondsSince(heard), kSameKeys));
+                                                       SecondsSince(last_answer), kSameKeys));
     if (SecondsSince(start) > flags.timeout_seconds)
       return Fail(ErrorCode::kTimeout,
                   fmt::format("no checkpoint within {:.0f} s{}; it may complete later (see tools/inspect list); "
                               "use --timeout-seconds to wait longer",
-                              SecondsSince(start), waits));
-    if (SecondsSince(start) < kTellAfterSeconds) continue;
+                              SecondsSince(start), waits_text));
+    if (SecondsSince(start) < kShowAfterSeconds) continue;
     const bool terminal = ::isatty(STDERR_FILENO) != 0;
     // Prints a new line only if the awaited worker changes, because the seconds and clocks in the text always change.
-    const std::string what = "waiting for the checkpoint" + waits.substr(0, waits.find(':'));
+    const std::string what = "waiting for the checkpoint" + waits_text.substr(0, waits_text.find(':'));
     if (terminal)
-      fmt::print(stderr, "\r{:.0f} s: waiting for the checkpoint{}\033[K", SecondsSince(start), waits);
-    else if (what != told)
-      fmt::print(stderr, "waiting for the checkpoint: {:.0f} s{}\n", SecondsSince(start), waits);
-    told = what;
+      fmt::print(stderr, "\r{:.0f} s: waiting for the checkpoint{}\033[K", SecondsSince(start), waits_text);
+    else if (what != last_shown)
+      fmt::print(stderr, "waiting for the checkpoint: {:.0f} s{}\n", SecondsSince(start), waits_text);
+    last_shown = what;
   }
 }
 
@@ -120,7 +121,7 @@ Status Run(const Flags& flags) {
   TARN_RETURN_IF_ERROR(context.SecureFromFile(KeysOf(flags)));
   net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   TARN_RETURN_IF_ERROR(transport.Connect(kSchedulerPeer, *address));
-  const auto directory = Ask(flags, &transport, Fingerprint(*job));
+  const auto directory = RequestCheckpoint(flags, &transport, Fingerprint(*job));
   if (::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
   if (!directory) return std::unexpected(directory.error());
   fmt::print("{}\n", *directory);
@@ -133,9 +134,9 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{kAbout};
   app.add_option("RUN_DIR", flags.run_dir, "folder of the run")->required();
-  app.add_option(
-      "--keys", flags.keys,
-      "key file of the fleet, if it has one; the one made by tools/launch --hosts is found without this option");
+  app.add_option("--keys", flags.keys,
+                 "key file of the fleet, if it has one; the one made by tools/launch --hosts is found without "
+                 "this option");
   app.add_option("--silence-seconds", flags.silence_seconds, "fail if the scheduler is silent for so long")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));

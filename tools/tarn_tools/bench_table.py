@@ -183,7 +183,7 @@ def panel(operation, bars, values, units):
 
 
 def operations(values):
-    """The operations of tarn, each once, without those with existing plans."""
+    """The operations of tarn, each once, without the variants that use existing plans (_planned)."""
     names = [name.split(".")[2] for name in values if name.startswith("tarn.")]
     return list(dict.fromkeys(name for name in names if not name.endswith("_planned")))
 

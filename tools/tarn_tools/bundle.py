@@ -48,7 +48,7 @@ and the documents. The bundle runs unpacked on another x86-64 Linux with at leas
 
 tools/launch needs Python 3.11 there, but not on the hosts of --hosts. The programs in tarn/bin need libstdc++ of GCC 12
 or newer. If the target lacks it and its C library is Debian 12's or newer, use that in tarn/lib/fallback: tools/launch
-does so itself; set LD_LIBRARY_PATH=tarn/lib/fallback for programs that you start by hand.
+does so automatically; set LD_LIBRARY_PATH=tarn/lib/fallback for programs that you start by hand.
 
 A GPU needs driver 580 or newer, and cuBLAS of CUDA 13: in the bundle or, with --slim, on the target in
 $TARN_CUDA_LIBRARIES, the loader's search path, /usr/local/cuda*/lib64 or pip's nvidia-cublas. A worker without a GPU

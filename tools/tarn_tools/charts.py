@@ -128,7 +128,7 @@ def pieces(points):
 
 
 def thinned(points):
-    """Reduces the pieces of a line to about POINTS_MAX points in total, by means of equal runs."""
+    """Reduces a line to about POINTS_MAX points in total: replaces runs of points of equal length by their means."""
     found = pieces(points)
     size = math.ceil(sum(len(piece) for piece in found) / POINTS_MAX)
     if size <= 1:
@@ -145,8 +145,8 @@ def value_range(values, from_zero):
     low, high = min(values), max(values)
     if from_zero:
         return 0.0, (high * 1.06 or 1.0)
-    air = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
-    return low - air, high + air
+    margin = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
+    return low - margin, high + margin
 
 
 def tick(x, y, anchor, content):

@@ -28,11 +28,11 @@ class Deployment:
 
     def __init__(self, options, bin_dir, run_dir):
         self._options, self._bin_dir, self._run_dir = options, bin_dir, run_dir
-        self._remote_run_dir = os.path.abspath(run_dir)  # the same path, possibly another directory
+        self._remote_run_dir = os.path.abspath(run_dir)  # the same path on the hosts, where it may be another directory
         self._places = hosts.places(options.hosts)
         self._away = [host for host in options.hosts if not host.here]
         self._ssh = remote.Ssh(options.ssh)
-        self._found = {}  # by the host's name
+        self._found = {}  # name of the host -> preflight.Found
         self._address = ""
         self._keys = os.path.abspath(options.keys) if options.keys else None
         self._made_keys = None

@@ -26,7 +26,7 @@ PROGRAMS = ("gpu_bench", "model_step", "tarn-generate", *launch_options.PROGRAMS
 TESTS = sorted(bundle.GPU_TESTS)
 TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
-# The parts that run gpu_bench, with its parts, each in a separate process, so that a permanent GPU error fails only one.
+# Part -> the parts of gpu_bench that it runs, each in a separate process, so that a permanent GPU error fails only one.
 OF_GPU_BENCH = {
     "limits": ["limits"],
     "kernels": ["embedding", "plans", "optimizers"],
@@ -36,12 +36,13 @@ OF_GPU_BENCH = {
 }
 PARTS = list(gpu_table.PARTS)
 OF_CHECK = ["tests", "sanitizer"]
-# A part's maximum share of the remaining time, relative to the parts after it; about seconds of 8.5 minutes.
+# A part may use its share of the remaining time, relative to the shares of the parts after it. The shares of the parts
+# with figures add up to the seconds of 8.5 minutes, as do those of --check.
 SHARES = {"limits": 20, "kernels": 60, "products": 50, "hot_rows": 40, "steps": 60, "stepper": 60, "fleet": 140,
           "torch": 80, "tests": 200, "sanitizer": 310}
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_GPU, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 GRACE_SECONDS = 5  # from SIGTERM to SIGKILL
-RESERVE_SECONDS = 10  # of all parts, kept for the end
+RESERVE_SECONDS = 10  # of --minutes, kept for the end
 HOT_STALENESS = 10_000  # clocks; more than a run has, so that each row is pulled once
 FLEET_SECONDS = 20  # seconds of measurement for a fleet that reaches its target
 FLEET_SECONDS_MAX = 90  # seconds of a fleet, including its start; a slower one is stopped, and its result until then is used

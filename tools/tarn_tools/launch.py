@@ -16,13 +16,13 @@ PROGRAM_FINAL = (2, EXIT_DIVERGED)
 ENDED_BADLY = ("failed", "diverged")  # values of `status` in summary.json that have a reason
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # time for servers and workers to end after the scheduler
-STOPPED_SECONDS_MAX = 5.0  # the same, for a stopped run, or one whose programs have ended: for late processes
-REASON_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server has ended
+STOPPED_SECONDS_MAX = 5.0  # the same after a stop, and after all of the user's programs have ended
+REASON_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server's end or a divergence
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
 LAST_LINE_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
-SAME_LINE_CHARS = 60  # lines with such a common end, within this time, count as the same message
+SAME_LINE_CHARS = 60  # lines with such a common end count as the same message, within SAME_LINE_SECONDS
 SAME_LINE_SECONDS = 5.0
 
 
@@ -59,7 +59,7 @@ class Launch:
         self._scheduler = None
         self._complete = False  # all processes have been started
         self._killing = False
-        self._programs_done = False  # all of the user's own
+        self._programs_done = False  # all of the user's programs have ended
         self._ended = []  # ended nodes that are not handled yet
         self._restarts_due = []  # (time, node)
         self._shown = []  # (node, line, when), the latest only
@@ -116,7 +116,7 @@ class Launch:
         for node in self._newly_ended(0):
             if node.code != 0:
                 self._show_death(node)
-        # Their output about being killed is useless.
+        # Their output about being killed is not shown.
         self._killing = True
         self._fleet.kill()
 

@@ -31,7 +31,7 @@ class Needs:
     run_dir: str
     folders: list  # possible directories of the programs; the first that has them is used
     data: list = dataclasses.field(default_factory=list)  # files read by workers
-    resumed: str = ""  # files read by servers
+    resumed: str = ""  # the run or checkpoint to resume, read by servers
     checkpoints: bool = True  # whether servers write any to the run directory
 
     def files(self, host):
@@ -69,7 +69,7 @@ def check(ssh, hosts, needs, given_up):
         results = ssh.run_on_all(commands, SECONDS_MAX, given_up)
     finally:
         token.unlink()
-    return {host.name: _understand(host, *results[host.name], needs, ssh) for host in hosts}
+    return {host.name: _interpret(host, *results[host.name], needs, ssh) for host in hosts}
 
 
 def _command(host, needs, token):
@@ -81,7 +81,7 @@ def _programs(host):
     return [f"tarn-{role}" for role in ("server", "worker") if getattr(host, f"{role}s")]
 
 
-def _understand(host, code, output, needs, ssh):
+def _interpret(host, code, output, needs, ssh):
     lines = output.decode("utf-8", "replace").splitlines()
     answers = [line.removeprefix(ANSWER).partition(" ")[::2] for line in lines if line.startswith(ANSWER)]
     text_of = dict(answers)

@@ -24,8 +24,8 @@ NOT_REPORTED = ("time", "role", "rank", "clock")  # fields of every line of a pr
 
 
 class MetricsTail:
-    """Reads what was appended to metrics.jsonl since the last call; keeps the newest line of the scheduler, and with it, as
-    `reported`, what the user's programs have reported: {name: mean over the workers}."""
+    """Reads what was appended to metrics.jsonl since the last call. `latest`: the newest line of the scheduler, with what
+    the user's programs have reported as `reported`: {name: mean over the workers}; None: there is no line yet."""
 
     def __init__(self, path):
         self._path = path
@@ -35,7 +35,7 @@ class MetricsTail:
         self._reported = {}  # by worker: {name: its last value}
 
     def poll(self):
-        """Returns whether there is a new line of the scheduler, or of a program while there is one of the scheduler."""
+        """Reads the new lines. Returns whether `latest` has changed."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._offset)

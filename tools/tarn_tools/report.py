@@ -16,7 +16,7 @@ from tarn_tools.progress import duration, number
 CSS = pathlib.Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 STAGES = ("read", "plan", "pull", "compute", "push", "wait")
 STAGES_AHEAD = ("read", "plan")
-NO_STAGES = ("room", "flight", "wall")  # times that are no part of the others' sum
+NO_STAGES = ("room", "flight", "wall")  # these times overlap with the stages
 EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
 EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
 # Colours of a status: a run that was stopped is neither a success nor a failure.

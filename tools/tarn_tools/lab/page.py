@@ -230,7 +230,7 @@ def measured_page(results, measured):
     repeated. `measured`: runs.measured() of each trial, with its folder."""
     name = html.escape(results["name"])
     body = [f"<h1>{name}: processor time</h1>", "<p class=under>medians over the seeds, of the processes of a trial; the time at which a "
-            "loss was reached is taken to grow with the samples</p>"]
+            "loss was reached is assumed to be proportional to the samples</p>"]
     of_folder = {each["folder"]: each for each in measured}
     for condition in results["conditions"]:
         rows = [row for row in results["comparison"] if row["condition"] == condition]

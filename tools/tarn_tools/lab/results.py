@@ -14,7 +14,7 @@ import statistics
 CURVE_POINTS = 100
 SCORES = ("auc", "logloss", "accuracy")
 SMOOTH = 5  # points of the curve whose mean must reach the target
-LOST = 10  # training log-loss above which a run has diverged, though its numbers are finite
+LOSS_DIVERGED = 10  # training log-loss above which a run has diverged, though its numbers are finite
 PAIRS_MAX = 14  # pairs of which all sign flips are tried
 FLIPS = 20_000  # random sign flips that are tried of more pairs
 
@@ -105,7 +105,7 @@ def of_trial(study, outcome):
         if status == "done":
             status, reason = "failed", f"no summary: {error}"
     loss = _number(found.get("train_logloss"))
-    if status == "done" and loss is not None and loss > LOST:
+    if status == "done" and loss is not None and loss > LOSS_DIVERGED:
         status, reason = "diverged", f"the training log-loss is {loss:.3g}"
     simulated = study.engine == "simulated"
     curve = _curve(outcome.folder) if simulated else _real_curve(outcome.folder)
