@@ -1,6 +1,6 @@
-// Shows that no bytes make the reader of exports crash or read outside them. Checksums would hide everything behind
-// them, so those of header and index are set right first; sections keep what the input says and are not verified.
-// export_corpus (export_corpus_main.cc) writes the inputs to begin with: corpus/export.
+// Shows that no bytes make the reader of exports crash or read outside them. Reads every input twice: as it is, with
+// verification; and without it, after the checksums of header and index are repaired, because a wrong checksum would
+// end the reading early. export_corpus (export_corpus_main.cc) writes the first inputs, corpus/export.
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -23,7 +23,7 @@ void SetChecksums(std::span<std::byte> bytes) {
   std::memcpy(bytes.data(), &header, sizeof header);
 }
 
-// Every key that the sections name is looked up, and their neighbours.
+// Looks up at most 100 keys and 100 removed keys of each section, and the key after each.
 void LookUp(const ExportFile& file) {
   std::vector<float> values;
   for (const ExportTable& table : file.tables()) {

@@ -1,8 +1,8 @@
-// Shows that no bytes make the frame codec crash, read out of bounds or take memory out of proportion; and that what
-// it does accept survives another round through Encode and Decode unchanged.
+// Shows that no bytes make the frame codec crash, read out of bounds or allocate memory out of proportion to the input;
+// and that a message that it accepts is unchanged after Encode and Decode.
 //
-// An input is a byte with the number of frames, then the frames, each but the last behind its length as 16 bits.
-// frame_corpus (frame_corpus_main.cc) writes the inputs to begin with: corpus/frame.
+// An input is a byte with the number of frames, then the frames, each but the last after its length as 16 bits.
+// frame_corpus (frame_corpus_main.cc) writes the first inputs, corpus/frame.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

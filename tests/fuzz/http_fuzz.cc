@@ -1,8 +1,7 @@
 // Shows that no bytes of a client make the HTTP server read out of bounds, and that every answer to them is well-formed
-// and one of those that are documented: an answer of 200 only to GET and HEAD with a Host that is accepted, and with
-// the token if there is one.
+// and has a documented status: 200 only for GET and HEAD with an accepted Host, and with the token if there is one.
 //
-// An input is a byte whose lowest bit says whether there is a token, then what a connection receives.
+// An input is a byte whose lowest bit is 1 if there is a token, then the bytes that a connection receives.
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/beast/http/write.hpp>
@@ -68,7 +67,7 @@ void Try(const std::uint8_t* data, std::size_t size) {
     parser.eager(true);
     error_code error;
     while (!parser.is_done() && !error && !rest.empty()) rest.remove_prefix(parser.put(asio::buffer(rest), error));
-    if (error == http::error::need_more) return;  // for which a connection would wait
+    if (error == http::error::need_more) return;  // a connection would wait for more bytes
     if (error) return CheckWellFormed(Responder::Refuse(error), true);
     if (!parser.is_done()) return;
     CheckAnswer(parser.get(), access, responder.Respond(parser.get()));

@@ -1,5 +1,5 @@
-// The reader of job files takes any bytes: it gives a job or an error, and a job that it gives survives being
-// written and read again. Input: the file's text, then overrides, each behind a zero byte.
+// Shows that the reader of job files returns a job or an error for any bytes, and that a job is unchanged after it is
+// written and read again. An input is the file's text, then overrides, each after a zero byte.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// Shows that no bytes make the decoder of delta-coded keys read or write out of bounds, and that the keys that it does
-// accept are encoded and decoded the same again.
+// Shows that no bytes make the decoder of delta-coded keys read or write out of bounds, and that keys that it accepts
+// are unchanged after they are encoded and decoded again.
 //
 // An input is the number of keys as 16 bits, then the bytes.
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace {
 void Try(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return;
   const std::size_t n = data[0] | std::size_t{data[1]} << 8;
-  // Memory of exactly that size, which sanitizers watch.
+  // An allocation of exactly that size, so that sanitizers detect reads beyond it.
   const auto bytes = std::make_unique<std::byte[]>(size - 2);
   if (size > 2) std::memcpy(bytes.get(), data + 2, size - 2);
   std::vector<Key> keys(n);
   if (!DecodeKeys(n, {bytes.get(), size - 2}, keys.data())) return;
   std::vector<std::byte> encoded(DeltaBytesMax(n));
   encoded.resize(EncodeKeys(keys, encoded.data()));
-  if (encoded.empty()) return;  // not worth it
+  if (encoded.empty()) return;  // the encoded keys would be too large
   std::vector<Key> again(n);
   TARN_CHECK(DecodeKeys(n, encoded, again.data()), "what was encoded can be decoded");
   TARN_CHECK(again == keys, "what was encoded is decoded the same");

@@ -1,4 +1,4 @@
-// log_corpus FOLDER: writes the inputs that log_fuzz begins with.
+// log_corpus FOLDER: writes the first inputs of log_fuzz.
 #include <cstdio>
 #include <fstream>
 #include <string>

@@ -1,8 +1,9 @@
-// Shows that no bytes make the reader of a shard's log crash or take memory out of proportion, and that what it hands
-// out can be written and read again.
+// Shows that no bytes make the reader of a shard's log crash or allocate memory out of proportion, and that the records
+// that it returns can be written and read again.
 //
-// An input is the content of one segment's file, behind its first page: a right header and a mark are put before it, so
-// that the batches are reached. A first byte that is odd keeps the input's own header instead.
+// An input is a byte of flags, then the content of a segment's file after its first page. The test adds that page, with
+// a valid header, and a mark, and repairs the checksums of the batches, so that the reader reaches the batches. Flag 1:
+// the content includes the first page. Flag 2: checksums are not repaired.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,7 @@ void Put(FileOps* files, const std::string& name, std::span<const std::byte> byt
   TARN_CHECK(file && (*file)->Write(0, parts), "files in memory do not fail");
 }
 
-// Checksums that fit let the fuzzer reach what lies behind them.
+// Sets the checksums of all batches whose headers can be decoded.
 void Repair(std::vector<std::byte>* bytes) {
   for (std::size_t at = kLogPage; at + kBatchHeaderBytes <= bytes->size(); at += kLogPage) {
     const std::span<std::byte> rest = std::span(*bytes).subspan(at);

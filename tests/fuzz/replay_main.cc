@@ -50,7 +50,7 @@ std::vector<Input> Corpus(const std::vector<fs::path>& paths) {
   return inputs;
 }
 
-// A place in the input to read or write at, and a length that stays inside.
+// A range of the input; random, at most 64 bytes, possibly empty.
 struct Piece {
   std::size_t at, length;
 };

@@ -104,7 +104,8 @@ int RunMany(const Options& options) {
       totals.resumed, totals.failed, totals.acked, totals.faults, totals.crashes, totals.fenced, totals.outages,
       totals.power_cuts, totals.recoveries, totals.time_jumps, totals.deaths, totals.messages, totals.rows_from_disk,
       totals.waited_for_rows, totals.requests_saved, totals.stalls);
-  // A run that was not busy proves nothing; about one in six is, and many more mean that the scenarios have gone soft.
+  // A run that was not busy (RunResult::busy) shows little. About one in six is not; many more mean that the scenarios
+  // have become too easy.
   if (totals.busy * 5 < totals.runs * 4) {
     fmt::print("too few busy runs: {} of {}\n", totals.busy, totals.runs);
     return 1;

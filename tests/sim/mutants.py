@@ -20,7 +20,7 @@ WORK = ROOT / "build/mutants"
 FOLDERS = ("CMakeLists.txt", "CMakePresets.json", "cmake", "core", "examples", "kernels", "net", "schemas", "scheduler", "server", "sim",
            "serving", "tests", "tools", "worker", "bench")
 
-# name, file, text that stands there once, what stands there instead
+# name, file, text that occurs there once, its replacement
 MUTANTS = [
     ("ack-without-apply", "server/shard/pushes.cc",
      "case Watermarks::Order::kBeyond: ++context_.counters->pushes_out_of_order; return ErrorCode::kOutOfOrder;",
@@ -394,7 +394,7 @@ MUTANTS = [
 
 
 def sync(source):
-    """Makes the copy equal to the sources. Writes only what differs, so that ninja's time stamps stay true."""
+    """Copies the sources. Writes only files that differ, so that ninja builds only what they change."""
     for name in FOLDERS:
         origin = ROOT / name
         for file in [origin] if origin.is_file() else origin.rglob("*"):
@@ -425,7 +425,7 @@ def run_seeds(program, seeds):
 
 
 def first_crash(program, seeds):
-    """Who crashes says nothing of its seed: the least number of seeds with which it does."""
+    """The least number of seeds with which the simulator crashes, because a crash does not report its seed."""
     enough = 1
     while enough < seeds and run_seeds(program, enough).returncode >= 0:
         enough *= 2
@@ -437,7 +437,7 @@ def first_crash(program, seeds):
 
 
 def seeds_until_found(program, seeds):
-    """The number of the first seed that fails, and what it says; None if none does."""
+    """The number of the first seed that fails, and the failure; None if none fails."""
     done = run_seeds(program, seeds)
     failed = re.search(r"FAILED seed (\d+): ([^\n]*)", done.stdout)
     if failed:

@@ -1,5 +1,5 @@
-"""Shows that tools/accuracy --beside compares runs of the same seed, that too much is too much in both directions, and
-that it says so where its seeds are too few to tell."""
+"""Shows that tools/accuracy --beside compares runs with equal seeds, that a difference beyond the tolerance fails in
+both directions, and that the result is undecided if the seeds are too few."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from tarn_tools import accuracy  # noqa: E402
 
 
 def pairs(*differences, base=0.77, spread=0.01):
-    """Runs whose seeds differ among one another by much more than what is compared."""
+    """Pairs of figures with these differences. The seeds differ from each other by much more."""
     return [(base + spread * i, base + spread * i + each) for i, each in enumerate(differences)]
 
 
@@ -36,7 +36,7 @@ class JudgeTest(unittest.TestCase):
         verdict, why = accuracy.judge(pairs(0.004, -0.004), 0.001)
         self.assertEqual((verdict, why), ("cannot tell", ": 32 seeds should suffice"))
         self.assertEqual(accuracy.judge(pairs(0.0), 0.001), ("cannot tell", ": one seed"))
-        # As many as it says do, if they differ as these do.
+        # That number of seeds suffices if they differ as much as these.
         many = pairs(*[0.004, -0.004] * 16)
         self.assertLessEqual(accuracy.difference(many)[1], 0.001)
         self.assertEqual(accuracy.judge(many, 0.001), ("yes", ""))
@@ -57,7 +57,7 @@ class DataTest(unittest.TestCase):
         example = "a9a-logistic_regression"
         with tempfile.TemporaryDirectory() as folder:
             options = self.options("--data", folder)
-            self.assertEqual(accuracy.data_settings(example, options), [])  # no set of that name: where it always was
+            self.assertEqual(accuracy.data_settings(example, options), [])  # no such set there: data.dir of the example
             (pathlib.Path(folder) / "libsvm").mkdir()
             self.assertEqual(accuracy.data_settings(example, options), [f"data.dir={folder}/libsvm"])
             self.assertTrue(str(accuracy.missing_data(example, options)).startswith(f"{folder}/libsvm/"))
@@ -82,7 +82,7 @@ class DataTest(unittest.TestCase):
 
 class TableTest(unittest.TestCase):
     def compare(self, example, *values, key="eval_auc"):
-        """Of a fleet that says these values, in turns without and with the setting."""
+        """Runs compare() with fleets that return these values, alternately without and with the setting."""
         records = iter([({key: value}, "") for value in values])
         self.asked = []
 
@@ -123,7 +123,7 @@ class TableTest(unittest.TestCase):
 
 class ModeTest(unittest.TestCase):
     def trained(self, example, beside=None):
-        """The modes in which it is."""
+        """The modes in which run_all() trains the example."""
         modes = []
 
         def train(example, mode, *_):

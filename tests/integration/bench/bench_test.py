@@ -1,6 +1,6 @@
 """Shows, with tiny settings, that the benchmarks of the data plane print every figure that they promise, that bad options
-get one clear line, that a failing or missing program is told and not left out, that no process or folder stays behind,
-and that tools/bench makes a table and a picture in which every figure stands beside its limits."""
+get one clear line, that a failing or missing program is reported, that no process or folder is left behind, and that
+tools/bench writes a table and a picture with every figure next to its limits."""
 
 import json
 import os
@@ -87,7 +87,7 @@ class BenchTest(unittest.TestCase):
         return folder
 
     def assert_tool_fails(self, programs, *words):
-        """With exit code 1 and one line of its own that has these words; the line."""
+        """Runs the tool, which must fail with exit code 1 and one error line with these words. Returns the line."""
         done = self.run_program(TOOL, "small", "--repetitions", "1", "--out", self.folder / "out", "--bin-dir", programs)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
@@ -257,7 +257,7 @@ class BenchTest(unittest.TestCase):
             self.assertTrue(eventually(lambda: not using(self.folder)), end.name)
 
     def test_torch_peer_ends_with_all_its_processes(self):
-        # A torch that says which process joins, and then waits for ever in C code.
+        # A fake torch: each process that joins creates a file, and then blocks forever in C code.
         package = self.folder / "torch"
         package.mkdir()
         (package / "__init__.py").write_text("")

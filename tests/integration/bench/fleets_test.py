@@ -1,5 +1,5 @@
-"""The benchmarks that train real fleets beside other runs find their figures in what the programs print: on a small set of
-rows, where the figures mean nothing."""
+"""Shows that the benchmarks that compare runs of real fleets find their figures in the output of the programs. The data
+set is small, so the figures mean nothing."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Shows that what bench/compare_pytorch and bench/pipeline_wait are to reach counts in their exit status where --check
-asks for it, on either side of the limit."""
+"""Shows that with --check, and only then, the ratio target of bench/compare_pytorch and the target of
+bench/pipeline_wait decide their exit status, on either side of the target. Losses that differ always do."""
 
 import contextlib
 import importlib.machinery
@@ -43,7 +43,8 @@ class ComparePytorchTest(unittest.TestCase):
 
 class PipelineWaitTest(unittest.TestCase):
     def verdict(self, *waits, check=True):
-        """Of runs in which compute waits so much, half of it for rows and half for data."""
+        """The exit status and output for runs in which compute waits for these shares of the time, half for rows, half
+        for data."""
         stages = {"read": 0, "plan": 0, "room": 0, "flight": 0, "compute": 10, "push": 0, "wall": 100}
         records = [{"stage_seconds": {**stages, "pull": 50 * each, "wait": 50 * each}} for each in waits]
         with contextlib.redirect_stdout(io.StringIO()) as said:

@@ -1,5 +1,5 @@
-"""Shows, without a GPU, that bench/gpu is ready for one: its programs say every figure that its table promises (on the
-CPU), the table compares each with its ceiling, target and peer, and whoever has no GPU, or a part that fails, is told."""
+"""Shows, without a GPU, that bench/gpu is ready for one: its programs print every figure of its table (on the CPU), the
+table compares each with its ceiling, target and peer, and a missing GPU and a part that fails are reported."""
 
 import json
 import os
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 from tarn_tools import bench, gpu_bench, gpu_table  # noqa: E402
 
-# A GPU, should the machine have one, is not for these tests.
+# Hides a GPU of the machine from these tests.
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -297,12 +297,12 @@ class SanitizerTest(Folder):
     CLEAN = "========= ERROR SUMMARY: 0 errors"
     RACES = "========= RACECHECK SUMMARY: {} hazards displayed (0 errors, {} warnings)"
     PASSED = "[  PASSED  ] 7 tests."
-    # What gtest prints where every test was skipped, and where none fits its filter.
+    # The output of gtest if every test was skipped, and if no test matches its filter.
     SKIPPED = "[  PASSED  ] 0 tests.\n[  SKIPPED ] 7 tests, listed below:"
     NONE = "[==========] 0 tests from 0 test suites ran. (0 ms total)\n[  PASSED  ] 0 tests."
 
     def sanitize(self, code=0, errors=CLEAN, races=RACES.format(0, 0), tests=PASSED):
-        """A run of the part, with a sanitizer that says this of each of two test programs."""
+        """Runs the part with a fake sanitizer that prints this for each of two test programs."""
         sanitizer = self.folder / "compute-sanitizer"
         sanitizer.write_text(f"#!/bin/sh\necho '{tests}'\ncase $2 in racecheck) echo '{races}';; *) echo '{errors}';; esac\n"
                              f"echo 'no such device' >&2\nexit {code}\n")
@@ -388,7 +388,8 @@ class FleetTest(Folder):
     START, COLD = 12.0, 0.25  # seconds before the first batch; the first epoch's share of the rate
 
     def metrics(self, name, rate):
-        """Of a fleet that trains at this rate from its second epoch on, as told once a second, in whole batches."""
+        """metrics.jsonl of a fleet that trains at this rate from its second epoch on: a line a second, whole
+        batches."""
         rows, cold_seconds = self.SIZES.rows, self.SIZES.rows / (self.COLD * rate)
         every = rows * self.SIZES.epochs(name)
         lines, at, samples = [], 0.3, 0

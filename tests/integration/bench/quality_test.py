@@ -1,5 +1,6 @@
-"""Shows that bench/pytorch_quality takes the examples, fills in what a job leaves out, knows every key of docs/job-file.md,
-and refuses what it cannot do by a message that names the key. Needs no PyTorch: jobs are judged before."""
+"""Shows that bench/pytorch_quality accepts the examples, adds the defaults of missing keys, knows every key of
+docs/job-file.md, and rejects unsupported settings with a message that names the key. Needs no PyTorch: jobs are checked
+before it is imported."""
 
 import importlib.machinery
 import importlib.util
@@ -34,7 +35,7 @@ quality = load()
 
 
 def documented():
-    """Of docs/job-file.md: section -> {key: default as written}."""
+    """The keys in docs/job-file.md: section -> {key: default as written}."""
     found, section = {}, None
     for line in (ROOT / "docs/job-file.md").read_text().splitlines():
         if line.startswith("## "):
@@ -45,7 +46,7 @@ def documented():
 
 
 def documented_options():
-    """Of the update rules: name -> default as written."""
+    """The options of update rules in docs/job-file.md: name -> default as written."""
     rows = re.finditer(r"^\| `(\w+)` \| `([^`]*)` \| a number", (ROOT / "docs/job-file.md").read_text(), re.MULTILINE)
     return {row[1]: row[2] for row in rows}
 

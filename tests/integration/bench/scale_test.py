@@ -1,4 +1,5 @@
-"""bench/scale from made-up data and costs of some machine (costs.txt) to its table and picture, with fleets of a few nodes."""
+"""Shows that bench/scale makes a table and a picture from generated data and the costs of one machine (costs.txt), with
+fleets of a few nodes."""
 
 import json
 import os

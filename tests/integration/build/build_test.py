@@ -1,5 +1,5 @@
-"""Shows that tools/build takes a CUDA toolkit that is installed after a first build without one, whatever that build
-found on the PATH, and configures no more often than that. On a project of its own that has our cmake/cuda.cmake."""
+"""Shows that tools/build uses a CUDA toolkit that is installed after a first build without one, whatever that build
+found on the PATH, and does not configure more often than needed. Builds a small project with our cmake/cuda.cmake."""
 
 import os
 import pathlib
@@ -34,7 +34,7 @@ class Build(unittest.TestCase):
             shutil.copy2(ROOT / name, self.top / name)
         write(self.top / "CMakeLists.txt", PROJECT)
         write(self.top / "tools/install", "#!/bin/sh\n", 0o755)
-        # A compiler as some machines have it: it is there, and of no use.
+        # A compiler that exists and does not work, as on some machines.
         write(self.top / "path/nvcc", "#!/bin/sh\nexit 1\n", 0o755)
 
     def build(self):

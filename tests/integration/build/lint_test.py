@@ -1,4 +1,5 @@
-"""Shows that tools/lint --includes finds an include that points upward or across, and a folder that nobody has placed."""
+"""Shows that tools/lint --includes finds an include that points upward or across, and a folder that is not in
+LAYERS."""
 
 import pathlib
 import subprocess

@@ -1,7 +1,7 @@
-"""Shows that --help of every script builds, installs and starts nothing, that tools/inspect and tools/checkpoint take
---bin-dir wherever it stands, that tools/install cuda shows why pip failed, that .ci/run fails where tests or the CUDA
-code do, and that Python sources need no Python newer than Debian 12's. Stubs stand in for the programs that would do
-something; each leaves a mark."""
+"""Shows that --help of every script builds, installs and starts nothing, that tools/inspect and tools/checkpoint accept
+--bin-dir at any position, that tools/install cuda shows why pip failed, that .ci/run fails if the tests or the CUDA
+code fail, and that Python sources need no Python newer than Debian 12's. Stubs replace the programs that have effects;
+each records its calls."""
 
 import ast
 import os
@@ -119,7 +119,7 @@ class Tools(unittest.TestCase):
         self.assertIn("ensurepip is not available", done.stderr)
 
     def run_ci(self, tests, toolkit, cuda):
-        """.ci/run, where its parts end with these exit statuses."""
+        """Runs .ci/run with stubs that end with these exit statuses. Returns its exit status and the summary."""
         for name, status, said in (("test", tests, "=== summary (1 min)"), ("install", toolkit, "ERROR: no network"),
                                    ("build", cuda, "x.cu(1): error: no such name"), ("bundle", 0, "x/gpu.tar.xz: 9 programs")):
             write(self.top / "tools" / name, f'#!/bin/sh\necho "{said}"\necho "$0 $*" >>{self.marks}\nexit {status}\n')
@@ -153,7 +153,7 @@ class Tools(unittest.TestCase):
 
 
 class OldPython(unittest.TestCase):
-    """tests run with whatever Python is there; users may have 3.11.2."""
+    """The tests run with the Python of this machine; users may have 3.11.2."""
 
     @staticmethod
     def newer(tree):

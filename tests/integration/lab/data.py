@@ -1,4 +1,4 @@
-"""A small libsvm set of our own making: clicks of a known logistic model over 60 features."""
+"""A small generated libsvm set: clicks of a known logistic model over 60 features."""
 
 import math
 import random
@@ -39,7 +39,7 @@ learning_rate = 0.5
 
 
 def make(folder):
-    """The data and job.toml."""
+    """Writes the data and job.toml. Returns the path of the job."""
     write(folder / "train.txt", 3000, 2)
     write(folder / "valid.txt", 500, 3)
     write(folder / "test.txt", 500, 4)

@@ -1,5 +1,5 @@
-"""Shows that tools/replay repeats asynchronous runs to the bit, that the record is what decides, and that runs which cannot be
-repeated are refused."""
+"""Shows that tools/replay repeats asynchronous runs to the bit, that the record decides the result, and that runs that
+cannot be repeated are rejected."""
 
 import itertools
 import json
@@ -101,8 +101,8 @@ class ReplayTest(Case):
                 self.assertIn("equal", self.replay(self.launch(algorithm.name, *(f"{key}={study.toml(value)}" for key, value in settings.items()))))
 
     def exchanged(self, run_dir):
-        """Copies of the run in which two successive pushes of different workers are exchanged in the record, each time
-        others. Nothing of the later one's worker is between them, so it could nearly always have come first."""
+        """Yields copies of the run. In the record of each, two other successive pushes, of different workers, are
+        exchanged. The later push's worker has no record between them, so it could nearly always have come first."""
         lines = (run_dir / "record/shard-0").read_text().splitlines()
         workers = [line.split()[1] for line in lines]
         pushes = [i for i, line in enumerate(lines) if line.startswith("push ")]

@@ -1,5 +1,5 @@
-"""Shows that the [search] of a LAB.toml finds a rate, repeats to the byte, runs nothing twice, goes on where points fail, and
-names what is wrong with it. Skipped where Optuna is not installed."""
+"""Shows that the [search] of a LAB.toml finds a rate, repeats to the byte, runs nothing twice, continues if points
+fail, and that its errors name the key. Skipped where Optuna is not installed."""
 
 import importlib.util
 import json

@@ -1,5 +1,5 @@
-"""Shows that a job in simulated time has the parameters of the real fleet, repeats to the bit, takes the times of its delays,
-and that a bad start and a diverged end are told as by a real fleet."""
+"""Shows that a job in simulated time ends with the parameters of the real fleet, repeats to the bit, takes as long as
+its delays, and reports a bad start and divergence like a real fleet."""
 
 import json
 import os
@@ -44,7 +44,8 @@ class SimulateTest(unittest.TestCase):
 
     def test_parameters_are_those_of_the_real_fleet(self):
         run_dir = self.folder / "real"
-        # Over sockets: in shared memory keys are sent again, and a simulated network is a network.
+        # Over sockets, like the simulation: through shared memory every message has its keys (W3), and the bytes
+        # differ.
         subprocess.run([sys.executable, ROOT / "tools/launch", self.job, "--no-shm", "--bin-dir", BIN, "--run-dir", run_dir],
                        check=True, capture_output=True, timeout=120)
         real = json.loads((run_dir / "summary.json").read_text())

@@ -1,11 +1,12 @@
 """Stands in for tarn-scheduler, tarn-server and tarn-worker in launch_test.py; acts by the job's [fake] section.
 
-[fake] keys: seconds (how long the job runs), starts and deaths (which it awaits first: how many processes of the fleet
-have begun, and how many have ended and were seen to), worker_crashes (how many starts of each rank end in a crash),
-crashing_rank, server_dies, server_gives_up (says why, exit code 1), scheduler_dies (by SIGKILL, after the seconds),
-bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler
-listens), cuts (a checkpoint when stopped), ends_badly (everybody with exit code 1, servers first, and the scheduler's
-summary says why), reason (that one), diverges (worker 1 says so, exit code 4, the others likewise, and a checkpoint is there).
+[fake] keys: seconds (how long the job runs), starts and deaths (before the seconds count, so many processes of the
+fleet must have begun, and so many must have ended and been reaped), worker_crashes (how many starts of crashing_rank
+end in a crash), crashing_rank, server_dies, server_gives_up (prints the reason, exit code 1), scheduler_dies (by
+SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop,
+slow_seconds (before the scheduler listens), cuts (makes a checkpoint when stopped), ends_badly (all end with exit code
+1, servers first, and the scheduler's summary has the reason), reason (for ends_badly), diverges (worker 1 prints that
+training has diverged, all end with exit code 4, and there are checkpoints).
 """
 
 import json
@@ -40,7 +41,7 @@ def log(text):
 
 def awaited(fake):
     pids = [line.split()[2] for line in (RUN_DIR / "pids").read_text().splitlines()]
-    gone = [pid for pid in pids if not os.path.exists(f"/proc/{pid}")]  # the launcher has asked how it ended
+    gone = [pid for pid in pids if not os.path.exists(f"/proc/{pid}")]  # ended, and reaped by the launcher
     return len(pids) >= fake.get("starts", 0) and len(gone) >= fake.get("deaths", 0)
 
 

@@ -1,8 +1,8 @@
-"""Stands in for ssh and sshd: `fake_ssh.py HOST COMMAND` runs the command with sh in a session of its own, as a user's
-other machine would, and is its connection: what comes on stdin is passed on, and ends when this process does.
+"""Stands in for ssh and sshd: `fake_ssh.py HOST COMMAND` runs the command with sh in a session of its own, as another
+machine would, and passes its own stdin to it. The command's stdin ends when this process ends.
 
-Its folder may hold: `down-HOST` (the host does not answer), `rooted-HOST` (a folder that HOST has in the place of the
-one that the file names, both ends of it in one line), `connections` (a line a command: process, host; made here).
+The folder FAKE_SSH may contain: `down-HOST` (the host does not answer), `rooted-HOST` (two paths on one line: HOST has
+the second one in place of the first), `connections` (written here: a line for each command, process and host).
 """
 
 import os

@@ -1,6 +1,7 @@
-"""Shows that tools/launch --hosts refuses what cannot work before anything starts, starts the fleet where the file says,
-hands keys over where nobody sees them, treats deaths there as it does here, and leaves nothing on any host however it or
-a connection ends. Fake programs stand in for the fleet (fake_program.py), and a script for ssh (fake_ssh.py)."""
+"""Shows that tools/launch --hosts rejects what cannot work before anything starts, starts the fleet on the hosts of the
+file, passes keys without exposing them, handles deaths on hosts like local ones, and leaves nothing on any host,
+however the launcher or a connection ends. Fake programs stand in for the fleet (fake_program.py), and a script for ssh
+(fake_ssh.py)."""
 
 import os
 import pathlib
@@ -117,7 +118,7 @@ class HostsCase(LaunchCase):
         return super().command(fake, "--hosts", str(self.hosts), "--ssh", ssh, *self.address, *more)
 
     def processes(self):
-        """Everything of this test that runs, on whatever host: it names a file of our folder."""
+        """The running processes of this test on all hosts: those with a path in its folder in their command line."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -136,7 +137,7 @@ class HostsCase(LaunchCase):
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
     def wait_for(self, launcher, condition):
-        """The launcher's output until then."""
+        """Waits for the condition. If it does not become true, kills the launcher and fails with its output."""
         found = eventually(condition, 20.0)
         if not found:
             launcher.kill()
@@ -295,7 +296,7 @@ class PreflightTest(HostsCase):
 
 class EndsTest(HostsCase):
     def ssh_of(self, rank_of):
-        """The ssh process here of that node, such as worker-1."""
+        """The id of the local ssh process of a node, such as worker-1."""
         line = next(line for line in self.lines("logs/launch.log") if f"{rank_of}: pid " in line)
         return int(line.split(": pid ")[1].split(":")[0])
 

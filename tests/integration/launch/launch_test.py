@@ -109,10 +109,10 @@ class LaunchTest(LaunchCase):
         done = self.launch("seconds = 60\nserver_gives_up = true\n")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("failed: server-1 died: exit code 1 (unavailable: disk is full); log: ", done.stdout)
-        self.assertNotIn("    start 1", done.stdout)  # it has said why: no need for its log
+        self.assertNotIn("    start 1", done.stdout)  # it has printed the reason, so its log is not shown
 
     def refused(self, *words):
-        """What tools/launch says of a command line; nothing may start."""
+        """The error of tools/launch for a bad command line; nothing may start."""
         command = [sys.executable, str(TOOLS / "launch"), "--bin-dir", str(self.bin_dir), "--run-dir", str(self.run_dir), *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
@@ -146,7 +146,7 @@ class LaunchTest(LaunchCase):
         job.write_text("")
         self.assertIn("the job has no training file", self.refused("job.toml"))
         self.assertEqual(launch_options.parse_arguments([str(job), "--", "true"]).program, ["true"])
-        (self.folder / "no.toml").write_text("no TOML")  # what is wrong with it the scheduler says
+        (self.folder / "no.toml").write_text("no TOML")  # the scheduler reports what is wrong with it
         self.assertEqual(launch_options.parse_arguments([str(self.folder / "no.toml")]).program, [])
 
     def test_a_library_that_the_user_exports_counts_here_and_not_on_other_hosts(self):
@@ -248,7 +248,7 @@ class LaunchTest(LaunchCase):
         self.assertEqual(arguments[arguments.index("--job") + 1], str(first / "job.toml"))
 
     def test_a_run_is_resumed_by_one_launcher_at_a_time(self):
-        """Also while the first still waits for its scheduler: the second must not take that one's address for its own."""
+        """Also while the first still waits for its scheduler, whose address the second must not use."""
         for slow_seconds in (0, 3):
             with self.subTest(slow_seconds=slow_seconds):
                 self.run_dir = self.folder / f"crashed-{slow_seconds}"
@@ -282,7 +282,8 @@ class LaunchTest(LaunchCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_a_new_folder_is_used_by_one_launcher(self):
-        """Of several that begin at once in one --run-dir; a folder with the lock of one that is gone is still empty."""
+        """By one of several that begin at once in one --run-dir. A folder with only the lock of an ended launcher is
+        empty."""
         self.run_dir.mkdir()
         (self.run_dir / "launch.lock").touch()
         command = self.command("seconds = 2\n")
@@ -317,7 +318,7 @@ class LaunchTest(LaunchCase):
         done = self.launch("ends_badly = true\n")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("failed: worker 1: no such file\n", done.stdout)
-        # Both servers have said it, and ended because they were told to.
+        # Both servers print the reason: it is shown once, and once more as the reason of the failure.
         self.assertEqual(done.stdout.count("worker 1: no such file"), 2, done.stdout)
         self.assertNotIn("died", done.stdout)
 

@@ -28,7 +28,7 @@ def line(time, samples, epoch, **more):
     return {"role": "scheduler", "time": time, "samples": samples, "epoch": epoch, **more}
 
 
-# Two epochs of four seconds; the first second is waited.
+# Two epochs of four seconds; training begins after the first second.
 LINES = [
     line(100, 0, 1, state="waiting"),
     line(102, 250, 1, loss=0.6, auc=0.6),

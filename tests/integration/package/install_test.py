@@ -1,6 +1,6 @@
 """Shows that what `cmake --install` installs is enough for programs of others: public headers compile alone, a project
-outside of the tree finds the library by find_package and by pkg-config, and its C and C++ programs train on a fleet of the
-installed programs, whose export a third one reads."""
+outside of the tree finds the library with find_package and pkg-config, its C and C++ programs train on a fleet of the
+installed programs, and a third program reads an export of that run."""
 
 import os
 import pathlib

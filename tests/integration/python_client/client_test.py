@@ -67,7 +67,7 @@ apply = "{apply}"
                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def wait(self):
-        """Until all have ended by themselves."""
+        """Waits until all processes have ended by themselves."""
         for process in self._processes:
             process.wait(timeout=PATIENCE_SECONDS)
 
@@ -85,7 +85,7 @@ apply = "{apply}"
 
 
 class NullTest(unittest.TestCase):
-    """The C functions refuse null pointers by name; ctypes passes None as one."""
+    """The C functions reject null pointers, and name the argument; ctypes passes None as a null pointer."""
 
     def setUp(self):
         self.library = ctypes.CDLL(os.environ.get("TARN_LIBRARY", str(BIN.parent / "lib/libtarn.so")))
@@ -164,7 +164,7 @@ class NullTest(unittest.TestCase):
 
 
     def held_gradients(self, client, table):
-        """Those of a plan are released once, by whichever thread, also if the push is refused."""
+        """A push of a plan releases its gradients exactly once, on any thread, also if it is rejected."""
         plan, future, released = ctypes.c_void_p(), ctypes.c_void_p(), []
         release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(released.append)
         keys = (ctypes.c_uint64 * 3)(5, 6, 5)
@@ -461,7 +461,7 @@ class FleetsTest(unittest.TestCase):
                 users, theirs = ps.table("users", dim=1), first[0].table("users")
                 users.push([1], [[100]])
                 ps.tick()
-                rows = users.pull([1])  # of a clock that the other has not ended
+                rows = users.pull([1])  # of a clock that the other worker has not finished
                 with self.assertRaises(tarn.Timeout):
                     rows.wait(timeout=0.2)
                 self.assertFalse(rows.ready())
@@ -497,7 +497,7 @@ class FleetsTest(unittest.TestCase):
                 try:
                     if written.ready() and written.wait(timeout=0) is None:
                         break
-                except tarn.Gone:  # the scheduler has not heard of a clock yet
+                except tarn.Gone:  # the scheduler does not know yet that training has begun
                     written = ps.request_checkpoint()
             written.wait(timeout=0)
             self.assertEqual(len(list((fleet.folder / "run/checkpoints").glob("*/MANIFEST"))), 1)
@@ -549,12 +549,14 @@ class FleetsTest(unittest.TestCase):
                 tarn.connect()
 
     def test_too_few_open_files_are_named(self):
-        """Without a check ZeroMQ ends the process if it has no file for itself, and never connects if it has none for that."""
+        """Without the check ZeroMQ aborts the process if it cannot open its own files, and never connects if no file is
+        left for the connection."""
         program = ("import resource, sys, tarn\nlimit = int(sys.argv[2])\n"
                    "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, max(limit, int(sys.argv[3]))))\n"
                    "with tarn.connect(sys.argv[1], timeout=20) as ps:\n    print('joined')\n")
         with Fleet() as fleet:
-            # By the run's folder a client knows of four shards before it begins, by an address once it has joined.
+            # With the run's folder a client knows the four shards at the start, with an address only after it has
+            # joined.
             for where, soft, hard in ((fleet.address, 10, 10), (fleet.address, 30, 30), (fleet.folder / "run", 30, 30),
                                       (fleet.address, 10, 100)):
                 done = subprocess.run([sys.executable, "-c", program, where, str(soft), str(hard)], capture_output=True,

@@ -1,4 +1,4 @@
-"""What a program reports is seen in the terminal, in the files of its run and in its report."""
+"""Shows that figures that a program reports appear in the terminal, in the files of its run and in its report."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""State of a program in checkpoints: a run that is stopped, or killed, and resumed has in its state each row that is in
-the tables, once."""
+"""State of a program in checkpoints: after a run is stopped or killed and resumed, the state of the programs counts
+each row once an epoch, as the tables do."""
 
 import json
 import os
@@ -120,7 +120,7 @@ class StateTest(unittest.TestCase):
         return launch.wait(), "".join(lines)
 
     def check(self, output, with_table):
-        """Every row was trained once an epoch, says the state of the programs; with_table: and the table."""
+        """The state of the programs must count every row once an epoch; with_table: so must the table."""
         counts = [list(map(int, text.split())) for text in re.findall(r"counts \d ([\d ]+)", output)]
         self.assertEqual(len(counts), 2, output)
         table = list(map(int, re.search(r"table ([\d ]+)", output)[1].split()))

@@ -1,4 +1,4 @@
-"""A line in the logger `tarn` says what a long wait waits for."""
+"""Shows that a long wait logs what it waits for (logger `tarn`)."""
 
 import logging
 import pickle
@@ -13,7 +13,7 @@ from tarn import library as library_module
 
 
 class Reaction(logging.Handler):
-    """Keeps the messages, and does something at the first."""
+    """Keeps the messages, and runs an action at the first."""
 
     def __init__(self, action):
         super().__init__()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the C++ writer of exports wrote, read with tarn.export: the same rows, and the same refusals.
+"""Shows that tarn.export reads the same rows that the C++ writer has written, and rejects damaged files.
 
   export_test.py EXPORT_CORPUS   EXPORT_CORPUS: the program that writes a full export, a delta and an empty one
 """

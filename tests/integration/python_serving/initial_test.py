@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""tarn.export begins rows with the bits that the servers begin them with.
+"""Shows that the initial values of tarn.export are those of the servers, to the bit.
 
-  initial_test.py DUMP_INITIAL   DUMP_INITIAL: the program that prints what the kernels make
+  initial_test.py DUMP_INITIAL   DUMP_INITIAL: the program that prints the values of the C++ kernels
 """
 
 import pathlib

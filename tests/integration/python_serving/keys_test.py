@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tarn.keys makes of rows what the C++ readers make of them, to the bit, and refuses the lines that they refuse.
+"""Shows that tarn.keys encodes rows like the C++ readers, to the bit, and rejects the same lines.
 
   keys_test.py DUMP_ROWS   DUMP_ROWS: the program that prints the rows of a file as workers read them
 """
@@ -58,7 +58,7 @@ class KeysTest(unittest.TestCase):
         return done.stdout.splitlines()
 
     def check(self, data, lines):
-        """The same rows, and the same lines refused. Returns how many of each."""
+        """Compares the rows and the rejected lines. Returns the number of each."""
         encoder, good = Encoder(data), []
         for number, line in enumerate(lines):
             try:
@@ -123,7 +123,7 @@ class KeysTest(unittest.TestCase):
         self.assertEqual(self.check(data, lines), (3000, 0))
 
     def test_every_bin(self):
-        """Both sides of each place where a bin of the rule "log2" begins."""
+        """The values on both sides of the beginning of each bin of the rule "log2"."""
         data = {"format": "criteo", "integer_columns": 1, "categorical_columns": 0}
         begins = sorted({v for begin in keys._LOG2_BEGINS for v in (begin - 1, begin, begin + 1)})
         good, bad = self.check(data, [b"0\t%d" % v for v in begins])
@@ -193,7 +193,7 @@ class KeysTest(unittest.TestCase):
                 self.assertEqual(list(lines), [b"a\n", b"b\n"])
 
     def test_examples_of_the_documents(self):
-        """docs/serving.md."""
+        """Those of docs/serving.md."""
         data = {"integer_columns": 3, "categorical_columns": 2, "dense_integers": True}
         row = [17, -2, None, "05db9164", "Zürich"]
         rows = Encoder(data).rows([row])

@@ -288,7 +288,7 @@ class AttachTest(unittest.TestCase):
             self.assertEqual({key: each.tolist() for key, each in pushed.items()}, {1: [3] * 3, 2: [6] * 3})
 
     def test_a_part_in_inference_mode(self):
-        """Of a model whose rows are pulled with one request, also where rows are pulled in inference mode."""
+        """Rows can be trained although the model pulls them with the rows of that part, or in inference mode."""
         client = FakeClient()
 
         class Distilled(nn.Module):

@@ -1,4 +1,4 @@
-"""tarn.torch over a fake client: what calls of a module and copies of a model are refused."""
+"""tarn.torch over a fake client: calls of modules that are rejected, and copies of models."""
 
 import copy
 import os

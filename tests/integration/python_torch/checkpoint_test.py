@@ -104,7 +104,7 @@ class ResumeTest(unittest.TestCase):
 
 
 class RequestTest(unittest.TestCase):
-    """checkpoint() over a fake client whose requests end as told."""
+    """checkpoint() over a fake client whose requests have given outcomes."""
 
     def checkpoint(self, *outcomes):
         class Ended(FakeFuture):

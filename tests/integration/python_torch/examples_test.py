@@ -1,4 +1,4 @@
-"""The examples of examples/torch as a user starts them: short, or with TARN_EXAMPLES=full as they are."""
+"""Runs the examples of examples/torch as a user does: shortened, or unchanged with TARN_EXAMPLES=full."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ except ImportError:
 
 class ExamplesTest(unittest.TestCase):
     def run_example(self, name, *short, workers=None):
-        """short: arguments, unless the run is to be full. workers: instead of those of the job."""
+        """short: arguments that shorten the run, unless it is full. workers: overrides fleet.workers of the job."""
         settings = [] if workers is None else ["--set", f"fleet.workers={workers}"]
         with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
             done = subprocess.run(

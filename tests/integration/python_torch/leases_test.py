@@ -1,4 +1,4 @@
-"""tarn.torch.LeasedDataset over real fleets: every row once an epoch, by whichever worker, though one is killed."""
+"""tarn.torch.LeasedDataset over real fleets: every row once an epoch, on any worker, even if one is killed."""
 
 import collections
 import os
@@ -100,7 +100,8 @@ class LeasesTest(unittest.TestCase):
             rows = dict(zip(table["0.keys"].tolist(), table["0.values"][:, 0].tolist()))
         self.assertEqual(set(handed), {(0, row) for row in range(ROWS)})
         self.assertGreater(max(handed.values()), 1, "the killed worker had rows that were not trained")
-        # Half a step in a clock of both workers, a whole one in a clock of the survivor. Twice would be more.
+        # A row moves by half the rate in a clock of both workers, by the rate in a clock of the survivor. A row that
+        # was trained twice would move further.
         self.assertEqual(set(rows), set(range(ROWS)))
         self.assertEqual(set(rows.values()), {-RATE / 2, -RATE})
 
@@ -135,7 +136,7 @@ class LeasesTest(unittest.TestCase):
                 self.assertEqual(sorted(rows), list(range(ROWS)))
 
     def test_ranks_with_batches_of_different_sizes(self):
-        """The batches are those of the leases, else the ranks would not agree on the clocks of an epoch."""
+        """The default batch size is that of the lease, so that the ranks agree on the number of clocks of an epoch."""
         shares = JOB.replace("batch_rows = 16", "batch_rows = 16\nbatch_shares = [3, 1]")
         with Fleet(workers=2, more=shares) as fleet:
             handed = self.run_programs(fleet, (0, 0), 1)

@@ -35,7 +35,7 @@ class PrefetchTest(unittest.TestCase):
                 self.optimizer.zero_grad()
 
     def clocks(self):
-        """(clock of the request, clock for which it asks, tables) of every pull after the first step."""
+        """(clock for which rows are pulled, number of tables) of every request after the three of the first step."""
         return [(clock, len(names)) for clock, names in self.client.pulls[3:]]
 
     def test_views_of_a_batch(self):
@@ -68,7 +68,7 @@ class PrefetchTest(unittest.TestCase):
         self.assertEqual(self.clocks(), [(0, 3), (1, 3), (1, 3), (2, 3), (2, 3), (3, 3), (3, 3)])
 
     def test_a_wrong_guess_of_the_clock_waits_for_nothing(self):
-        """Rows of a later clock are held back until this worker ticks: they must not be waited for."""
+        """Servers hold back rows of a later clock until this worker ticks, so it must not wait for them."""
         loader = tarn.torch.prefetch([ids_of(seed=i) for i in range(8)], self.model, depth=2)
         self.train(loader, accumulate=2)
         self.assertEqual(self.client.clock, 4)

@@ -1,4 +1,4 @@
-"""tarn.torch.CriteoRows and ParquetRows: rows by number, what is made of the fields, and what is said of damaged files."""
+"""tarn.torch.CriteoRows and ParquetRows: rows by number, the values of fields, and the errors for damaged files."""
 
 import gzip
 import math

@@ -16,14 +16,14 @@ import urllib.request
 import processes
 from fleet_case import FleetCase
 
-PATIENCE_SECONDS = 120  # for what comes sooner or later
+PATIENCE_SECONDS = 120  # limit of a wait for what must happen
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 STALE = '[{"role": "worker", "rank": 0, "http": "http://127.0.0.1:9"}]'
 FLEET = [("scheduler", 0), ("server", 0), ("server", 1), ("worker", 0), ("worker", 1)]
 
 
 def get(address, path):
-    """(status, text); (0, "") while nobody answers."""
+    """(status, text); (0, "") if nothing answers."""
     try:
         with urllib.request.urlopen(address + path, timeout=10) as answer:
             return answer.status, answer.read().decode()
@@ -34,13 +34,13 @@ def get(address, path):
 
 
 def metric(text, name):
-    """Of the first line that has the metric."""
+    """The value in the first line of the metric."""
     return float(re.search(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE).group(1))
 
 
 class AddressesTest(FleetCase):
     def eventually(self, found, what):
-        """What `found` returns, once that is true."""
+        """Waits until found() is true. Returns its result."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (value := found()):
             if self.fleet.poll() is not None:

@@ -1,11 +1,11 @@
-// A library for LD_PRELOAD: a disk that is full for a while, or that stalls.
+// A library for LD_PRELOAD that simulates a disk that is full for a while, or that stalls.
 //
-//   TARN_TEST_FULL=PATTERN:NUMBER        the first NUMBER files that fit and would be made are not: ENOSPC
-//   TARN_TEST_SCARCE=PATTERN:BYTES       files that fit get no more than BYTES at a time reserved: ENOSPC
-//   TARN_TEST_STALL=PATTERN:SKIP:SECONDS the sync behind the first SKIP of files that fit takes SECONDS
+//   TARN_TEST_FULL=PATTERN:NUMBER         the first NUMBER calls that create a matching file fail with ENOSPC
+//   TARN_TEST_SCARCE=PATTERN:BYTES        reserving more than BYTES beyond a matching file's end fails with ENOSPC
+//   TARN_TEST_STALL=PATTERN:SKIP:SECONDS  the sync of a matching file after the first SKIP ones takes SECONDS more
 //
-// PATTERN is one of fnmatch(3) for the whole path; a file without a name (O_TMPFILE) is called FOLDER/#NUMBER
-// (deleted).
+// PATTERN is a pattern of fnmatch(3) for the whole path; the path of a file without a name (O_TMPFILE) is
+// "FOLDER/#NUMBER (deleted)".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -22,7 +22,7 @@
 
 namespace {
 
-// The parts of a variable of the environment; none: it is not there.
+// The parts of an environment variable, separated by colons; empty if it is not set.
 std::vector<std::string> Parts(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr) return {};

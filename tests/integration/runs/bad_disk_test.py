@@ -1,5 +1,5 @@
-"""Shows that a disk costs a run what it must and no more: training goes on without a checkpoint that could not be
-written, and a disk that stalls for many leases under the scheduler's state ends nothing."""
+"""Shows that a bad disk does not end a run: training goes on without a checkpoint that could not be written, and the
+scheduler's state may take several leases to write."""
 
 import time
 import unittest
@@ -24,7 +24,7 @@ class BadDiskTest(FleetCase):
         for durability in ("checkpoint", "log"):
             job = self.job(durability=durability, checkpoint_clocks=5, checkpoint_final=True)
             name = f"full-{durability}"
-            # Two: a file that cannot be opened for direct writes is opened without.
+            # Two failures for one file: if it cannot be opened for direct writes, the server opens it without.
             programs = self.programs(name, "tarn-server", TARN_TEST_FULL="*/ckpt-*/*.sst:2")
             record = self.run_ok(job, name, "--bin-dir", programs)
             self.assertEqual(record["samples"], self.rows)
@@ -35,7 +35,7 @@ class BadDiskTest(FleetCase):
             self.assertFalse((self.folder / name / "checkpoints/ckpt-1").exists())
 
     def test_checkpoints_of_a_run_with_a_log_on_a_disk_that_is_nearly_full(self):
-        """Each begins a segment of the log, for which there is less space than a segment reserves."""
+        """Each checkpoint begins a segment of the log. The disk has less space than a segment reserves."""
         job = self.job(durability="log", checkpoint_clocks=20, checkpoint_final=True)
         programs = self.programs("scarce", "tarn-server", TARN_TEST_SCARCE=f"*/log/shard-*/*:{1 << 20}")
         record = self.run_ok(job, "scarce", "--bin-dir", programs)

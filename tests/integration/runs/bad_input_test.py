@@ -18,7 +18,7 @@ class BadInputTest(FleetCase):
     rows = 4_000
 
     def fails(self, job, name, *more, code=None):
-        """Launches what must fail; returns what it said, logs included."""
+        """Launches a run that must fail and leave no process. Returns its output."""
         returned, _, output = self.launch(job, name, *more, timeout=120)
         self.assertNotEqual(returned, 0, output)
         if code is not None:
@@ -148,7 +148,7 @@ class BadInputTest(FleetCase):
         self.assertNotIn("SIGBUS", output)
 
     def limited(self, limit, name):
-        """What a launch under that ulimit says before it fails, and how long that takes."""
+        """Launches a run under that ulimit, which must fail. Returns its output and its seconds."""
         began = time.time()
         command = ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *self.command(self.job(), self.folder / name)]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
@@ -174,7 +174,7 @@ class BadInputTest(FleetCase):
         job = self.edited('train = "train.tsv"', 'train = "broken.tsv"')
         output = self.fails(job, "malformed")
         self.assertIn("broken.tsv:100", output)
-        # Within the limit it is counted, in every epoch, and skipped.
+        # Within data.malformed_max the line is skipped, and counted in every epoch.
         summary = self.run_ok(job, "malformed-allowed", "--set", "data.malformed_max=1", "--set", "train.epochs=2")
         self.assertEqual(summary["malformed_lines"], 2)
 

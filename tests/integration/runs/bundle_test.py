@@ -1,6 +1,6 @@
 """Shows that a bundle is complete: unpacked elsewhere, its programs find every library but those of C and C++ in it,
-its tools/launch trains with them, and needs no library of CUDA's for that. Where TARN_SLIM_MB_MAX says so, that it is
-smaller than this, packed as well as it goes."""
+and its tools/launch trains with them without CUDA's libraries. With TARN_SLIM_MB_MAX, also that the archive, packed
+with xz, has less than so many MB."""
 
 import json
 import os
@@ -122,7 +122,7 @@ class Bundle(FleetCase):
         return done
 
     def programs_with(self, **code):
-        """A folder of programs, in which sections are as nvcc embeds code: {kind: architecture}."""
+        """A folder of programs with embedded code for GPUs in nvcc's format: {kind: architecture}."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         entries = b"".join(struct.pack("<HHIQ12xI32x", {"ptx": 1, "sm": 2}[kind], 0x101, 64, 0, architecture)
                            for kind, architecture in code.items())

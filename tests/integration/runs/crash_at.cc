@@ -56,7 +56,7 @@ Plan& ThePlan() {
   return plan;
 }
 
-// What a call is about.
+// The file that a call changes.
 struct Target {
   explicit Target(std::string name) : path(std::move(name)) {}
   Target(int folder, const char* name) : path(name) {
@@ -70,7 +70,7 @@ struct Target {
   std::string path;
 };
 
-// Past the functions below.
+// Uses raw system calls, because this library replaces the functions of the C library.
 void Tell(const Plan& plan, const char* kind, const Target& target) {
   const std::string line = std::string(kind) + " " + target.path + "\n";
   const long fd = ::syscall(SYS_openat, AT_FDCWD, plan.told.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -83,7 +83,7 @@ void Tell(const Plan& plan, const char* kind, const Target& target) {
   for (;;) ::kill(::getpid(), SIGKILL);
 }
 
-// Makes the call, or dies at it. `half` makes half of it.
+// Makes the call with `whole`, or dies before it, after it, or after `half`, which makes half of the call.
 template <class MakeTarget, class Whole, class Half>
 auto Around(const char* kind, MakeTarget make_target, Whole whole, Half half) {
   Plan& plan = ThePlan();
@@ -153,7 +153,7 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) {
       "write", [&] { return Target(fd); }, [&] { return next(fd, bytes, size, at); },
       [&] {
         if (next(fd, bytes, size / 2, at) >= 0) return;
-        // What goes past the cache goes in whole pages.
+        // Direct I/O writes whole pages only: writes the half through the page cache.
         const std::string file = "/proc/self/fd/" + std::to_string(fd);
         const long cached = ::syscall(SYS_openat, AT_FDCWD, file.c_str(), O_WRONLY | O_CLOEXEC);
         if (next(static_cast<int>(cached), bytes, size / 2, at) < 0) std::abort();

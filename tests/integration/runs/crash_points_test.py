@@ -39,7 +39,7 @@ COLD, TIER, TIER_MANIFEST = "*/tier/shard-*/segment-*.sst", "*/tier/shard-*/0*.s
 
 
 class Crash(NamedTuple):
-    """Of one process of `program`, at a call as crash_at.cc names them, up to the `most`-th."""
+    """A crash of one process of `program` at a call (crash_at.cc): one of the first `most` that match."""
 
     program: str
     kind: str
@@ -49,7 +49,7 @@ class Crash(NamedTuple):
 
 
 class Point(NamedTuple):
-    """`first`: a crash before it, from which the run recovers when it comes to this one."""
+    """`first`: an earlier crash. The run reaches the point while it recovers from that one."""
 
     crash: Crash
     first: Crash | None = None
@@ -151,8 +151,8 @@ class CrashPointsTest(CrashCase):
                 self.crash_and_judge(f"{name}-{repetition}", point, mode, apply)
 
     def crash_and_judge(self, name, point, mode, apply):
-        """Should the run end before the call that was chosen, which depends on the machine, another must reach the
-        first of the kind, at last one with so many clocks that none ends without."""
+        """Crashes a run at the point, lets it go on, and judges it. A run may end before the chosen call; then another
+        must reach the first call of the kind, at the latest a third one with ten times as many clocks."""
         for attempt, most, batch_rows in (("any", None, 32), ("first", 1, 32), ("long", 1, 3)):
             job = self.job_at(point, mode, apply, batch_rows=batch_rows)
             run_dir, written = self.folder / f"run-{name}-{attempt}", self.folder / f"record-{name}-{attempt}"
@@ -161,7 +161,7 @@ class CrashPointsTest(CrashCase):
                 break
             CrashPointsTest.early += 1
             self.assertNotEqual(attempt, "long", f"point never reached: {point}")
-        over = self.is_over(run_dir)  # what goes last goes once it is
+        over = self.is_over(run_dir)  # some points are reached only after the run is over
         if not over:
             self.finish(self.command(job, run_dir, bin_dir=self.recording_programs(f"{name}-last", written)), run_dir)
             kept = len(list(run_dir.glob("checkpoints/ckpt-*")))
@@ -174,7 +174,7 @@ class CrashPointsTest(CrashCase):
         shutil.rmtree(run_dir)
 
     def crash_at(self, crash, most, job, run_dir, written):
-        """Starts the run, or goes on with it, until a process of crash.program has died at the point. Whether one has."""
+        """Starts or resumes the run until a process of crash.program has died at the point. Returns whether one has."""
         CrashPointsTest.crashes += 1
         told, number = self.folder / f"told-{self.crashes}", self.random.randint(1, most or crash.most)
         programs = self.recording_programs(f"crash-{self.crashes}", written, crash.program, {
@@ -195,7 +195,7 @@ class CrashPointsTest(CrashCase):
 
 
 class CrashAtTest(unittest.TestCase):
-    """That the library does at a call what the points rely on, shown with another program's."""
+    """Shows with a small program that the library does at a call what the points rely on."""
 
     CALLS = """import os
 fd = os.open("partial", os.O_WRONLY | os.O_CREAT)

@@ -1,6 +1,6 @@
-"""What the crash tests share: runs with durability "log" in which every process is killed, which then go on in their
-own folder, and of which is judged, by what the workers wrote down themselves (record.py) and the ends that the
-scheduler announced, that every row of every epoch was trained exactly once, with the bits that an undisturbed run has.
+"""What the crash tests share. They kill every process of runs with durability "log" and let the runs go on in their own
+folders. From the workers' records (record.py) and the end clocks in the scheduler's log, `judge` checks that every row
+of every epoch was trained exactly once, and that the bits are those of an undisturbed run.
 """
 
 import json
@@ -33,7 +33,7 @@ class CrashCase(FleetCase):
 
     @staticmethod
     def going_on(command, run_dir):
-        """The same launch again; goes on if the run has begun."""
+        """The command that launches the run again: resumes it if it has begun."""
         if not (run_dir / "scheduler.state").exists():
             return command
         return [*command[:2], "--resume", run_dir, *command[3:]]
@@ -58,20 +58,20 @@ class CrashCase(FleetCase):
 
     @staticmethod
     def is_over(run_dir):
-        """Also one that failed before it began has a summary, and nothing to go on with."""
+        """Whether the run is done. One that failed before it began also has a summary and no state."""
         summary = run_dir / "summary.json"
         return (not (run_dir / "scheduler.state").exists() and summary.exists()
                 and json.loads(summary.read_text())["status"] == "done")
 
     @staticmethod
     def empty_unless_begun(run_dir):
-        """Of a run that was killed before there was anything to go on with nothing may be left."""
+        """Removes the folder of a run that was killed before it had written a state to resume from."""
         if not (run_dir / "scheduler.state").exists():
             shutil.rmtree(run_dir, ignore_errors=True)
 
     def judge(self, run_dir, written, apply, bits=None, killed=False):
-        """`bits`: the hash of the parameters and slots with which the run must have ended. `killed`: it was over, but
-        its scheduler had not come to its own end."""
+        """`bits`: the hash of the parameters and slots with which the run must have ended. `killed`: the
+        scheduler was killed after the run was over."""
         summary = json.loads((run_dir / "summary.json").read_text())
         self.assertEqual(summary["status"], "done")
         self.assertEqual(summary["samples"], EPOCHS * self.rows)

@@ -45,7 +45,7 @@ class CrashTest(CrashCase):
               "repeated (immediate)".format(**self.totals))
 
     def test_a_damaged_log_is_refused_by_name(self):
-        """Another server's log, a flipped bit, a log cut short: the run does not go on, until it is as it was."""
+        """Another server's log, a flipped bit, a log cut short: the run goes on only after the log is restored."""
         job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "damaged", self.folder / "damaged-record"
         command = self.command(job, run_dir, bin_dir=self.recording_programs("damaged", written))
         self.start_and_kill(command, run_dir, written, early=False)
@@ -66,7 +66,7 @@ class CrashTest(CrashCase):
         self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
 
     def test_an_older_and_a_lost_state_are_refused_by_name(self):
-        """Each would begin with what the logs know to be over; the run goes on once it has its own again."""
+        """The logs are ahead of an older state. The run goes on only after its newest state is restored."""
         job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "aged", self.folder / "aged-record"
         command = self.command(job, run_dir, bin_dir=self.recording_programs("aged", written))
         self.start_and_kill(command, run_dir, written, early=False)
@@ -87,12 +87,12 @@ class CrashTest(CrashCase):
         self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
 
     def test_a_moved_run_goes_on_from_its_own_checkpoint(self):
-        """Its folder was moved, another job's lies at the old place; then the other's checkpoint is put into it."""
+        """Another run is at the old path of a moved run. Its checkpoints, put into the moved folder, are rejected."""
         job, run_dir, written = self.job_of("bsp", "aggregated", 20), self.folder / "here", self.folder / "moved-record"
         programs = self.recording_programs("moved", written)
         command = self.command(job, run_dir, bin_dir=programs)
         launch = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-        while not (run_dir / "checkpoints/ckpt-3/MANIFEST").exists():  # the state speaks of it, or of the one before
+        while not (run_dir / "checkpoints/ckpt-3/MANIFEST").exists():  # the state names it, or the one before
             self.assertIsNone(launch.poll())
             time.sleep(0.002)
         self.kill_everything(launch, run_dir)
@@ -117,7 +117,7 @@ class CrashTest(CrashCase):
         self.judge(moved, written, "aggregated", self.bits_of("bsp", "aggregated", 20))
 
     def test_a_log_without_room_fails_the_run_by_name(self):
-        """Files may not grow beyond a few megabytes: the run fails and says where, and goes on when there is room."""
+        """Files may not grow beyond 8 MiB: the run fails and names the file, and goes on without that limit."""
         job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "full", self.folder / "full-record"
         command = self.command(job, run_dir, bin_dir=self.recording_programs("full", written))
 
@@ -133,7 +133,7 @@ class CrashTest(CrashCase):
         self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
 
     def bits_of(self, mode, apply, checkpoint_clocks):
-        """Those that the run must end with, where they follow from its data alone."""
+        """The parameters_hash that the run must end with; None if it does not follow from the data alone."""
         if (mode, apply) != ("bsp", "aggregated"):
             return None
         return self.undisturbed("bsp", self.job_of(mode, apply, checkpoint_clocks))
@@ -146,7 +146,7 @@ class CrashTest(CrashCase):
             self.start_and_kill(self.command(job, run_dir, bin_dir=programs), run_dir, written)
             self.totals["crashes"] += 1
             if self.is_over(run_dir):
-                break  # it was quicker
+                break  # it ended before it was killed
         killed = self.is_over(run_dir)
         if not killed:
             self.finish(self.command(job, run_dir, bin_dir=programs), run_dir)

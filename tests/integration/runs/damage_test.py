@@ -1,8 +1,8 @@
-"""Shows that no damage to what a run left on disk passes silently: a run with durability "log" is killed, one of its
-files is damaged in a copy (a bit, a block, an end cut off or grown, another file's bytes in its place), and the copy
-either does not go on and says which file it is, or ends as if nothing had happened, since what was damaged is not
-needed or not yet of anybody's concern (what lies behind the last record of a log): every row trained once, same bits.
-Damaged checkpoints are also given to tarn-inspect, which must refuse each by the name of the file.
+"""Shows that no damage to the files of a run passes silently: a run with durability "log" is killed, and one of its
+files is damaged in a copy (a bit, a block, an end cut off or grown, another file's bytes in its place). The copy either
+does not go on and names the file, or, if the damaged bytes are not needed (such as those after the last record of a
+log), ends as if nothing had happened: every row trained once, same bits. Damaged checkpoints are also given to
+tarn-inspect, which must reject each and name the file.
 
 TARN_DAMAGES sets how many files are damaged: half of them under tarn-inspect, half in runs that are to go on (24 unless
 set; 1000 for the recorded figures)."""
@@ -20,13 +20,13 @@ from fleet_case import BIN
 DAMAGES = int(os.environ.get("TARN_DAMAGES", "24"))
 SEED = int(os.environ.get("TARN_DAMAGE_SEED", "17"))
 BLOCK = 512
-# What a restart reads, and how often it is chosen.
+# The files that a restart reads -> how often they are chosen, relative to each other.
 FILES = {"log/*/segment-*.log": 8, "log/*/mark": 2, "checkpoints/ckpt-*/*.sst": 5, "checkpoints/ckpt-*/MANIFEST": 4,
          "scheduler.state": 1}
 
 
 def used(data):
-    """The length without the zeros that room for more is."""
+    """The length without reserved space, which is zeros at the end."""
     return len(data.rstrip(b"\0")) or len(data)
 
 
@@ -105,7 +105,7 @@ class DamageTest(CrashCase):
         return run_dir
 
     def test_checkpoints(self):
-        # Of the one that was being written when everything was killed nothing may be there yet.
+        # Without the checkpoint that was being written when everything was killed.
         checkpoints = sorted(path.parent for path in self.whole.glob("checkpoints/ckpt-*/MANIFEST"))
         for number in range(DAMAGES // 2):
             copy, checkpoint = self.folder / "checkpoint", self.random.choice(checkpoints)

@@ -20,7 +20,7 @@ class DivergedTest(FleetCase):
         self.assertIn(f"diverged: {summary['reason']}\n", output)
         self.assertRegex(output, "status +diverged")
         journal = (self.folder / name / "logs/launch.log").read_text()
-        # Who ends first: the others may be killed before their end is seen.
+        # Only of the processes that end first; the others may be killed before the launcher detects their end.
         ends = re.findall(r"^\S+ (?:scheduler|(?:worker|server)-\d): (exit code .*|killed .*)$", journal, re.MULTILINE)
         self.assertEqual(set(ends), {"exit code 4 (diverged)"})
         page = (self.folder / name / "report.html").read_text()

@@ -14,7 +14,7 @@ LAUNCH = ROOT / "tools/launch"
 
 
 class FleetCase(unittest.TestCase):
-    """A folder of its own for each test class, with 20,000 rows of made data in it."""
+    """A folder of its own for each test class, with a generated data set of `rows` rows for training."""
 
     rows = 20_000
 

@@ -49,7 +49,7 @@ class Rush:
                 send(held[-1], draw)
                 next(self.opened)
             except OSError:
-                time.sleep(0.001)  # it has ended, or closes who sends garbage
+                time.sleep(0.001)  # the program has ended, or has closed a connection that sends garbage
             if len(held) > count:
                 held.pop(draw.randrange(len(held))).close()
         for connection in held:
@@ -66,7 +66,7 @@ class Rush:
 
 class GarbageTest(FleetCase):
     def ports_of(self, run_dir, count):
-        """The ports of a run that has begun, once there are so many."""
+        """The ports of a run, once it listens on `count` of them; fewer after 30 seconds."""
         ports, deadline = {}, time.monotonic() + 30
         while len(ports) < count and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -74,7 +74,8 @@ class GarbageTest(FleetCase):
         return ports
 
     def rushed(self, job, name, expected_hash):
-        """How many connections were opened in a run of `job` among hundreds, which ends in order and with those bits."""
+        """Runs `job` during a Rush; it must end cleanly and with those bits. Returns the number of connections
+        opened."""
         run_dir = self.folder / name
         process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
@@ -115,7 +116,8 @@ class GarbageTest(FleetCase):
                            check=True, timeout=120)
 
     def pestered(self, epochs):
-        """Whether the run was still training when all was sent. Its bits are those of an undisturbed one in any case."""
+        """Runs a fleet that gets garbage on every port; it must end with the bits of an undisturbed one. Returns
+        whether it still trained when all was sent."""
         job = self.job(servers=1, shards=2, epochs=epochs)
         alone = self.run_ok(job, f"alone-{epochs}")
         run_dir = self.folder / f"pestered-{epochs}"

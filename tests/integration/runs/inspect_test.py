@@ -1,6 +1,6 @@
-"""Shows that a running job cuts a checkpoint for whoever asks, that tarn-inspect lists, describes, verifies, prints,
-converts and exports what a run left, and that full and incremental checkpoints, exports and their deltas agree with each
-other and with the run."""
+"""Shows that a running job cuts a checkpoint on request, that tarn-inspect lists, describes, verifies, prints, converts
+and exports the checkpoints of a run, and that full and incremental checkpoints, exports and their deltas agree with
+each other and with the run."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class InspectTest(FleetCase):
         return np.load(out)
 
     def pair(self, same_chain):
-        """Two neighbours, the later one an incremental checkpoint or a full one."""
+        """Two successive checkpoints. same_chain: whether the later one is an increment of the earlier one."""
         for before, after in zip(self.listed, self.listed[1:]):
             if (before["checkpoint"] in after["generations"]) == same_chain:
                 return before, after

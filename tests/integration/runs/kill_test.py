@@ -1,9 +1,9 @@
 """Shows that runs survive SIGKILL of their workers: every run ends, and every row of every epoch was trained exactly
-once, by what the workers wrote down themselves (record.py), not by the scheduler's account. What was pushed besides
-and trained again is none under bsp + aggregated (the shards void it) and counted in the summary otherwise.
+once, by the workers' own records (record.py), not by the scheduler's account. Batches that were pushed and trained
+again are voided by the shards under bsp + aggregated, and counted in the summary otherwise.
 
-That the judgement can fail is shown with every run: it must refuse the run's own record with a batch left out, with a
-batch doubled, and with an end clock that is one off.
+Every run also shows that the check can fail: it must reject the run's record with a batch left out, with a batch
+doubled, and with an end clock that is one off.
 
 TARN_KILLS sets how many kills are made over all runs (10 unless set; 200 for the recorded figures)."""
 
@@ -70,7 +70,7 @@ class KillTest(FleetCase):
         return summary, record.Record(written.read_text()), ends
 
     def bide(self, written):
-        """A random time; every other one ends where batches are in flight, not in a start or a pause."""
+        """Waits for a random time; every other wait ends while batches are in flight, not during a start or a pause."""
         time.sleep(self.random.uniform(0.02, 0.4))
         if self.random.random() < 0.5 or not written.exists():
             return
@@ -109,7 +109,7 @@ class KillTest(FleetCase):
         self.damage(written, ends)
 
     def damage(self, written, ends):
-        """The judgement must refuse what this run would have left, had one thing gone wrong."""
+        """The check must reject the record that this run would have left if one thing had gone wrong."""
         def refused(batches, ends):
             self.assertNotEqual(record.coverage_errors(batches, ends, EPOCHS, self.rows), [])
 

@@ -1,5 +1,5 @@
-"""Shows that a run may take much longer than its leases to load its rows: servers do not take the silence of their own
-loading for the scheduler's, and workers that wait for it hear that they are to wait."""
+"""Shows that a run may take much longer than its leases to load its rows: servers do not mistake their own
+loading for silence of the scheduler, and the scheduler answers the workers that wait, so that they do not give up."""
 
 import time
 import unittest

@@ -1,5 +1,5 @@
 """Shows that servers with a memory budget end in the same bits as without one, that their processes stay within it
-although their rows do not fit, and that what they say of it is true."""
+although their rows do not fit, and that their metrics of it are true."""
 
 import json
 import subprocess
@@ -11,12 +11,12 @@ from fleet_case import FleetCase
 
 MIB = 1 << 20
 BUDGET = 96 * MIB
-CUT_BUDGET = 128 * MIB  # memory is looked at every 20 ms: what grows meanwhile is the same for any budget
-TOLERANCE = 1.1  # what the process may take of the budget
+CUT_BUDGET = 128 * MIB  # larger: memory is checked every 20 ms, and may grow in between by an amount independent of it
+TOLERANCE = 1.1  # limit of the resident memory, relative to the budget
 
 
 def resident_bytes(pid):
-    """What a process takes of the machine's memory; 0 if it has ended."""
+    """The resident memory of a process; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as status:
             for line in status:
@@ -44,7 +44,7 @@ class MemoryTest(FleetCase):
         return list(last.values())
 
     def run_and_watch(self, job, name, *more):
-        """Runs to the end; returns the summary and the most that any server took."""
+        """Runs to the end. Returns the summary and the largest resident memory of a server, in bytes."""
         run_dir = self.folder / name
         process = subprocess.Popen(self.command(job, run_dir, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         most = 0

@@ -1,6 +1,6 @@
 """Shows, in real fleets on small data, what options of a job promise: early stopping keeps the best epoch, no pull is
-staler than the bound, half-precision codecs halve the bytes of values without harm, int8 and held keys take less still, and clipping holds
-training back. And that docs/run.md knows every field that a run leaves."""
+staler than the bound, half-precision codecs halve the bytes of values without harm, int8 and held keys save more, and
+clipping holds training back. And that docs/run.md describes every field in the files of a run."""
 
 import json
 import math
@@ -78,12 +78,12 @@ class OptionsTest(FleetCase):
             self.assertEqual(moved["parameters_hash"], half["parameters_hash"])
 
     def test_bytes_and_held_keys_take_less_and_teach_the_same(self):
-        # Batches in pieces of more keys than a list needs to be worth a number.
+        # Large batches, so that the lists of keys are long enough to be numbered (W3).
         wide = {"model__embedding_dim": 16, "train__batch_rows": 512}
         full = self.run_with("raw", **wide, train__key_caching="false")
-        # Not in shared memory, where keys are cheap.
+        # Over sockets: through shared memory lists are not numbered.
         held = self.run_ok(self.job(), "held", "--no-shm", *settings(**wide))
-        # The same rows: only how their keys travel differs.
+        # The same rows: only the encoding of their keys differs.
         self.assertEqual(held["parameters_hash"], full["parameters_hash"])
         self.assertLessEqual(held["pull_bytes"], full["pull_bytes"])
         self.assertLess(held["push_bytes"], 0.95 * full["push_bytes"])

@@ -1,5 +1,5 @@
 """Shows that a fleet whose processes are all stopped for longer than two leases (Ctrl-Z, a machine that sleeps, a frozen
-container) goes on where it was: nobody takes its own absence for the others' death (rules N4 and N7)."""
+container) goes on where it was: no process mistakes its own pause for the death of others (rules N4 and N7)."""
 
 import json
 import os
@@ -19,7 +19,7 @@ SECONDS_MAX = 240
 
 class PauseTest(FleetCase):
     def await_training(self, run_dir, process):
-        """Until a worker has trained something; the processes."""
+        """Waits until a worker has trained something. Returns the ids of the fleet's processes."""
         metrics, deadline = run_dir / "metrics.jsonl", time.monotonic() + SECONDS_MAX
         while process.poll() is None and time.monotonic() < deadline:
             lines = metrics.read_text().splitlines() if metrics.exists() else []

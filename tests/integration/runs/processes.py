@@ -10,8 +10,8 @@ LISTENING = "0A"  # the state in /proc/net/tcp
 
 
 def naming(run_dir):
-    """{process id: its arguments} of all that have this folder of a run among them: the launcher's, and what is about
-    to become a program, too."""
+    """{process id: its arguments} of all processes with this run's folder among their arguments, including the launcher
+    and shells that have not replaced themselves by a program yet."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -49,7 +49,7 @@ def sockets(run_dir):
 
 
 def listening_ports(run_dir):
-    """{port: program} of what the processes of a run listen on."""
+    """{port: program} of the ports on which the processes of a run listen."""
     inodes = sockets(run_dir)
     ports = {}
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -60,7 +60,7 @@ def listening_ports(run_dir):
 
 
 def http_answer(port, request="GET /healthz"):
-    """The first line of what a port of this machine answers to an HTTP request; if it does not speak HTTP, something else."""
+    """The first line of the answer of a port of this machine to an HTTP request; b"" after a reset."""
     with contextlib.suppress(ConnectionResetError), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(f"{request} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         return connection.recv(1000).split(b"\r\n")[0]

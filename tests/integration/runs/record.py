@@ -1,4 +1,4 @@
-"""Judges, from what workers wrote down themselves (worker/train/record.h), whether every row was trained exactly once.
+"""Judges, from the records of the workers (worker/train/record.h), whether every row was trained exactly once.
 
 A batch counts if its clock lies before the end clock of its incarnation (docs/protocol.md, M3); the end clocks of dead
 incarnations are the verdicts in the scheduler's log. Nothing else of the scheduler's account is used.
@@ -57,7 +57,8 @@ def coverage_errors(batches, ends, epochs, rows):
 
 
 def verdict_errors(record, ends):
-    """A verdict never lies beyond the highest tick that the worker sent, or where it sent none, beyond its start."""
+    """The verdicts beyond the highest tick that the worker sent or, if it sent none, beyond its start; there must be
+    none."""
     started = {}
     for batch in record.batches:
         started.setdefault(batch.incarnation, batch.clock)
@@ -72,8 +73,8 @@ def verdict_errors(record, ends):
 def repeats(record, ends):
     """(least, most) batches that were pushed, at least in part, and trained again.
 
-    A tick leaves once all pushes before its clock are acknowledged: batches from the end clock to the highest tick were
-    applied. Batches beyond it were recorded before their pushes left, which may have arrived or not.
+    A tick is sent when all pushes before its clock are acknowledged, so batches from the end clock to the highest tick
+    were applied. Batches beyond it were recorded before their pushes were sent, which may have arrived or not.
     """
     lost = [batch for batch in record.batches if not counts(batch, ends)]
     applied = [batch for batch in lost if batch.clock < record.ticks.get(batch.incarnation, 0)]

@@ -1,7 +1,7 @@
 """Shows what a resume promises, with real fleets: of two at the same moment one goes on and the other changes nothing;
-a clean stop and its resume train every row once, in every mode, by what the workers wrote down themselves (record.py);
-an override of a key that sections inherit reaches them; and a server that is killed while it loads its rows is missed
-after a lease, not sooner while it lives."""
+a clean stop and its resume train every row once, in every mode, by the workers' own records (record.py); an override of
+a key that sections inherit reaches them; and a server that is killed while it loads its rows is declared dead after a
+lease, but not while it still loads."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ class ResumeTest(FleetCase):
                 job = self.job(workers=3, mode=mode, apply=apply, staleness=staleness, batch_rows=16, durability="checkpoint")
                 run_dir, written = self.folder / f"stop-{mode}", self.folder / f"record-{mode}"
                 programs = self.recording_programs(mode, written)
-                # A worker that does not report within a lease is not waited for: a busy machine takes its time.
+                # A stop does not wait for a worker that does not report within a lease, and the machine may be busy.
                 launch = self.start([*self.command(job, run_dir, bin_dir=programs), "--set", "fleet.lease_seconds=60"])
                 self.eventually(lambda: written.exists() and written.read_text().count("batch") > 100, launch)
                 launch.send_signal(signal.SIGINT)
@@ -53,16 +53,16 @@ class ResumeTest(FleetCase):
                 self.assertEqual(summary["samples"], self.rows)
                 self.assertEqual(summary["batches_repeated"], 0)
                 if mode == "bsp":
-                    continue  # workers go on beyond the clock of the cut, whose rows have none of that
-                # Batches whose tick never left had no push that left: they wait for the next run. So do all of a worker
-                # that joined late and sent no tick.
+                    continue  # workers also record batches after the clock of the cut, which are not in it
+                # A batch whose tick was not sent was not pushed either: the resumed run trains it. The same holds for
+                # all batches of a worker that joined late and sent no tick.
                 ends = {batch.incarnation: 0 for batch in first.batches} | first.ticks
                 both = record.Record(written.read_text())
                 self.assertEqual(record.coverage_errors(both.batches, ends, 1, self.rows), [])
                 self.damage(both.batches, ends)
 
     def damage(self, batches, ends):
-        """The judgement must refuse a batch left out, and one that was done twice."""
+        """The check must reject a record without one batch, and one with a batch twice."""
         counted = [batch for batch in batches if record.counts(batch, ends)]
         for wrong in (counted[1:], [*counted, counted[0]]):
             self.assertNotEqual(record.coverage_errors(wrong, {}, 1, self.rows), [])
@@ -115,14 +115,14 @@ class ResumeTest(FleetCase):
                                     "TARN_TEST_SLOW_SECONDS": str(slow_seconds), "TARN_TEST_SLOW_MARK": str(loading)}
         server = self.start([BIN / "tarn-server", "--scheduler", address, "--rank", "0", "--run-dir", run_dir], env=environment)
         worker = self.start([BIN / "tarn-worker", "--scheduler", address, "--rank", "0", "--run-dir", run_dir])
-        # The scheduler logs that the fleet is complete before its Welcome is out: one that dies in between leaves nodes
-        # that wait for it, for --join-seconds.
+        # Waits until the server loads: the scheduler logs that the fleet is complete before it has sent Welcome, and if
+        # it died in between, the nodes would wait for it for --join-seconds.
         self.eventually(loading.exists, scheduler)
         return scheduler, server, worker
 
     def test_a_server_that_is_killed_while_it_loads_is_missed_after_a_lease(self):
         scheduler, server, _ = self.by_hand("killed", 300)
-        time.sleep(4)  # leases in which it loads, and says so
+        time.sleep(4)  # four leases, in which it loads and sends heartbeats
         self.assertIsNone(scheduler.poll(), "it was given up while it loaded")
         server.kill()
         killed = time.monotonic()

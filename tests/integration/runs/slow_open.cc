@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD: the first file that its process opens to be read only, and that fits TARN_TEST_SLOW_OPEN
-// (an extended pattern of fnmatch(3) for the path), takes TARN_TEST_SLOW_SECONDS to be opened. The file
-// TARN_TEST_SLOW_MARK is made when that begins.
+// A library for LD_PRELOAD that delays one open by TARN_TEST_SLOW_SECONDS: the first that opens, only to read it, a
+// file whose path matches TARN_TEST_SLOW_OPEN (an extended pattern of fnmatch(3)). Creates the file TARN_TEST_SLOW_MARK
+// at the beginning of the delay.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>

@@ -17,7 +17,7 @@ from fleet_case import BIN, FleetCase
 NOBODY = "65534"
 AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
 ALLOWED = "connected"
-# Prints what comes of connecting to each socket; one that lets in is asked for shared memory.
+# Prints the result of connecting to each socket; requests shared memory from a SEQPACKET socket that accepts.
 KNOCK = f"""
 import socket, sys
 for name in sys.argv[1:]:
@@ -46,7 +46,7 @@ def can_run_as_nobody():
 
 
 def doors(run_dir):
-    """Names of the sockets without a file on which the processes of a run listen."""
+    """Names of the abstract Unix sockets (those without a file) on which the processes of a run listen."""
     held = processes.sockets(run_dir)
     lines = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
     return sorted({fields[7] for fields in lines if len(fields) == 8 and fields[6] in held and fields[7].startswith("@tarn")})
@@ -55,7 +55,7 @@ def doors(run_dir):
 @unittest.skipUnless(can_run_as_nobody(), "needs root and setpriv, and programs that another user may run")
 class StrangerTest(FleetCase):
     def setUp(self):
-        self.folder.chmod(0o755)  # what keeps strangers out is not this
+        self.folder.chmod(0o755)  # so that the mode of this folder is not what keeps other users out
 
     def start(self, name, *more):
         run_dir = self.folder / name
