@@ -201,14 +201,14 @@ class _Criteo:
         """Returns keys, weights and dense values of a row."""
         if len(row) != self._integers + self._categories:
             raise RowError(f"{len(row)} fields: expected {self._integers} integers and {self._categories} categories")
-        integers = self._whole(row[:self._integers])
+        integers = self._parse_integers(row[:self._integers])
         keys = [key(column, _MISSING if v is None else rule(v))
                 for column, (rule, v) in enumerate(zip(self._rules, integers)) if rule is not None]
         keys += [key(column, category_value(text)) for column, text in enumerate(row[self._integers:], self._integers)]
         return keys, [1.0] * len(keys), [_dense_value(v) for v in integers] if self._dense else []
 
     @staticmethod
-    def _whole(fields: Sequence[Any]) -> list[int | None]:
+    def _parse_integers(fields: Sequence[Any]) -> list[int | None]:
         found: list[int | None] = []
         for field in fields:
             try:

@@ -55,7 +55,7 @@ PARTS = {
     "hot_rows": [
         Row("hot_rows.find", "hot-row cache half full: look-up", at_least=4e9),
         Row("hot_rows.find_and_read", "look-up, and copying the rows out", at_least=4e9),
-        Row("hot_rows.find_full", "full: find", at_least=4e9),
+        Row("hot_rows.find_full", "full: look-up", at_least=4e9),
         Row("hot_rows.find_and_read_full", "full: look-up, and copying the rows out", at_least=4e9),
     ],
     "steps": [

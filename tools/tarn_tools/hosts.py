@@ -34,9 +34,9 @@ def parse(text, path):
         if not words:
             continue
         host = _host(words, f"{path}:{number}")
-        twin = next((other for other in hosts if other.name == host.name or (other.here and host.here)), None)
-        if twin:
-            raise BadHosts(f"{path}:{number}: {host.name} is already on an earlier line ({twin.name}): expected one line per host")
+        earlier = next((other for other in hosts if other.name == host.name or (other.here and host.here)), None)
+        if earlier:
+            raise BadHosts(f"{path}:{number}: {host.name} is already on an earlier line ({earlier.name}): expected one line per host")
         hosts.append(host)
     for role in COUNTS:
         if not sum(getattr(host, role) for host in hosts):

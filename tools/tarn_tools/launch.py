@@ -83,7 +83,7 @@ class Launch:
         return self._conclude(code, reason, time.time() - started)
 
     def _run_fleet(self):
-        """From the start of all processes to the end of all. Returns an exit code and the reason of a failure."""
+        """Starts all processes and waits for their end. Returns an exit code and the reason of a failure."""
         code, reason = EXIT_OK, ""
         try:
             self._start_all()
@@ -95,12 +95,12 @@ class Launch:
         return code, reason
 
     def _may_start_again(self):
-        """With --restarts, after the death of a process. A fleet that never was complete would fail again."""
+        """Whether --restarts allows another start of the fleet. A fleet that was never complete would fail again."""
         over = summary.read(self._run_dir / "summary.json").get("status") == "done"
         return self._complete and not self._stopping and not over and self._starts_again < self._options.restarts
 
     def _prepare_again(self, reason):
-        """Lets the fleet continue from the logs of the run, else its newest checkpoint, else from where it began."""
+        """Prepares another start: from the logs of the run, else its newest checkpoint, else from where it began."""
         self._starts_again += 1
         has_checkpoint = any((self._run_dir / "checkpoints").glob("ckpt-*/MANIFEST"))
         if has_checkpoint or (self._run_dir / "scheduler.state").exists():
@@ -249,7 +249,7 @@ class Launch:
             self._cores.start()
 
     def _newly_ended(self, seconds):
-        """Waits like Fleet.wait. Includes processes that ended at the same time as one that ended the run."""
+        """Like Fleet.wait, but also returns the processes that ended earlier and are not handled yet."""
         ended, self._ended = self._ended + self._fleet.wait(seconds), []
         return ended
 
@@ -442,7 +442,7 @@ class Launch:
         if record.get("status") in ENDED_BADLY and record.get("reason"):
             return record, record["reason"]  # the scheduler knows the first cause
         if record.get("status") == "done":
-            return record, reason  # processes that died later were only cleaning up
+            return record, reason  # processes that died later had finished their work
         job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_job(self._options)
         known = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
         record = summary.complete(known, job, self._metrics.latest or {})

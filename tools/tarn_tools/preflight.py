@@ -35,12 +35,14 @@ class Needs:
     checkpoints: bool = True  # whether servers write any to the run directory
 
     def files(self, host):
+        """The files that the processes on this host read."""
         return (self.data if host.workers else []) + ([self.resumed] if host.servers and self.resumed else [])
 
 
 @dataclasses.dataclass
 class Found:
-    """The result for a host. `made`: the run directory was created on it for this run."""
+    """The result for a host. `programs`: their directory. `libraries`: the directory of the fallback libraries, if they
+    are needed. `made`: the run directory was created on it for this run."""
 
     programs: str = ""
     libraries: str = ""
