@@ -69,7 +69,7 @@ class BenchTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        # Where the programs make their folders.
+        # The programs create their temporary folders here.
         self.environment = {**os.environ, "TMPDIR": folder.name}
 
     def run_program(self, *command):

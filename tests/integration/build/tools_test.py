@@ -105,7 +105,7 @@ class Tools(unittest.TestCase):
     def test_install_cuda_shows_why_pip_failed(self):
         self.copy()
         write(self.folder / "path/dpkg-query", "#!/bin/sh\necho installed python3-venv\n")
-        # As pip does: what a retry says is a warning, which --quiet --quiet hides.
+        # Like pip, whose messages about retries are warnings, which --quiet --quiet hides.
         pip = '#!/bin/sh\ncase "$*" in *--quiet*--quiet*) ;; *) echo "WARNING: connection refused by the proxy" >&2 ;; esac\nexit 1\n'
         write(self.folder / "pip", pip)
         write(self.folder / "path/python3", f'#!/bin/sh\nmkdir -p "$3/bin" && cp {self.folder}/pip "$3/bin/pip"\n')

@@ -21,7 +21,7 @@ PROGRAM = sys.argv.pop()
 
 
 def rows(count, dim, scale):
-    """As SomeRows of tests/unit/serving/small_export.h."""
+    """Like SomeRows of tests/unit/serving/small_export.h."""
     keys = np.array([i << 40 | i for i in range(count)], np.uint64)
     return keys, np.array([[scale * i + d for d in range(dim)] for i in range(count)], np.float32)
 

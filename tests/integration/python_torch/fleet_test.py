@@ -152,7 +152,7 @@ class SameLossTest(unittest.TestCase):
 
 class WorkersTest(unittest.TestCase):
     def test_two_workers_wait_for_each_other(self):
-        """bsp: rows of clock 1 arrive when both have ticked, and are the average of both pushes. A line says so."""
+        """bsp: rows of clock 1 arrive when both have ticked, and are the average of both pushes. The wait is logged."""
         with Fleet(workers=2) as fleet:
             clients = [None, None]
             threads = [threading.Thread(target=lambda i=i: clients.__setitem__(i, tarn.connect(fleet.address, rank=i))) for i in range(2)]
@@ -252,7 +252,7 @@ class EnvironmentTest(unittest.TestCase):
     """)
 
     def run_program(self, *arguments):
-        """While pulls for later clocks are in progress."""
+        """Runs PROGRAM, which ends while pulls for later clocks are in progress."""
         with Fleet() as fleet:
             environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TARN_SCHEDULER": fleet.address}
             return subprocess.run([sys.executable, "-c", self.PROGRAM, *arguments], capture_output=True, text=True,

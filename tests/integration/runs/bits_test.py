@@ -55,7 +55,7 @@ class BitsTest(FleetCase):
         moved = self.run_ok(job, "moved", "--resume", self.folder / "stopped", "--set", "fleet.servers=1",
                             "--set", "fleet.shards=3")
         self.assertEqual(moved["parameters_hash"], whole["parameters_hash"])
-        # Onto another number of partitions, and from there on again: a chain of checkpoints begins anew.
+        # Onto another number of partitions, with which a new chain of checkpoints begins; and from that onto a third.
         parted = self.run_ok(job, "parted", "--resume", self.folder / "stopped", "--set", "fleet.shards=3", "--set",
                              "fleet.partition_bits=9", "--set", "storage.checkpoints_kept=100")
         self.assertEqual(parted["parameters_hash"], whole["parameters_hash"])

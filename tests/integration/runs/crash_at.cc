@@ -1,15 +1,15 @@
 // A library for LD_PRELOAD: its process dies of SIGKILL at one of the calls by which it changes files.
 //
 //   TARN_TEST_CRASH=KIND:PATTERN:NUMBER:MOMENT   which call
-//   TARN_TEST_CRASH_TOLD=FILE                    gets a line "KIND PATH" just before the process dies
+//   TARN_TEST_CRASH_TOLD=FILE                    a line "KIND PATH" is added to FILE just before the process dies
 //
 // KIND is create (an open that may make the file), write, sync, allocate, truncate, rename, link or remove. PATTERN is
-// an extended one of fnmatch(3) for the whole path; of rename and link for the new one. NUMBER counts the calls of the
-// process that fit, from 1. MOMENT is before, after or, of a write, half: once the first half of its bytes is written.
-// What RocksDB and libstdc++ call is caught, too, but not what the C library calls itself (stdio).
+// an extended pattern of fnmatch(3) for the whole path, of rename and link for the new path. NUMBER counts the matching
+// calls of the process, from 1. MOMENT is before, after or, of a write, half: after the first half of its bytes is
+// written. Calls by RocksDB and libstdc++ are intercepted, too, but not those within the C library (stdio).
 //
-// KIND may be a pattern, too. With NUMBER 0 no call is deadly and each is told: "*:*:0:before" shows what a program
-// does.
+// KIND may be a pattern, too. With NUMBER 0 the process does not die, and a line is written for each matching call:
+// "*:*:0:before" lists the calls of a program.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>

@@ -32,7 +32,7 @@ class RemoteTest(FleetCase):
         self.addCleanup(environment.stop)
 
     def job(self, **more):
-        return super().job(**{"servers": 1, "workers": 1, "shards": 2} | more)  # the hosts say how many there are
+        return super().job(**{"servers": 1, "workers": 1, "shards": 2} | more)  # the counts of the hosts replace these
 
     def hash_here(self, **more):
         job = self.job(servers=2, workers=2, **more)
