@@ -167,7 +167,7 @@ class Deployment:
 
     @staticmethod
     def has_room_for(node, running):
-        """Whether its host can accept another connection now: only a few may be in progress."""
+        """Whether the host of `node` can accept another connection: at most CONNECTING_MAX may be in progress."""
         return sum(other.connecting and other.host == node.host for other in running) < CONNECTING_MAX
 
     # --- after the run ---

@@ -215,7 +215,7 @@ def take_hosts(options):
 
 
 def take_record(options):
-    """With --record, leaves periodic checkpoints out, which change the clocks of workers. Raises ValueError."""
+    """With --record, turns periodic checkpoints off, because they change the clocks of workers. Raises ValueError."""
     if not options.record:
         return
     for given, what in ((options.restarts, "--restarts"), (options.program, "a program of your own"), (options.resume, "--resume"), (options.hosts, "--hosts")):

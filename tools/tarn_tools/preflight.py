@@ -10,7 +10,7 @@ from tarn_tools import remote
 TOKEN_NAME = ".launch-token"  # in remote_check.sh too
 SECONDS_MAX = 60.0
 ANSWER = "tarn-launch: "
-OUTPUT_LINES = 2  # shown of a host that gives no answer
+OUTPUT_LINES = 2  # last lines of output shown for a host without a complete answer
 PROBLEMS = {  # by the first word of a line of remote_check.sh; {}: the rest of the line
     "absent": "no {}: workers read the data under the same path on every host (--set data.dir=DIR)",
     "do-not-load": "the programs in {} do not start there: libraries are missing, which an unpacked tools/bundle has",

@@ -30,7 +30,7 @@ apply = "immediate").
 exit status: 0 the result is equal, or with --until the job is done; 1 it differs, or the run cannot be repeated;
 2 bad usage; 4 with --until, training diverged"""
 
-# Of summary.json; all follow from the record.
+# Fields of summary.json that follow from the record.
 COMPARED = ("status", "reason", "parameters_hash", "samples", "train_logloss", "eval_logloss", "eval_auc", "eval_accuracy",
             "staleness_histogram", "gradient_delay_histogram")
 COMPARED_DIVERGED = ("status",)  # the others depend on which worker reported first

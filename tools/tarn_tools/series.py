@@ -47,7 +47,7 @@ class Metrics:
         return points
 
     def by_epoch(self, key, axis):
-        """The same with None between two epochs, where figures of an epoch begin anew; lines after training count too."""
+        """Like scheduler(), with None between two epochs, because the figures of each epoch start again."""
         points, epoch = [], None
         for when, record in self._of_role("scheduler"):
             x = when - self.start if axis == "time" else number(record, "samples")

@@ -125,7 +125,7 @@ class LeasedDataset(IterableDataset[Any]):
             batch.progress.labels.append(_flat(labels, np.uint8))
 
     def has_ahead(self) -> bool:
-        """Whether the iteration can go on while earlier batches are not trained yet; prefetch() asks."""
+        """Whether the iteration can go on while earlier batches are not trained yet. Called by prefetch()."""
         if self._reading() is not None:
             return True
         if not self._granted and not self._finished and self._tick_to is None:

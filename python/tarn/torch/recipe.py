@@ -143,7 +143,7 @@ class _Together:
 
 
 def pull_together(model: nn.Module, session: Session) -> None:
-    """From the second call of the model, one request pulls the rows of all its modules."""
+    """Registers hooks, with which from the second call of the model one request pulls the rows of all its modules."""
     hooks = _Together(session)
     model.register_forward_pre_hook(hooks.before, with_kwargs=True)
     model.register_forward_hook(hooks.after, always_call=True)

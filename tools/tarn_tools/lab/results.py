@@ -34,7 +34,7 @@ def _curve(folder):
 
 
 def _real_curve(folder):
-    """The same from metrics.jsonl of a real run."""
+    """[(seconds, samples, bytes, loss)] of a real run, from its metrics.jsonl."""
     points, last = [], None
     try:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
