@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <map>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "bench/scale_model/fleet_model.h"
 #include "bench/scale_model/stage_costs.h"
@@ -16,8 +20,9 @@ struct Shape {
   std::uint32_t workers, servers, clocks;
 };
 // Enough batches that new rows are as rare as in a run over the whole set. Two or more workers, so that the first tick
-// of a clock does not close it. Many shards, so that costs per message and per row can be separated.
-constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16}, {8, 64, 6}, {64, 8, 3}};
+// of a clock does not close it. Many shards, so that costs per message and per row can be separated; so many that most
+// messages have one or two tables, so that those per table can.
+constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16}, {8, 64, 6}, {64, 8, 3}, {2, 1024, 6}};
 constexpr Shape kImmediate[] = {{2, 1, 40}, {2, 64, 12}};
 
 void PrintProgress(const char* what) { fmt::print(stderr, "scale_model: measuring {}\n", what); }
@@ -40,10 +45,14 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
     Job job = given;
     job.consistency = {.mode = ConsistencyMode::kBsp,
                        .apply = aggregated ? ApplyMode::kAggregated : ApplyMode::kImmediate};
-    job.fleet.partition_bits = 8;
-    auto workload = Workload::Make(job, {.batch_rows = job.train.batch_rows, .batches = 512, .small_rows = false});
-    if (!workload) return std::unexpected(workload.error());
+    job.fleet.partition_bits = 0;
+    Expected<std::unique_ptr<Workload>> workload = nullptr;
     for (const Shape& shape : aggregated ? std::span<const Shape>(kAggregated) : std::span<const Shape>(kImmediate)) {
+      const std::uint32_t bits = shape.servers <= 256 ? 8 : 10;
+      if (std::exchange(job.fleet.partition_bits, bits) != bits) {
+        workload = Workload::Make(job, {.batch_rows = job.train.batch_rows, .batches = 512, .small_rows = false});
+        if (!workload) return std::unexpected(workload.error());
+      }
       FleetOptions fleet{.workers = shape.workers, .servers = shape.servers, .clocks = shape.clocks};
       fleet.stragglers.share = 0;
       fleet.free = true;
@@ -58,7 +67,8 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
   for (const auto& [work, taken] : samples) costs[work] = Fit(taken);
   // Converts to costs with a single busy core: all measurements were made with another busy core.
   for (Line& line : costs.lines)
-    for (double* ns : {&line.message_ns, &line.row_ns, &line.dense_ns, &line.third_ns, &line.table_ns}) *ns /= costs.busy_slowdown;
+    for (double* ns : {&line.message_ns, &line.row_ns, &line.dense_ns, &line.third_ns, &line.table_ns})
+      *ns /= costs.busy_slowdown;
   return costs;
 }
 

@@ -87,7 +87,8 @@ double MessageCosts::Of(bool worker, Work work, const Extent& extent) const {
   if (options_.free) return 0;
   const double part = worker ? 1 : extent.part, dense_part = worker ? 1 : extent.dense_part;
   const double third = worker ? extent.copies * options_.servers : 0;
-  return costs_[work]({part * extent.copies, part * extent.rows, dense_part * extent.dense, third, part * extent.tables});
+  return costs_[work](
+      {part * extent.copies, part * extent.rows, dense_part * extent.dense, third, part * extent.tables});
 }
 
 double MessageCosts::Coding(bool worker, Work work, const Extent& extent) const {

@@ -44,7 +44,8 @@ void ShardWork::OnPullServed(WorkerRank, Incarnation, const Pull&, Clock) {
 }
 
 void ShardWork::Measure(const Body& body, const Extent& extent) {
-  const Sample sample{{.messages = 1, .rows = extent.rows, .dense = extent.dense, .tables = extent.tables}, meter_->Lap()};
+  const Sample sample{{.messages = 1, .rows = extent.rows, .dense = extent.dense, .tables = extent.tables},
+                      meter_->Lap()};
   if (!counts_ || observed_) return;
   if (std::holds_alternative<Pull>(body)) meter_->Add(Work::kPark, sample);
   if (std::holds_alternative<Tick>(body)) meter_->Add(Work::kShardTick, sample);
