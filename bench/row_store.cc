@@ -213,7 +213,7 @@ int Main(int argc, char** argv) {
   std::uint32_t rows = 10'000'000, only_dim = 0;
   std::string only;
   app.add_option("--rows", rows, "rows of the table")->check(CLI::Range(1L, 1L << 40));
-  app.add_option("--dim", only_dim, "values per row: 16 or 64; 0: both");
+  app.add_option("--dim", only_dim, "values per row: 16 or 64; 0: both")->check(CLI::IsMember({0, 16, 64}));
   app.add_option("--only", only, "only settings whose names contain this text");
   CLI11_PARSE(app, argc, argv);
   constexpr Setting kSettings[] = {{"look up and copy", "sgd", false, false},

@@ -1,5 +1,7 @@
 #include "bench/gpu_bench/place.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <cstring>
 
@@ -11,7 +13,10 @@ Expected<std::unique_ptr<Place>> Place::Make(std::string_view device) {
   std::unique_ptr<kernels::Stream> stream;
   int number = 0;
   if (device != "cpu") {
-    if (device.starts_with("gpu:")) std::from_chars(device.data() + 4, device.data() + device.size(), number);
+    const char* const end = device.data() + device.size();
+    if (device != "gpu" &&
+        (!device.starts_with("gpu:") || std::from_chars(device.data() + 4, end, number).ptr != end || number < 0))
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("device \"{}\": expected cpu, gpu or gpu:N", device));
     auto made = kernels::Stream::Make(number);
     if (!made) return std::unexpected(std::move(made).error());
     stream = std::move(*made);

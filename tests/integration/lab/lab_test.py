@@ -324,6 +324,13 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(found["optimizer.dense.kind"], "sgd")
         self.assertEqual(found["x"], 0.125)
 
+    def test_the_tables_of_cross_layers(self):
+        model = {"kind": "dcn_v2", "hidden": [], "bottom": [], "cross_layers": 2}
+        found = study.tables_of({"model": model})
+        self.assertEqual(found, ["embedding", "bottom.0", "cross.0", "cross.1", "top.0"])
+        found = study.tables_of({"model": model | {"cross_rank": 4}})
+        self.assertEqual(found[2:6], ["cross.0.v", "cross.0.u", "cross.1.v", "cross.1.u"])
+
 
 if __name__ == "__main__":
     unittest.main()

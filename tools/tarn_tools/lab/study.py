@@ -136,12 +136,16 @@ def tables_of(job):
         return [f"{prefix}.{index}" for index in range(units)]
 
     hidden, bottom = len(model.get("hidden", (64, 32))), len(model.get("bottom", (64, 32)))
+    crosses = layers("cross", model.get("cross_layers", 3))
+    if model.get("cross_rank", 0):
+        crosses = [f"{layer}.{factor}" for layer in crosses for factor in "vu"]
     return {
         "logistic_regression": ["linear"],
         "fm": ["linear", "embedding"],
         "wide_deep": ["linear", "embedding", *layers("layer", hidden + 1)],
         "deepfm": ["linear", "embedding", *layers("layer", hidden + 1)],
         "mlp": layers("layer", hidden + 1),
+        "dcn_v2": ["embedding", *layers("bottom", bottom + 1), *crosses, *layers("top", hidden + 1)],
     }.get(kind, ["embedding", *layers("bottom", bottom + 1), *layers("top", hidden + 1)])
 
 
