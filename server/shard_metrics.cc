@@ -4,7 +4,6 @@
 
 #include "server/log/file_shard_log.h"
 #include "server/memory_meter.h"
-#include "server/shard/delay_metrics.h"
 #include "server/store/store.h"
 
 namespace tarn::server {
@@ -14,8 +13,8 @@ void AddRows(const Store& store, MetricList* list) {
   list->Add(ShardMetric("rows"), store.row_count());
   list->Add(ShardMetric("row_bytes"), store.memory_bytes());
   list->AddFields(kRowMetrics, store.counters());
-  list->AddHistogram(ShardMetric("gradient_delay_sections"), store.delays());
-  list->Append(DelayMetrics(store.delays_by_worker()));
+  list->AddHistogram(ShardMetric("gradient_delay_sections"), store.delays().histogram());
+  list->Append(store.delays().ByWorker());
   if (store.counters().not_finite == 0) return;
   LabelledValues tables;
   for (const NotFiniteRows& skipped : store.not_finite()) tables.emplace_back(skipped.table, skipped.rows);

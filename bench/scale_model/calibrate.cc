@@ -22,7 +22,8 @@ struct Shape {
 // Enough batches that new rows are as rare as in a run over the whole set. Two or more workers, so that the first tick
 // of a clock does not close it. Many shards, so that costs per message and per row can be separated; so many that most
 // messages have one or two tables, so that those per table can.
-constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16}, {8, 64, 6}, {64, 8, 3}, {2, 1024, 6}};
+constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16},
+                                 {8, 64, 6},  {64, 8, 3},  {2, 1024, 6}};
 constexpr Shape kImmediate[] = {{2, 1, 40}, {2, 64, 12}};
 
 void PrintProgress(const char* what) { fmt::print(stderr, "scale_model: measuring {}\n", what); }

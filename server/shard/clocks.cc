@@ -74,7 +74,7 @@ Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
 
 // Counts a gathered contribution that the policy has not chosen (rule C8).
 void Clocks::Void(const Contribution& contribution, Clock clock) {
-  rows_->CountDiscarded(contribution.count);
+  rows_->counters().discarded += contribution.count;
   observer_->OnPushVoided(contribution.incarnation, contribution.partition, contribution.sequence, clock);
 }
 

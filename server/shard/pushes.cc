@@ -177,7 +177,7 @@ Status Pushes::Perform(const Part& part, const Taken& taken) {
     if (!taken[s]) continue;
     const Section& section = push.keys.sections[s];
     if (discarded) {
-      context_.rows->CountDiscarded(section.count);
+      context_.rows->counters().discarded += section.count;
       context_.observer->OnPushVoided(worker, section.partition, section.sequence, part.clock);
     } else {
       context_.observer->OnPushApplied(worker, section.partition, section.sequence, part.clock);

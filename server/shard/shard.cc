@@ -9,7 +9,6 @@
 #include "core/job/job.h"
 #include "core/metrics/metric_list.h"
 #include "server/exhaustion.h"
-#include "server/shard/delay_metrics.h"
 #include "server/shard/scheduler_link.h"
 #include "server/shard/shard_counters.h"
 #include "server/shard/shard_parts.h"
@@ -287,9 +286,8 @@ void Shard::Impl::SendHeartbeat() {
   beat.writing = OldestWritten();
   beat.log_synced = outbox_.synced();
   beat.log_bytes = outbox_.log_bytes();
-  beat.counters =
-      DelayMetrics(parts.rows.delays_by_worker()).AddFields(kRowMetrics, parts.rows.counters()).ToCounters();
-  beat.delay = parts.rows.delays();
+  beat.counters = parts.rows.delays().ByWorker().AddFields(kRowMetrics, parts.rows.counters()).ToCounters();
+  beat.delay = parts.rows.delays().histogram();
   outbox_.SendHeartbeat(std::move(beat));
   scheduler_.OnBeat();
 }

@@ -10,6 +10,17 @@
 #include "server/tier/resident_rows.h"
 
 namespace tarn::server {
+namespace {
+
+[[noreturn]] void ThrowExhausted(const Store& store, const Table& table, const std::bad_alloc& reason) {
+  const std::string more =
+      table.is_dense() ? fmt::format("a partition of its {} rows, created whole", table.spec().rows) : "more rows";
+  throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
+                                table.spec().name, more, table.row_bytes(), reason.what(), store.row_count(),
+                                store.memory_bytes()));
+}
+
+}  // namespace
 
 Store::Store(StoreOptions options, std::unique_ptr<Residency> tier)
     : job_seed_(options.job_seed),
@@ -175,7 +186,7 @@ Status Store::Apply(TableId id, std::span<const Section> sections, std::span<con
       keys = keys.subspan(section.count);
     }
   } catch (const std::bad_alloc& e) {
-    ThrowExhausted(table, e);
+    ThrowExhausted(*this, table, e);
   }
   return {};
 }
@@ -215,19 +226,8 @@ void Store::CountSections(const Table& table, std::span<const Section> sections,
     const std::optional<std::uint64_t> delay = fragment.CountSection(section.version);
     stepper_.BeginSections(delay.value_or(0), fragment.rule_state());
     if (stepper_.Discards(table)) context_.counters.discarded += section.count;
-    if (delay) CountDelay(*delay, worker);
+    if (delay) context_.delays.Count(*delay, worker);
   }
-}
-
-void Store::CountDelay(std::uint64_t delay, WorkerRank worker) {
-  const std::size_t bucket = std::min<std::uint64_t>(delay, limits::kDelayBucketsMax - 1);
-  if (context_.delays.size() <= bucket) context_.delays.resize(bucket + 1);
-  ++context_.delays[bucket];
-  if (worker.value >= limits::kDelayWorkersMax) return;  // also kNoWorker, for sums of several workers
-  std::vector<WorkerDelay>& by_worker = context_.delays_by_worker;
-  if (by_worker.size() <= worker.value) by_worker.resize(worker.value + 1);
-  by_worker[worker.value].sum += delay;
-  ++by_worker[worker.value].count;
 }
 
 void Store::SkipNotFinite(TableId id, Key key) {
@@ -245,18 +245,9 @@ std::vector<NotFiniteRows> Store::not_finite() const {
 
 void Store::ForgetCounters() {
   context_.counters = {};
-  context_.delays.clear();
-  context_.delays_by_worker.clear();
+  context_.delays = {};
   for (const auto& table : tables_)
     if (table) table->ForgetNotFinite();
-}
-
-void Store::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {
-  const std::string more =
-      table.is_dense() ? fmt::format("a partition of its {} rows, created whole", table.spec().rows) : "more rows";
-  throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
-                                table.spec().name, more, table.row_bytes(), reason.what(), row_count(),
-                                memory_bytes()));
 }
 
 // Loading.
@@ -288,7 +279,7 @@ Status Store::Load(TableId id, std::span<const Key> keys, std::span<const std::u
       return partition.Load(table, keys.subspan(first, count), records);
     }));
   } catch (const std::bad_alloc& e) {
-    ThrowExhausted(table, e);
+    ThrowExhausted(*this, table, e);
   }
   return tier_ ? reader_.Rebalance() : Status();
 }

@@ -119,8 +119,6 @@ class Store {
 
   // Counts a gradient that is not finite and was dropped before Apply (rule A5). Apply counts those that it drops.
   void SkipNotFinite(TableId table, Key key);
-  // Counts gradients that came too late and were dropped before Apply, as Apply counts those that a rule discards.
-  void CountDiscarded(std::uint64_t rows) { context_.counters.discarded += rows; }
   // The tables with skipped gradients.
   std::vector<NotFiniteRows> not_finite() const;
 
@@ -141,10 +139,11 @@ class Store {
   const Expiry& expiry() const { return expiry_; }
 
   const RowCounters& counters() const { return context_.counters; }
-  // Histogram of the gradient delays of applied sections, as far as they are known: bucket i counts delays of i
-  // sections; the last of limits::kDelayBucketsMax buckets also counts longer ones.
-  const std::vector<std::uint64_t>& delays() const { return context_.delays; }
-  const std::vector<WorkerDelay>& delays_by_worker() const { return context_.delays_by_worker; }
+  // For gradients that came too late and were dropped before Apply, which are counted as discarded. Apply counts those
+  // that a rule discards.
+  RowCounters& counters() { return context_.counters; }
+  // Of all sections applied whose version at their pull is known.
+  const GradientDelays& delays() const { return context_.delays; }
   // Resets counters, delays and not_finite.
   void ForgetCounters();
 
@@ -171,13 +170,11 @@ class Store {
   Table& At(TableId id) const;
   Status UpdateTable(Table& table, const TableSpec& spec);
   void CountSections(const Table& table, std::span<const Section> sections, WorkerRank worker);
-  void CountDelay(std::uint64_t delay, WorkerRank worker);
   Status Delete(const Table& table, std::span<const Section> sections, std::span<const Key> keys);
   Status ApplySections(Table& table, std::span<const Section> sections, std::span<const Key> keys, PushedRows* rows);
   template <typename Take>
   Status ForEachRun(const Table& table, std::span<const Key> keys, Take take) const;
   std::string NameOf(TableId id, RowOwner owner) const;
-  [[noreturn]] void ThrowExhausted(const Table& table, const std::bad_alloc& reason) const;
 
   std::uint64_t job_seed_;
   mutable StoreContext context_;  // outlives the fragments

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/metrics/metric_table.h"
 #include "server/store/arena.h"
+#include "server/store/gradient_delays.h"
 #include "server/store/page_pool.h"
 #include "server/store/snapshot.h"
 #include "server/tier/residency.h"
@@ -58,11 +59,6 @@ struct CutContext {
   std::vector<FragmentCut*> holding_early;  // fragments with such rows in memory
 };
 
-// The gradient delays of one worker's sections.
-struct WorkerDelay {
-  std::uint64_t sum = 0, count = 0;
-};
-
 struct StoreContext {
   std::uint32_t partition_bits = 0;
   std::size_t removed_keys_max = 1;  // per fragment
@@ -70,11 +66,10 @@ struct StoreContext {
   Arena arena;                       // for rows
   Residency* tier = nullptr;         // null: all rows stay in memory
   RowCounters counters;
-  std::vector<std::uint64_t> delays;          // Store::delays
-  std::vector<WorkerDelay> delays_by_worker;  // by rank, the first limits::kDelayWorkersMax
-  std::uint64_t insert_generation = 0;        // incremented when a row is inserted, and when a key is not admitted
-  bool has_base = false;                      // after the first cut or load: a base may contain removed keys
-  std::size_t sweeps_due = 0;                 // fragments with expired rows to remove
+  GradientDelays delays;                // of all sections whose rows' version at their pull is known
+  std::uint64_t insert_generation = 0;  // incremented when a row is inserted, and when a key is not admitted
+  bool has_base = false;                // after the first cut or load: a base may contain removed keys
+  std::size_t sweeps_due = 0;           // fragments with expired rows to remove
   CutContext cut;
   // The first error of the tier in code that cannot return it, such as a push that must copy a row from disk for a cut.
   // Rows read after it are undefined. The caller returns the error.

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "server/shard/delay_metrics.h"
 #include "tests/unit/server/shard/part_fixture.h"
 
 namespace tarn::server {
@@ -124,8 +123,9 @@ TEST_F(PushesTest, RaisesTheVersionOfItsPartitionOnce) {
   EXPECT_EQ(version(), Version(1)) << "a repetition";
   EXPECT_EQ(OnPush(second), true);
   EXPECT_EQ(version(), Version(2));
-  EXPECT_EQ(rows_.delays(), (std::vector<std::uint64_t>{1, 1})) << "the second was pulled one section before";
-  const MetricList by_worker = DelayMetrics(rows_.delays_by_worker());
+  EXPECT_EQ(rows_.delays().histogram(), (std::vector<std::uint64_t>{1, 1}))
+      << "the second was pulled one section before";
+  const MetricList by_worker = rows_.delays().ByWorker();
   std::vector<std::pair<std::string, double>> counters;
   for (const Counter& counter : by_worker.ToCounters()) counters.emplace_back(counter.name, counter.value);
   EXPECT_EQ(counters, (std::vector<std::pair<std::string, double>>{{"gradient_delay_sum.0", 0},
@@ -147,8 +147,8 @@ TEST_F(PushesTest, OfAClosedClockIsOneSectionWithTheLargestDelay) {
   Tick(kSecondWorker, 1);
   ASSERT_TRUE(clocks_.CloseReady());
   EXPECT_EQ(rows_.Find(PartitionOfKey(7))->VersionOf(spec_.id), Version(6));
-  EXPECT_EQ(rows_.delays(), (std::vector<std::uint64_t>{0, 0, 1}));
-  EXPECT_TRUE(rows_.delays_by_worker().empty()) << "a sum is of no worker";
+  EXPECT_EQ(rows_.delays().histogram(), (std::vector<std::uint64_t>{0, 0, 1}));
+  EXPECT_TRUE(rows_.delays().ByWorker().ToCounters().empty()) << "a sum is of no worker";
 }
 
 TEST_F(PushesTest, HasPulledRowsIfItsRuleNeedsThem) {

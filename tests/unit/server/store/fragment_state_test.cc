@@ -86,25 +86,25 @@ TEST_F(FragmentStateTest, ASectionWithoutKeysIsNone) {
   const Section empty{PartitionId(1), 0, Sequence(1), Version(0)};
   ASSERT_TRUE(rows_->Apply(kSgd.id, {&empty, 1}, {}, {.clock = Clock(0)}));
   EXPECT_EQ(VersionOf(*rows_, kSgd, 1), Version(0));
-  EXPECT_TRUE(rows_->delays().empty());
+  EXPECT_TRUE(rows_->delays().histogram().empty());
 }
 
 TEST_F(FragmentStateTest, DelaysAreCountedWhereTheVersionIsKnown) {
   Push(rows_.get(), kSgd, {{0, Version(0)}, {1}});
   Push(rows_.get(), kSgd, {{0, Version(0)}, {1, Version(1)}});
   Push(rows_.get(), kSgd, {{0, Version(9)}});  // of the future: as new as can be
-  EXPECT_EQ(rows_->delays(), (std::vector<std::uint64_t>{3, 1}));
+  EXPECT_EQ(rows_->delays().histogram(), (std::vector<std::uint64_t>{3, 1}));
   rows_->ForgetCounters();
-  EXPECT_TRUE(rows_->delays().empty());
+  EXPECT_TRUE(rows_->delays().histogram().empty());
 }
 
 TEST_F(FragmentStateTest, TheLastBucketOfDelaysIsOpen) {
   ASSERT_TRUE(rows_->LoadState(kSgd.id, PartitionId(0), {Version(100'000), {}}));
   Push(rows_.get(), kSgd, {{0, Version(100'000 - limits::kDelayBucketsMax + 1)}});
-  EXPECT_EQ(rows_->delays().size(), limits::kDelayBucketsMax);
+  EXPECT_EQ(rows_->delays().histogram().size(), limits::kDelayBucketsMax);
   Push(rows_.get(), kSgd, {{0, Version(0)}});
-  ASSERT_EQ(rows_->delays().size(), limits::kDelayBucketsMax);
-  EXPECT_EQ(rows_->delays().back(), 2u);
+  ASSERT_EQ(rows_->delays().histogram().size(), limits::kDelayBucketsMax);
+  EXPECT_EQ(rows_->delays().histogram().back(), 2u);
 }
 
 TEST_F(FragmentStateTest, EachSectionHasItsOwnDelay) {
