@@ -1,5 +1,5 @@
-// Shows that a record has one line for each effect, in order, that it appears only when it is complete, and that a
-// write that fails is reported.
+// Shows that a record has one line for each effect, in order, that its file appears only once it is complete, and that
+// a failed write is reported.
 #include "server/effect_record.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ class EffectRecordTest : public ::testing::Test {
   EffectRecord record_;
 };
 
-TEST_F(EffectRecordTest, HasALineForEachEffect) {
+TEST_F(EffectRecordTest, HasOneLinePerEffect) {
   Push push;
   push.tables = {PushedTo(2, {{PartitionId(3), 1, Sequence(8)}, {PartitionId(5), 1, Sequence(9)}})};
   Pull pull;
@@ -54,7 +54,7 @@ TEST_F(EffectRecordTest, HasALineForEachEffect) {
   EXPECT_EQ(ParseEffect(served), EffectOf(WorkerRank(6), pull));
 }
 
-TEST_F(EffectRecordTest, APushOfTwoTablesIsNamedByItsFirstNewSection) {
+TEST_F(EffectRecordTest, APushOfTwoTablesIsRecordedAsItsFirstNewSection) {
   Push push;
   push.tables = {PushedTo(2, {{PartitionId(3), 1, Sequence(8)}, {PartitionId(5), 1, Sequence(9)}}),
                  PushedTo(4, {{PartitionId(6), 1, Sequence(1)}, {PartitionId(7), 1, Sequence(2)}})};

@@ -1,4 +1,4 @@
-// When a shard warns that the disk of its log does not answer, and what time it names.
+// Shows when a shard warns that the disk of its log does not respond, and the duration that the warning names.
 #include "server/log_watch.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,8 @@ namespace {
 constexpr TimeUs kUptime = 1'585'000'000;  // the clock counts from the start of the machine
 constexpr TimeUs kTurn = 100'000;
 
-// Turns of a loop with the same state, from `*now` on, for `length`; the silences that were warned of.
+// Runs turns of a loop from `*now` on, for `length`, while the log's state is `durable` and `synced`. Returns the
+// durations that were warned of.
 std::vector<TimeUs> Turns(LogWatch* watch, TimeUs* now, TimeUs length, bool durable, std::uint64_t synced) {
   std::vector<TimeUs> warnings;
   for (const TimeUs end = *now + length; *now < end; *now += kTurn)
@@ -19,8 +20,8 @@ std::vector<TimeUs> Turns(LogWatch* watch, TimeUs* now, TimeUs length, bool dura
   return warnings;
 }
 
-// The Welcome is the first message of all, and what it logged is not durable at the end of the first turn.
-TEST(LogWatchTest, TheFirstTurnIsNotASilenceSinceTheMachineStarted) {
+// The Welcome is the first message, and the record that it logs is not yet durable at the end of the first turn.
+TEST(LogWatchTest, TheFirstTurnDoesNotWarnOfTheTimeSinceBoot) {
   LogWatch watch;
   TimeUs now = kUptime;
   EXPECT_TRUE(Turns(&watch, &now, kWaitNotePeriodUs, false, 0).empty());
@@ -28,7 +29,7 @@ TEST(LogWatchTest, TheFirstTurnIsNotASilenceSinceTheMachineStarted) {
             (std::vector{kWaitNotePeriodUs, 2 * kWaitNotePeriodUs, 3 * kWaitNotePeriodUs}));
 }
 
-TEST(LogWatchTest, ADiskThatAnswersIsNotSilent) {
+TEST(LogWatchTest, ADiskThatRespondsIsNotWarnedOf) {
   LogWatch watch;
   TimeUs now = kUptime;
   for (std::uint64_t synced = 0; synced < 10; ++synced)
@@ -39,8 +40,8 @@ TEST(LogWatchTest, ADiskThatAnswersIsNotSilent) {
   EXPECT_EQ(Turns(&watch, &now, kTurn, false, 10), std::vector{kWaitNotePeriodUs});
 }
 
-// A turn that takes long, as one that loads rows does, is not the disk's.
-TEST(LogWatchTest, ATurnThatTakesLongIsNotASilence) {
+// A long turn, such as one that loads rows, is not the fault of the disk.
+TEST(LogWatchTest, ALongTurnIsNotWarnedOf) {
   LogWatch watch;
   TimeUs now = kUptime;
   EXPECT_TRUE(Turns(&watch, &now, kTurn, true, 0).empty());
@@ -48,8 +49,8 @@ TEST(LogWatchTest, ATurnThatTakesLongIsNotASilence) {
   EXPECT_TRUE(Turns(&watch, &now, kWaitNotePeriodUs, false, 0).empty());
 }
 
-// A process that was stopped, or a machine that slept: the disk could not be seen to answer.
-TEST(LogWatchTest, ABreakOfTheProcessIsNotASilence) {
+// The process was stopped, or the machine slept, so the loop could not see the disk respond.
+TEST(LogWatchTest, APauseOfTheProcessIsNotWarnedOf) {
   LogWatch watch;
   TimeUs now = kUptime;
   EXPECT_TRUE(Turns(&watch, &now, kWaitNotePeriodUs / 2, false, 0).empty());

@@ -1,4 +1,4 @@
-// Where the shards of a server are bound, and where they say that they are.
+// Shows the endpoints to which the shards of a server bind, and those that they report to the scheduler.
 #include "server/loop.h"
 
 #include <gtest/gtest.h>
@@ -12,20 +12,22 @@
 namespace tarn::server {
 namespace {
 
-TEST(ShardEndpointTest, AWildcardIsForAll) { EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:*", 3), "tcp://127.0.0.1:*"); }
+TEST(ShardEndpointTest, AWildcardPortIsUsedByEveryShard) {
+  EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:*", 3), "tcp://127.0.0.1:*");
+}
 
-TEST(ShardEndpointTest, APortCountsUp) {
+TEST(ShardEndpointTest, EachShardHasTheNextPort) {
   EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:7800", 0), "tcp://127.0.0.1:7800");
   EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:65532", 3), "tcp://127.0.0.1:65535");
   EXPECT_EQ(*ShardEndpoint("tcp://[::1]:7800", 1), "tcp://[::1]:7801");
 }
 
-TEST(ShardEndpointTest, RefusesWhatIsNoPort) {
+TEST(ShardEndpointTest, RefusesAnInvalidPort) {
   for (const char* bind : {"tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x", "tcp://127.0.0.1:65533"})
     EXPECT_FALSE(ShardEndpoint(bind, 3)) << bind;
 }
 
-// A server that is bound to `bind`; the endpoint that it tells the scheduler.
+// Runs a server that binds to `bind`. Returns the endpoint in its Join.
 std::string EndpointInJoin(const std::string& bind, const std::string& advertise) {
   net::ZmqContext context;
   net::ZmqTransport scheduler(&context, {.insecure = true});
@@ -46,7 +48,7 @@ std::string EndpointInJoin(const std::string& bind, const std::string& advertise
   return endpoint;
 }
 
-TEST(ServerTest, TellsTheSchedulerAnAddressThatOthersCanConnectTo) {
+TEST(ServerTest, SendsTheSchedulerAnAddressThatOthersCanConnectTo) {
   const std::string endpoint = EndpointInJoin("tcp://0.0.0.0:*", "");
   EXPECT_TRUE(endpoint.starts_with("tcp://")) << endpoint;
   EXPECT_FALSE(net::IsWildcard(endpoint)) << endpoint;

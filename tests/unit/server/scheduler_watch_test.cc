@@ -1,4 +1,4 @@
-// How long a shard goes on without the scheduler, and what it logs meanwhile.
+// Shows how long a shard continues without hearing from the scheduler, and what it logs in that time.
 #include "server/scheduler_watch.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ constexpr TimeUs kLeaseUs = 3'000'000, kSecondUs = 1'000'000;
 
 class SchedulerWatchTest : public testing::Test {
  protected:
-  // Turns every second up to `until`, in which nothing is heard after time 0.
+  // Runs a turn every second until `until`. The scheduler was last heard at time 0.
   Status WaitUntil(SchedulerWatch* watch, TimeUs until, bool joined) {
     Status status;
     for (; now_ <= until && status; now_ += kSecondUs) status = watch->Check(now_, 0, kLeaseUs, joined);
@@ -31,7 +31,7 @@ TEST_F(SchedulerWatchTest, AShardThatHasJoinedFailsAfterTwoLeases) {
   EXPECT_EQ(status.error().message, "shard 9: the scheduler at tcp://nobody:1 was not heard for 7 s");
 }
 
-TEST_F(SchedulerWatchTest, APauseOfTheProcessIsNoSilence) {
+TEST_F(SchedulerWatchTest, APauseOfTheProcessDoesNotCount) {
   SchedulerWatch watch(options_, 0);
   watch.Begin(0);
   EXPECT_TRUE(watch.Check(100 * kLeaseUs, 0, kLeaseUs, true));

@@ -1,4 +1,5 @@
-// What a shard logs of checkpoints, of a stalled log disk and of gradients that are not finite.
+// Shows what a shard writes to the program's log about checkpoints, a stalled log disk and gradients that are not
+// finite.
 #include "server/shard_diagnostics.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ TEST_F(ShardDiagnosticsTest, ALogDiskThatDoesNotRespondIsLogged) {
   EXPECT_NE(text.find("shard 3: the disk of its log has not answered for 10 s"), std::string::npos) << text;
 }
 
-TEST_F(ShardDiagnosticsTest, GradientsThatAreNotFiniteAreLoggedFromTimeToTime) {
+TEST_F(ShardDiagnosticsTest, GradientsThatAreNotFiniteAreLoggedAtALimitedRate) {
   EXPECT_FALSE(diagnostics_.NotFiniteIsDue(0, 0));
   EXPECT_TRUE(diagnostics_.NotFiniteIsDue(0, 2));
   const NotFiniteRows rows{.table = "users", .rows = 2, .key = 9};

@@ -1,4 +1,4 @@
-// Where a shard keeps its log and its cold rows.
+// Shows in which directories a shard stores its log and its cold rows.
 #include "server/shard_disks.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST_F(ShardDisksTest, WithoutARunDirectoryThereIsNoLogAndNoTier) {
   EXPECT_EQ(homeless.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(ShardDisksTest, TheTierIsInTheRunDirectoryOrWhereTheJobWantsIt) {
+TEST_F(ShardDisksTest, TheTierIsInTheRunDirectoryOrTheJobsDirectory) {
   ShardDisks disks({.shard = ShardId(5), .shards = 2, .run_dir = root_}, &pool_, [] {});
   EXPECT_NE(disks.log(), nullptr);
   job_.storage.memory = std::size_t{1} << 20;

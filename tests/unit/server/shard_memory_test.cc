@@ -1,4 +1,4 @@
-// The share of a shard of the memory budget, when the heap is trimmed, and when the shard warns.
+// Shows a shard's share of the memory budget, when the heap is trimmed, and when the shard warns.
 #include "server/shard_memory.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class ShardMemoryTest : public testing::Test {
   ShardMemory memory_{ShardId(3), 0, &meter_, &trimmer_};
 };
 
-TEST_F(ShardMemoryTest, ACheckpointTakesItsMemoryFromTheShare) {
+TEST_F(ShardMemoryTest, TheMemoryOfACheckpointIsDeductedFromTheShare) {
   EXPECT_FALSE(memory_.IsDue(0)) << "there is no budget";
   EXPECT_EQ(memory_.Begin(kBudget, 0), 1000 * kMiB);
   EXPECT_TRUE(memory_.IsDue(0));

@@ -1,4 +1,4 @@
-// A shard's metrics reach the file and the feed, once a second.
+// Shows that a shard's metrics are written to the file and the feed once a second.
 #include "server/shard_reporter.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(ShardReporterTest, PublishesInTheFileAndTheFeed) {
   std::filesystem::remove(path);
 }
 
-TEST(ShardReporterTest, NeedsNeither) {
+TEST(ShardReporterTest, WorksWithoutAFileAndAFeed) {
   ShardReporter reporter(ShardId(3), nullptr, nullptr);
   reporter.Publish(5, 1.5, true, {});
   EXPECT_FALSE(reporter.IsDue(6));

@@ -1,4 +1,4 @@
-// A turn of a shard's loop: however many messages it takes, the shard's timer goes off between them.
+// Shows that a turn of a shard's loop runs the shard's timer between messages, however many messages the turn handles.
 #include "server/turn.h"
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace {
 
 class TurnTest : public ShardTest {
  protected:
-  // A turn of `n` pulls, each of which takes `us`.
+  // Runs a turn of `n` pulls, each of which takes `us`.
   TimeUs TakeTurn(std::size_t n, TimeUs us) {
     std::vector<net::Received> batch;
     for (std::size_t i = 0; i < n; ++i) batch.push_back({kWorkerPeer, PullOf(0, 10, 5, 0, i + 1)});
@@ -20,7 +20,7 @@ class TurnTest : public ShardTest {
   int flushes_ = 0;
 };
 
-TEST_F(TurnTest, ACutGoesOnWithinIt) {
+TEST_F(TurnTest, ACutProceedsWithinATurn) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
   view_.checkpoint = {CheckpointId(1), false, Clock(0), "ckpt-1"};
@@ -31,7 +31,7 @@ TEST_F(TurnTest, ACutGoesOnWithinIt) {
   EXPECT_EQ(written_.size(), 1u);
 }
 
-TEST_F(TurnTest, HeartbeatsGoOutWithinIt) {
+TEST_F(TurnTest, HeartbeatsAreSentWithinATurn) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   out_.clear();
   const TimeUs begin = now_;
@@ -39,7 +39,7 @@ TEST_F(TurnTest, HeartbeatsGoOutWithinIt) {
   EXPECT_GE(Take<Heartbeat>().size(), 4u);
 }
 
-TEST_F(TurnTest, AQuickOneLeavesTheTimerToItsEnd) {
+TEST_F(TurnTest, AShortTurnDoesNotRunTheTimer) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   now_ = shard_->NextTimer();
   out_.clear();
@@ -49,7 +49,7 @@ TEST_F(TurnTest, AQuickOneLeavesTheTimerToItsEnd) {
   EXPECT_EQ(flushes_, 0);
 }
 
-TEST_F(TurnTest, LargeAnswersAreSentWithinIt) {
+TEST_F(TurnTest, LargeAnswersAreSentWithinATurn) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   out_.clear();
   TakeTurn(1, 10);

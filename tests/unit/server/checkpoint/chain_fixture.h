@@ -50,7 +50,7 @@ inline std::vector<TableSpec> ChainTables() {
   return {adam, aging, dense};
 }
 
-// One table's rows and waiting keys.
+// The rows of one table, and the keys that are counted but have no row yet.
 struct TableState {
   std::map<Key, std::vector<std::uint32_t>> rows;
   std::map<Key, std::uint32_t> seen;
@@ -107,7 +107,7 @@ class ChainFixture : public testing::Test {
     return PartitionOf(Positioner(table, SaltOf(table))(key), bits_);
   }
 
-  // Changes rows at random, and notes which.
+  // Changes rows at random and records their keys in changed_.
   void Change(SplitMix* random, std::size_t changes) {
     for (std::size_t i = 0; i < changes; ++i) {
       const TableSpec& table = tables_[random->Below(tables_.size())];

@@ -1,5 +1,6 @@
-// Chains of checkpoints on disk: what all generations together hold is the state at the cut, bit for bit, whatever
-// changed and went, in however many files, and onto any shape of fleet. Every directory stands alone.
+// Shows that the generations of an incremental checkpoint together contain the state at the cut, bit for bit, whatever
+// rows changed or were removed, in any number of files, and loaded by any number of shards. Each directory is complete
+// by itself.
 #include <algorithm>
 #include <fstream>
 
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 class CheckpointChainTest : public ChainFixture {
  protected:
-  // Restores onto `shards` shards of 2^bits partitions, whose hashes together must be the state's.
+  // Loads the checkpoint into `shards` shards of 2^bits partitions; the sum of their hashes must be the state's hash.
   void ExpectRestoredOnto(std::uint64_t id, std::uint32_t shards, std::uint32_t bits) {
     std::uint64_t hash = 0;
     for (std::uint32_t shard = 0; shard < shards; ++shard) {
@@ -32,7 +33,7 @@ class CheckpointChainTest : public ChainFixture {
     }
     EXPECT_EQ(hash, HashOfState()) << shards << " shards, " << bits << " bits";
   }
-  // A row store is born with whole dense partitions: all of their rows are in the first checkpoint.
+  // A store creates all rows of a dense partition at once, so all of them are in the first checkpoint.
   void FillDense(SplitMix* random) {
     const TableSpec& dense = tables_.back();
     for (Key key = 0; key < dense.rows; ++key) {
@@ -61,7 +62,7 @@ TEST_F(CheckpointChainTest, RandomChainsHoldTheStateBitForBit) {
       const std::uint32_t shards = std::uint32_t(1 + random.Below(std::min(4u, 1u << bits_)));
       const Status cut = Cut(id, base, shards, &random);
       ASSERT_TRUE(cut) << seed << ": " << cut.error().message;
-      // The older ones are pruned: nothing of them is needed.
+      // Removes the base: a newer checkpoint does not need its directory.
       if (base != 0 && random.Chance(0.5)) fs::remove_all(Directory(base));
       const auto state = Read(id);
       ASSERT_TRUE(state) << seed << ": " << state.error().message;
@@ -73,7 +74,7 @@ TEST_F(CheckpointChainTest, RandomChainsHoldTheStateBitForBit) {
   }
 }
 
-TEST_F(CheckpointChainTest, APartitionLargerThanItsWriterHoldsTakesSeveralFiles) {
+TEST_F(CheckpointChainTest, APartitionLargerThanTheWritersBufferTakesSeveralFiles) {
   SplitMix random(4);
   bits_ = 1;
   run_bytes_ = 1000;
@@ -96,7 +97,7 @@ TEST_F(CheckpointChainTest, TheBasesFilesAreLinkedNotCopied) {
   EXPECT_LT(manifests_[2].generations[1].bytes(), manifests_[2].generations[0].bytes() / 3);
 }
 
-TEST_F(CheckpointChainTest, WhatAShardThatDiedHadBegunIsReplaced) {
+TEST_F(CheckpointChainTest, PartialFilesOfADeadShardAreReplaced) {
   SplitMix random(6);
   Change(&random, 300);
   ASSERT_TRUE(Cut(1, 0, 2, &random));
@@ -107,10 +108,10 @@ TEST_F(CheckpointChainTest, WhatAShardThatDiedHadBegunIsReplaced) {
   std::ofstream((fs::path(Directory(2)) / "2-shard-0.sst").string()) << "half";
   ASSERT_TRUE(Cut(2, 1, 2, &random));
   EXPECT_EQ(Read(2).value(), state_);
-  EXPECT_TRUE(ReadManifest(Directory(1)));  // and the base's own files are what they were
+  EXPECT_TRUE(ReadManifest(Directory(1)));  // the base's files are unchanged
 }
 
-TEST_F(CheckpointChainTest, ABaseThatIsGoneOrDamagedIsNoBase) {
+TEST_F(CheckpointChainTest, AMissingBaseFileIsAnErrorThatNamesTheFile) {
   SplitMix random(7);
   Change(&random, 300);
   ASSERT_TRUE(Cut(1, 0, 1, &random));

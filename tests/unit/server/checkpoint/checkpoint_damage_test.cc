@@ -1,5 +1,5 @@
-// Damage: every byte of a small chain of checkpoints, flipped; files missing, cut, longer, swapped, of another
-// checkpoint, of a newer format, unreadable. Each is refused by the name of the file, and nothing is handed out.
+// Shows that a damaged checkpoint is refused with an error that names the file, and that no row of it is loaded: any
+// byte flipped; files missing, shorter, longer, swapped, from another checkpoint or in a newer format.
 #include <fstream>
 
 #include "core/file.h"
@@ -24,12 +24,12 @@ class CheckpointDamageTest : public ChainFixture {
       bytes_[entry.path().filename().string()] = ReadFile(entry.path().string(), 1 << 20).value();
     ASSERT_GE(bytes_.size(), 6u);
   }
-  // The files are links: a damaged one is a new file, so that the others keep theirs.
+  // Checkpoints share files by hard links. A damaged file is a new file, so that other checkpoints stay intact.
   void Put(const std::string& name, const std::string& bytes) {
     fs::remove(fs::path(Directory(2)) / name);
     std::ofstream((fs::path(Directory(2)) / name).string(), std::ios::binary) << bytes;
   }
-  // The error of reading it, which names the file; nothing was handed out.
+  // Reading fails with an error that names the file, and no row was passed to the sink.
   void ExpectRefused(const std::string& name, const std::string& what) {
     StateSink sink;
     const Status status = ReadCheckpoint(Directory(2), sink);
@@ -43,7 +43,7 @@ class CheckpointDamageTest : public ChainFixture {
   std::map<std::string, std::string> bytes_;  // of checkpoint 2, by file
 };
 
-TEST_F(CheckpointDamageTest, EveryFlippedByteOfEveryFile) {
+TEST_F(CheckpointDamageTest, AFlippedByteInAnyFileIsRefused) {
   for (const auto& [name, good] : bytes_) {
     for (std::size_t at = 0; at < good.size(); ++at) {
       std::string bad = good;
@@ -57,8 +57,8 @@ TEST_F(CheckpointDamageTest, EveryFlippedByteOfEveryFile) {
   EXPECT_EQ(Read(2).value(), state_);
 }
 
-// Between a buffer of the writer and the disk: the sum that goes into the manifest must not be that of the damage.
-TEST_F(CheckpointDamageTest, AByteThatFlipsWhileAFileIsWritten) {
+// The byte flips between the writer's buffer and the disk. The manifest must have the checksum of the good bytes.
+TEST_F(CheckpointDamageTest, AByteThatFlipsWhileItIsWrittenIsDetected) {
   for (const bool flips : {false, true}) {
     SortedFile file(Directory(2), "3-shard-0.sst");
     ASSERT_TRUE(file.Open());
@@ -81,7 +81,7 @@ TEST_F(CheckpointDamageTest, AByteThatFlipsWhileAFileIsWritten) {
   }
 }
 
-TEST_F(CheckpointDamageTest, MissingCutAndLongerFiles) {
+TEST_F(CheckpointDamageTest, MissingShorterAndLongerFilesAreRefused) {
   for (const auto& [name, good] : bytes_) {
     for (const std::size_t size : {std::size_t{0}, good.size() / 2, good.size() - 1}) {
       Put(name, good.substr(0, size));
@@ -98,7 +98,7 @@ TEST_F(CheckpointDamageTest, MissingCutAndLongerFiles) {
   }
 }
 
-TEST_F(CheckpointDamageTest, SwappedFiles) {
+TEST_F(CheckpointDamageTest, SwappedFilesAreRefused) {
   for (const auto& [a, bytes_of_a] : bytes_)
     for (const auto& [b, bytes_of_b] : bytes_) {
       if (a >= b) continue;
@@ -114,7 +114,7 @@ TEST_F(CheckpointDamageTest, SwappedFiles) {
     }
 }
 
-TEST_F(CheckpointDamageTest, FilesOfTheSameSizeFromAnotherRun) {
+TEST_F(CheckpointDamageTest, FilesOfTheSameSizeFromAnotherRunAreRefused) {
   for (const auto& [name, good] : bytes_) {
     if (name == kManifestName) continue;
     std::string other = good;
@@ -125,12 +125,12 @@ TEST_F(CheckpointDamageTest, FilesOfTheSameSizeFromAnotherRun) {
   }
 }
 
-TEST_F(CheckpointDamageTest, AManifestFromAnotherCheckpoint) {
+TEST_F(CheckpointDamageTest, AManifestOfAnotherCheckpointIsRefused) {
   Put(kManifestName, ReadFile(Directory(1) + "/" + kManifestName, 1 << 20).value());
   ExpectRefused(kManifestName, "the base's: whole, but not this one");
 }
 
-TEST_F(CheckpointDamageTest, ANewerFormatIsNamedAsSuch) {
+TEST_F(CheckpointDamageTest, TheErrorNamesANewerFormat) {
   std::string newer = bytes_[kManifestName];
   newer[8] = static_cast<char>(kManifestVersion + 1);
   Put(kManifestName, newer);

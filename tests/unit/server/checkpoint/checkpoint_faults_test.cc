@@ -1,8 +1,8 @@
-// A disk that is full or fails, at every single operation of writing and of reading a checkpoint: a clear error that
-// names a path, the checkpoint before is as it was, and what was begun is never taken for whole.
+// Shows what happens if the disk is full or fails at any one operation while a checkpoint is written or read: the error
+// names a path, the previous checkpoint is unchanged, and a partial checkpoint is never accepted as complete.
 //
-// The calls of the C library are replaced in this program, for RocksDB and for our own code alike: the n-th of those
-// that a fault may hit fails.
+// This program replaces functions of the C library, for RocksDB and for our code alike: the n-th call of the selected
+// kind fails.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -158,7 +158,7 @@ class CheckpointFaultsTest : public ChainFixture {
     }
   }
 
-  // A checkpoint that failed, or did not mind.
+  // After a checkpoint that failed, or that succeeded in spite of the fault.
   void Check(int n, int error_number, const Status& cut) {
     if (!cut) {
       EXPECT_NE(cut.error().message.find(root_.string()), std::string::npos) << n << ": " << cut.error().message;
@@ -168,7 +168,8 @@ class CheckpointFaultsTest : public ChainFixture {
     const auto old = Read(1);
     ASSERT_TRUE(old) << n << ", errno " << error_number << ": " << old.error().message;
     ASSERT_EQ(*old, before_) << n;
-    // Either it is none, or all of it is there: the sync of the folder behind the manifest may have failed.
+    // Without a manifest there is no checkpoint. With one it is complete: the sync of the folder, which follows the
+    // manifest, may have failed.
     if (ReadManifest(Directory(2))) {
       ASSERT_EQ(Read(2).value(), state_) << n;
     }
@@ -211,7 +212,7 @@ TEST_F(CheckpointFaultsTest, ReadingFailsAtEveryOperation) {
   RecordProperty("operations", operations);
 }
 
-TEST_F(CheckpointFaultsTest, WhereLinksDoNotWorkTheBaseIsCopied) {
+TEST_F(CheckpointFaultsTest, IfLinksFailTheBaseIsCopied) {
   for (const int error_number : {EXDEV, EPERM, EMLINK, EOPNOTSUPP}) {
     failing_errno = error_number;
     hit = Hit::kLinks;
@@ -225,7 +226,7 @@ TEST_F(CheckpointFaultsTest, WhereLinksDoNotWorkTheBaseIsCopied) {
   }
 }
 
-TEST_F(CheckpointFaultsTest, WhatCannotGoPastThePageCacheGoesThroughIt) {
+TEST_F(CheckpointFaultsTest, WithoutDirectIoFilesGoThroughThePageCache) {
   failed = 0;
   failing_errno = EINVAL;
   hit = Hit::kDirect;
@@ -233,7 +234,7 @@ TEST_F(CheckpointFaultsTest, WhatCannotGoPastThePageCacheGoesThroughIt) {
   hit = Hit::kNothing;
   ASSERT_TRUE(cut) << cut.error().message;
   EXPECT_EQ(Read(2).value(), state_);
-  // Each file of its own was first tried without, to write and to read.
+  // Each new file was first opened with O_DIRECT, once to write and once to read.
   EXPECT_GE(failed, 2 * static_cast<int>(manifests_[2].generations.back().files.size()));
 }
 

@@ -1,4 +1,4 @@
-// Blobs as files of a checkpoint: written piece by piece, given up, read back, and refused by name when they are
+// Shows that blobs are files of a checkpoint: written in pieces, abandoned, read back, and refused by name if they are
 // damaged.
 #include "server/checkpoint/file_blob_store.h"
 
@@ -63,7 +63,7 @@ class FileBlobStoreTest : public testing::Test {
   FileBlobStore store_{&pool_, [this] { woken_.release(); }};
 };
 
-TEST_F(FileBlobStoreTest, WrittenPieceByPiece) {
+TEST_F(FileBlobStoreTest, ABlobIsWrittenPieceByPiece) {
   BlobWritten written = Write(0, "abc", 8);
   EXPECT_EQ(written.code, ErrorCode::kOk) << written.message;
   EXPECT_EQ(written.received, 3u);
@@ -79,7 +79,7 @@ TEST_F(FileBlobStoreTest, WrittenPieceByPiece) {
   EXPECT_EQ(bytes, "abcdefgh");
 }
 
-TEST_F(FileBlobStoreTest, WhatIsGivenUpGoes) {
+TEST_F(FileBlobStoreTest, AnAbandonedBlobIsRemoved) {
   Write(0, "abc", 8);
   EXPECT_TRUE(fs::exists(Path()));
   store_.Abandon(CheckpointId(7), Directory(), kWorker, kRank);
@@ -90,14 +90,14 @@ TEST_F(FileBlobStoreTest, WhatIsGivenUpGoes) {
   EXPECT_EQ(Write(0, "abc", 8).code, ErrorCode::kOk);
 }
 
-TEST_F(FileBlobStoreTest, AFolderThatCannotBeIsNamed) {
+TEST_F(FileBlobStoreTest, TheErrorNamesAFolderThatCannotBeMade) {
   std::ofstream(root_ / "ckpt-7") << "a file";
   const BlobWritten written = Write(0, "abc", 8);
   EXPECT_EQ(written.code, ErrorCode::kIo);
   EXPECT_NE(written.message.find(Directory()), std::string::npos) << written.message;
 }
 
-TEST_F(FileBlobStoreTest, IsReadInSlices) {
+TEST_F(FileBlobStoreTest, ABlobIsReadInSlices) {
   MakeCheckpoint();
   EXPECT_EQ(Read(0, 100), "abcdefgh");
   EXPECT_EQ(Read(0, 3), "abc");
@@ -106,7 +106,7 @@ TEST_F(FileBlobStoreTest, IsReadInSlices) {
   EXPECT_EQ(Read(0, 3, WorkerRank(4)), "not-found: " + Directory() + ": no blob of worker 4");
 }
 
-TEST_F(FileBlobStoreTest, ADamagedOneIsNamedAndNothingOfItHandedOut) {
+TEST_F(FileBlobStoreTest, ADamagedBlobIsRefusedByNameAndNoneOfItReturned) {
   MakeCheckpoint();
   std::ofstream(Path()) << "abcdefgX";
   EXPECT_EQ(Read(0, 3).substr(0, 9 + Path().size() + 19), "corrupt: " + Path() + ": damaged: its CRC-");

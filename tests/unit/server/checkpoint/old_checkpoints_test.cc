@@ -1,5 +1,4 @@
-// Shows that checkpoints of older manifest versions, as the programs of their time wrote them, load to the bits that
-// they were written with.
+// Shows that checkpoints of older manifest versions, written by the programs of that version, load bit for bit.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -20,7 +19,7 @@ std::string DirectoryOf(int version) {
 
 class OldCheckpoint : public testing::TestWithParam<int> {};
 
-TEST_P(OldCheckpoint, LoadsToEqualBits) {
+TEST_P(OldCheckpoint, LoadsTheSameBits) {
   const auto manifest = ReadManifest(DirectoryOf(GetParam()));
   ASSERT_TRUE(manifest) << manifest.error().message;
   ASSERT_TRUE(manifest->state_hash);

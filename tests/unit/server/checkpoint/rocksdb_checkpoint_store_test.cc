@@ -1,5 +1,5 @@
-// Checkpoint files: what is written comes back, onto any number of shards and partitions; a damaged byte anywhere, a
-// missing file and an unwritable or full disk are refused with the file's name.
+// Shows that checkpoint files are read back as written, by any number of shards and partitions, and that a damaged byte
+// anywhere, a missing file, and an unwritable or full disk are errors that name the file or directory.
 #include "server/checkpoint/rocksdb_checkpoint_store.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@
 
 namespace {
 
-// The next piece of memory of this size cannot be had; 0: every one can.
+// The next allocation of this size fails; 0: none does.
 std::atomic<std::size_t> next_missing{0};
 
 }  // namespace
@@ -139,7 +139,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
   DiskPool pool_;
 };
 
-TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnyNumberOfShards) {
+TEST_F(RocksDbCheckpointStoreTest, IsRestoredByAnyNumberOfShards) {
   const std::uint64_t hash = WriteAll();
   for (std::uint32_t shards : {1u, 2u, 3u, 8u}) {
     std::uint64_t sum = 0;
@@ -153,7 +153,7 @@ TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnyNumberOfShards) {
   }
 }
 
-TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnotherNumberOfPartitions) {
+TEST_F(RocksDbCheckpointStoreTest, IsRestoredWithAnotherNumberOfPartitions) {
   WriteAll();
   auto rows = Rows(0, 1, kBits + 3, false);
   ASSERT_TRUE(Load(rows.get()));
@@ -186,8 +186,8 @@ TEST_F(RocksDbCheckpointStoreTest, AShardReadsItsOwnRowsOnly) {
   }
 }
 
-TEST_F(RocksDbCheckpointStoreTest, AFileWithoutRowsOfTheShardIsLeftAlone) {
-  // Enough rows for many blocks, of which the index alone tells that they are another shard's.
+TEST_F(RocksDbCheckpointStoreTest, BlocksWithoutRowsOfTheShardAreNotRead) {
+  // Enough rows for many blocks; the index of the file shows which blocks belong to another shard.
   rows_each_ = 60'000;
   WriteAll();
   const std::string path = directory_ + "/1-shard-1.sst";
@@ -256,7 +256,7 @@ TEST_F(RocksDbCheckpointStoreTest, AShardWithoutRowsWritesNoFile) {
   EXPECT_TRUE(part.files.empty());
 }
 
-TEST_F(RocksDbCheckpointStoreTest, AnUnwritableDirectoryIsNamed) {
+TEST_F(RocksDbCheckpointStoreTest, TheErrorNamesAnUnwritableDirectory) {
   const fs::path in_the_way = fs::path(directory_).parent_path();
   fs::create_directories(in_the_way.parent_path());
   std::ofstream(in_the_way.string()) << "a file";
@@ -266,8 +266,8 @@ TEST_F(RocksDbCheckpointStoreTest, AnUnwritableDirectoryIsNamed) {
   EXPECT_TRUE(part.files.empty());
 }
 
-TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
-  // A limit on the size of files stands in for a disk that is full.
+TEST_F(RocksDbCheckpointStoreTest, TheErrorOfAFullDiskNamesThePath) {
+  // A limit on the size of files simulates a full disk.
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -282,10 +282,10 @@ TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
   EXPECT_EQ(part.message.find(path), part.message.rfind(path)) << "named twice: " << part.message;
 }
 
-// A store and the cut of a row store that goes into it.
+// Writes the cut of a row store slice by slice, as a shard does.
 class RocksDbCheckpointStream : public RocksDbCheckpointStoreTest {
  protected:
-  // Puts the next slice; false if that was the last.
+  // Puts the next slice. Returns false if it was the last.
   bool PutSlice(RocksDbCheckpointStore* store, Store* rows) {
     std::vector<CutRows> chunks;
     const bool done = ContinueCut(rows, 512, &chunks);
@@ -306,7 +306,7 @@ class RocksDbCheckpointStream : public RocksDbCheckpointStoreTest {
   std::deque<CheckpointPart> reported_;
 };
 
-TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
+TEST_F(RocksDbCheckpointStream, WritesInTheBackgroundAndWakesTheShard) {
   RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });
   const auto rows = Rows(2, 3, kBits, true);
   store.Begin(HeadOf(rows.get(), 2), directory_);
@@ -323,7 +323,7 @@ TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
   EXPECT_TRUE(store.TakeWritten().empty());
 }
 
-TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsBoundAndWakesWhenThereIsAgain) {
+TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsLimitAndWakesTheShardOnceItHas) {
   rows_each_ = 5000;
   const auto rows = Rows(0, 1, kBits, true);
   RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); }, 2000);
@@ -343,7 +343,7 @@ TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsBoundAndWakesWhenThereIsAgain) {
   EXPECT_GT(waited, 0u);
 }
 
-TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
+TEST_F(RocksDbCheckpointStream, AFailureIsReportedAtOnceAndTheRestIsDropped) {
   const fs::path in_the_way = fs::path(directory_).parent_path();
   std::ofstream(in_the_way.string()) << "a file";
   const auto rows = Rows(0, 1, kBits, true);
@@ -365,7 +365,7 @@ TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
   EXPECT_EQ(next.files.at(0).name, "1-shard-1.sst");
 }
 
-TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
+TEST_F(RocksDbCheckpointStream, OutOfMemoryInBeginIsReported) {
   const auto rows = Rows(0, 1, kBits, true);
   RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });
   Snapshot head = HeadOf(rows.get(), 0);
@@ -388,7 +388,7 @@ TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
   EXPECT_TRUE(store.TakeWritten().empty());
 }
 
-TEST_F(RocksDbCheckpointStream, WhatIsGivenUpIsRemovedAndSaysSo) {
+TEST_F(RocksDbCheckpointStream, AnAbandonedPartIsRemovedAndReportedAsCancelled) {
   rows_each_ = 5000;
   const auto rows = Rows(0, 1, kBits, true);
   RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });

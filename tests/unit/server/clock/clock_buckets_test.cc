@@ -1,5 +1,5 @@
-// Closing a clock: the sum of each row in worker order, first contribution as it is, whatever the arrival and the
-// codec.
+// Shows that closing a clock sums the contributions to each row in worker order, whatever their codec and the order in
+// which they arrived, and that a single contribution keeps its exact bits.
 #include "server/clock/clock_buckets.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class ClockBucketsTest : public testing::Test {
 };
 
 TEST_F(ClockBucketsTest, SumsInWorkerOrder) {
-  // 1e8 + 1 - 1e8 + 1: in worker order the first 1 is lost, in the order of arrival nothing would be.
+  // 1e8 + 1 - 1e8 + 1: summed in worker order, the first 1 is lost to rounding; in order of arrival, none would be.
   Close(0, {From(3, 1, {7}, {1}), From(1, 1, {7, 8}, {1, 5}), From(2, 1, {7}, {-1e8f}), From(0, 1, {7}, {1e8f})}, 1);
   EXPECT_EQ(Value(7), -1.0f);
   EXPECT_EQ(Value(8), -5.0f);
@@ -61,12 +61,12 @@ TEST_F(ClockBucketsTest, RowsAreAssignedAndDeletedAfterTheSumsInWorkerOrder) {
   EXPECT_EQ(rows_.row_count(), 3u);
 }
 
-TEST_F(ClockBucketsTest, OneWorkersPushesAreSummedBySequence) {
+TEST_F(ClockBucketsTest, PushesOfOneWorkerAreSummedInOrderOfSequence) {
   Close(0, {From(0, 3, {7}, {1}), From(0, 2, {7}, {-1e8f}), From(0, 1, {7}, {1e8f})}, 1);
   EXPECT_EQ(Value(7), -1.0f);
 }
 
-TEST_F(ClockBucketsTest, AContributionAloneIsKeptToTheBit) {
+TEST_F(ClockBucketsTest, ASingleContributionKeepsItsBits) {
   spec_.id = TableId(2);
   spec_.name = std::string("z");
   spec_.optimizer.kind = "momentum";
@@ -85,7 +85,7 @@ TEST_F(ClockBucketsTest, DividesByTheCohort) {
   EXPECT_EQ(Value(7), -(2.0f * (1.0f / 3.0f)));
 }
 
-TEST_F(ClockBucketsTest, ManyKeysInManyPartsAreAllSummed) {
+TEST_F(ClockBucketsTest, ManyKeysInManyPartsAreSummed) {
   std::vector<Contribution> contributions;
   constexpr std::uint32_t kKeys = 300'000;
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
@@ -105,7 +105,7 @@ TEST_F(ClockBucketsTest, ManyKeysInManyPartsAreAllSummed) {
   }
 }
 
-// A row of bytes is no multiple of four bytes long, and may lie at any address.
+// The length of an int8 row need not be a multiple of four bytes, and its address need not be aligned.
 TEST_F(ClockBucketsTest, DecodesRowsOfBytes) {
   Contribution a = From(0, 1, {7, 8, 9}, {});
   const float values[] = {127.0f, 254.0f, -381.0f};
@@ -137,7 +137,7 @@ TEST_F(ClockBucketsTest, DecodesEachContribution) {
   EXPECT_EQ(Value(9), -1.0f);
 }
 
-TEST_F(ClockBucketsTest, BytesAreCountedInAndOut) {
+TEST_F(ClockBucketsTest, BytesAreCountedWhenAddedAndWhenTaken) {
   ClockBuckets buckets;
   buckets.Add(Clock(3), From(0, 1, {1, 2}, {1, 1}));
   buckets.Add(Clock(5), From(1, 1, {1}, {1}));
@@ -157,7 +157,7 @@ TEST_F(ClockBucketsTest, BytesAreCountedInAndOut) {
   EXPECT_EQ(buckets.bytes(), 0u);
 }
 
-TEST_F(ClockBucketsTest, TablesOfAClockAreTakenByThemselves) {
+TEST_F(ClockBucketsTest, TakesOnlyTheSelectedTablesOfAClock) {
   ClockBuckets buckets;
   Contribution other = From(1, 1, {1}, {1});
   other.table = TableId(2);

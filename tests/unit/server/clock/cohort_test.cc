@@ -1,4 +1,4 @@
-// Membership and clocks by themselves: the minimum clock never goes back, and a clock's cohort is what the view says.
+// Shows Cohort alone: the minimum clock never decreases, and the cohort of a clock follows from the view.
 #include "server/clock/cohort.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ WorkerEntry Entry(std::uint32_t rank, std::uint64_t incarnation, std::uint64_t j
   return {WorkerRank(rank), Incarnation(incarnation), state, Clock(join), Clock(end)};
 }
 
-TEST(CohortTest, TheMinimumIsTheSlowestsAndNeverGoesBack) {
+TEST(CohortTest, TheMinimumClockIsTheSlowestWorkersAndNeverDecreases) {
   Cohort cohort;
   EXPECT_EQ(cohort.minimum(), Clock(0));
   cohort.Adopt({Entry(0, 1, 5), Entry(1, 2, 5)});
@@ -57,7 +57,7 @@ TEST(CohortTest, BackupWorkersAreNotWaitedFor) {
   EXPECT_FALSE(cohort.HasFinished(Incarnation(99), Clock(0)));
 }
 
-TEST(CohortTest, ACutHoldsTheOpenClockUntilEveryWorkerIsThere) {
+TEST(CohortTest, ACutHoldsTheOpenClockUntilEveryWorkerHasReachedIt) {
   Cohort cohort = FourWorkers();
   cohort.HoldAt(Clock(7));
   EXPECT_EQ(cohort.Open(3), Clock(7));
@@ -68,8 +68,8 @@ TEST(CohortTest, ACutHoldsTheOpenClockUntilEveryWorkerIsThere) {
   EXPECT_EQ(cohort.Open(3), Clock(9));
 }
 
-// The verdict on one takes its tick and its place in the number of workers.
-TEST(CohortTest, TheOpenClockNeverGoesBackWhenAWorkerEnds) {
+// When a worker ends, both its tick and its place in the count of workers disappear.
+TEST(CohortTest, TheOpenClockDoesNotDecreaseWhenAWorkerEnds) {
   for (std::uint64_t dead = 1; dead <= 4; ++dead)
     for (std::uint32_t backups = 0; backups <= 4; ++backups) {
       Cohort cohort = FourWorkers();
@@ -84,7 +84,7 @@ TEST(CohortTest, TheOpenClockNeverGoesBackWhenAWorkerEnds) {
     }
 }
 
-TEST(CohortTest, AnOlderTickLeavesThePositionAlone) {
+TEST(CohortTest, AnOlderTickDoesNotChangeThePosition) {
   Cohort cohort;
   cohort.Adopt({Entry(0, 1, 0)});
   cohort.Tick(Incarnation(1), tarn::Tick{Clock(4), {LeaseId(2), 40}, {}});
@@ -92,7 +92,7 @@ TEST(CohortTest, AnOlderTickLeavesThePositionAlone) {
   EXPECT_EQ(cohort.members().at(Incarnation(1)).position, (DataPosition{LeaseId(2), 40}));
 }
 
-TEST(CohortTest, SizeCountsWhoTheClockWaitsFor) {
+TEST(CohortTest, SizeIsTheNumberOfWorkersThatTheClockWaitsFor) {
   Cohort cohort;
   cohort.Adopt(
       {Entry(0, 1, 0), Entry(1, 2, 0, WorkerState::kFencing), Entry(2, 3, 0, WorkerState::kEnded, 4), Entry(2, 4, 10)});
@@ -112,15 +112,15 @@ TEST(CohortTest, ChangesAreReportedOnce) {
   EXPECT_TRUE(changes.refused.empty());
   ASSERT_EQ(changes.ended.size(), 1u);
   EXPECT_EQ(changes.ended[0].second, Clock(3));
-  changes = cohort.Adopt({Entry(1, 2, 0, WorkerState::kEnded, 5)});  // a view between them was missed
+  changes = cohort.Adopt({Entry(1, 2, 0, WorkerState::kEnded, 5)});  // a view in between was lost
   EXPECT_EQ(changes.refused, std::vector{Incarnation(2)});
   EXPECT_EQ(changes.ended.size(), 1u);
   EXPECT_EQ(changes.dropped, std::vector{Incarnation(1)});
   EXPECT_TRUE(cohort.Fenced().empty());
 }
 
-// Rule G4: a worker can be taken back to any clock that the minimum clock has not passed.
-TEST(CohortTest, KeepsTicksBackToTheMinimumClock) {
+// Rule G4: a worker can be reset to any clock that the minimum clock has not passed.
+TEST(CohortTest, KeepsTheTicksSinceTheMinimumClock) {
   Cohort cohort;
   cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
   auto clocks = [&] {

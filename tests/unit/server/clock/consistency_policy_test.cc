@@ -1,4 +1,4 @@
-// The policies by themselves, and their registry.
+// Shows when each consistency policy alone answers a pull and closes a clock, and that the registry finds them by name.
 #include "server/clock/consistency_policy.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ WorkerEntry LiveWorker(std::uint32_t rank, std::uint64_t incarnation) {
   return {WorkerRank(rank), Incarnation(incarnation), WorkerState::kLive, Clock(0), Clock(0)};
 }
 
-// Two workers, the slowest of which has ticked to `minimum`.
+// Two workers, the slower of which has ticked to `minimum`.
 Cohort CohortAt(std::uint64_t minimum) {
   Cohort cohort;
   cohort.Adopt({LiveWorker(0, 10), LiveWorker(1, 11)});
@@ -35,7 +35,7 @@ bool MayAnswer(const TableSpec& spec, std::uint64_t use, std::uint64_t minimum) 
   return MakePolicy(spec).value()->MayAnswer(kWorker, Clock(use), CohortAt(minimum));
 }
 
-TEST(ConsistencyPolicyTest, APullSeesTheClocksThatItsModePromises) {
+TEST(ConsistencyPolicyTest, APullWaitsForTheClocksThatItsModeRequires) {
   const auto bsp = SpecOf(ConsistencyMode::kBsp);
   EXPECT_TRUE(MayAnswer(bsp, 5, 5));
   EXPECT_FALSE(MayAnswer(bsp, 6, 5));
@@ -46,8 +46,8 @@ TEST(ConsistencyPolicyTest, APullSeesTheClocksThatItsModePromises) {
   EXPECT_TRUE(MayAnswer(SpecOf(ConsistencyMode::kAsp, ApplyMode::kImmediate), 1'000, 0));
 }
 
-// Worker 11 is at clock 2 since 1,000 and takes 100 us for a clock, worker 10 at clock `own` since `at` and takes
-// `own_us`.
+// Worker 11 reached clock 2 at time 1,000 us and takes 100 us a clock. Worker 10 reached clock `own` at time `at` and
+// takes `own_us` a clock.
 Cohort Paces(std::uint64_t own, TimeUs own_us, TimeUs at = 1'000) {
   Cohort cohort;
   cohort.Adopt({LiveWorker(0, 10), LiveWorker(1, 11)});
@@ -58,7 +58,7 @@ Cohort Paces(std::uint64_t own, TimeUs own_us, TimeUs at = 1'000) {
   return cohort;
 }
 
-TEST(ConsistencyPolicyTest, AFastWorkerGoesOnToTheNextTickOfTheSlowest) {
+TEST(ConsistencyPolicyTest, WithinTheStalenessRangeAFastWorkerRunsOnUntilTheSlowestTicks) {
   TableSpec spec = SpecOf(ConsistencyMode::kSsp, ApplyMode::kImmediate, 2);
   const auto wanted = [&](const Cohort& cohort, std::uint64_t use) {
     return MakePolicy(spec).value()->WantedClock(kWorker, Clock(use), cohort).value;
@@ -90,7 +90,7 @@ TEST(ConsistencyPolicyTest, AClockClosesOnceEveryWorkerHasFinishedIt) {
   }
 }
 
-// Of two workers one has finished clock 5.
+// One of two workers has finished clock 5.
 TEST(ConsistencyPolicyTest, WithBackupWorkersAClockClosesWithoutTheSlowest) {
   TableSpec spec = SpecOf(ConsistencyMode::kBsp);
   spec.consistency.backup_workers = 1;
@@ -119,11 +119,11 @@ TEST(ConsistencyPolicyTest, OnlyAggregatedPushesOfAClosedClockAreDiscarded) {
   EXPECT_FALSE(immediate->Discards(kWorker, Clock(0), cohort));
 }
 
-TEST(ConsistencyPolicyTest, ASumOfNobodyIsDividedByOne) {
+TEST(ConsistencyPolicyTest, TheDivisorOfAnEmptySumIsOne) {
   EXPECT_EQ(MakePolicy(SpecOf(ConsistencyMode::kBsp)).value()->Choose(Clock(0), {}, Cohort()).divisor, 1u);
 }
 
-TEST(ConsistencyPolicyTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
+TEST(ConsistencyPolicyTest, TheErrorOfAnUnknownNameListsTheKnownOnes) {
   static constexpr PolicyEntry kOther[] = {{"other", nullptr}, {"another", nullptr}};
   const auto policy = MakePolicy(SpecOf(ConsistencyMode::kSsp), kOther);
   ASSERT_FALSE(policy);
@@ -136,7 +136,7 @@ TEST(ConsistencyPolicyTest, EveryModeHasAPolicy) {
     EXPECT_TRUE(MakePolicy(SpecOf(mode)));
 }
 
-TEST(TablePoliciesTest, ATableWithOtherSettingsGetsAnotherPolicy) {
+TEST(TablePoliciesTest, TablesWithDifferentSettingsHaveDifferentPolicies) {
   TablePolicies policies;
   TableSpec spec = SpecOf(ConsistencyMode::kSsp, ApplyMode::kImmediate, 2);
   ASSERT_TRUE(policies.Put(spec));

@@ -1,4 +1,4 @@
-// The queue between a log's owner and the strand that writes: one commit at a time, which takes everything that waits.
+// Shows the queue between a log's owner and the strand that writes: one commit at a time, of all waiting records.
 #include "server/log/commit_queue.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class CommitQueueTest : public testing::Test {
   CommitQueue queue_{[this] { ++begun_; }};
 };
 
-TEST_F(CommitQueueTest, ACommitTakesAllThatWaits) {
+TEST_F(CommitQueueTest, ACommitTakesAllWaitingRecords) {
   EXPECT_EQ(queue_.BeginSegment(CheckpointId(2), RecordOf(1)), LogSequence(5));
   EXPECT_EQ(queue_.Append(RecordOf(2)), LogSequence(6));
   queue_.DropBefore(CheckpointId(2));
@@ -46,7 +46,7 @@ TEST_F(CommitQueueTest, ACommitTakesAllThatWaits) {
   EXPECT_EQ(begun_, 2);
 }
 
-TEST_F(CommitQueueTest, AfterAFailureNothingIsTaken) {
+TEST_F(CommitQueueTest, AfterAFailureNoRecordIsTaken) {
   queue_.Append(RecordOf(1));
   (void)queue_.Take();
   queue_.Publish(Fail(ErrorCode::kIo, "no space left"), LogSequence(9));
@@ -58,8 +58,8 @@ TEST_F(CommitQueueTest, AfterAFailureNothingIsTaken) {
   EXPECT_EQ(queue_.Synced().error().message, "no space left");
 }
 
-// A pause without end would hang.
-TEST_F(CommitQueueTest, ManyBytesAndTheEndOfTheLogEndAPause) {
+// If the pause did not end, the test would hang.
+TEST_F(CommitQueueTest, APauseEndsWithManyBytesOrWithTheLog) {
   queue_.Append(RecordOf(1));
   (void)queue_.Take();
   std::thread owner([&] { queue_.Append(Large()); });

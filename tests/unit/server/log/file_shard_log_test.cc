@@ -1,5 +1,5 @@
-// Shows the log of a real run: records become durable together, in order, on a strand of a pool; the folder has one
-// holder; what the disk refuses is told.
+// Shows a shard's log on real files: records become durable together, in order, on a strand of a pool; only one log at
+// a time can open the folder; errors of the disk are reported.
 #include "server/log/file_shard_log.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ class FileShardLogTest : public testing::Test {
   std::unique_ptr<FileShardLog> Make(std::unique_ptr<FileOps> files = MakeFileOps()) {
     return std::make_unique<FileShardLog>(&pool_, std::move(files), directory_.string(), [] {}, kSmall);
   }
-  // Waits until it is durable, or the log has failed.
+  // Waits until record `wanted` is durable, or the log has failed.
   static Expected<LogSequence> Await(FileShardLog& log, LogSequence wanted) {
     for (;;) {
       auto synced = log.TakeSynced();
@@ -44,7 +44,7 @@ class FileShardLogTest : public testing::Test {
   DiskPool pool_;
 };
 
-TEST_F(FileShardLogTest, RecordsComeBack) {
+TEST_F(FileShardLogTest, RecordsAreReadBack) {
   {
     auto log = Make();
     ASSERT_TRUE(log->Open(kIdentity));
@@ -68,8 +68,8 @@ TEST_F(FileShardLogTest, RecordsComeBack) {
   EXPECT_EQ(*Await(*log, LogSequence(302)), LogSequence(302));
 }
 
-// Records of more than is written at once, and of all lengths around it.
-TEST_F(FileShardLogTest, LongRecordsComeBack) {
+// Records longer than one write, and shorter ones.
+TEST_F(FileShardLogTest, LongRecordsAreReadBack) {
   constexpr std::size_t kLengths[] = {1, 4095, 4096, (1 << 20) - 5000, (1 << 20) + 1, 3'333'333, 5 << 20};
   {
     auto log = Make();
@@ -96,7 +96,7 @@ TEST_F(FileShardLogTest, LongRecordsComeBack) {
   EXPECT_TRUE(read.right);
 }
 
-TEST_F(FileShardLogTest, WhatWasAppendedIsDurableAtTheEnd) {
+TEST_F(FileShardLogTest, AppendedRecordsAreDurableAfterTheEndOfTheLog) {
   {
     auto log = Make();
     ASSERT_TRUE(log->Open(kIdentity));
@@ -108,7 +108,7 @@ TEST_F(FileShardLogTest, WhatWasAppendedIsDurableAtTheEnd) {
   EXPECT_EQ(kept.records.size(), 50u);
 }
 
-TEST_F(FileShardLogTest, HasOneHolder) {
+TEST_F(FileShardLogTest, ASecondLogCannotOpenTheFolder) {
   auto log = Make();
   ASSERT_TRUE(log->Open(kIdentity));
   Kept kept;
@@ -117,8 +117,8 @@ TEST_F(FileShardLogTest, HasOneHolder) {
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
 }
 
-// A server that was killed holds it while its memory is given back.
-TEST_F(FileShardLogTest, WaitsForAHolderThatGoes) {
+// A killed server keeps its lock on the folder until the kernel has freed its memory.
+TEST_F(FileShardLogTest, WaitsUntilTheFolderIsReleased) {
   auto first = Make();
   ASSERT_TRUE(first->Open(kIdentity));
   std::thread end([&] {
@@ -129,7 +129,7 @@ TEST_F(FileShardLogTest, WaitsForAHolderThatGoes) {
   end.join();
 }
 
-TEST_F(FileShardLogTest, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(FileShardLogTest, TheErrorNamesAFolderThatCannotBeMade) {
   fs::create_directories(directory_.parent_path());
   fclose(fopen(directory_.c_str(), "w"));
   const auto status = Make()->Open(kIdentity);
@@ -138,7 +138,7 @@ TEST_F(FileShardLogTest, AFolderThatCannotBeMadeIsNamed) {
   EXPECT_NE(status.error().message.find(directory_.string()), std::string::npos);
 }
 
-TEST_F(FileShardLogTest, AFolderThatCannotBeWrittenIsNamed) {
+TEST_F(FileShardLogTest, TheErrorNamesAFolderThatCannotBeWritten) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
   fs::create_directories(directory_);
   fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);
@@ -148,7 +148,7 @@ TEST_F(FileShardLogTest, AFolderThatCannotBeWrittenIsNamed) {
   EXPECT_NE(status.error().message.find("LOCK"), std::string::npos) << status.error().message;
 }
 
-TEST_F(FileShardLogTest, AFailureIsToldAndNothingBehindItIsDurable) {
+TEST_F(FileShardLogTest, AFailureIsReportedAndNoLaterRecordIsDurable) {
   Fault fault;
   auto log = Make(std::make_unique<FaultyFileOps>(MakeFileOps(), &fault));
   ASSERT_TRUE(log->Open(kIdentity));
@@ -165,7 +165,7 @@ TEST_F(FileShardLogTest, AFailureIsToldAndNothingBehindItIsDurable) {
   }
 }
 
-TEST_F(FileShardLogTest, NoMemoryOnItsThreadIsAFailure) {
+TEST_F(FileShardLogTest, OutOfMemoryOnTheStrandIsAFailure) {
   Fault fault;
   auto log = Make(std::make_unique<FaultyFileOps>(MakeFileOps(), &fault));
   ASSERT_TRUE(log->Open(kIdentity));

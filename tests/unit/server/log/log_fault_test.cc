@@ -1,12 +1,11 @@
-// Shows that no record that was said to be durable is lost: whichever file operation fails, wherever the power goes.
+// Shows that no record that was reported durable is lost, whichever file operation fails and whenever the power fails.
 #include "tests/unit/server/log/faulty_files.h"
 #include "tests/unit/server/log/log_fixture.h"
 
 namespace tarn::server {
 namespace {
 
-// A life of a log: a beginning, two checkpoints, a recovery. What was durable when it ended, and the newest checkpoint
-// that was whole.
+// The result of Live: what was durable when the log ended, and the newest complete checkpoint.
 struct Life {
   LogSequence durable;
   CheckpointId whole;
@@ -15,6 +14,7 @@ struct Life {
   Status end;
 };
 
+// Runs a log until the first error or its end: a new log, two checkpoints, with a recovery between them.
 Life Live(FileOps* files) {
   Life life;
   Driver driver(files);
@@ -53,12 +53,12 @@ Life Live(FileOps* files) {
   return life;
 }
 
-// All that was durable comes back, in order, and nothing that was not written.
+// Expects that every durable record is read back, in order, and no record that was not written.
 void CheckRecovered(MemoryDisk* disk, const Life& life, const std::string& what) {
   auto files = MakeMemoryFileOps(disk);
   Kept kept;
   const auto tail = ReadLog(files.get(), kDirectory, kIdentity, life.whole, life.durable, kept);
-  if (!life.begun && !tail) return;  // nobody was told that there is a log
+  if (!life.begun && !tail) return;  // nothing was reported durable, so the log may be missing
   ASSERT_TRUE(tail.has_value()) << what << ": " << tail.error().message;
   EXPECT_TRUE(kept.Right()) << what;
   EXPECT_GE(tail->last, life.durable) << what;
@@ -73,7 +73,7 @@ std::uint64_t OperationsOf() {
   return none.operations;
 }
 
-TEST(LogFaultTest, EveryOperationMayFail) {
+TEST(LogFaultTest, AnyOperationMayFail) {
   const std::uint64_t operations = OperationsOf();
   ASSERT_GT(operations, 80u);
   for (FaultKind kind : {FaultKind::kError, FaultKind::kShortWrite, FaultKind::kFull, FaultKind::kHalt}) {
@@ -91,7 +91,7 @@ TEST(LogFaultTest, EveryOperationMayFail) {
   }
 }
 
-TEST(LogFaultTest, ThePowerMayGoAtEveryOperation) {
+TEST(LogFaultTest, ThePowerMayFailAtAnyOperation) {
   const std::uint64_t operations = OperationsOf();
   for (std::uint64_t n = 0; n < operations; ++n) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
@@ -106,8 +106,8 @@ TEST(LogFaultTest, ThePowerMayGoAtEveryOperation) {
   }
 }
 
-// A failed sync proves nothing about what was written: nothing that came after it may have been acknowledged.
-TEST(LogFaultTest, ThePowerMayGoAfterAFailure) {
+// After a failed sync it is unknown what reached the disk, so no later record may be reported durable.
+TEST(LogFaultTest, ThePowerMayFailAfterAnError) {
   const std::uint64_t operations = OperationsOf();
   for (std::uint64_t n = 0; n < operations; ++n) {
     MemoryDisk disk;
@@ -120,9 +120,9 @@ TEST(LogFaultTest, ThePowerMayGoAfterAFailure) {
   }
 }
 
-// A sync that failed has marked clean what it did not write: it is read from the cache until the power goes, and a
-// second sync succeeds and proves nothing. Whatever a recovery hands out, it has written again.
-TEST(LogFaultTest, AFailedSyncIsNotBelievedTheSecondTime) {
+// A failed sync marks pages clean that it did not write: reads find them in the cache until the power fails, and a
+// second sync succeeds without writing them. So a recovery rewrites every record that it returns.
+TEST(LogFaultTest, ARecoveryRewritesRecordsAfterAFailedSync) {
   int rewritten = 0;
   for (std::uint64_t n = 0;; ++n) {
     bool fired = false;
@@ -158,8 +158,8 @@ TEST(LogFaultTest, AFailedSyncIsNotBelievedTheSecondTime) {
   EXPECT_GT(rewritten, 20);
 }
 
-// The power may go at every operation of the rewriting too: what the mark does not know of may have been acknowledged.
-TEST(LogFaultTest, ThePowerMayGoWhileATailIsRewritten) {
+// The power may also fail at any operation of the rewriting. Records beyond the mark may have been acknowledged.
+TEST(LogFaultTest, ThePowerMayFailWhileATailIsRewritten) {
   for (std::uint64_t n = 0; n < 40; ++n) {
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       MemoryDisk disk;
@@ -175,7 +175,7 @@ TEST(LogFaultTest, ThePowerMayGoWhileATailIsRewritten) {
       }
       SplitMix random(n * 100 + seed);
       const auto dice = [&](std::uint64_t below) { return random.Below(below); };
-      disk.LosePower(dice);  // with the mark that knows of them, perhaps
+      disk.LosePower(dice);  // the mark that covers them may or may not be written
       const Life life{.durable = first.durable(), .written = 100, .begun = true};
       FaultyFileOps failing(MakeMemoryFileOps(&disk), &fault);
       Driver second(&failing);
@@ -187,9 +187,9 @@ TEST(LogFaultTest, ThePowerMayGoWhileATailIsRewritten) {
   }
 }
 
-// What a killed process had written and not synced is read by the next one, which tells others of it: the power may go
-// then, and it is still there.
-TEST(LogFaultTest, WhatARecoveryHandedOutOutlivesThePower) {
+// A killed process leaves records that it has written but not synced. The next process reads them and other nodes see
+// their effects, so a power failure after that must not lose them.
+TEST(LogFaultTest, RecordsThatARecoveryReturnedSurviveAPowerFailure) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     MemoryDisk disk;
     auto files = MakeMemoryFileOps(&disk);

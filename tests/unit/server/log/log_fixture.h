@@ -1,4 +1,4 @@
-// A log over files in memory, driven by tests.
+// For tests of the log: a writer and a reader over files in memory, and numbered records.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ struct Kept : LogSink {
     records.push_back(TextOf(record));
     return {};
   }
-  // Whether record i is RecordOf(its sequence), for all.
+  // Whether each record equals RecordOf(its sequence).
   bool Right() const {
     for (std::size_t i = 0; i < records.size(); ++i)
       if (records[i] != TextOf(RecordOf(sequences[i].value)) || sequences[i].value != sequences[0].value + i)

@@ -1,4 +1,4 @@
-// The two pages of a mark are written alternately, so that a torn one leaves the other.
+// Shows that the two pages of a mark are written alternately, so that a torn write leaves one of them intact.
 #include "server/log/log_mark.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Shows that a log gives back what was written, continues where it ended, and tells what was never durable from what
-// was and is not there any more; each error names the file, the place and what was expected.
+// Shows that a log is read back as written and continues where it ended, and that reading distinguishes records that
+// were never durable from durable records that are lost. Each error names the file, the offset and the value expected.
 #include "server/log/log_reader.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ bool Says(const Error& error, ErrorCode code, const std::string& text) {
   return right;
 }
 
-TEST_F(LogTest, GivesBackWhatWasWritten) {
+TEST_F(LogTest, ReadsBackWhatWasWritten) {
   WriteThreeSegments();
   Kept kept;
   const auto tail = Read(&kept);
@@ -28,7 +28,7 @@ TEST_F(LogTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(tail->last, LogSequence(30));
 }
 
-TEST_F(LogTest, ReadsTheFormatBeforeThisOne) {
+TEST_F(LogTest, ReadsThePreviousFormat) {
   WriteThreeSegments();
   for (const std::uint64_t number : {1, 2, 3}) {
     std::vector<std::byte>& bytes = Bytes(PathOf(number));
@@ -43,7 +43,7 @@ TEST_F(LogTest, ReadsTheFormatBeforeThisOne) {
   EXPECT_TRUE(kept.Right());
 }
 
-TEST_F(LogTest, BeginsAtACheckpoint) {
+TEST_F(LogTest, ReadsFromACheckpointOn) {
   WriteThreeSegments();
   Kept kept;
   ASSERT_TRUE(Read(&kept, CheckpointId(5)));
@@ -53,7 +53,7 @@ TEST_F(LogTest, BeginsAtACheckpoint) {
   Says(ReadError(CheckpointId(7)), ErrorCode::kCorrupt, "no segment begins at checkpoint 7");
 }
 
-TEST_F(LogTest, GoesOnBehindARecovery) {
+TEST_F(LogTest, ContinuesAfterARecovery) {
   WriteThreeSegments();
   for (int again = 0; again < 3; ++again) {
     Kept kept;
@@ -69,7 +69,7 @@ TEST_F(LogTest, GoesOnBehindARecovery) {
   EXPECT_TRUE(kept.Right());
 }
 
-TEST_F(LogTest, SegmentsBeforeACheckpointGo) {
+TEST_F(LogTest, SegmentsBeforeACheckpointAreRemoved) {
   WriteThreeSegments();
   driver_.Drop(CheckpointId(6));
   ASSERT_TRUE(driver_.Commit());
@@ -80,7 +80,7 @@ TEST_F(LogTest, SegmentsBeforeACheckpointGo) {
   EXPECT_EQ(kept.records.size(), 10u);
 }
 
-TEST_F(LogTest, LeavesOutATornTail) {
+TEST_F(LogTest, IgnoresATornTail) {
   WriteThreeSegments();
   driver_.Append(5);
   ASSERT_TRUE(driver_.Write());
@@ -108,7 +108,7 @@ TEST_F(LogTest, RefusesDamageInAnEarlierSegment) {
   Says(ReadError(), ErrorCode::kCorrupt, PathOf(1) + ": offset 4096: checksum");
 }
 
-TEST_F(LogTest, RefusesAnEndThatTheMarkKnowsToBeDurable) {
+TEST_F(LogTest, RefusesALogThatEndsBeforeItsMark) {
   WriteThreeSegments();
   std::vector<std::byte>& bytes = Bytes(PathOf(3));
   std::fill(bytes.end() - std::ptrdiff_t(bytes.size() - 2 * kLogPage), bytes.end(), std::byte{0});
@@ -117,7 +117,7 @@ TEST_F(LogTest, RefusesAnEndThatTheMarkKnowsToBeDurable) {
   Says(ReadError(), ErrorCode::kCorrupt, PathOf(3) + ": offset 4096: the log ends with record 20");
 }
 
-TEST_F(LogTest, RefusesAnEndThatTheCallerKnowsToBeDurable) {
+TEST_F(LogTest, RefusesALogThatEndsBeforeTheCallersRecord) {
   WriteThreeSegments();
   Says(ReadError({}, LogSequence(31)), ErrorCode::kCorrupt, "the log ends with record 30, but record 31 was durable");
 }
@@ -148,8 +148,8 @@ TEST_F(LogTest, RefusesMissingAndSwappedSegments) {
   Says(ReadError(), ErrorCode::kCorrupt, "files were swapped");
 }
 
-// What lies before the checkpoint is not needed, and goes with the next one.
-TEST_F(LogTest, ADamagedHeaderMattersOnlyWhereItsSegmentIsNeeded) {
+// Segments before the checkpoint are not needed; the next checkpoint removes them.
+TEST_F(LogTest, ADamagedHeaderIsAnErrorOnlyIfItsSegmentIsNeeded) {
   WriteThreeSegments();
   for (const std::uint64_t segment : {1, 2}) {
     Bytes(PathOf(segment))[20] ^= std::byte{1};
@@ -173,7 +173,7 @@ TEST_F(LogTest, ADamagedHeaderMattersOnlyWhereItsSegmentIsNeeded) {
   EXPECT_EQ(after.records.size(), 1u);
 }
 
-TEST_F(LogTest, RefusesWhatIsNotItsOwn) {
+TEST_F(LogTest, RefusesTheLogOfAnotherShardRunOrJob) {
   WriteThreeSegments();
   Kept kept;
   auto with = [&](LogIdentity identity) {
@@ -183,7 +183,7 @@ TEST_F(LogTest, RefusesWhatIsNotItsOwn) {
   Says(with({0x1234, 0xabcd, ShardId(2)}), ErrorCode::kWrongJob, "expected shard 2");
   Says(with({0x1235, 0xabcd, ShardId(3)}), ErrorCode::kWrongJob, "run 1235");
   EXPECT_EQ(with({0x1234, 0xabce, ShardId(3)}).code, ErrorCode::kWrongJob);
-  // A segment of another run among ours.
+  // One segment is from another run.
   const auto header = EncodeSegmentHeader({{0x9999, 0xabcd, ShardId(3)}, 2, LogSequence(11), CheckpointId(5)});
   std::copy(header.begin(), header.end(), Bytes(PathOf(2)).begin());
   Says(ReadError(), ErrorCode::kWrongJob, PathOf(2) + ": the log of another run, 9999, expected 1234");
@@ -197,7 +197,7 @@ TEST_F(LogTest, RefusesAnOlderAndANewerFormat) {
   Bytes(PathOf(3))[8] = std::byte{4};
   Says(ReadError(), ErrorCode::kUnsupported,
        PathOf(3) + ": offset 8: format version 4, expected 2 to 3: a newer tarn wrote it");
-  // Its first word may be a mark, on either page.
+  // The mark may be of a newer format too, on either page.
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::size_t page : {0, 1}) {
     Bytes(mark)[page * kLogPage + 8] = std::byte{4};
@@ -207,8 +207,8 @@ TEST_F(LogTest, RefusesAnOlderAndANewerFormat) {
   }
 }
 
-// What is refused stays as it was, so that whose it is may go on from it.
-TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
+// A refused log is unchanged, so that a program of its version can still continue from it.
+TEST_F(LogTest, ANewLogDoesNotReplaceOneOfANewerFormat) {
   WriteThreeSegments();
   const std::string mark = std::string(kDirectory) + "/mark";
   for (const std::string& path : {mark, PathOf(1), PathOf(3)}) {
@@ -224,14 +224,14 @@ TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
   }
 }
 
-// What is damaged is refused, or nothing was lost by it.
-TEST_F(LogTest, EveryDamagedByteIsRefusedOrDoesNoHarm) {
+// A damaged byte is an error, or all records are read in spite of it.
+TEST_F(LogTest, EveryDamagedByteIsRefusedOrHarmless) {
   WriteThreeSegments();
   int refused = 0;
   for (const std::string& path : disk_.Paths()) {
     std::vector<std::byte>& bytes = Bytes(path);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
-      if (bytes[i] == std::byte{0} && i % 97 != 0) continue;  // most of the padding is all alike
+      if (bytes[i] == std::byte{0} && i % 97 != 0) continue;  // tests only a sample of the padding
       bytes[i] ^= std::byte{0x10};
       Kept kept;
       const auto tail = Read(&kept);
@@ -258,14 +258,14 @@ TEST_F(LogTest, EveryTruncationIsRefused) {
       Bytes(PathOf(segment)).resize(size);
       Kept part;
       const auto tail = Read(&part);
-      // The padding of the last batch may go.
+      // Without the padding of the last batch the log is still complete.
       EXPECT_TRUE(!tail || part.records.size() == 30) << segment << " at " << size;
     }
     Bytes(PathOf(segment)) = whole;
   }
 }
 
-TEST_F(LogTest, ANewLogRefusesAnotherOne) {
+TEST_F(LogTest, ANewLogDoesNotReplaceThatOfAnotherRun) {
   WriteThreeSegments();
   EXPECT_TRUE(ClearForNewLog(files_.get(), "elsewhere", kIdentity));
   const auto status = ClearForNewLog(files_.get(), kDirectory, {0x77, 0xabcd, ShardId(3)});
@@ -273,7 +273,7 @@ TEST_F(LogTest, ANewLogRefusesAnotherOne) {
   EXPECT_EQ(status.error().code, ErrorCode::kAlreadyExists);
   EXPECT_NE(disk_.Find(PathOf(1)), nullptr);
   EXPECT_NE(disk_.Find(std::string(kDirectory) + "/mark"), nullptr);
-  // What a beginning of the same run left goes.
+  // Files that an earlier start of the same run left are removed.
   EXPECT_TRUE(ClearForNewLog(files_.get(), kDirectory, kIdentity));
   EXPECT_EQ(disk_.Find(PathOf(1)), nullptr);
 }

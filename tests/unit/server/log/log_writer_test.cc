@@ -1,5 +1,5 @@
-// Shows that a log uses a disk to its end: a segment that begins on a full disk, as each checkpoint begins one, takes
-// what is left instead of ending the log.
+// Shows that a log can use all of a disk: a segment that begins on a nearly full disk (each checkpoint begins one)
+// reserves only the space that is left, and the log does not fail.
 #include "server/log/log_writer.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace tarn::server {
 namespace {
 
-TEST(LogWriterTest, ASegmentThatBeginsOnAFullDiskTakesWhatIsLeft) {
+TEST(LogWriterTest, ASegmentThatBeginsOnANearlyFullDiskUsesTheRemainingSpace) {
   MemoryDisk disk;
   const auto files = MakeMemoryFileOps(&disk);
   LogSequence durable;
@@ -42,8 +42,8 @@ TEST(LogWriterTest, ASegmentThatBeginsOnAFullDiskTakesWhatIsLeft) {
   EXPECT_TRUE(kept.Right());
 }
 
-// What one log has left unused is there for the others of its disk.
-TEST(LogWriterTest, OnceSpaceIsScarceASegmentGrowsByWhatItNeeds) {
+// Space that one log does not reserve is available to other logs on the disk.
+TEST(LogWriterTest, OnANearlyFullDiskASegmentGrowsOnlyByWhatItNeeds) {
   MemoryDisk disk;
   const auto files = MakeMemoryFileOps(&disk);
   Driver driver(files.get());

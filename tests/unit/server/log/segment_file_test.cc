@@ -1,5 +1,5 @@
-// The file of a segment holds the header and the batches that were written, and keeps its reserve small where the disk
-// is full.
+// Shows that a segment's file contains the header and the batches that were written, and that it reserves less space on
+// a nearly full disk.
 #include "server/log/segment_file.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST_F(SegmentFileTest, HoldsWhatWasWritten) {
   EXPECT_EQ(TextOf((*decoded)[1]), TextOf(records[1]));
 }
 
-TEST_F(SegmentFileTest, ReservesWhatTheDiskHas) {
+TEST_F(SegmentFileTest, ReservesNoMoreThanTheDiskHas) {
   disk_.SetRoom(2 * kLogPage);
   SegmentFile segment = Create();
   ASSERT_TRUE(segment.Begin(header_, kSmall.allocate_bytes, kLogPage));

@@ -1,5 +1,5 @@
-// Rules K9, K10: pieces of a worker's blob are written one at a time, in order, for the checkpoint that is being
-// written, and come back from the one that the run goes on from.
+// Shows rules K9 and K10: pieces of a worker's blob are written one at a time, in order, into the ordered checkpoint;
+// and a worker reads its blob from the checkpoint that the run resumes from.
 #include "server/shard/blob_desk.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class BlobDeskTest : public testing::Test {
     order.blobs = true;
     return order;
   }
-  // What a piece is answered at once, if it is.
+  // Delivers a piece. Returns the immediate answer, if there is one.
   Expected<std::optional<BlobDesk::Answer>> Put(std::uint64_t offset, std::uint64_t checkpoint = 1) {
     return desk_.Put(kPeer, {Role::kWorker, 3, kWorker}, PutBlob{CheckpointId(checkpoint), offset, 16},
                      Buffer::Allocate(8));
@@ -49,7 +49,7 @@ class BlobDeskTest : public testing::Test {
   BlobDesk desk_{&store_};
 };
 
-TEST_F(BlobDeskTest, PiecesAreWrittenInOrderAndAnsweredOnceTheyAre) {
+TEST_F(BlobDeskTest, PiecesAreWrittenInOrderAndAnsweredOnceWritten) {
   EXPECT_EQ(desk_.writing(), CheckpointId(0));
   EXPECT_FALSE(Put(0).value());
   EXPECT_FALSE(Put(0).value()) << "it is being written";
@@ -70,7 +70,7 @@ TEST_F(BlobDeskTest, APieceOfAnotherCheckpointIsRefused) {
   EXPECT_EQ(Put(0, 2).error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(BlobDeskTest, AnOrderThatGoesGivesItsBlobsUp) {
+TEST_F(BlobDeskTest, BlobsOfAPreviousOrderAreAbandoned) {
   ASSERT_TRUE(Put(0));
   desk_.SetOrder(OrderOf(2));
   EXPECT_EQ(store_.abandoned, std::vector<std::string>{"checkpoints/1"});
@@ -86,7 +86,7 @@ TEST_F(BlobDeskTest, ABlobThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(failed.error().code, ErrorCode::kIo);
 }
 
-TEST_F(BlobDeskTest, ARankGetsTheBlobOfTheCheckpointThatTheRunGoesOnFrom) {
+TEST_F(BlobDeskTest, ARankGetsItsBlobOfTheCheckpointThatTheRunResumesFrom) {
   EXPECT_EQ(desk_.Get(GetBlob{0, 3}).error().code, ErrorCode::kNotFound);
   desk_.SetResumed("checkpoints/9");
   EXPECT_EQ(desk_.Get(GetBlob{4, 3}).value().total, 5u);

@@ -1,5 +1,5 @@
-// Rules A2, M3: clocks close in order, once their policies let them, and what the dead pushed beyond their end is
-// discarded.
+// Shows rules A2 and M3: clocks close in order, once their policies allow it, and pushes of a dead worker beyond its
+// end clock are discarded.
 #include "server/shard/clocks.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST_F(ClocksTest, ClocksCloseInOrderAndOnlyBelowTheLimit) {
   EXPECT_EQ(clocks_.buckets().bytes(), 0u);
 }
 
-TEST_F(ClocksTest, ThePushesOfTheDeadCountUpToTheirEnd) {
+TEST_F(ClocksTest, PushesOfADeadWorkerCountUpToItsEndClock) {
   Gather(kFirstWorker, 0, 7, 4);
   Gather(kFirstWorker, 1, 7, 8);
   EndFirst(1);
@@ -70,7 +70,7 @@ TEST_F(ClocksTest, ThePushesOfTheDeadCountUpToTheirEnd) {
   EXPECT_EQ(Value(7), -2.0f);
 }
 
-TEST_F(ClocksTest, ThePushesOfThoseWhoAreGoneDoNotCount) {
+TEST_F(ClocksTest, PushesOfAWorkerThatHasLeftTheViewDoNotCount) {
   Gather(kFirstWorker, 3, 7, 4);
   const Cohort::Changes changes = clocks_.Adopt({LiveWorker(1, kSecondWorker.value)});
   EXPECT_EQ(changes.dropped, std::vector<Incarnation>{kFirstWorker});
@@ -78,8 +78,7 @@ TEST_F(ClocksTest, ThePushesOfThoseWhoAreGoneDoNotCount) {
   EXPECT_TRUE(clocks_.buckets().empty());
 }
 
-// Of a clock of several tables, each closes as its own policy says.
-TEST_F(ClocksTest, TablesCloseByThemselves) {
+TEST_F(ClocksTest, EachTableClosesByItsOwnPolicy) {
   class AtOnce final : public ConsistencyPolicy {
    public:
     using ConsistencyPolicy::ConsistencyPolicy;

@@ -1,5 +1,5 @@
-// Rules L1, L4: without a log everything leaves at once; with one, what tells others of the state leaves once the
-// inputs before it are durable, in order.
+// Shows rules L1 and L4: without a log messages are sent at once; with one, messages that depend on the state are sent
+// in order, once all earlier inputs are durable.
 #include "server/shard/durable_outbox.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class DurableOutboxTest : public testing::Test {
   DurableOutbox outbox_{&log_, &step_};
 };
 
-TEST_F(DurableOutboxTest, WithoutALogEverythingLeavesAtOnce) {
+TEST_F(DurableOutboxTest, WithoutALogMessagesAreSentAtOnce) {
   AppendTick(1);
   EXPECT_TRUE(outbox_.IsDurable());
   Answer(1);
@@ -45,7 +45,7 @@ TEST_F(DurableOutboxTest, WithoutALogEverythingLeavesAtOnce) {
   EXPECT_TRUE(outbox_.OnSynced());
 }
 
-TEST_F(DurableOutboxTest, AnswersWaitForTheInputsBeforeThem) {
+TEST_F(DurableOutboxTest, AnswersWaitUntilEarlierInputsAreDurable) {
   BeginLog();
   AppendTick(1);
   Answer(1);
@@ -75,7 +75,7 @@ TEST_F(DurableOutboxTest, WhileAHeartbeatWaitsTheLastOneIsSentAgain) {
   EXPECT_EQ(std::get<Heartbeat>(out_[2].message.body).view, ViewVersion(4));
 }
 
-TEST_F(DurableOutboxTest, WhatIsDroppedNeverLeaves) {
+TEST_F(DurableOutboxTest, DroppedMessagesAreNotSent) {
   BeginLog();
   AppendTick(1);
   Answer(1);
@@ -84,7 +84,7 @@ TEST_F(DurableOutboxTest, WhatIsDroppedNeverLeaves) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(DurableOutboxTest, SegmentsOfBeforeAWholeCheckpointGo) {
+TEST_F(DurableOutboxTest, SegmentsBeforeACompleteCheckpointAreRemoved) {
   BeginLog();
   outbox_.BeginSegment(CheckpointId(5), LoggedHead{});
   Sync();

@@ -1,4 +1,4 @@
-// The end of the memory: the shard says why and ends, and what it did not finish it did not acknowledge.
+// Shows that a shard that runs out of memory ends with that reason and does not acknowledge the unfinished message.
 #include "server/exhaustion.h"
 
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 namespace tarn::server {
 namespace {
 
-// Memory ends in the middle of a push: its sequence is counted already, nothing is applied yet.
+// Throws in the middle of a push: its sequence is already counted, but no row is updated yet.
 struct NoMemoryAtAPush : Events {
   void OnPushApplied(Incarnation, PartitionId, Sequence sequence, Clock) override {
     if (sequence != Sequence(2)) return;
@@ -51,7 +51,7 @@ TEST_F(ExhaustionTest, EndsTheShardWithTheReasonAndAcknowledgesNothing) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(ExhaustionTest, EarlierAnswersOfTheOutboxStay) {
+TEST_F(ExhaustionTest, EarlierAnswersStayInTheOutbox) {
   Begin();
   Deliver(PushOf(0, 10, 5, 1, 0));
   Deliver(PushOf(0, 10, 5, 2, 0));
@@ -59,7 +59,7 @@ TEST_F(ExhaustionTest, EarlierAnswersOfTheOutboxStay) {
   EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
 }
 
-TEST_F(ExhaustionTest, AContainerThatIsTooLongIsTheSame) {
+TEST_F(ExhaustionTest, AContainerThatIsTooLongCountsAsOutOfMemory) {
   Begin();
   failing_.too_long = true;
   Deliver(PushOf(0, 10, 5, 1, 0));
@@ -68,7 +68,7 @@ TEST_F(ExhaustionTest, AContainerThatIsTooLongIsTheSame) {
   EXPECT_EQ(shard_->stop_reason().reason, "shard 0: out of memory: longer than anything can be: vector::reserve");
 }
 
-TEST_F(ExhaustionTest, WhatTheLoopCouldNotGetEndsTheShardToo) {
+TEST_F(ExhaustionTest, OutOfMemoryInTheLoopEndsTheShardToo) {
   Begin();
   shard_->Abandon({ErrorCode::kIo, "out of memory"}, &out_);
   EXPECT_EQ(Take<Shutdown>().size(), 1u);
@@ -76,8 +76,8 @@ TEST_F(ExhaustionTest, WhatTheLoopCouldNotGetEndsTheShardToo) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// A process of its own with an address space of 4 GiB: the table's only partition takes 32 GiB.
-TEST_F(ExhaustionTest, ADenseTableThatDoesNotFitIsNamed) {
+// Runs in a child process with an address space of 4 GiB; the table's only partition needs 32 GiB.
+TEST_F(ExhaustionTest, TheErrorNamesADenseTableThatDoesNotFit) {
   auto too_large = [this] {
     rlimit limit{std::uint64_t{4} << 30, std::uint64_t{4} << 30};
     if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(2);

@@ -1,4 +1,4 @@
-// Rules N3, M3, M4: what follows from a view: tables, members, and the end of what is kept of workers that are over.
+// Shows rules N3, M3 and M4: a view adds tables and members, and the state that is kept for ended workers is dropped.
 #include "server/shard/fleet_view.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST_F(FleetViewTest, AddsTablesWithTheirPolicies) {
   EXPECT_EQ(parts_->policies[kTable].WantedClock(Incarnation(10), Clock(4), {}), Clock(2));
 }
 
-TEST_F(FleetViewTest, TheViewIsLoggedBeforeItsMembersCount) {
+TEST_F(FleetViewTest, TheViewIsLoggedBeforeItTakesEffect) {
   std::size_t members = 99;
   ASSERT_TRUE(view().Adopt(ViewOf(1, {LiveWorker(0, 10)}, {Table()}),
                            [&] { members = parts_->clocks.cohort().members().size(); }));
@@ -45,7 +45,7 @@ TEST_F(FleetViewTest, PartitionsDoNotMove) {
   EXPECT_EQ(view().view().version, ViewVersion(0));
 }
 
-TEST_F(FleetViewTest, WhatIsKeptOfAWorkerEndsWithIt) {
+TEST_F(FleetViewTest, ListsAndWatermarksOfAnEndedWorkerAreDropped) {
   ASSERT_TRUE(view().Adopt(ViewOf(1, {LiveWorker(0, 10), LiveWorker(1, 11)}, {Table()})));
   HoldAList(Incarnation(10));
   HoldAList(Incarnation(11));
@@ -61,7 +61,7 @@ TEST_F(FleetViewTest, WhatIsKeptOfAWorkerEndsWithIt) {
   EXPECT_EQ(partition.watermarks().Of(Incarnation(10)), Sequence(0));
 }
 
-TEST_F(FleetViewTest, ANewEpochForgetsAllListsAndIsNamedFromThenOn) {
+TEST_F(FleetViewTest, ANewRouteEpochDropsAllListsAndIsInLaterMessages) {
   ASSERT_TRUE(view().Adopt(ViewOf(1, {LiveWorker(0, 10)}, {Table()})));
   HoldAList(Incarnation(10));
   routes_.epoch = Epoch(2);

@@ -1,4 +1,5 @@
-// Answers that wait for a disk: bounded, at the limit and one past it, and what is merged says no less.
+// Shows answers that wait until the log is durable: their number is bounded (tested at the limit and one past it), and
+// merged answers lose no information.
 #include "server/shard/held_answers.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +59,7 @@ TEST(HeldAnswersTest, RepetitionsAreMergedByWorkerAndPartition) {
   for (const Outgoing& one : taken) EXPECT_EQ(Ack(one).sections[0].sequence, Sequence(7));
 }
 
-// The connection before may be gone; and a client takes no answer to an attempt that is out of date.
+// The previous connection may be closed, and a client ignores answers to an older attempt.
 TEST(HeldAnswersTest, TheNewestConnectionAndAttemptAreAnswered) {
   HeldAnswers held;
   held.AddAnswer(LogSequence(5), AckOf(1, 0, 4), Incarnation(1), false);

@@ -1,6 +1,6 @@
-// Shows that lists of keys are found under their worker's number alone, that the bound holds with those used last, and
-// how a shard deals with messages that name one: as with the keys themselves, or with an error that asks for them
-// (rules W2 to W4).
+// Shows that a held list of keys is found only by its worker and number, and that the most recently used lists stay
+// within the bound. A shard handles a message that names a held list like one with the keys, and requests the keys of a
+// list that it does not hold (rules W2 to W4).
 #include "server/shard/key_lists.h"
 
 #include <utility>
@@ -37,7 +37,7 @@ TEST(KeyListsTest, AreFoundByWorkerAndNumber) {
   EXPECT_EQ(lists.bytes(), 0u);
 }
 
-TEST(KeyListsTest, TheBoundHoldsAndThoseUsedLastStay) {
+TEST(KeyListsTest, TheBoundHoldsAndTheMostRecentlyUsedListsStay) {
   KeyLists probe(1 << 20, 1 << 20);
   probe.Keep(kA, Numbered(1, 100, 0));
   const std::size_t one = probe.bytes();
@@ -49,14 +49,14 @@ TEST(KeyListsTest, TheBoundHoldsAndThoseUsedLastStay) {
   EXPECT_EQ(lists.Find(kA, 2), nullptr);
   EXPECT_NE(lists.Find(kA, 1), nullptr);
   EXPECT_EQ(lists.bytes(), 3 * one);
-  lists.Keep(kA, Numbered(1, 100, 7));  // again: it takes its own place
+  lists.Keep(kA, Numbered(1, 100, 7));  // replaces itself
   EXPECT_EQ(lists.size(), 3u);
   lists.Keep(kA, Numbered(5, 400, 0));  // larger than all
   EXPECT_EQ(lists.Find(kA, 5), nullptr);
   EXPECT_EQ(lists.size(), 3u);
 }
 
-TEST(KeyListsTest, ABoundThatSinksTakesTheOldest) {
+TEST(KeyListsTest, ALowerBoundDropsTheOldestLists) {
   KeyLists lists(1 << 20, 1 << 20);
   for (std::uint64_t i = 1; i <= 4; ++i) lists.Keep(kA, Numbered(i, 100, i));
   const std::size_t one = lists.bytes() / 4;
@@ -70,7 +70,7 @@ TEST(KeyListsTest, ABoundThatSinksTakesTheOldest) {
   EXPECT_EQ(lists.bytes(), 0u);
 }
 
-TEST(KeyListsTest, AWorkerHasABoundOfItsOwn) {
+TEST(KeyListsTest, EachWorkerHasItsOwnBound) {
   KeyLists probe(1 << 20, 1 << 20);
   probe.Keep(kA, Numbered(1, 100, 0));
   const std::size_t one = probe.bytes();
@@ -78,7 +78,7 @@ TEST(KeyListsTest, AWorkerHasABoundOfItsOwn) {
   lists.Keep(kB, Numbered(1, 100, 1));
   for (std::uint64_t i = 1; i <= 5; ++i) {
     lists.Keep(kA, Numbered(i, 100, i));
-    EXPECT_NE(lists.Find(kA, 1), nullptr) << i;  // used each time, it stays
+    EXPECT_NE(lists.Find(kA, 1), nullptr) << i;  // used each time, so it stays
   }
   EXPECT_EQ(lists.size(), 3u);
   EXPECT_NE(lists.Find(kB, 1), nullptr);
@@ -122,14 +122,14 @@ class HeldKeysTest : public ShardTest {
   }
 };
 
-TEST_F(HeldKeysTest, W3ThePushOfWhatWasPulledNamesItsKeys) {
+TEST_F(HeldKeysTest, W3APushNamesTheListOfAnEarlierPull) {
   JoinIn(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   Deliver(PullList(TwoSections(5, 0), 1));
   EXPECT_EQ(Take<PullReply>().size(), 1u);
   Deliver(PushList(Held(5, 1)));
   ASSERT_EQ(Take<PushAck>().size(), 1u);
   ExpectPushed(1);
-  // And a pull of them again, which answers their values in order.
+  // A second pull of the list gets the values in its order.
   Deliver(PullList(Held(5, 1), 2));
   ASSERT_EQ(out_.size(), 1u);
   const Buffer& values = PartOf<PullReply>(out_[0].message).values;
@@ -169,7 +169,7 @@ TEST_F(HeldKeysTest, W4AListThatIsNotHeldIsAskedForAndChangesNothing) {
   ExpectPushed(1);
 }
 
-TEST_F(HeldKeysTest, W4ListsAreOfTheirWorkerAlone) {
+TEST_F(HeldKeysTest, W4AWorkerCannotNameAnotherWorkersList) {
   JoinIn(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   Deliver(PushList(TwoSections(5, 1)));
   out_.clear();
@@ -182,13 +182,13 @@ TEST_F(HeldKeysTest, W4ListsAreOfTheirWorkerAlone) {
   EXPECT_EQ(TakeError(), ErrorCode::kUnknownKeys);
 }
 
-TEST_F(HeldKeysTest, W3KeysThatDoNotFitTheirSectionsAreRefusedHeldOrNot) {
+TEST_F(HeldKeysTest, W3KeysOutsideTheirSectionsAreRefusedHeldOrNot) {
   JoinIn(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   KeyList wrong = TwoSections(5, 1);
   wrong.sections[1].partition = PartitionId(1);
   Deliver(PushList(wrong));
   EXPECT_EQ(TakeError(), ErrorCode::kWrongShard);
-  Deliver(PushList(Held(5, 1)));  // what was not sound is not held
+  Deliver(PushList(Held(5, 1)));  // an invalid list is not held
   EXPECT_EQ(TakeError(), ErrorCode::kUnknownKeys);
   Deliver(PushList(TwoSections(5, 1)));
   out_.clear();
@@ -199,7 +199,7 @@ TEST_F(HeldKeysTest, W3KeysThatDoNotFitTheirSectionsAreRefusedHeldOrNot) {
   ExpectPushed(1);
 }
 
-TEST_F(HeldKeysTest, W4AFencedWorkerAndANewRouteMapTakeListsAway) {
+TEST_F(HeldKeysTest, W4FencingAndANewRouteMapDropLists) {
   JoinIn(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   Deliver(PushList(TwoSections(5, 1)));
   view_.routes.epoch = Epoch(2);
@@ -215,7 +215,7 @@ TEST_F(HeldKeysTest, W4AFencedWorkerAndANewRouteMapTakeListsAway) {
   EXPECT_EQ(shard_->memory_bytes(), shard_->rows().memory_bytes());
 }
 
-TEST_F(HeldKeysTest, W3ABoundThatIsTooSmallHoldsNothing) {
+TEST_F(HeldKeysTest, W3AListLargerThanTheBoundIsNotHeld) {
   JoinIn(ConsistencyMode::kAsp, ApplyMode::kImmediate, {.held_lists_bytes_max = 8});
   Deliver(PushList(TwoSections(5, 1)));
   out_.clear();
@@ -223,7 +223,7 @@ TEST_F(HeldKeysTest, W3ABoundThatIsTooSmallHoldsNothing) {
   EXPECT_EQ(TakeError(), ErrorCode::kUnknownKeys);
 }
 
-TEST_F(HeldKeysTest, W2DeltaCodedKeysAreTakenForThemselves) {
+TEST_F(HeldKeysTest, W2DeltaCodedKeysAreDecoded) {
   JoinIn(ConsistencyMode::kBsp, ApplyMode::kAggregated);
   std::vector<Key> keys;
   for (Key key = 0; keys.size() < 40; ++key)

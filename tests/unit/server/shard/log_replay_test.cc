@@ -1,5 +1,5 @@
-// Rules L5, L6: a replay takes records in the order in which a shard writes them, comes to the state that a later head
-// names, and refuses what cannot follow.
+// Shows rules L5 and L6: a replay of records in the order in which a shard writes them reaches the state whose hash a
+// later head contains, and refuses records that cannot follow.
 #include "server/shard/log_replay.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class LogReplayTest : public PartsTest {
   std::uint64_t sequence_ = 0;
 };
 
-TEST_F(LogReplayTest, InputsDoWhatTheyDid) {
+TEST_F(LogReplayTest, ReplayedInputsRestoreTheState) {
   ASSERT_TRUE(Take(EmptyHead(), true));
   EXPECT_TRUE(replay_->restored());
   ASSERT_TRUE(Take(LoggedViewOf(1)));
@@ -66,7 +66,7 @@ TEST_F(LogReplayTest, InputsDoWhatTheyDid) {
   EXPECT_TRUE(out_.empty()) << "nobody is answered";
 }
 
-TEST_F(LogReplayTest, ALaterSegmentBeginsWithTheStateThatIsThere) {
+TEST_F(LogReplayTest, TheHeadOfALaterSegmentMatchesTheReplayedState) {
   ASSERT_TRUE(Take(EmptyHead(), true));
   ASSERT_TRUE(Take(LoggedViewOf(1)));
   ASSERT_TRUE(Take(PushOf(1, 0)));
@@ -79,7 +79,7 @@ TEST_F(LogReplayTest, ALaterSegmentBeginsWithTheStateThatIsThere) {
   EXPECT_EQ(Take(head, true).error().code, ErrorCode::kCorrupt);
 }
 
-TEST_F(LogReplayTest, ASegmentByItselfBringsTheWholeState) {
+TEST_F(LogReplayTest, ASegmentAloneRestoresTheWholeState) {
   ASSERT_TRUE(Take(EmptyHead(), true));
   ASSERT_TRUE(Take(LoggedViewOf(1)));
   ASSERT_TRUE(Take(PushOf(1, 0)));
@@ -100,9 +100,9 @@ TEST_F(LogReplayTest, ASegmentByItselfBringsTheWholeState) {
   EXPECT_FALSE(Take(LoggedGathered{PushOf(3, 1)}));
 }
 
-// A cut that is ordered in the first view begins before the time of the rows is set. Without it rows would be pushed at
-// time 0, and expire too early.
-TEST_F(LogReplayTest, ASegmentFromTheFirstViewOnHasTheTimeOfItsRows) {
+// A cut that is ordered in the first view begins before the time of the rows is set. The segment must have that time
+// too; otherwise a replay would push rows at time 0, and they would expire too early.
+TEST_F(LogReplayTest, ASegmentThatBeginsInTheFirstViewHasTheTimeOfItsRows) {
   ASSERT_TRUE(Take(EmptyHead(), true));
   ASSERT_TRUE(Take(LoggedViewOf(1)));
   ASSERT_TRUE(Take(TickTo(6)));
@@ -117,8 +117,8 @@ TEST_F(LogReplayTest, ASegmentFromTheFirstViewOnHasTheTimeOfItsRows) {
 }
 
 // With a backup worker, clock 1 closes when one of the two workers has finished it, but not before a cut at clock 1 is
-// due, which waits for the other one. By then that one has pushed too.
-TEST_F(LogReplayTest, ACutHoldsTheSameClocksAsItDid) {
+// due: the cut waits for the other worker, which has pushed by then.
+TEST_F(LogReplayTest, ACutHoldsTheSameClocksInAReplay) {
   TableSpec table = Table();
   table.consistency.backup_workers = 1;
   const auto view = [&](std::uint64_t version, std::optional<std::uint64_t> cut) {
@@ -166,7 +166,7 @@ TEST_F(LogReplayTest, ACutHoldsTheSameClocksAsItDid) {
   EXPECT_EQ(Value(), -2.0f);
 }
 
-TEST_F(LogReplayTest, WhatCannotFollowIsRefused) {
+TEST_F(LogReplayTest, RecordsInAnImpossibleOrderAreRefused) {
   EXPECT_FALSE(Take(TickTo(1), true)) << "no head where a segment begins";
   ASSERT_TRUE(Take(EmptyHead(), true));
   EXPECT_FALSE(Take(EmptyHead())) << "a head within a segment";

@@ -1,4 +1,4 @@
-// What goes into the log of a message: the sections that were taken and no others, with the bytes that they had.
+// Shows which parts of a message are logged: the sections that the shard took, with their bytes, and no others.
 #include "server/shard/logged_inputs.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Pushed {
   }
 };
 
-TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
+TEST(LoggedInputsTest, APushThatWasTakenWholeSharesItsBytes) {
   const Pushed p;
   const LoggedPush logged = p.Taken({true, true, true});
   EXPECT_EQ(logged.incarnation, Incarnation(9));
@@ -38,7 +38,7 @@ TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
   EXPECT_EQ(logged.push.keys.sections.size(), 3u);
 }
 
-TEST(LoggedInputsTest, WhatWasNotTakenIsLeftOut) {
+TEST(LoggedInputsTest, SectionsThatWereNotTakenAreLeftOut) {
   const Pushed p;
   const LoggedPush logged = p.Taken({true, false, true});
   ASSERT_EQ(logged.push.keys.count, 2u);
@@ -50,7 +50,7 @@ TEST(LoggedInputsTest, WhatWasNotTakenIsLeftOut) {
   EXPECT_EQ(logged.push.values.as<float>()[2], 4.0f);
 }
 
-TEST(LoggedInputsTest, AGatheredSectionIsAPushOfItsOwn) {
+TEST(LoggedInputsTest, EachGatheredSectionIsLoggedAsOnePush) {
   const Pushed p;
   const Contribution second{.table = TableId(1),
                             .partition = PartitionId(2),

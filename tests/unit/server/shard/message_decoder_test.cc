@@ -56,7 +56,7 @@ TEST_F(MessageDecoderTest, AHeldListBecomesItsKeys) {
   EXPECT_EQ(named(kSecondWorker, 5, 1).first, KeyCodec::kHeld) << "another worker's";
 }
 
-TEST_F(MessageDecoderTest, TheLargestValuesBecomeRows) {
+TEST_F(MessageDecoderTest, TopKValuesBecomeRows) {
   const float rows[] = {0, 8};
   std::vector<std::byte> coded(kernels::SparseBytes(2, rows));
   kernels::EncodeSparse(2, rows, coded.data());

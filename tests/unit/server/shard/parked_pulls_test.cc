@@ -1,4 +1,4 @@
-// Parked pulls by themselves: order, replacement, bounds.
+// Shows ParkedPulls alone: order, replacement of repeated pulls, and bounds.
 #include "server/shard/parked_pulls.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ ParkedPull Parked(std::uint64_t incarnation, std::uint64_t request, std::uint64_
 
 constexpr auto kAll = [](const ParkedPull&) { return true; };
 
-TEST(ParkedPullsTest, ComeOutByClockThenIncarnationThenRequest) {
+TEST(ParkedPullsTest, AreTakenInOrderOfClockIncarnationAndRequest) {
   ParkedPulls parked(100, 1 << 20);
   EXPECT_TRUE(parked.Park(Parked(2, 1, 5)));
   EXPECT_TRUE(parked.Park(Parked(1, 2, 5)));
@@ -28,7 +28,7 @@ TEST(ParkedPullsTest, ComeOutByClockThenIncarnationThenRequest) {
   EXPECT_EQ(parked.size(), 1u);
 }
 
-TEST(ParkedPullsTest, ThoseThatAreNotOpenStay) {
+TEST(ParkedPullsTest, PullsThatMayNotBeAnsweredStayParked) {
   ParkedPulls parked(100, 1 << 20);
   for (std::uint64_t request : {1, 2, 3}) EXPECT_TRUE(parked.Park(Parked(1, request, 5)));
   const auto opened =
@@ -47,9 +47,8 @@ TEST(ParkedPullsTest, HoldBytesUpToTheLimit) {
   EXPECT_TRUE(parked.TakeOpened(Clock(9), kAll).empty());
 }
 
-// A pull larger than the room must still be parked when none is waiting; otherwise the client would repeat it without
-// end.
-TEST(ParkedPullsTest, TakeAnyOnePull) {
+// A pull larger than the limit must be parked if no other is; otherwise the client would repeat it forever.
+TEST(ParkedPullsTest, AnEmptyQueueTakesAPullOfAnySize) {
   ParkedPulls parked(100, 10'000);
   EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 20'000)));
   EXPECT_FALSE(parked.Park(Parked(1, 2, 5, 20'000)));
@@ -58,7 +57,7 @@ TEST(ParkedPullsTest, TakeAnyOnePull) {
   EXPECT_TRUE(parked.Park(Parked(1, 2, 5, 20'000)));
 }
 
-TEST(ParkedPullsTest, WhatWaitsForPushesComesOutWithThem) {
+TEST(ParkedPullsTest, PullsThatWaitForPushesAreTakenByWorker) {
   ParkedPulls parked(100, 10'000);
   ParkedPull open = Parked(1, 1, 5);
   open.clock_open = true;

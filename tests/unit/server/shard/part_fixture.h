@@ -1,4 +1,4 @@
-// The parts of a shard without the shard: rows in four partitions, two workers and their messages.
+// For tests of single parts of a shard: rows in four partitions, two workers and their messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ class PartTest : public testing::Test {
     part.values = Buffer::CopyOf(std::span<const float>(std::vector<float>(spec_.dim, gradient)));
     return From(worker, Push{RequestId(100 + sequence), Clock(clock), {part}});
   }
-  // `sequence`: of the worker's own pushes that the answer must include.
+  // `sequence`: the answer must include the worker's own pushes up to it.
   Message PullOf(Incarnation worker, Key key, std::uint64_t clock, std::uint64_t request,
                  std::uint64_t sequence = 0) const {
     const PullPart part{.table = spec_.id, .keys = ListOf(key, sequence)};

@@ -1,5 +1,5 @@
-// Rules C3, C7: a pull is answered at once where the clock and its worker's pushes let it, later where they come, and
-// refused where there is no room.
+// Shows rules C3 and C7: a pull is answered at once if its clock is open and its worker's pushes have arrived,
+// otherwise once they have; and it is refused if there is no room for it or its reply.
 #include "server/shard/pulls.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@ class PullsTest : public PartTest {
                                            .observer = &events_});
   }
   Status OnPull(const Message& message) { return pulls_->OnPull(kPeer, message.sender, std::get<Pull>(message.body)); }
-  // A pull of key 7 of a table that it adds and of the first one. The padding is between their rows.
+  // Adds table `other` and returns a pull of key 7 of it and of the first table. The reply has padding between their
+  // rows.
   Message PullOfTwo(TableSpec other, std::uint64_t clock) {
     other.id = TableId(2);
     other.name = "other";
@@ -43,7 +44,7 @@ class PullsTest : public PartTest {
   std::optional<Pulls> pulls_;
 };
 
-TEST_F(PullsTest, IsAnsweredAtOnceIfItsClockIsThere) {
+TEST_F(PullsTest, IsAnsweredAtOnceIfItsClockIsOpen) {
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 0, 1)));
   ASSERT_EQ(out_.size(), 1u);
   EXPECT_EQ(out_[0].to, kPeer);
@@ -57,7 +58,7 @@ TEST_F(PullsTest, IsAnsweredAtOnceIfItsClockIsThere) {
   EXPECT_EQ(counters_.pulls_parked, 0u);
 }
 
-TEST_F(PullsTest, WaitsForTheClockAndThenForItsOwnPushes) {
+TEST_F(PullsTest, WaitsForTheClockAndThenForItsWorkersPushes) {
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 2, 1)));
   EXPECT_EQ(pulls_->parked(), 2u);
@@ -77,13 +78,13 @@ TEST_F(PullsTest, WaitsForTheClockAndThenForItsOwnPushes) {
   EXPECT_EQ(pulls_->parked_bytes(), 0u);
 }
 
-TEST_F(PullsTest, ARepetitionReplacesTheOneThatWaits) {
+TEST_F(PullsTest, ARepetitionReplacesTheParkedPull) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
   EXPECT_EQ(pulls_->parked(), 1u);
   EXPECT_EQ(counters_.pulls_parked, 1u);
 }
 
-TEST_F(PullsTest, IsRefusedWhereThereIsNoRoomToWait) {
+TEST_F(PullsTest, IsRefusedIfNoMorePullsMayBeParked) {
   Open({.parked_pulls_max = 1});
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
   EXPECT_EQ(OnPull(PullOf(kFirstWorker, 7, 1, 2)).error().code, ErrorCode::kOverloaded);
@@ -91,7 +92,7 @@ TEST_F(PullsTest, IsRefusedWhereThereIsNoRoomToWait) {
   EXPECT_EQ(pulls_->parked(), 0u);
 }
 
-TEST_F(PullsTest, IsRefusedWhereTheNetworkHoldsTooManyReplies) {
+TEST_F(PullsTest, IsRefusedIfTooManyRepliesAreUnsent) {
   Open({.reply_peer_bytes_max = 8});
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 0, 1)));
   EXPECT_EQ(pulls_->reply_bytes(), 8u);
@@ -100,7 +101,7 @@ TEST_F(PullsTest, IsRefusedWhereTheNetworkHoldsTooManyReplies) {
   EXPECT_TRUE(OnPull(PullOf(kFirstWorker, 7, 0, 3)));
 }
 
-TEST_F(PullsTest, OneThatWaitedAndFindsNoRoomIsRefusedThen) {
+TEST_F(PullsTest, AParkedPullIsRefusedIfItsReplyHasNoRoom) {
   Open({.reply_peer_bytes_max = 8});
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
   ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 2)));
@@ -111,7 +112,7 @@ TEST_F(PullsTest, OneThatWaitedAndFindsNoRoomIsRefusedThen) {
   EXPECT_EQ(std::get<ErrorReply>(out_[1].message.body).request, RequestId(2));
 }
 
-TEST_F(PullsTest, WhatIsNotSoundIsRefused) {
+TEST_F(PullsTest, AnInvalidPullIsRefused) {
   Message unknown = PullOf(kFirstWorker, 7, 0, 1);
   PartOf<Pull>(unknown).table = TableId(9);
   EXPECT_EQ(OnPull(unknown).error().code, ErrorCode::kNotFound);
@@ -125,7 +126,7 @@ TEST_F(PullsTest, WhatIsNotSoundIsRefused) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(PullsTest, ItsKeysAreHeldIfTheyHaveANumber) {
+TEST_F(PullsTest, KeysWithAListNumberAreHeld) {
   Message message = PullOf(kFirstWorker, 7, 0, 1);
   PartOf<Pull>(message).keys.list = 3;
   ASSERT_TRUE(OnPull(message));

@@ -1,5 +1,5 @@
-// Rules E2, E3, A1, A2: a push is applied once, in order, or gathered; what is refused changes nothing; a log brings it
-// back.
+// Shows rules E2, E3, A1 and A2: a push is applied once, in order, or gathered; a refused push changes nothing; a
+// replay of the log restores its effect.
 #include "server/shard/pushes.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class PushesTest : public PartTest {
   Expected<bool> OnPush(const Message& message) {
     return pushes_->OnPush(kPeer, message.sender, std::get<Push>(message.body), Member(message.sender.incarnation));
   }
-  // Of the last push.
+  // The acknowledged section of the last push.
   SectionAck TakeSection() { return Take<PushAck>().at(0).sections.at(0); }
   static LoggedPush LoggedOf(const Message& message) {
     return {message.sender.incarnation, WorkerRank(message.sender.rank), std::get<Push>(message.body).clock,
@@ -134,7 +134,7 @@ TEST_F(PushesTest, RaisesTheVersionOfItsPartitionOnce) {
                                                                    {"gradient_delay_count.1", 1}}));
 }
 
-TEST_F(PushesTest, OfAClosedClockIsOneSectionWithTheLargestDelay) {
+TEST_F(PushesTest, AClosedClockCountsAsOneSectionWithTheLargestDelay) {
   Open(ApplyMode::kAggregated);
   rows_.LoadState(spec_.id, PartitionOfKey(7), {Version(5), {}}).value();
   Message first = PushOf(kFirstWorker, 7, 1, 0), second = PushOf(kSecondWorker, 7, 1, 0);
@@ -162,7 +162,7 @@ TEST_F(PushesTest, HasPulledRowsIfItsRuleNeedsThem) {
   EXPECT_EQ(without.error().message, "table 't': a push without the rows as they were pulled, which dc_asgd needs");
   PartOf<Push>(message).pulled = ValueCodec::kFp32;
   EXPECT_EQ(OnPush(message).error().code, ErrorCode::kMalformed) << "too few bytes";
-  const float values[] = {2, 2, -1, -1};  // gradient, and the row when it was at -1
+  const float values[] = {2, 2, -1, -1};  // the gradient, then the row as it was pulled
   PartOf<Push>(message).values = Buffer::CopyOf(std::span<const float>(values));
   EXPECT_EQ(OnPush(message), true);
   EXPECT_FLOAT_EQ(Value(7), -(2 + 0.04f * 4 * 1));
@@ -191,7 +191,7 @@ TEST_F(PushesTest, OfAnAggregatedTableWaitsForItsClock) {
   EXPECT_EQ(events_.voided, std::vector<Sequence>{Sequence(2)}) << "its clock has closed";
 }
 
-TEST_F(PushesTest, ThatIsToComeBehindACutIsRefusedUntilThen) {
+TEST_F(PushesTest, APushOfAClockAfterACutIsRefusedUntilTheCut) {
   Open(ApplyMode::kImmediate);
   cut_ = Clock(3);
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 3)), false);
@@ -201,7 +201,7 @@ TEST_F(PushesTest, ThatIsToComeBehindACutIsRefusedUntilThen) {
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 3)), true);
 }
 
-TEST_F(PushesTest, BeyondTheRoomIsRefusedAndEndsTheShardIfTheClockThatClosesNextWaitsForIt) {
+TEST_F(PushesTest, APushBeyondTheBucketLimitIsRefusedAndEndsTheShardIfTheNextClockNeedsIt) {
   Open(ApplyMode::kAggregated, 20);
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 1)), true);
   EXPECT_EQ(OnPush(PushOf(kSecondWorker, 7, 1, 1)), false);
@@ -213,7 +213,7 @@ TEST_F(PushesTest, BeyondTheRoomIsRefusedAndEndsTheShardIfTheClockThatClosesNext
   EXPECT_TRUE(Take<PushAck>().empty());
 }
 
-TEST_F(PushesTest, WhatIsNotSoundIsRefused) {
+TEST_F(PushesTest, AnInvalidPushIsRefused) {
   Open(ApplyMode::kImmediate);
   Message unknown = PushOf(kFirstWorker, 7, 1, 0);
   PartOf<Push>(unknown).table = TableId(9);
@@ -226,7 +226,7 @@ TEST_F(PushesTest, WhatIsNotSoundIsRefused) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(PushesTest, ALogBringsItBack) {
+TEST_F(PushesTest, AReplayAppliesIt) {
   Open(ApplyMode::kImmediate);
   ASSERT_TRUE(pushes_->Replay(LoggedOf(PushOf(kFirstWorker, 7, 1, 0))));
   EXPECT_EQ(Value(7), -1.0f);
@@ -236,7 +236,7 @@ TEST_F(PushesTest, ALogBringsItBack) {
   EXPECT_TRUE(out_.empty()) << "a replay answers nobody";
 }
 
-TEST_F(PushesTest, AGatheredOneComesBackWithItsClock) {
+TEST_F(PushesTest, AReplayGathersItForItsClock) {
   Open(ApplyMode::kAggregated);
   ASSERT_TRUE(pushes_->Replay(LoggedGathered{LoggedOf(PushOf(kFirstWorker, 7, 4, 2))}));
   ASSERT_EQ(clocks_.buckets().buckets().size(), 1u);
@@ -312,7 +312,7 @@ TEST_F(TwoTablePushesTest, AreRefusedWholeIfATableIsUnknown) {
   for (const std::size_t i : {0, 1}) EXPECT_EQ(WatermarkIn(i), Sequence(0));
 }
 
-TEST_F(TwoTablePushesTest, TakeTheTableThatIsInOrder) {
+TEST_F(TwoTablePushesTest, OnlyTheTableInOrderIsApplied) {
   OpenTwo(ApplyMode::kImmediate);
   EXPECT_EQ(OnPush(PushOfTwo(2, 1)), true);
   const auto acks = TakeBoth();
@@ -349,7 +349,7 @@ TEST_F(TwoTablePushesTest, AreAppliedOrGatheredByTable) {
   EXPECT_EQ(clocks_.buckets().buckets().size(), 1u);
 }
 
-TEST_F(TwoTablePushesTest, AreRefusedByTableIfThereIsNoRoom) {
+TEST_F(TwoTablePushesTest, EachTableWithoutRoomIsRefusedAlone) {
   OpenTwo(ApplyMode::kAggregated, 20);
   EXPECT_EQ(OnPush(PushOfTwo(1, 1, 1)), true);
   const auto acks = TakeBoth();

@@ -1,5 +1,5 @@
-// Rules T2, T3: a message whose rows are on disk waits for them, and what comes behind it from its peer waits too; a
-// pull that must wait for its clock and a push that is only gathered go on.
+// Shows rules T2 and T3: a message whose rows are on disk waits for them, and later messages of its peer wait behind
+// it. A pull that must wait for its clock, and a push that is only gathered, do not wait for rows.
 #include "server/shard/row_gate.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class RowGateTest : public PartTest {
   Key next_ = 0;
 };
 
-TEST_F(RowGateTest, APullWaitsForItsRowsAndWhatFollowsWaitsBehindIt) {
+TEST_F(RowGateTest, APullWaitsForItsRowsAndLaterMessagesWaitBehindIt) {
   Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 1)));
   EXPECT_TRUE(Waits(From(kFirstWorker, tarn::Tick{Clock(1), {}, {}})));
@@ -70,18 +70,18 @@ TEST_F(RowGateTest, APullWaitsForItsRowsAndWhatFollowsWaitsBehindIt) {
   EXPECT_EQ(gate_->size(), 0u);
 }
 
-TEST_F(RowGateTest, APullOfALaterClockGoesOn) {
+TEST_F(RowGateTest, APullOfALaterClockDoesNotWaitForRows) {
   Open(ConsistencyMode::kBsp, ApplyMode::kAggregated);
   EXPECT_FALSE(Waits(PullOf(kFirstWorker, ColdKey(), 1, 1)));
   EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 2)));
 }
 
-TEST_F(RowGateTest, APushThatIsGatheredGoesOn) {
+TEST_F(RowGateTest, AGatheredPushDoesNotWaitForRows) {
   Open(ConsistencyMode::kBsp, ApplyMode::kAggregated);
   EXPECT_FALSE(Waits(PushOf(kFirstWorker, ColdKey(), 1, 0)));
 }
 
-TEST_F(RowGateTest, APushThatIsAppliedAtOnceWaits) {
+TEST_F(RowGateTest, AnImmediatePushWaitsForItsRows) {
   Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   const Message push = PushOf(kFirstWorker, ColdKey(), 1, 0);
   EXPECT_TRUE(Waits(push));
@@ -89,7 +89,7 @@ TEST_F(RowGateTest, APushThatIsAppliedAtOnceWaits) {
   EXPECT_EQ(gate_->size(), 1u);
 }
 
-TEST_F(RowGateTest, BeyondTheRoomIsRefused) {
+TEST_F(RowGateTest, MessagesBeyondTheLimitAreRefused) {
   Open(ConsistencyMode::kAsp, ApplyMode::kImmediate, 1);
   EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 1)));
   EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 2)));
@@ -97,7 +97,7 @@ TEST_F(RowGateTest, BeyondTheRoomIsRefused) {
   EXPECT_EQ(Take<ErrorReply>().at(0).code, ErrorCode::kOverloaded);
 }
 
-TEST_F(RowGateTest, AStrangersMessageIsNotReadFor) {
+TEST_F(RowGateTest, NoRowsAreFetchedForAnUnknownSender) {
   Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   Message stranger = PullOf(kFirstWorker, ColdKey(), 0, 1);
   stranger.sender.incarnation = Incarnation(99);

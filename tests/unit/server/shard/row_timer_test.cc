@@ -1,5 +1,5 @@
-// Rules R4 to R6: tables that count seconds get the time of day once a second, logged first, and expired rows are freed
-// in slices.
+// Shows rules R4 to R6: tables whose lives count seconds get the time of day once a second, after it is logged, and
+// expired rows are freed in slices.
 #include "server/shard/row_timer.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST_F(RowTimerTest, HasNothingToDoWithoutLives) {
   EXPECT_GT(timer_.NextTimer(), 1'000'000 * kSecond);
 }
 
-TEST_F(RowTimerTest, GivesTheTimeOnceASecond) {
+TEST_F(RowTimerTest, SetsTheTimeOnceASecond) {
   AddTableWithLife({.on = true, .expire_seconds = 100});
   timer_.SetTime(5 * kSecond);
   EXPECT_EQ(rows_.expiry().seconds(), 1'700'000'005u);
@@ -55,7 +55,7 @@ TEST_F(RowTimerTest, FreesExpiredRowsInSlices) {
   int slices = 0;
   for (TimeUs now = 0; rows_.expiry().sweeping(); now = timer_.NextTimer(), ++slices) {
     timer_.OnTimer(now);
-    timer_.OnTimer(now);  // messages go first
+    timer_.OnTimer(now);  // messages come first
   }
   EXPECT_GT(slices, 1);
   EXPECT_EQ(rows_.counters().expired, 2 * limits::kSweepSliceRows);

@@ -1,5 +1,5 @@
-// Rules N1, N5: Join until it is welcome, heartbeats in the job's period, and a pause once the scheduler was not heard
-// for a lease.
+// Shows rules N1 and N5: a shard repeats Join until it is welcome, sends heartbeats in the job's period, and pauses
+// once the scheduler has been silent for a lease.
 #include "server/shard/scheduler_link.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class SchedulerLinkTest : public testing::Test {
                       &step_};
 };
 
-TEST_F(SchedulerLinkTest, JoinsAgainUntilItIsWelcome) {
+TEST_F(SchedulerLinkTest, RepeatsJoinUntilItIsWelcome) {
   At(1'000);
   link_.Start();
   const Join& join = std::get<Join>(out_.at(0).message.body);
@@ -39,12 +39,12 @@ TEST_F(SchedulerLinkTest, JoinsAgainUntilItIsWelcome) {
   EXPECT_GT(link_.next_beat(), again);
 }
 
-TEST_F(SchedulerLinkTest, OnlyTheWelcomeOfThisProcessIsItsOwn) {
+TEST_F(SchedulerLinkTest, OnlyAWelcomeWithItsNonceIsAccepted) {
   EXPECT_TRUE(link_.IsMine({.nonce = 77}));
   EXPECT_FALSE(link_.IsMine({.nonce = 78}));
 }
 
-TEST_F(SchedulerLinkTest, TheSchedulerIsWhoComesThroughItsPeerAndOfTheJobOnceThatIsKnown) {
+TEST_F(SchedulerLinkTest, MessagesMustComeFromTheSchedulersPeerAndTheJobOnceKnown) {
   EXPECT_TRUE(link_.IsFromScheduler(kSchedulerPeer, FromScheduler(1)));
   EXPECT_FALSE(link_.IsFromScheduler(Peer(9), FromScheduler(1)));
   Message of_worker = FromScheduler(1);
@@ -56,7 +56,7 @@ TEST_F(SchedulerLinkTest, TheSchedulerIsWhoComesThroughItsPeerAndOfTheJobOnceTha
   EXPECT_FALSE(link_.IsFromScheduler(kSchedulerPeer, FromScheduler(2)));
 }
 
-TEST_F(SchedulerLinkTest, PausesALeaseAfterTheSchedulerWasHeard) {
+TEST_F(SchedulerLinkTest, PausesOneLeaseAfterTheLastMessageOfTheScheduler) {
   At(1'000);
   link_.Start();
   link_.SetPeriods(100, 500);

@@ -22,7 +22,7 @@ TEST_F(SendersTest, ALiveWorkerOfThisJobAndEpochIsServed) {
   EXPECT_EQ((*member)->entry.rank, WorkerRank(1));
 }
 
-TEST_F(SendersTest, OthersAreNot) {
+TEST_F(SendersTest, OtherSendersAreRefused) {
   Message other_job = From(kFirstWorker, Pull{});
   other_job.job = kJob + 1;
   EXPECT_EQ(CodeOf(other_job), ErrorCode::kWrongJob);

@@ -1,11 +1,11 @@
-// Blobs of workers on a shard: into a checkpoint piece by piece (rule K9), and back out of one (rule K10).
+// Shows that a shard writes workers' blobs into a checkpoint piece by piece (rule K9) and reads them back (rule K10).
 #include "server/checkpoint/blob_store.h"
 #include "tests/unit/server/shard/shard_fixture.h"
 
 namespace tarn::server {
 namespace {
 
-// What the shard asks of it, to be reported by the test.
+// Records what the shard requests; the test reports the results.
 struct ScriptedStore : BlobStore {
   void Write(BlobWrite write) override { writes.push_back(std::move(write)); }
   void Abandon(CheckpointId checkpoint, const std::string&, Incarnation worker, WorkerRank) override {
@@ -58,7 +58,7 @@ class ShardBlobTest : public ShardTest {
   ScriptedStore blobs_;
 };
 
-TEST_F(ShardBlobTest, K9PiecesAreWrittenInOrderAndAnsweredThen) {
+TEST_F(ShardBlobTest, K9PiecesAreWrittenInOrderAndAnsweredOnceWritten) {
   Begin();
   EXPECT_EQ(Writing(), CheckpointId(0));
   Put(0, "abcd");
@@ -96,7 +96,7 @@ TEST_F(ShardBlobTest, K9PiecesAreWrittenInOrderAndAnsweredThen) {
   EXPECT_EQ(Writing(), CheckpointId(0));
 }
 
-TEST_F(ShardBlobTest, K9WhatBelongsToNoOrderIsNotTaken) {
+TEST_F(ShardBlobTest, K9PiecesOfNoOrderedBlobAreNotWritten) {
   Begin();
   Put(0, "abcd", 10, 3);
   Put(0, "abcd", 10, 5);
@@ -115,7 +115,7 @@ TEST_F(ShardBlobTest, K9WhatBelongsToNoOrderIsNotTaken) {
   EXPECT_TRUE(Take<PutBlobAck>().size() == 1);
 }
 
-TEST_F(ShardBlobTest, K9WhatIsGivenUpIsClosedBeforeItsDirectoryGoes) {
+TEST_F(ShardBlobTest, K9ADirectoryIsInUseUntilItsAbandonedBlobsAreClosed) {
   Begin();
   Put(0, "abcd");
   Put(0, "wxyz", 10, 4, 11);
@@ -135,7 +135,7 @@ TEST_F(ShardBlobTest, K9WhatIsGivenUpIsClosedBeforeItsDirectoryGoes) {
   };
   out_.clear();
   report(10, 4, ErrorCode::kOk);  // what was under way
-  report(11, 4, ErrorCode::kIo);  // nobody minds
+  report(11, 4, ErrorCode::kIo);  // ignored
   EXPECT_TRUE(Take<PutBlobAck>().empty());
   EXPECT_FALSE(shard_->stopped());
   EXPECT_EQ(Writing(), CheckpointId(4));
@@ -144,7 +144,7 @@ TEST_F(ShardBlobTest, K9WhatIsGivenUpIsClosedBeforeItsDirectoryGoes) {
   EXPECT_EQ(Writing(), CheckpointId(5));
 }
 
-TEST_F(ShardBlobTest, K9WhatCannotBeWrittenFailsTheCheckpointAlone) {
+TEST_F(ShardBlobTest, K9AFailedBlobFailsOnlyTheCheckpoint) {
   Begin();
   Put(0, "abcd");
   out_.clear();
@@ -155,13 +155,13 @@ TEST_F(ShardBlobTest, K9WhatCannotBeWrittenFailsTheCheckpointAlone) {
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].code, ErrorCode::kIo);
   EXPECT_EQ(parts[0].message, "ckpt-4/x: No space left on device");
-  // The shard's own part may end well after that: the checkpoint is lost all the same.
+  // The shard's own part may succeed after that; the checkpoint still fails.
   out_.clear();
   shard_->OnCheckpointWritten({.id = CheckpointId(4)}, now_, &out_);
   for (const CheckpointPart& part : Take<CheckpointPart>()) EXPECT_EQ(part.code, ErrorCode::kIo);
 }
 
-TEST_F(ShardBlobTest, K10GivesBackWhatTheCheckpointHasOfTheRank) {
+TEST_F(ShardBlobTest, K10ReturnsTheBlobOfTheRankInTheCheckpoint) {
   ShardOptions options;
   options.blobs = &blobs_;
   Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), options);

@@ -1,5 +1,5 @@
-// Checkpoints: cut between two clocks (K1), at once (K2), reported until the order is gone (K3), loaded (K5), or only
-// hashed (K6).
+// Shows a shard's checkpoints: cut between two clocks (K1) or at once (K2), reported until the order is withdrawn (K3),
+// loaded (K5), only hashed (K6), and incremental (K7).
 #include <bit>
 #include <map>
 
@@ -22,13 +22,13 @@ class ShardCheckpointTest : public ShardTest {
   }
 };
 
-TEST_F(ShardCheckpointTest, K1CutsRightAfterTheClockBeforeHasClosed) {
+TEST_F(ShardCheckpointTest, K1CutsRightAfterThePreviousClockHasClosed) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Order(1, true, 2, "ckpt-1");
   for (std::uint64_t clock = 0; clock < 4; ++clock) Deliver(PushOf(0, 10, 5, clock + 1, clock));
   Tick(0, 10, 1);
   EXPECT_TRUE(written_.empty());
-  Tick(0, 10, 4);  // over the clock of the cut at once
+  Tick(0, 10, 4);  // past the clock of the cut in one jump
   EXPECT_EQ(Value(5), -4.0f);
   ASSERT_EQ(written_.size(), 1u);
   EXPECT_EQ(written_[0].max_clock, Clock(4));
@@ -38,7 +38,7 @@ TEST_F(ShardCheckpointTest, K1CutsRightAfterTheClockBeforeHasClosed) {
     EXPECT_EQ(std::bit_cast<float>(partition.rows[0]), -2.0f);
 }
 
-TEST_F(ShardCheckpointTest, K1CutsAtOnceIfTheClockIsThere) {
+TEST_F(ShardCheckpointTest, K1CutsAtOnceIfTheClockIsOpen) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Tick(0, 10, 2);
   Order(1, true, 2, "ckpt-1");
@@ -47,7 +47,7 @@ TEST_F(ShardCheckpointTest, K1CutsAtOnceIfTheClockIsThere) {
   EXPECT_EQ(written_.size(), 1u);
 }
 
-TEST_F(ShardCheckpointTest, K1WhatIsAppliedAtOnceWaitsForTheCutIfItBelongsBehindIt) {
+TEST_F(ShardCheckpointTest, K1ImmediatePushesOfClocksAfterTheCutWaitForIt) {
   Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kImmediate));
   Deliver(PushOf(0, 10, 5, 1, 0));
   Order(1, true, 1, "ckpt-1");
@@ -57,7 +57,7 @@ TEST_F(ShardCheckpointTest, K1WhatIsAppliedAtOnceWaitsForTheCutIfItBelongsBehind
   auto acks = Take<PushAck>();
   ASSERT_EQ(acks.size(), 1u);
   EXPECT_EQ(acks[0].sections[0].code, ErrorCode::kOverloaded);
-  Deliver(PushOf(0, 10, 5, 1, 0));  // repeated: acknowledged as ever
+  Deliver(PushOf(0, 10, 5, 1, 0));  // repeated: acknowledged again
   EXPECT_EQ(Take<PushAck>()[0].sections[0].code, ErrorCode::kOk);
   Deliver(PushOf(1, 11, 5, 1, 0));
   Tick(1, 11, 1);
@@ -78,7 +78,7 @@ TEST_F(ShardCheckpointTest, K2CutsAtOnce) {
   EXPECT_EQ(written_[0].state_hash, shard_->rows().StateHash().value());
 }
 
-// Slices of one row: what is pushed between them is not in the checkpoint.
+// Slices of one row: pushes between them are not in the checkpoint.
 TEST_F(ShardCheckpointTest, K2PushesGoOnBetweenTheSlicesOfACut) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate),
        {.cut_slice_bytes = 1, .cut_pause_us = 10});
@@ -123,7 +123,7 @@ TEST_F(ShardCheckpointTest, K1ClocksCloseBetweenTheSlicesOfACut) {
     for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -1.0f);
 }
 
-TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {
+TEST_F(ShardCheckpointTest, WithdrawingAnOrderEndsItsCut) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
   Order(1, false, 0, "ckpt-1");
@@ -136,7 +136,7 @@ TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {
   EXPECT_EQ(written_[1].id, CheckpointId(2));
   EXPECT_EQ(written_[1].code, ErrorCode::kOk);
   EXPECT_EQ(files_.Find("ckpt-1"), nullptr);
-  // Until the store has said so, the scheduler hears that the first may still be written.
+  // Until the store reports its end, heartbeats name the first checkpoint as being written.
   auto writing = [this] {
     out_.clear();
     NextView();
@@ -152,7 +152,7 @@ TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {
   EXPECT_FALSE(shard_->rows().cut().active());
 }
 
-TEST_F(ShardCheckpointTest, K6AHashIsOfTheCutToo) {
+TEST_F(ShardCheckpointTest, K6TheHashIsThatOfTheCut) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
   const std::uint64_t hash = shard_->rows().StateHash().value();
@@ -168,7 +168,7 @@ TEST_F(ShardCheckpointTest, K6AHashIsOfTheCutToo) {
   EXPECT_NE(shard_->rows().StateHash().value(), hash);
 }
 
-// What the shard is told to do next in a chain, and what its part says.
+// Orders the checkpoints of a chain and returns the shard's part of each.
 class ShardChainTest : public ShardCheckpointTest {
  protected:
   void SetUp() override { Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate)); }
@@ -189,7 +189,7 @@ class ShardChainTest : public ShardCheckpointTest {
   std::map<PartitionId, std::uint64_t> sequences_;
 };
 
-TEST_F(ShardChainTest, K7HoldsWhatChangedSinceItsBase) {
+TEST_F(ShardChainTest, K7AnIncrementHoldsTheChangesSinceItsBase) {
   for (Key key = 0; key < 20; ++key) Push(key);
   EXPECT_EQ(Cut(1, 0).code, ErrorCode::kOk);
   EXPECT_EQ(Rows(1), 20u);
@@ -206,7 +206,7 @@ TEST_F(ShardChainTest, K7HoldsWhatChangedSinceItsBase) {
   EXPECT_EQ(Rows(4), 21u);
 }
 
-TEST_F(ShardChainTest, K7WhatWasNotWholeIsHeldByTheNext) {
+TEST_F(ShardChainTest, K7ChangesOfAnIncompleteCheckpointAreInTheNext) {
   for (Key key = 0; key < 20; ++key) Push(key);
   Cut(1, 0);
   Push(3);
@@ -218,10 +218,11 @@ TEST_F(ShardChainTest, K7WhatWasNotWholeIsHeldByTheNext) {
   Cut(4, 0);  // neither did this full one
   Push(6);
   EXPECT_EQ(Cut(5, 3).code, ErrorCode::kOk);
-  EXPECT_EQ(Rows(5), 4u);  // since 1: that 3 became whole was never said. More than need be, and right
+  EXPECT_EQ(Rows(5),
+            4u);  // since 1, because the shard was never told that 3 is complete: more rows than necessary, but correct
 }
 
-TEST_F(ShardChainTest, K7SaysTheHashOfAllRowsIfItIsAsked) {
+TEST_F(ShardChainTest, K7ReportsTheHashOfAllRowsOnRequest) {
   for (Key key = 0; key < 20; ++key) Push(key);
   const CheckpointPart full = Cut(1, 0);
   EXPECT_EQ(full.whole_hash, shard_->rows().StateHash().value());
@@ -236,7 +237,8 @@ TEST_F(ShardChainTest, K7SaysTheHashOfAllRowsIfItIsAsked) {
 
 TEST_F(ShardChainTest, K7ABaseThatIsGoneOrUnknownDoesNotStopTheShard) {
   Push(1);
-  EXPECT_EQ(Cut(7, 6).code, ErrorCode::kNotFound);  // nothing was cut or loaded: changes since 6 are not known
+  EXPECT_EQ(Cut(7, 6).code,
+            ErrorCode::kNotFound);  // no cut was made and nothing loaded, so changes since 6 are not known
   EXPECT_FALSE(shard_->stopped());
   Cut(8, 0);
   files_.Remove("ckpt-8");
@@ -249,7 +251,7 @@ TEST_F(ShardChainTest, K7ABaseThatIsGoneOrUnknownDoesNotStopTheShard) {
   EXPECT_EQ(Cut(12, 3).code, ErrorCode::kNotFound);
 }
 
-TEST_F(ShardChainTest, K7WhatTooManyRowsHaveLeftSinceIsCutInFull) {
+TEST_F(ShardChainTest, K7AfterTooManyRemovedRowsOnlyAFullCutSucceeds) {
   constexpr std::uint64_t kRemembered = 3;  // of a partition
   TableSpec spec = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   spec.life = {.on = true, .expire_clocks = 8, .sweep_clocks = 8};
@@ -320,7 +322,7 @@ TEST_F(ShardCheckpointTest, K3ThePartIsRepeatedUntilTheOrderIsGone) {
   EXPECT_TRUE(Take<CheckpointPart>().empty());
 }
 
-TEST_F(ShardCheckpointTest, K3AFailedPartSaysWhyAndTheShardGoesOn) {
+TEST_F(ShardCheckpointTest, K3AFailedPartReportsItsReasonAndTheShardContinues) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   files_.FailWrites({ErrorCode::kIo, "ckpt-1/shard-0.sst: No space left on device"});
   Order(1, false, 0, "ckpt-1");
@@ -346,7 +348,7 @@ TEST_F(ShardCheckpointTest, K3AFailedPartSaysWhyAndTheShardGoesOn) {
   EXPECT_EQ(next[0].code, ErrorCode::kOk);
 }
 
-// Of a checkpoint that is lost anyway no more rows are copied.
+// Once a checkpoint has failed, no more of its rows are copied.
 TEST_F(ShardCheckpointTest, K3AFailedPartEndsTheCut) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
@@ -355,7 +357,7 @@ TEST_F(ShardCheckpointTest, K3AFailedPartEndsTheCut) {
   shard_->OnCheckpointWritten({.id = CheckpointId(1), .code = ErrorCode::kIo, .message = "ckpt-1: full"}, now_, &out_);
   EXPECT_FALSE(shard_->rows().cut().active());
   out_.clear();
-  ReportWritten();  // that it was given up: the store's part is over once, and the shard has said why
+  ReportWritten();  // the store reports the abandoned part once; the shard has already reported the failure
   EXPECT_TRUE(Take<CheckpointPart>().empty());
   shard_->OnTimer(shard_->NextTimer(), &out_);
   const auto parts = Take<CheckpointPart>();
@@ -392,7 +394,7 @@ TEST_F(ShardCheckpointTest, K5LoadsBeforeItConfirmsTheView) {
   EXPECT_EQ(Take<Heartbeat>().size(), 1u);
 }
 
-TEST_F(ShardCheckpointTest, K5WhatCannotBeLoadedStopsTheShard) {
+TEST_F(ShardCheckpointTest, K5ACheckpointThatCannotBeLoadedStopsTheShard) {
   Shard resumed({.shard = ShardId(0), .nonce = 77}, nullptr);
   Join({}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   shard_ = std::make_unique<Shard>(ShardOptions{.nonce = 77}, store_.get());
@@ -404,7 +406,7 @@ TEST_F(ShardCheckpointTest, K5WhatCannotBeLoadedStopsTheShard) {
   EXPECT_TRUE(Take<Heartbeat>().empty());
 }
 
-TEST_F(ShardCheckpointTest, K6AnOrderWithoutADirectoryIsHashedOnly) {
+TEST_F(ShardCheckpointTest, K6AnOrderWithoutADirectoryIsOnlyHashed) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Deliver(PushOf(0, 10, 5, 1, 0));
   Order(1, true, 1, "");

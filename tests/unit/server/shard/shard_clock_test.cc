@@ -1,4 +1,4 @@
-// Clocks: what a pull waits for in each mode (C1 to C6), and how aggregated clocks close (A2), bit for bit.
+// Shows what a pull waits for in each mode (C1 to C6), and that aggregated clocks close with equal bits (A2).
 #include <algorithm>
 
 #include "core/hash.h"
@@ -21,7 +21,7 @@ TEST_F(ShardClockTest, C1ATickIsAcknowledgedEachTime) {
   EXPECT_EQ(shard_->minimum_clock(), Clock(3));
 }
 
-TEST_F(ShardClockTest, ATickMayJumpOnlySoFar) {
+TEST_F(ShardClockTest, ATickBeyondTheLargestJumpIsRefused) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   out_.clear();
   Tick(0, 10, std::uint64_t{limits::kClocksAheadMax} + 1);
@@ -123,7 +123,7 @@ TEST_F(ShardClockTest, APullOfMoreThanAFrameIsRefused) {
   EXPECT_EQ(TakeError(), ErrorCode::kTooLarge);
 }
 
-TEST_F(ShardClockTest, A2PushesAreSeenOnceTheirClockCloses) {
+TEST_F(ShardClockTest, A2PushesAreVisibleOnceTheirClockCloses) {
   Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Deliver(PushOf(0, 10, 5, 1, 0, 4.0f));
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
@@ -139,7 +139,7 @@ TEST_F(ShardClockTest, A2PushesAreSeenOnceTheirClockCloses) {
   EXPECT_EQ(events_.closed, (std::vector{Clock(0), Clock(1)}));
 }
 
-TEST_F(ShardClockTest, A2AJumpClosesWhatThereIs) {
+TEST_F(ShardClockTest, A2AJumpClosesOnlyClocksWithPushes) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Deliver(PushOf(0, 10, 5, 1, 7, 1.0f));
   Deliver(PushOf(0, 10, 5, 2, 900'000'000, 1.0f));
@@ -148,7 +148,7 @@ TEST_F(ShardClockTest, A2AJumpClosesWhatThereIs) {
   EXPECT_EQ(Value(5), -2.0f);
 }
 
-TEST_F(ShardClockTest, A2APushOfAClosedClockIsVoid) {
+TEST_F(ShardClockTest, A2APushOfAClosedClockIsDiscarded) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Tick(0, 10, 5);
   out_.clear();
@@ -182,8 +182,8 @@ TEST_F(ShardClockTest, A2BucketsAreBoundedButTheNextClockHasRoom) {
   EXPECT_EQ(push(3), ErrorCode::kOk);
 }
 
-// Refused for ever, such a push would stop the fleet without a word.
-TEST_F(ShardClockTest, A2AClockThatNeverFitsEndsTheJob) {
+// If such a push were refused forever, the fleet would stop without an error.
+TEST_F(ShardClockTest, A2AClockThatDoesNotFitEndsTheJob) {
   ShardOptions options;
   options.bucket_bytes_max = 700;
   Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), options);
@@ -202,7 +202,7 @@ TEST_F(ShardClockTest, A2AClockThatNeverFitsEndsTheJob) {
     EXPECT_NE(ends[0].reason.find(part), std::string::npos) << part << " in: " << ends[0].reason;
 }
 
-// What a dying worker has pushed of the clock may be void before long: then there is room.
+// Pushes of a worker that is being fenced may be discarded by its verdict, which makes room.
 TEST_F(ShardClockTest, A2AFullClockWaitsForTheVerdictOfADeadWorker) {
   ShardOptions options;
   options.bucket_bytes_max = 700;
@@ -240,7 +240,7 @@ TEST_F(ShardClockTest, A5AggregatedRowsThatAreNotFiniteAreLeftOut) {
     Tick(0, 10, 1);
     Tick(1, 11, 1);
     EXPECT_EQ(Value(both), -2.0f);
-    EXPECT_EQ(shard_->rows().row_count(), 1u);  // the others were not born
+    EXPECT_EQ(shard_->rows().row_count(), 1u);  // the other keys have no row
     EXPECT_EQ(shard_->rows().counters().not_finite, 3u);
   }
 }
@@ -314,7 +314,7 @@ TEST_F(ShardClockTest, A2TheOrderOfArrivalDoesNotMatter) {
   EXPECT_EQ(std::ranges::count(hashes, hashes[0]), 8);
 }
 
-TEST_F(ShardClockTest, C2WithoutLiveWorkersTheLargestEndCounts) {
+TEST_F(ShardClockTest, C2WithoutLiveWorkersTheMinimumIsTheLargestEndClock) {
   Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
   Tick(0, 10, 4);
   view_.workers[0].state = view_.workers[1].state = WorkerState::kEnded;

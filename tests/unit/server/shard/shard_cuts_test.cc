@@ -1,5 +1,5 @@
-// Rules K1 to K3, K6, K7: an order is cut once its clock is there, copied in slices, and its part reported until the
-// order is gone.
+// Shows rules K1 to K3, K6 and K7: an order is cut once its clock is open, copied in slices, and its part is reported
+// until the order is withdrawn.
 #include "server/shard/shard_cuts.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class ShardCutsTest : public PartTest {
     order.directory = "checkpoints/" + std::to_string(id);
     return order;
   }
-  // The slices of a cut under way, a microsecond apart; how many there were.
+  // Copies the remaining slices of the cut, a microsecond apart. Returns their number.
   int RunToTheEnd() {
     int slices = 0;
     for (; cuts_.cutting().value != 0; ++slices) {
@@ -93,7 +93,7 @@ TEST_F(ShardCutsTest, AnOrderOfAClockWaitsForIt) {
   EXPECT_TRUE(cuts_.MayApply(Clock(2)));
 }
 
-TEST_F(ShardCutsTest, ThePartIsRepeatedUntilTheOrderIsGone) {
+TEST_F(ShardCutsTest, ThePartIsRepeatedUntilTheOrderIsWithdrawn) {
   cuts_.Adopt(OrderOf(1));
   cuts_.CutIfDue();
   RunToTheEnd();
@@ -105,7 +105,7 @@ TEST_F(ShardCutsTest, ThePartIsRepeatedUntilTheOrderIsGone) {
   EXPECT_TRUE(Take<CheckpointPart>().empty());
 }
 
-TEST_F(ShardCutsTest, AnOrderThatGoesIsGivenUp) {
+TEST_F(ShardCutsTest, AWithdrawnOrderIsAbandoned) {
   cuts_.Adopt(OrderOf(1));
   cuts_.CutIfDue();
   cuts_.Adopt({});
@@ -139,7 +139,7 @@ TEST_F(ShardCutsTest, AnOrderWithoutAFolderAsksForTheHash) {
   EXPECT_EQ(parts[0].whole_hash, rows_.StateHash().value());
 }
 
-TEST_F(ShardCutsTest, ChangesAreCountedFromTheOneBefore) {
+TEST_F(ShardCutsTest, AnIncrementHoldsTheChangesSinceThePreviousCheckpoint) {
   cuts_.Adopt(OrderOf(1));
   cuts_.CutIfDue();
   RunToTheEnd();
@@ -159,7 +159,7 @@ TEST_F(ShardCutsTest, ChangesAreCountedFromTheOneBefore) {
   EXPECT_EQ(parts[0].files.at(0).rows, 1u);
 }
 
-TEST_F(ShardCutsTest, ABaseThatIsNotKnownIsSaidSo) {
+TEST_F(ShardCutsTest, AnUnknownBaseIsReported) {
   CheckpointOrder order = OrderOf(5);
   order.base = CheckpointId(4);
   cuts_.Adopt(order);
@@ -170,7 +170,7 @@ TEST_F(ShardCutsTest, ABaseThatIsNotKnownIsSaidSo) {
   EXPECT_EQ(parts[0].message, "what changed since checkpoint 4 is not known");
 }
 
-TEST_F(ShardCutsTest, AnOrderOfBeforeIsNotCutAgain) {
+TEST_F(ShardCutsTest, ARestoredOrderIsNotCutAgain) {
   cuts_.RestoreNewestOrder(CheckpointId(3));
   cuts_.Adopt(OrderOf(3));
   cuts_.CutIfDue();

@@ -58,7 +58,7 @@ inline TableSpec TableOf(std::uint32_t id) {
 
 // One shard, its log and its checkpoints.
 struct Node {
-  // memory_limit 0: no tier. `late`: asynchronous operations of its store end in EndWork, not at once.
+  // memory_limit 0: no tier. `late`: asynchronous operations of the tier's store end in EndWork, not at once.
   Node(MemoryDisk disk_of_it, MemoryCheckpointFiles* files, std::size_t memory_limit = 0, bool late = false,
        Fault* fault = nullptr)
       : disk(std::move(disk_of_it)),
@@ -143,7 +143,7 @@ struct LifeOptions {
   std::uint64_t seed = 1;
   std::vector<TableSpec> tables = {TableOf(1), TableOf(2), TableOf(3)};  // the first exists from the beginning
   std::size_t memory_limit = 0;                                          // 0: all rows stay in memory
-  bool late = false;      // and are read from disk asynchronously, not at once
+  bool late = false;      // rows are read from disk asynchronously, not at once
   bool chains = false;    // incremental checkpoints
   double two_tables = 0;  // how often a push has rows of two tables
 };
@@ -196,7 +196,7 @@ class Life {
     Note();
   }
 
-  // Ends the shard and recovers it. `cut`: loses the power, so that unsynced data is written or lost at random.
+  // Ends the shard and recovers it. `cut`: the power fails, so that unsynced data is written or lost at random.
   void Recover(bool cut) {
     MemoryDisk disk = node_.disk.Copy();
     if (cut) {

@@ -1,5 +1,6 @@
-// Rows that come and go under a shard: boundaries lie between the clocks that close (R4), a refused gradient leaves no
-// trace but a count (R1), seconds are those of the clock on the wall, and sweeps go in slices behind the timer (R6).
+// Shows admission and expiry of rows in a shard: boundaries lie between the clocks that close (R4), a gradient whose
+// key is not admitted is dropped and counted (R1), seconds are those of the wall clock, and timers sweep in slices
+// (R6).
 #include "tests/unit/server/shard/shard_fixture.h"
 
 namespace tarn::server {
@@ -21,7 +22,7 @@ TEST_F(ShardLifeTest, ATickThatJumpsPassesEachBoundaryBetweenTheClocksItCloses) 
   const Key key = KeyIn(0);
   Deliver(PushOf(0, 10, key, 1, 5));
   Deliver(PushOf(0, 10, key, 2, 15));  // not too late
-  Deliver(PushOf(0, 10, key, 3, 32));  // too late: gone at 30
+  Deliver(PushOf(0, 10, key, 3, 32));  // too late: the row expired at clock 30
   Tick(0, 10, 33);
   EXPECT_EQ(events_.closed.size(), 3u);
   EXPECT_EQ(Value(key), -1.0f);
@@ -29,7 +30,7 @@ TEST_F(ShardLifeTest, ATickThatJumpsPassesEachBoundaryBetweenTheClocksItCloses) 
   EXPECT_EQ(shard_->rows().counters().admitted, 2u);
 }
 
-TEST_F(ShardLifeTest, ARowIsThereUntilItsBoundaryAndItsInitialValueFromThenOn) {
+TEST_F(ShardLifeTest, ARowExpiresAtItsBoundaryAndThenReadsAsItsInitialValue) {
   Join({LiveWorker(0, 10)}, Table({.expire_clocks = 3, .sweep_clocks = 10}));
   const Key key = KeyIn(1);
   Deliver(PushOf(0, 10, key, 1, 0));
@@ -44,7 +45,7 @@ TEST_F(ShardLifeTest, ARowIsThereUntilItsBoundaryAndItsInitialValueFromThenOn) {
     now_ = std::max(now_, shard_->NextTimer());
     shard_->OnTimer(now_, &out_);
   }
-  EXPECT_EQ(shard_->StateHash().value(), hash);  // nobody can tell
+  EXPECT_EQ(shard_->StateHash().value(), hash);  // the sweep is not observable
 }
 
 TEST_F(ShardLifeTest, GradientsOfKeysWithoutARowAreAcknowledgedDroppedAndCounted) {
@@ -62,7 +63,7 @@ TEST_F(ShardLifeTest, GradientsOfKeysWithoutARowAreAcknowledgedDroppedAndCounted
   EXPECT_EQ(shard_->rows().counters().admitted, 1u);
 }
 
-TEST_F(ShardLifeTest, SecondsAreThoseOfTheWall) {
+TEST_F(ShardLifeTest, SecondsAreThoseOfTheWallClock) {
   ShardOptions options;
   options.unix_us_at_zero = 1'700'000'000'000'000;
   Join({LiveWorker(0, 10)}, Table({.expire_seconds = 16}, ApplyMode::kImmediate), options);

@@ -1,6 +1,5 @@
-// Shows that a shard with a log acknowledges only what is durable (L1), and that it comes back from its log bit for
-// bit, wherever it ended: random lives with pushes, ticks, deaths, joins, new tables and checkpoints, ended after each
-// input.
+// Shows that a shard with a log acknowledges only what is durable (L1), and that its log restores it bit for bit,
+// wherever it ended: random runs with pushes, ticks, deaths, joins, new tables and checkpoints, ended after each input.
 #include <gtest/gtest.h>
 
 #include "tests/unit/server/shard/shard_life.h"
@@ -8,7 +7,7 @@
 namespace tarn::server {
 namespace {
 
-TEST(ShardLogTest, ComesBackFromEveryInputBitForBit) {
+TEST(ShardLogTest, RecoversBitForBitAfterEachInput) {
   int from_checkpoint = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(seed);
@@ -25,7 +24,7 @@ TEST(ShardLogTest, ComesBackFromEveryInputBitForBit) {
   EXPECT_GT(from_checkpoint, 500);
 }
 
-TEST(ShardLogTest, ComesBackFromLossesOfPower) {
+TEST(ShardLogTest, RecoversAfterPowerFailures) {
   int compared = 0;
   for (std::uint64_t seed = 100; seed <= 160; ++seed) {
     SCOPED_TRACE(seed);
@@ -87,7 +86,7 @@ class ShardWithLog : public testing::Test {
   View view_;
 };
 
-TEST_F(ShardWithLog, NothingIsConfirmedBeforeItIsDurable) {
+TEST_F(ShardWithLog, NothingIsAcknowledgedBeforeItIsDurable) {
   Join();
   for (const Heartbeat& beat : node_.Take<Heartbeat>())
     EXPECT_EQ(beat.view, ViewVersion(0)) << "the view is not confirmed yet";
@@ -118,8 +117,8 @@ TEST_F(ShardWithLog, ARepeatedPushWaitsForTheFirst) {
   EXPECT_EQ(node_.Take<PushAck>().size(), 1u) << "durable long since";
 }
 
-// A worker repeats what is not acknowledged for as long as the disk is silent; one answer is enough (L7).
-TEST_F(ShardWithLog, RepetitionsOfASilentDiskWaitAsOne) {
+// While the disk stalls, a worker repeats its unacknowledged pushes; one answer to each is enough (L7).
+TEST_F(ShardWithLog, RepetitionsThatWaitForTheDiskAreMerged) {
   Join();
   node_.Commit();
   node_.out.clear();
@@ -153,7 +152,7 @@ TEST_F(ShardWithLog, RepetitionsOfASilentDiskWaitAsOne) {
   EXPECT_LE(beats, 2u);
 }
 
-TEST_F(ShardWithLog, HeartbeatsTellWhatIsDurable) {
+TEST_F(ShardWithLog, HeartbeatsReportOnlyDurableState) {
   Join();
   node_.Commit();
   Tick(3);
@@ -166,8 +165,8 @@ TEST_F(ShardWithLog, HeartbeatsTellWhatIsDurable) {
   EXPECT_EQ(beats[0].clock, Clock(3));
 }
 
-// A disk that does not answer must not make a shard seem dead; what it has not made durable it must not tell.
-TEST_F(ShardWithLog, WhileTheDiskIsSilentTheLastHeartbeatIsSaidAgain) {
+// A shard whose disk stalls must not seem dead, and must not report state that is not durable.
+TEST_F(ShardWithLog, WhileTheDiskStallsTheLastHeartbeatIsRepeated) {
   const auto beats_after_a_while = [this] {
     node_.now += 2'000'000;
     node_.shard->OnTimer(node_.now, &node_.out);
@@ -194,7 +193,7 @@ TEST_F(ShardWithLog, WhileTheDiskIsSilentTheLastHeartbeatIsSaidAgain) {
   }
 }
 
-TEST_F(ShardWithLog, APushOfTwoTablesHasARecordForEachAndComesBack) {
+TEST_F(ShardWithLog, APushOfTwoTablesHasARecordForEachAndIsReplayed) {
   view_ = FirstView({LiveWorker(0, 10)});
   view_.tables.push_back(TableOf(3));
   node_.Welcomed(view_, {.run = kRun}, "");
@@ -229,14 +228,14 @@ TEST_F(ShardWithLog, APushOfTwoTablesHasARecordForEachAndComesBack) {
   EXPECT_EQ(again.shard->counters().pushes_repeated, 2u);
 }
 
-TEST_F(ShardWithLog, AJobWithALogNeedsOne) {
+TEST_F(ShardWithLog, AJobWithALogNeedsAShardWithALog) {
   view_ = FirstView({LiveWorker(0, 10)});
   node_.Welcomed(view_, {}, "");
   EXPECT_TRUE(node_.shard->stopped());
   EXPECT_EQ(node_.shard->stop_reason().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(ShardWithLog, ADamagedLogIsNotServedFrom) {
+TEST_F(ShardWithLog, ADamagedLogStopsTheShard) {
   Join();
   Push(1);
   node_.Commit();
@@ -253,8 +252,8 @@ TEST_F(ShardWithLog, ADamagedLogIsNotServedFrom) {
   EXPECT_NE(reason.find("there is no checkpoint from which to go on"), std::string::npos) << reason;
 }
 
-// A log that ends before what the scheduler knows to be in it.
-TEST_F(ShardWithLog, AnOlderLogIsNotServedFrom) {
+// The log ends before a record that the scheduler knows to be durable.
+TEST_F(ShardWithLog, ALogThatEndsTooEarlyStopsTheShard) {
   Join();
   node_.Commit();
   Node again(node_.disk.Copy(), &files_);
@@ -263,7 +262,8 @@ TEST_F(ShardWithLog, AnOlderLogIsNotServedFrom) {
   EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
 }
 
-// Rule G5: the scheduler starts from a state that is older than the log, which knows what that gives out again.
+// Rule G5: the scheduler starts from a state that is older than the log, and would reuse view versions that the log
+// has.
 TEST_F(ShardWithLog, AnOlderStateOfTheSchedulerIsRefused) {
   Join();
   for (std::uint64_t version = 2; version <= 3; ++version) {
@@ -282,8 +282,8 @@ TEST_F(ShardWithLog, AnOlderStateOfTheSchedulerIsRefused) {
   }
 }
 
-// A clock that a verdict closes just when the time is told again: rows are touched at the same second as they were.
-TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
+// A verdict closes a clock just as the time is set again: a replay touches rows in the same second as the first run.
+TEST_F(ShardWithLog, TimeAndViewsAreReplayedInTheirOrder) {
   TableSpec table = TableOf(1);
   table.consistency.apply = ApplyMode::kAggregated;
   table.life = {.on = true, .expire_seconds = 1000};
@@ -305,8 +305,8 @@ TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
   EXPECT_EQ(again.shard->DurableHash().value(), node_.shard->DurableHash().value());
 }
 
-// Rows that are born before the time is told again live as long as all others.
-TEST_F(ShardWithLog, ATableThatComesLaterKnowsTheTime) {
+// Rows that are created before the time is next set live as long as all others.
+TEST_F(ShardWithLog, ALaterTableHasTheTimeOfTheOthers) {
   TableSpec first = TableOf(3), later = TableOf(1);
   first.life = later.life = {.on = true, .expire_seconds = 160};
   node_.now = 1'000'000'000'000;
@@ -325,7 +325,7 @@ TEST_F(ShardWithLog, ATableThatComesLaterKnowsTheTime) {
   EXPECT_EQ(node_.shard->DurableHash().value(), born) << "it has expired long before its time";
 }
 
-// Pushes until its log fails at operation n. Whatever failed, what was acknowledged comes back.
+// Pushes until the log fails at operation n. Expects that every acknowledged push is recovered.
 void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
   MemoryCheckpointFiles files;
   Fault fault{.at = n, .kind = kind};
@@ -359,7 +359,7 @@ void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
   EXPECT_EQ(again.shard->counters().pushes_repeated, 1u) << "operation " << n << ", push " << acked;
 }
 
-TEST(ShardLogTest, EveryOperationOfItsLogMayFail) {
+TEST(ShardLogTest, AnyOperationOfTheLogMayFail) {
   for (FaultKind kind : {FaultKind::kError, FaultKind::kShortWrite, FaultKind::kFull, FaultKind::kHalt}) {
     bool failed = true;
     std::uint64_t n = 0;

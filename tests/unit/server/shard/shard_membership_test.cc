@@ -1,4 +1,5 @@
-// Joining, views, heartbeats and leases (N1, N3, N5, S1), and workers that die (N6, M3, M4).
+// Shows how a shard joins, adopts views, sends heartbeats, pauses and stops (N1, N3, N5, S1, S2), and how it handles
+// dead workers (N6, M3, M4).
 #include <map>
 
 #include "sim/disks/memory_cold_store.h"
@@ -99,7 +100,7 @@ TEST_F(ShardMembershipTest, HeartbeatsCarryTheMinimumClockAndCounters) {
   EXPECT_FALSE(beat.counters.empty());
 }
 
-TEST_F(ShardMembershipTest, N5PausesWhenTheSchedulerIsUnheardForALease) {
+TEST_F(ShardMembershipTest, N5PausesWhenTheSchedulerIsSilentForALease) {
   JoinTwo();
   out_.clear();
   now_ += 10'000'000;
@@ -114,8 +115,8 @@ TEST_F(ShardMembershipTest, N5PausesWhenTheSchedulerIsUnheardForALease) {
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
 }
 
-// What waits for its rows when the pause begins, and has them before it ends.
-TEST_F(ShardMembershipTest, N5WhatWaitsForRowsOnDiskWaitsForTheSchedulerToo) {
+// A message waits for its rows when the pause begins, and they arrive before it ends.
+TEST_F(ShardMembershipTest, N5MessagesThatWaitForRowsAreNotServedDuringAPause) {
   auto cold = std::make_unique<MemoryColdStore>([] {});
   MemoryColdStore* disk = cold.get();
   ShardOptions options;
@@ -142,7 +143,7 @@ TEST_F(ShardMembershipTest, N5WhatWaitsForRowsOnDiskWaitsForTheSchedulerToo) {
 }
 
 // Pulls of a clock that does not open, under a budget and without.
-TEST_F(ShardMembershipTest, T3WhatWaitsIsBoundedByTheBudget) {
+TEST_F(ShardMembershipTest, T3ParkedPullsAreBoundedByTheBudget) {
   for (const bool tiered : {false, true}) {
     ShardOptions options;
     if (tiered)
@@ -191,7 +192,7 @@ TEST_F(ShardMembershipTest, M3ImmediatePushesAreReportedAsPushed) {
   EXPECT_EQ(LastHeartbeat().fenced[0].pushed, Clock(7));
 }
 
-TEST_F(ShardMembershipTest, M3TheVerdictVoidsWhatIsBeyondAndFreesTheOthers) {
+TEST_F(ShardMembershipTest, M3TheVerdictDiscardsLaterPushesAndReleasesTheOthers) {
   JoinTwo();
   Deliver(PushOf(0, 10, 5, 1, 0, 2.0f));
   Deliver(PushOf(0, 10, 5, 2, 1, 2.0f));
@@ -230,7 +231,7 @@ TEST_F(ShardMembershipTest, AJoinerCountsFromItsJoinClock) {
   EXPECT_EQ(Value(5), -11.0f);  // and one of 6 / 3
 }
 
-TEST_F(ShardMembershipTest, M4ADroppedEntryTakesItsRecordsAlong) {
+TEST_F(ShardMembershipTest, M4DroppingAnEntryDropsItsWatermarks) {
   JoinTwo();
   Deliver(PushOf(1, 11, 5, 1, 0));
   Tick(1, 11, 1);
@@ -247,7 +248,7 @@ TEST_F(ShardMembershipTest, M4ADroppedEntryTakesItsRecordsAlong) {
   EXPECT_EQ(TakeError(), ErrorCode::kUnavailable);
 }
 
-TEST_F(ShardMembershipTest, S1ShutdownIsAnsweredOnceAndStops) {
+TEST_F(ShardMembershipTest, S1ShutdownIsAnsweredOnceAndStopsTheShard) {
   JoinTwo();
   out_.clear();
   FromScheduler(Shutdown{ErrorCode::kIo, "disk full"});
@@ -260,7 +261,7 @@ TEST_F(ShardMembershipTest, S1ShutdownIsAnsweredOnceAndStops) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(ShardMembershipTest, ATableThatChangesItsShapeStopsTheShard) {
+TEST_F(ShardMembershipTest, AnotherShapeOfATableStopsTheShard) {
   JoinTwo();
   view_.tables[0].dim = 9;
   NextView();
@@ -269,7 +270,7 @@ TEST_F(ShardMembershipTest, ATableThatChangesItsShapeStopsTheShard) {
   EXPECT_EQ(Take<Shutdown>().size(), 1u);
 }
 
-TEST_F(ShardMembershipTest, S2AShardThatFailsRepeatsWhyUntilItIsAnswered) {
+TEST_F(ShardMembershipTest, S2AFailedShardRepeatsItsReasonUntilItIsConfirmed) {
   JoinTwo();
   out_.clear();
   shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);
@@ -301,7 +302,7 @@ TEST_F(ShardMembershipTest, S2AShardThatFailsRepeatsWhyUntilItIsAnswered) {
   EXPECT_TRUE(out_.empty());
 }
 
-TEST_F(ShardMembershipTest, S2AShardWhoseTimeJumpsSaysItAgainAllTheSame) {
+TEST_F(ShardMembershipTest, S2AfterAJumpInTimeTheReasonIsStillRepeated) {
   JoinTwo();
   shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);
   out_.clear();
@@ -317,7 +318,7 @@ TEST_F(ShardMembershipTest, S2AShardWhoseTimeJumpsSaysItAgainAllTheSame) {
   EXPECT_TRUE(shard_->ended());
 }
 
-TEST_F(ShardMembershipTest, S2AShardThatIsNotAnsweredEndsAfterALease) {
+TEST_F(ShardMembershipTest, S2AShardWithoutConfirmationEndsAfterALease) {
   JoinTwo();
   shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);
   const TimeUs end = now_ + shard_->lease_us();

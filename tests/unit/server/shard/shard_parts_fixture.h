@@ -1,4 +1,4 @@
-// All parts of a shard, composed like in the shard.
+// All parts of a shard, composed as in a Shard.
 #pragma once
 
 #include <gtest/gtest.h>

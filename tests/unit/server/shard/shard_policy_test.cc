@@ -1,5 +1,5 @@
-// What a shard does by a policy that is none of the built-in ones: it answers, closes, discards and counts as that
-// says.
+// Shows that a shard follows a policy that is not built in: the policy decides when pulls are answered and clocks
+// close, and which pushes are discarded. And rule C8, with the built-in policy.
 #include "server/clock/consistency_policy.h"
 #include "tests/unit/server/shard/shard_fixture.h"
 
@@ -7,7 +7,7 @@ namespace tarn::server {
 namespace {
 
 // Backup workers (Chen et al., "Revisiting distributed synchronous SGD", 2016): of each clock the gradients of the
-// first worker count; what comes later is discarded, and pulls go on with the clocks that have closed.
+// first worker count, later ones are discarded, and pulls wait only for the clocks that have closed.
 class FirstOnly final : public ConsistencyPolicy {
  public:
   using ConsistencyPolicy::ConsistencyPolicy;
@@ -49,7 +49,7 @@ TEST_F(BackupWorkersTest, TheFirstWorkersPushCountsAndLaterOnesAreDiscarded) {
   EXPECT_EQ(events_.voided.size(), 2u);
 }
 
-TEST_F(BackupWorkersTest, PullsGoOnOnceTheFirstHasFinished) {
+TEST_F(BackupWorkersTest, PullsAreAnsweredOnceTheFirstWorkerHasFinished) {
   Deliver(PullOf(1, 11, 7, 1, 3));
   EXPECT_TRUE(Take<PullReply>().empty());
   Tick(0, 10, 1);
@@ -67,7 +67,7 @@ class LateWorkerTest : public ShardTest {
   }
 };
 
-TEST_F(LateWorkerTest, ItsGradientsAreAcknowledgedAndCounted) {
+TEST_F(LateWorkerTest, LateGradientsAreAcknowledgedDiscardedAndCounted) {
   Deliver(PushOf(0, 10, 7, 1, 0, 2.0f));
   Tick(0, 10, 1);
   EXPECT_EQ(Value(7), -2.0f);
@@ -83,7 +83,7 @@ TEST_F(LateWorkerTest, ItsGradientsAreAcknowledgedAndCounted) {
   EXPECT_EQ(shard_->minimum_clock(), Clock(0));
 }
 
-TEST_F(LateWorkerTest, ItsAssignmentsCountAtOnce) {
+TEST_F(LateWorkerTest, LateAssignmentsAreAppliedAtOnce) {
   Tick(0, 10, 1);
   out_.clear();
   Message assignment = PushOf(1, 11, 7, 1, 0, 5.0f);

@@ -1,5 +1,5 @@
-// Pushes: what is applied, once, and what is refused (rules E1 to E6, A1), with everything malformed that a peer can
-// send.
+// Shows which pushes a shard applies, once each, and which it refuses (rules E1 to E6, A1, A5), with malformed pushes
+// of all kinds.
 #include <limits>
 
 #include "kernels/convert.h"
@@ -43,7 +43,7 @@ TEST_F(ShardPushTest, E2ARepeatedPushIsAcknowledgedAgainAndNotApplied) {
   EXPECT_EQ(shard_->counters().pushes_repeated, 3u);
 }
 
-TEST_F(ShardPushTest, E2APushBeyondTheNextNamesTheSequenceExpected) {
+TEST_F(ShardPushTest, E2APushOutOfOrderIsRefusedWithTheExpectedSequence) {
   Deliver(PushOf(0, 10, key_, 2, 0));
   SectionAck ack = TakeAck();
   EXPECT_EQ(ack.code, ErrorCode::kOutOfOrder);
@@ -55,8 +55,8 @@ TEST_F(ShardPushTest, E2APushBeyondTheNextNamesTheSequenceExpected) {
 }
 
 TEST_F(ShardPushTest, E2EachSectionIsHandledByItself) {
-  // Partition 1 has seen sequence 1; then a message with sections 0: 1 (new), 1: 1 (repeated), 2: 2 (beyond), 3: 1
-  // (new).
+  // Partition 1 is at sequence 1. Then a message has sections for partition 0: sequence 1 (new), 1: 1 (repeated), 2: 2
+  // (out of order), 3: 1 (new).
   const Key keys[] = {KeyIn(0), KeyIn(1), KeyIn(2), KeyIn(3)};
   Deliver(PushOf(0, 10, keys[1], 1, 0, 8.0f));
   out_.clear();
@@ -103,7 +103,7 @@ TEST_F(ShardPushTest, E3RefusesAnOlderAndANewerEpoch) {
   NextView();
   for (std::uint64_t epoch : {4u, 6u}) {
     out_.clear();
-    Message message = PushOf(0, 99, key_, 1, 0);  // the epoch comes before the incarnation
+    Message message = PushOf(0, 99, key_, 1, 0);  // the epoch is checked before the incarnation
     message.epoch = Epoch(epoch);
     Deliver(message);
     const auto errors = Take<ErrorReply>();
@@ -165,7 +165,7 @@ TEST_F(ShardPushTest, E3RefusesCountsThatDoNotMatch) {
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
 }
 
-TEST_F(ShardPushTest, RefusesClocksThatMakeNoSense) {
+TEST_F(ShardPushTest, RefusesImpossibleClocks) {
   Deliver(PushOf(0, 10, key_, 1, std::uint64_t{limits::kClocksAheadMax} + 1));
   EXPECT_EQ(TakeError(), ErrorCode::kInvalidArgument);
   Deliver(PushOf(0, 10, key_, 1, limits::kClocksAheadMax));
@@ -182,7 +182,7 @@ TEST_F(ShardPushTest, E4AnUnknownIncarnationIsNotServedYet) {
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
 }
 
-TEST_F(ShardPushTest, E4ARankThatIsAnothersIsFenced) {
+TEST_F(ShardPushTest, E4AWrongRankIsFenced) {
   Deliver(PushOf(1, 10, key_, 1, 0));
   EXPECT_EQ(TakeError(), ErrorCode::kFenced);
 }
@@ -243,9 +243,9 @@ TEST_F(ShardPushTest, ARangeOfKeysOfADenseTable) {
   EXPECT_EQ(TakeError(), ErrorCode::kMalformed);
 }
 
-// Memory that a worker shares with the shard may change at any time: what was checked is what is applied. Before keys
-// were copied, this wrote far outside of the dense rows.
-TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
+// A worker can change memory that it shares with the shard at any time. The shard must apply the keys that it checked;
+// otherwise it would write outside of the dense rows.
+TEST_F(ShardPushTest, AppliesTheCheckedKeysEvenIfSharedMemoryChanges) {
   for (const TableKind kind : {TableKind::kDense, TableKind::kSparse}) {
     TableSpec table = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
     table.kind = kind;
@@ -283,7 +283,7 @@ TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
   }
 }
 
-// Rule A5: such a row is neither stepped nor born; the push counts, and the rest of it is applied.
+// Rule A5: such a row is neither updated nor created; the push counts, and its other rows are applied.
 TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
   for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8,
                                  ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit}) {
@@ -314,7 +314,7 @@ TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
       EXPECT_EQ(by_table[0].table, "t");
       EXPECT_EQ(by_table[0].rows, 10u);
       EXPECT_EQ(by_table[0].key, keys[63]);
-      // The watermark has moved.
+      // A repetition is not applied, so the watermark has advanced.
       Deliver(message);
       EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
       EXPECT_EQ(shard_->counters().pushes_repeated, 1u);

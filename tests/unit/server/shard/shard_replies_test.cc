@@ -1,5 +1,5 @@
-// Replies that the network has not taken are bounded, for one client and for all: served at the limit, refused one past
-// it, and served again once they are taken (rule C7).
+// Shows that replies not yet sent are bounded, for one client and for all: pulls are served at the limit, refused one
+// past it, and served again once replies are sent (rule C7).
 #include <thread>
 
 #include "server/shard/reply_budget.h"
@@ -21,7 +21,7 @@ class ShardRepliesTest : public ShardTest {
     Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(mode, apply), options);
     out_.clear();
   }
-  // What the shard answers to a pull of the worker of that rank; replies stay with the network until Taken.
+  // Sends a pull of the worker of that rank. Returns the code of the answer; replies count as unsent until Taken().
   ErrorCode PullFrom(std::uint32_t rank, std::uint64_t request, Peer peer = kWorkerPeer) {
     shard_->OnMessage(peer, PullOf(rank, 10 + rank, 5, 0, request), now_, &out_);
     const Outgoing last = std::move(out_.back());
@@ -34,7 +34,7 @@ class ShardRepliesTest : public ShardTest {
   std::vector<Buffer> network_;
 };
 
-TEST_F(ShardRepliesTest, OneClientIsServedUpToItsBound) {
+TEST_F(ShardRepliesTest, OneClientIsServedUpToItsLimit) {
   Begin(100 * kReplyBytes, 2 * kReplyBytes);
   EXPECT_EQ(PullFrom(0, 1), ErrorCode::kOk);
   EXPECT_EQ(PullFrom(0, 2), ErrorCode::kOk);
@@ -44,8 +44,8 @@ TEST_F(ShardRepliesTest, OneClientIsServedUpToItsBound) {
   EXPECT_EQ(PullFrom(0, 3), ErrorCode::kOk);
 }
 
-// A worker with several lanes is several peers: each is answered for itself, and all of them share one bound.
-TEST_F(ShardRepliesTest, TheLanesOfAWorkerShareItsBound) {
+// A worker with several lanes is several peers: each gets the answers to its pulls, and all share one limit.
+TEST_F(ShardRepliesTest, TheLanesOfAWorkerShareItsLimit) {
   Begin(100 * kReplyBytes, 2 * kReplyBytes);
   EXPECT_EQ(PullFrom(0, 1, kWorkerPeer), ErrorCode::kOk);
   EXPECT_EQ(PullFrom(0, 2, kOtherLane), ErrorCode::kOk);
@@ -54,7 +54,7 @@ TEST_F(ShardRepliesTest, TheLanesOfAWorkerShareItsBound) {
   EXPECT_EQ(PullFrom(1, 1, kWorkerPeer), ErrorCode::kOk);
 }
 
-TEST_F(ShardRepliesTest, AllClientsAreServedUpToTheirBound) {
+TEST_F(ShardRepliesTest, AllClientsAreServedUpToTheirLimit) {
   Begin(3 * kReplyBytes, 2 * kReplyBytes);
   EXPECT_EQ(PullFrom(0, 1), ErrorCode::kOk);
   EXPECT_EQ(PullFrom(0, 2), ErrorCode::kOk);
@@ -84,7 +84,7 @@ TEST_F(ShardRepliesTest, AParkedPullThatHasNoRoomWhenItsClockOpensIsRefused) {
   EXPECT_EQ(refusals, 1u);
 }
 
-TEST(ReplyBudgetTest, CountsUntilTheLastOwnerOnAnyThreadLetsGo) {
+TEST(ReplyBudgetTest, CountsAReplyUntilItsLastOwnerOnAnyThreadReleasesIt) {
   auto budget = std::make_unique<ReplyBudget>(100, 60);
   Buffer first = *budget->Allocate(Incarnation(1), 60);
   EXPECT_EQ(budget->Allocate(Incarnation(1), 1).error().code, ErrorCode::kOverloaded);

@@ -1,4 +1,4 @@
-// A shard's start at Welcome: its partitions, its tier, the rows of a checkpoint, and what is refused.
+// Shows how a Welcome starts a shard: its partitions, its tier, the rows of a checkpoint, and which errors it reports.
 #include "server/shard/shard_start.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class ShardStartTest : public PartsTest {
   Job job_;
 };
 
-TEST_F(ShardStartTest, HasThePartitionsThatTheRoutesGiveIt) {
+TEST_F(ShardStartTest, OwnsThePartitionsOfItsRoutes) {
   routes_.owners = EvenOwners(kBits, 2);
   const auto parts = server::MakeParts(Base(), job_, routes_);
   ASSERT_TRUE(parts);
@@ -61,7 +61,7 @@ TEST_F(ShardStartTest, RoutesWithoutAnOwnerForEachPartitionAreRefused) {
   EXPECT_EQ(server::MakeParts(Base(), job_, routes_).error().code, ErrorCode::kMalformed);
 }
 
-TEST_F(ShardStartTest, ATierComesWithItsBudgetOrItsError) {
+TEST_F(ShardStartTest, ATierIsMadeWithItsBudgetOrTheStartFails) {
   options_.make_tier = [](const Job&) -> Expected<Tier> {
     return Tier{std::make_unique<MemoryColdStore>(), 1'000'000};
   };
@@ -79,11 +79,11 @@ TEST_F(ShardStartTest, TheRowsOfACheckpointAreLoaded) {
   EXPECT_FALSE(outbox_.logging());
 }
 
-TEST_F(ShardStartTest, ACheckpointThatIsNotThereIsAnError) {
+TEST_F(ShardStartTest, AMissingCheckpointIsAnError) {
   EXPECT_FALSE(StartState(Base(), job_, WelcomeOf("checkpoints/2"), parts_.get()));
 }
 
-TEST_F(ShardStartTest, AJobWithALogNeedsOne) {
+TEST_F(ShardStartTest, AJobWithALogNeedsAShardWithALog) {
   job_.storage.durability = Durability::kLog;
   const Status status = StartState(Base(), job_, WelcomeOf(""), parts_.get());
   ASSERT_FALSE(status);
@@ -105,7 +105,7 @@ class OldLog final : public ShardLog {
   std::uint64_t bytes() const override { return 0; }
 };
 
-TEST_F(ShardStartTest, AnOlderLogIsRefusedWithItsNewestCheckpointAsTheWayOut) {
+TEST_F(ShardStartTest, TheErrorOfAnOlderLogNamesTheNewestCheckpoint) {
   OldLog log;
   options_.log = &log;
   job_.storage.durability = Durability::kLog;

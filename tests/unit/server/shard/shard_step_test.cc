@@ -1,4 +1,4 @@
-// What a shard sends bears its name, as far as it knows it, and goes into the outbox of the step at hand.
+// Shows that messages have the shard's identity as far as it is known, and go into the outbox of the current step.
 #include "server/shard/shard_step.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace tarn::server {
 namespace {
 
-TEST(ShardStepTest, MessagesBearTheShardsName) {
+TEST(ShardStepTest, MessagesHaveTheShardsIdentity) {
   Outbox out;
   ShardStep step(ShardId(3));
   step.Begin(7, &out);
@@ -27,7 +27,7 @@ TEST(ShardStepTest, MessagesBearTheShardsName) {
   EXPECT_EQ(out[1].message.epoch, Epoch(2));
 }
 
-TEST(ShardStepTest, EachStepHasItsOutbox) {
+TEST(ShardStepTest, MessagesGoIntoTheOutboxOfTheCurrentStep) {
   Outbox first, second;
   ShardStep step(ShardId(0));
   step.Begin(1, &first);

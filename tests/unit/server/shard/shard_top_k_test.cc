@@ -1,5 +1,5 @@
-// Pushes whose rows are encoded together (rule W5: topk, low_rank): what is applied, gathered and repeated is what was
-// decoded, and what cannot be decoded is refused by name and changes nothing.
+// Shows pushes whose rows are encoded together (rule W5: topk, low_rank): the decoded values are applied or gathered
+// once, and a push that cannot be decoded is refused with the reason and changes nothing.
 #include "kernels/low_rank.h"
 #include "kernels/sparse_values.h"
 #include "tests/unit/server/shard/shard_fixture.h"
@@ -17,7 +17,7 @@ TableSpec Layer(ApplyMode apply) {
 
 class ShardTopKTest : public ShardTest {
  protected:
-  // Of all eight rows; values[i] is that of row i / 2.
+  // A push of all eight rows; values[i] belongs to row i / 2.
   Message PushAll(std::uint64_t sequence, std::uint64_t clock, const std::vector<float>& values) {
     PushPart part{.table = kTable, .pulled_clock = Clock(clock), .codec = ValueCodec::kTopK, .keys = {.count = 8}};
     std::vector<Key> keys;
@@ -39,7 +39,7 @@ class ShardTopKTest : public ShardTest {
   const std::vector<float> some_ = {0, 0, 0, 2.5f, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 8};
 };
 
-TEST_F(ShardTopKTest, W5WhatArrivesIsApplied) {
+TEST_F(ShardTopKTest, W5DecodedValuesAreAppliedOnce) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   Deliver(PushAll(1, 0, some_));
   Deliver(PushAll(1, 0, some_));  // repeated
@@ -70,7 +70,7 @@ TEST_F(ShardTopKTest, W5FactorsAreMultipliedOnArrival) {
     for (int i = 0; i < 2; ++i) EXPECT_EQ(ValueAt(key, i), -1.0f) << key;
 }
 
-TEST_F(ShardTopKTest, W5FactorsAreRefusedWhereTheTableHasAnotherCodec) {
+TEST_F(ShardTopKTest, W5FactorsAreRefusedIfTheTableHasAnotherCodec) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   Message message = PushAll(1, 0, some_);
   PartOf<Push>(message).codec = ValueCodec::kLowRank;
@@ -81,7 +81,7 @@ TEST_F(ShardTopKTest, W5FactorsAreRefusedWhereTheTableHasAnotherCodec) {
   EXPECT_EQ(errors[0].message, "table 't': 8 rows of 2: low_rank, expected topk");
 }
 
-TEST_F(ShardTopKTest, W5WhatIsGatheredIsSummed) {
+TEST_F(ShardTopKTest, W5GatheredPushesAreSummed) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kAggregated));
   Deliver(PushAll(1, 0, some_));
   Deliver(PushAll(2, 0, some_));
@@ -91,7 +91,7 @@ TEST_F(ShardTopKTest, W5WhatIsGatheredIsSummed) {
     for (int i = 0; i < 2; ++i) EXPECT_EQ(ValueAt(key, i), -2 * some_[2 * key + i]) << key;
 }
 
-TEST_F(ShardTopKTest, W5WhatCannotBeDecodedIsRefusedByName) {
+TEST_F(ShardTopKTest, W5TheErrorSaysWhatCannotBeDecoded) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   const auto refusal = [&](auto change) {
     Message message = PushAll(1, 0, some_);
@@ -116,7 +116,7 @@ TEST_F(ShardTopKTest, W5WhatCannotBeDecodedIsRefusedByName) {
   EXPECT_EQ(refusal([](PushPart*) {}), "accepted");
 }
 
-TEST_F(ShardTopKTest, NoPullIsAnsweredSo) {
+TEST_F(ShardTopKTest, APullWithTopKIsRefused) {
   Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
   Message pull = PullOf(0, 10, 3, 0, 50);
   PartOf<Pull>(pull).codec = ValueCodec::kTopK;

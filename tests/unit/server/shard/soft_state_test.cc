@@ -1,5 +1,5 @@
-// The state but for the rows: its hash notices all that a head holds, and a segment begins with the head and the pushes
-// that wait for their clock.
+// Shows the state without the rows: its hash depends on everything that a head contains, and a segment begins with the
+// head and the pushes that wait for their clock.
 #include "server/shard/soft_state.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class SoftStateTest : public PartTest {
   CheckpointId newest_order_;
 };
 
-TEST_F(SoftStateTest, TheHashNoticesEveryPart) {
+TEST_F(SoftStateTest, TheHashDependsOnEveryPart) {
   std::set<std::uint64_t> hashes = {State().Hash()};
   const auto is_new = [&] { return hashes.insert(State().Hash()).second; };
   EXPECT_FALSE(is_new());
@@ -44,7 +44,7 @@ TEST_F(SoftStateTest, TheHashNoticesEveryPart) {
   EXPECT_TRUE(is_new());
 }
 
-TEST_F(SoftStateTest, TheHeadHoldsIt) {
+TEST_F(SoftStateTest, TheHeadContainsAllOfIt) {
   view_.version = ViewVersion(4);
   Gather(0);
   Gather(1);
@@ -61,7 +61,7 @@ TEST_F(SoftStateTest, TheHeadHoldsIt) {
   EXPECT_EQ(head.hash, State().Hash());
 }
 
-TEST_F(SoftStateTest, ASegmentIsTheHeadAndWhatWaits) {
+TEST_F(SoftStateTest, ASegmentBeginsWithTheHeadAndTheGatheredPushes) {
   MemoryDisk disk;
   MemoryShardLog log(&disk, "run/log/shard-0");
   DurableOutbox outbox(&log, &step_);

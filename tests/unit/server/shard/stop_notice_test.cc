@@ -1,5 +1,5 @@
-// Rule S2: a shard that stops by itself sends its first reason every second, until the scheduler confirms or a lease is
-// over, and three times in due time at least.
+// Shows rule S2: a shard that stops by itself sends its first reason every second until the scheduler confirms it or a
+// lease has passed, and at least three times, a second apart.
 #include "server/shard/stop_notice.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class StopNoticeTest : public testing::Test {
   StopNotice notice_{&step_};
 };
 
-TEST_F(StopNoticeTest, TheFirstReasonIsSentAtOnceAndCounts) {
+TEST_F(StopNoticeTest, TheFirstReasonIsSentAtOnceAndKept) {
   At(kSecond);
   EXPECT_FALSE(notice_.stopped());
   notice_.Stop({ErrorCode::kIo, "no room"});
@@ -54,7 +54,7 @@ TEST_F(StopNoticeTest, IsRepeatedEverySecondForALease) {
   EXPECT_EQ(TakeSent(), 0u);
 }
 
-TEST_F(StopNoticeTest, AJumpInTimeDoesNotCountAsHavingSentIt) {
+TEST_F(StopNoticeTest, AJumpInTimeDoesNotReplaceRepetitions) {
   At(kSecond);
   notice_.Stop({ErrorCode::kIo, "no room"});
   At(kSecond + 3 * kLease);
@@ -71,7 +71,7 @@ TEST_F(StopNoticeTest, AJumpInTimeDoesNotCountAsHavingSentIt) {
   EXPECT_TRUE(notice_.ended());
 }
 
-TEST_F(StopNoticeTest, TheSchedulersShutdownIsConfirmedAndEndsIt) {
+TEST_F(StopNoticeTest, AShutdownOfTheSchedulerIsConfirmedAndEndsTheShard) {
   At(kSecond);
   notice_.OnShutdown({ErrorCode::kOk, "done"});
   EXPECT_TRUE(notice_.ended());

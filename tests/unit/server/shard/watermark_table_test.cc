@@ -1,5 +1,5 @@
-// The watermarks of a shard's partitions as a log keeps them: what is written is what comes back, and what cannot be
-// this shard's is refused.
+// Shows that the watermarks of a shard's partitions are read from a log as they were written, and that those of another
+// shard are refused.
 #include "server/shard/watermark_table.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ constexpr Incarnation kWorker(10), kOther(11);
 
 StoreOptions OwnerOf(std::vector<PartitionId> owned) { return {.partition_bits = 2, .owned = std::move(owned)}; }
 
-TEST(WatermarkTableTest, ComesBackAsItWas) {
+TEST(WatermarkTableTest, IsDecodedAsItWasEncoded) {
   Store store(OwnerOf({PartitionId(1), PartitionId(2)})), again(OwnerOf({PartitionId(1), PartitionId(2)}));
   store.Find(PartitionId(1))->watermarks().Set(kWorker, Sequence(3));
   store.Find(PartitionId(2))->watermarks().Set(kWorker, Sequence(1));
@@ -26,7 +26,7 @@ TEST(WatermarkTableTest, ComesBackAsItWas) {
   EXPECT_EQ(WatermarksOf(again), (WatermarkTable{{kOther, of_other}}));
 }
 
-TEST(WatermarkTableTest, AnotherShardsIsRefused) {
+TEST(WatermarkTableTest, TheTableOfAnotherShardIsRefused) {
   Store store(OwnerOf({PartitionId(1)}));
   const WatermarkTable of_another = {{kWorker, {Sequence(1), Sequence(0), Sequence(0), Sequence(0)}}};
   EXPECT_EQ(RestoreWatermarks(of_another, &store).error().code, ErrorCode::kCorrupt);

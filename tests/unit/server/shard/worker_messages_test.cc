@@ -1,4 +1,5 @@
-// A worker's message goes to what answers it, and whoever is not served or not understood is answered so.
+// Shows that each kind of worker message reaches its handler, and that unknown senders and unexpected messages are
+// refused.
 #include "server/shard/worker_messages.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +43,7 @@ class WorkerMessagesTest : public PartsTest {
   PartitionId partition_;
 };
 
-TEST_F(WorkerMessagesTest, APullThatWaitsForAPushIsAnsweredBehindIt) {
+TEST_F(WorkerMessagesTest, APullThatWaitsForAPushIsAnsweredAfterIt) {
   Deliver(PullOf(9, 1));
   EXPECT_TRUE(out_.empty());
   Deliver(PushOf(1));
@@ -64,7 +65,7 @@ TEST_F(WorkerMessagesTest, ATickIsAcknowledgedAndMovesTheClocks) {
   EXPECT_EQ(Take<ErrorReply>().at(0).code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(WorkerMessagesTest, WhoIsNotServedAndWhatIsNotForAShardIsRefused) {
+TEST_F(WorkerMessagesTest, UnknownSendersAndMessagesThatAreNotForAShardAreRefused) {
   Message stranger = PushOf(1);
   stranger.sender.incarnation = Incarnation(99);
   Deliver(stranger);
