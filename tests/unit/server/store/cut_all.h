@@ -1,4 +1,4 @@
-// A whole cut of a row store at once, for tests that compare all rows.
+// For tests that compare all rows: makes a whole cut of a row store in one call.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables)
   }
 }
 
-// Continues the cut. True: it is complete.
+// Continues the cut. Returns whether it is complete.
 inline bool ContinueCut(Store* rows, std::size_t bytes, std::vector<CutRows>* chunks) {
   const Status status = rows->cut().Continue(bytes, chunks);
   EXPECT_TRUE(status) << status.error().message;

@@ -1,4 +1,4 @@
-// The time of tables with a life, without a store: each counts its own time, boundaries let rows expire, and a sweep
+// Shows Expiry without a store: each table with a life counts its own time, rows expire at boundaries, and a sweep
 // frees them.
 #include "server/store/expiry.h"
 

@@ -82,23 +82,23 @@ TEST_F(FragmentStateTest, VersionsCountTheSectionsOfEachTable) {
   EXPECT_EQ(VersionOf(*rows_, kAware, 1), Version(1));
 }
 
-TEST_F(FragmentStateTest, ASectionWithoutKeysIsNone) {
+TEST_F(FragmentStateTest, AnEmptySectionDoesNotCount) {
   const Section empty{PartitionId(1), 0, Sequence(1), Version(0)};
   ASSERT_TRUE(rows_->Apply(kSgd.id, {&empty, 1}, {}, {.clock = Clock(0)}));
   EXPECT_EQ(VersionOf(*rows_, kSgd, 1), Version(0));
   EXPECT_TRUE(rows_->delays().histogram().empty());
 }
 
-TEST_F(FragmentStateTest, DelaysAreCountedWhereTheVersionIsKnown) {
+TEST_F(FragmentStateTest, DelaysAreCountedIfThePushHasAVersion) {
   Push(rows_.get(), kSgd, {{0, Version(0)}, {1}});
   Push(rows_.get(), kSgd, {{0, Version(0)}, {1, Version(1)}});
-  Push(rows_.get(), kSgd, {{0, Version(9)}});  // of the future: as new as can be
+  Push(rows_.get(), kSgd, {{0, Version(9)}});  // newer than the partition's version: no delay
   EXPECT_EQ(rows_->delays().histogram(), (std::vector<std::uint64_t>{3, 1}));
   rows_->ForgetCounters();
   EXPECT_TRUE(rows_->delays().histogram().empty());
 }
 
-TEST_F(FragmentStateTest, TheLastBucketOfDelaysIsOpen) {
+TEST_F(FragmentStateTest, TheLastBucketCountsAllLongerDelays) {
   ASSERT_TRUE(rows_->LoadState(kSgd.id, PartitionId(0), {Version(100'000), {}}));
   Push(rows_.get(), kSgd, {{0, Version(100'000 - limits::kDelayBucketsMax + 1)}});
   EXPECT_EQ(rows_->delays().histogram().size(), limits::kDelayBucketsMax);
@@ -130,7 +130,7 @@ TEST_F(FragmentStateTest, RulesGetTheRowsAsTheyWerePulled) {
   float pulled[] = {0, 0};
   Push(rows_.get(), kCompensated, {{0}, {1}}, pulled);
   EXPECT_EQ(Value(*rows_, kCompensated, 1), -1.0f);
-  pulled[0] = -1;  // has seen the step
+  pulled[0] = -1;  // pulled after the first step
   Push(rows_.get(), kCompensated, {{0}, {1}}, pulled);
   EXPECT_EQ(Value(*rows_, kCompensated, 0), -2.0f);
   EXPECT_FLOAT_EQ(Value(*rows_, kCompensated, 1), -2.0f + 0.04f);
@@ -144,13 +144,13 @@ TEST_F(FragmentStateTest, ARowPulledAsNanIsSkipped) {
   EXPECT_EQ(rows_->counters().not_finite, 1u);
 }
 
-TEST_F(FragmentStateTest, ARowWhoseGradientIsNotFiniteEitherIsCountedOnce) {
+TEST_F(FragmentStateTest, ARowThatIsNotFiniteInBothWaysIsCountedOnce) {
   const float pulled[] = {std::numeric_limits<float>::quiet_NaN()};
   Push(rows_.get(), kCompensated, {{0}}, pulled, std::numeric_limits<float>::infinity());
   EXPECT_EQ(rows_->counters().not_finite, 1u);
 }
 
-TEST_F(FragmentStateTest, CutsHaveTheStateOfTheirBeginning) {
+TEST_F(FragmentStateTest, ACutHasTheStateAtItsBeginning) {
   for (int i = 0; i < 4; ++i) Push(rows_.get(), kAdaptive, {{0, Version(0)}, {1, Version(i)}});
   Push(rows_.get(), kSgd, {{2}});
   const std::uint64_t hash = *rows_->StateHash();
@@ -173,8 +173,8 @@ TEST_F(FragmentStateTest, CutsHaveTheStateOfTheirBeginning) {
   EXPECT_EQ(*loaded->StateHash(), *rows_->StateHash()) << "it goes on with the same bits";
 }
 
-// The number of applied sections is not a parameter.
-TEST_F(FragmentStateTest, HashesCoverTheStateOfRulesAndNotTheVersion) {
+// The version is the number of applied sections, which is no part of the model.
+TEST_F(FragmentStateTest, HashesCoverTheStateOfRulesButNotTheVersion) {
   const auto other = MakeStore();
   Push(rows_.get(), kSgd, {{0}});
   Push(other.get(), kSgd, {{0}});

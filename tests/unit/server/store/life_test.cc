@@ -1,4 +1,5 @@
-// The arithmetic of lives, what boundaries decide from counts alone, and the bound of keys that are counted.
+// Shows the arithmetic of lives, which rows a boundary lets expire, and the bound on the keys that are counted before
+// they have a row.
 #include "server/store/life.h"
 
 #include <gtest/gtest.h>
@@ -35,21 +36,21 @@ TEST(LifeTest, WithoutDecayTheScoreCounts) {
   EXPECT_FALSE(rules.expires());
 }
 
-TEST(StandingsTest, TheLowestGoAndNeverTheHighest) {
+TEST(StandingsTest, TheLowestClassesExpireButNotTheHighest) {
   Standings standings;
   for (std::uint32_t standing : {5u, 5u, 7u, 9u, 9u, 9u}) standings.Add(standing, 1);
   EXPECT_EQ(standings.Decide(0, 6, 1), 0u);
-  EXPECT_EQ(standings.Decide(0, 5, 1), 6u);  // both of 5
+  EXPECT_EQ(standings.Decide(0, 5, 1), 6u);  // both rows of standing 5 expire
   EXPECT_EQ(standings.rows(), 4u);
-  EXPECT_EQ(standings.Decide(0, 1, 1), 8u);  // 7; three of 9 stay, though they are too many
+  EXPECT_EQ(standings.Decide(0, 1, 1), 8u);  // 7 expires too; the three of 9, the highest, stay, though the limit is 1
   EXPECT_EQ(standings.rows(), 3u);
   EXPECT_EQ(standings.Decide(10, 0, 1), 10u);  // unless they are too old
   EXPECT_EQ(standings.rows(), 0u);
-  standings.Drop(3, 1);  // not counted: nothing
+  standings.Drop(3, 1);  // no row has this standing: no effect
   EXPECT_EQ(standings.rows(), 0u);
 }
 
-TEST(VerdictsTest, AnEarlierStricterOneStays) {
+TEST(VerdictsTest, AnEarlierStricterVerdictStaysInForce) {
   const LifeRules rules(LifeSpec{.on = true, .rows_max = 1});
   Verdicts verdicts;
   verdicts.Add({.before = 100, .least_standing = 90});
@@ -61,12 +62,12 @@ TEST(VerdictsTest, AnEarlierStricterOneStays) {
   EXPECT_TRUE(verdicts.Expired(rules, {150, 1}));
 }
 
-TEST(CandidatesTest, BeyondTheBoundThoseCountedLeastAreForgotten) {
+TEST(CandidatesTest, BeyondTheBoundTheKeysWithTheLowestCountsAreForgotten) {
   constexpr std::size_t kMax = 100;
   Candidates candidates(1, 0, kMax);
   for (Key key = 0; key < kMax; ++key) candidates.Set(key, key < 10 ? 5 : 1);
   EXPECT_EQ(candidates.size(), kMax);
-  candidates.Set(3, 6);  // it is there already
+  candidates.Set(3, 6);  // it is already counted
   EXPECT_EQ(candidates.size(), kMax);
   candidates.Set(kMax, 1);
   EXPECT_EQ(candidates.size(), 11u);
@@ -76,7 +77,7 @@ TEST(CandidatesTest, BeyondTheBoundThoseCountedLeastAreForgotten) {
   EXPECT_EQ(candidates.Count(kMax), 1u);
 }
 
-TEST(CandidatesTest, WhatIsForgottenLeavesTheOthersAsTheyWere) {
+TEST(CandidatesTest, ForgettingKeysKeepsTheCountsOfTheOthers) {
   constexpr std::size_t kMax = 20'000;
   Candidates candidates(9, 2, kMax);
   SplitMix random(3);
@@ -94,7 +95,7 @@ TEST(CandidatesTest, WhatIsForgottenLeavesTheOthersAsTheyWere) {
   EXPECT_EQ(candidates.size(), 1u);
 }
 
-TEST(CandidatesTest, NoPartitionCountsMoreThanCanBeSortedAtOneGo) {
+TEST(CandidatesTest, APartitionForgetsKeysBeyondItsLimit) {
   Candidates candidates(1, 0, 10 * limits::kCandidatesPartitionMax);
   for (Key key = 0; key < limits::kCandidatesPartitionMax; ++key) candidates.Set(key, key == 7 ? 2 : 1);
   EXPECT_EQ(candidates.size(), limits::kCandidatesPartitionMax);
@@ -103,7 +104,7 @@ TEST(CandidatesTest, NoPartitionCountsMoreThanCanBeSortedAtOneGo) {
   EXPECT_EQ(candidates.Count(7), 2u);
 }
 
-TEST(PagePoolTest, RunsDoNotOverlapAndAreUsedAgain) {
+TEST(PagePoolTest, RunsDoNotOverlapAndAreReused) {
   PagePool pool;
   SplitMix random(1);
   std::vector<std::pair<unsigned char*, std::size_t>> runs;

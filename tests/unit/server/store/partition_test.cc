@@ -1,5 +1,5 @@
-// A partition can be created, loaded, cut, hashed and dropped by itself: alone, and while the store that owns it goes
-// on serving the others. Copies of a partition have equal hashes, and the memory of a dropped one serves later rows.
+// Shows that a partition can be created, loaded, cut, hashed and dropped: alone, and while its store serves the other
+// partitions. Copies of a partition have equal hashes, and the memory of a dropped one is reused for later rows.
 #include "server/store/partition.h"
 
 #include <gtest/gtest.h>
@@ -103,7 +103,8 @@ class Traffic {
   std::uint64_t clock_ = 0;
 };
 
-// Loads what a snapshot or a cut has handed out; of increments, the counts of the newest alone.
+// Loads the chunks of a snapshot or a cut. `newest`: loads the counts of keys too; in a chain of increments, only the
+// newest has the current ones.
 void LoadAll(const std::vector<CutRows>& chunks, Store* to, bool newest = true) {
   for (const auto& [table, rows] : chunks) {
     ASSERT_TRUE(to->Load(table, rows.keys, rows.rows));
@@ -112,7 +113,7 @@ void LoadAll(const std::vector<CutRows>& chunks, Store* to, bool newest = true) 
   }
 }
 
-// Copies a partition, which `to` has without rows.
+// Copies a partition to `to`, where it must be empty.
 void CopyPartition(Store* from, PartitionId partition, Store* to) {
   std::vector<CutRows> chunks;
   (void)from->cut().BeginSnapshot(partition);
@@ -142,7 +143,7 @@ TEST(PartitionTest, IsCreatedLoadedHashedAndReleasedByItself) {
   partition.Release();
 }
 
-TEST(PartitionTest, ItsCutIsWhatItHeld) {
+TEST(PartitionTest, ACutLoadsToAnEqualPartition) {
   StoreContext context;
   const Table table(Spec(1, TableKind::kSparse, false), kSeed, 0);
   const std::vector<Key> keys = {7, 8, 9};
@@ -162,8 +163,8 @@ TEST(PartitionTest, ItsCutIsWhatItHeld) {
 
 class PartitionUnderTrafficTest : public testing::TestWithParam<std::size_t> {};
 
-// A partition goes from one store to another and back while both get pushes: together they hold what one store holds
-// that got all.
+// A partition moves from one store to another and back while both get pushes. Together they hold the rows of a single
+// store that gets all pushes.
 TEST_P(PartitionUnderTrafficTest, MovesBetweenStores) {
   const auto all = MakeStore(AllPartitions());
   const auto left = MakeStore(AllPartitions(), GetParam()), right = MakeStore({}, GetParam());
@@ -195,7 +196,7 @@ TEST_P(PartitionUnderTrafficTest, MovesBetweenStores) {
   EXPECT_EQ(last.entries(), all->Find(kMoved)->watermarks().entries());
 }
 
-// While it is copied, slice by slice, the partition takes pushes: the copy is what it was when the snapshot began.
+// The partition gets pushes while it is copied slice by slice. The copy has its state at the beginning of the snapshot.
 TEST_P(PartitionUnderTrafficTest, ASnapshotIsThePartitionAsItWasWhenItBegan) {
   const auto store = MakeStore(AllPartitions(), GetParam()), copy = MakeStore({kMoved});
   Traffic traffic;
@@ -217,7 +218,7 @@ TEST_P(PartitionUnderTrafficTest, ASnapshotIsThePartitionAsItWasWhenItBegan) {
   EXPECT_EQ(copy->row_count(), rows);
 }
 
-// A checkpoint of what changed since the one before has all of it, whatever was snapshotted in between.
+// An incremental checkpoint has all changes since its base, even if partitions were snapshotted in between.
 TEST_P(PartitionUnderTrafficTest, ASnapshotTakesNoChangesFromTheNextCheckpoint) {
   const auto store = MakeStore(AllPartitions(), GetParam()), copy = MakeStore(AllPartitions());
   Traffic traffic;
@@ -243,7 +244,7 @@ TEST_P(PartitionUnderTrafficTest, ASnapshotTakesNoChangesFromTheNextCheckpoint) 
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutABudget, PartitionUnderTrafficTest, testing::Values(0u, 100'000u));
 
-TEST(PartitionTest, MemoryOfADroppedOneServesLaterRows) {
+TEST(PartitionTest, MemoryOfADroppedPartitionIsReused) {
   const auto store = MakeStore(AllPartitions());
   Traffic traffic;
   std::vector<Push> pushes;

@@ -1,5 +1,5 @@
-// Shows that removed keys are named by the cuts that must name them, and by no others, beside a model: over cuts that
-// became the base of the next and cuts that were lost, keys that come back, and lists that are walked in pieces.
+// Compares the list of removed keys with a model: each key is named by the cuts that must name it and by no others.
+// Cuts become the base of the next or are lost, keys come back, and lists are walked in pieces.
 #include "server/store/removed_keys.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using When = RemovedKeys::When;
 
 struct Model {
-  std::map<Key, int> removed;  // before which cut
+  std::map<Key, int> removed;  // the next cut after the removal
   int cuts = 0, base = 0;
 
   When WhenOf(Key key) const {
@@ -30,7 +30,7 @@ struct Model {
   }
 };
 
-TEST(RemovedKeyListTest, AreNamedByTheCutsThatMustNameThem) {
+TEST(RemovedKeyListTest, AreNamedByExactlyTheRightCuts) {
   const RowIndex index(17, 3);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     RemovedKeys keys;

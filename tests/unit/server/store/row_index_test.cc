@@ -1,4 +1,4 @@
-// The index of a sparse partition: finds what was put in, through growth, whatever the keys look like.
+// Shows that the index of a sparse partition finds every inserted key, while it grows and for any kind of keys.
 #include "server/store/row_index.h"
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ TEST(RowIndexTest, AnEmptyIndexHasNothing) {
   EXPECT_LT(index.memory_bytes(), 64u);
 }
 
-// Groups of keys, on every instruction set: keys that are there, in their homes or behind; that are not; that were, and
-// still lie behind those that are; and 0, which is what lies where no key ever was.
-TEST(RowIndexTest, ProbingAGroupFindsWhatFindFinds) {
+// Groups of keys, on every instruction set: keys in their home bucket or a later one; absent keys; erased keys whose
+// value is still in a bucket; and key 0, which equals an empty entry.
+TEST(RowIndexTest, ProbingAGroupOfKeysAgreesWithFind) {
   RowIndex index(99, 6);
   constexpr std::uint32_t kKeys = 6'000;
   for (std::uint32_t i = 0; i < kKeys; ++i) index.FindOrInsert(index.Hash(i), i, i);
@@ -96,7 +96,7 @@ TEST(RowIndexTest, FindsAllThroughGrowth) {
   }
 }
 
-TEST(RowIndexTest, ForgetsAndReplaces) {
+TEST(RowIndexTest, ErasesAndReplaces) {
   for (std::uint32_t bits : {0u, 7u}) {
     RowIndex index(3, bits);
     std::map<Key, std::uint32_t> model;
@@ -126,18 +126,18 @@ TEST(RowIndexTest, ForgetsAndReplaces) {
   }
 }
 
-TEST(RowIndexTest, KeysWhoseHashesBeginAlikeCostNoMoreThanOthers) {
+TEST(RowIndexTest, KeysWithEqualHighHashBitsCostNoMore) {
   RowIndex index(0, 0);
   constexpr std::uint32_t kKeys = 3 * RowIndex::kSegmentKeys;
   for (std::uint32_t i = 0; i < kKeys; ++i) {
-    const Key key = Unmix64(i);  // a hash of 32 zero bits and i
+    const Key key = Unmix64(i);  // its hash begins with 32 zero bits
     index.FindOrInsert(index.Hash(key), key, i);
   }
   for (std::uint32_t i = 0; i < kKeys; ++i) ASSERT_EQ(index.Find(index.Hash(Unmix64(i)), Unmix64(i)), i);
   EXPECT_LE(index.memory_bytes(), kKeys * 30);
 }
 
-TEST(RowIndexTest, AWalkVisitsOnceWhatIsThereAllTheTime) {
+TEST(RowIndexTest, AWalkVisitsEachLastingKeyOnce) {
   RowIndex index(7, 2);
   SplitMix random(2);
   for (Key key = 0; key < 30'000; ++key) index.FindOrInsert(index.Hash(key), key, std::uint32_t(key));
@@ -146,14 +146,14 @@ TEST(RowIndexTest, AWalkVisitsOnceWhatIsThereAllTheTime) {
   for (Key next = 30'000; !walk.done; ++next) {
     index.Continue(&walk, 1 + random.Below(300), [&](Key key, std::uint32_t) { ++visits[key]; });
     for (int i = 0; i < 30; ++i) index.FindOrInsert(index.Hash(next * 100 + i), next * 100 + i, 0);
-    const Key gone = 2 * random.Below(15'000);  // the odd ones stay
+    const Key gone = 2 * random.Below(15'000);  // odd keys are never erased
     index.Erase(index.Hash(gone), gone);
   }
   for (Key key = 1; key < 30'000; key += 2) ASSERT_EQ(visits[key], 1) << key;
   for (const auto& [key, count] : visits) ASSERT_EQ(count, 1) << key;
 }
 
-TEST(RowIndexTest, TakesTheExtremeKeys) {
+TEST(RowIndexTest, StoresTheExtremeKeys) {
   RowIndex index(5, 3);
   const Key keys[] = {0, 1, ~Key{0}, Key{1} << 63};
   for (std::uint32_t i = 0; i < 4; ++i) index.FindOrInsert(index.Hash(keys[i]), keys[i], i);

@@ -1,5 +1,5 @@
 // Shows that gradients are read once: a worker that shares the memory of its push may write to it at any time, and a
-// value that has changed behind the check that it is finite would reach the rows.
+// value that changes after the check that it is finite must not reach the rows.
 #include "server/store/row_stepper.h"
 
 #include <gtest/gtest.h>
@@ -44,12 +44,13 @@ class Page {
   void* begin_;
 };
 
-// What the handler of SIGSEGV works on.
+// For the handler of SIGSEGV.
 Page* keys_page;
 Page* gradients_page;
 float changed_to;
 
-// Behind the first look at the gradients the keys are looked at again, to find each row: then the gradient changes.
+// After the check of the gradients the store reads the keys again, to find each row. The handler changes the gradient
+// then.
 void OnAccess(int, siginfo_t* info, void*) {
   if (gradients_page->Holds(info->si_addr)) {
     gradients_page->Open();
@@ -78,7 +79,7 @@ class RowStepperTest : public testing::Test {
   struct sigaction before_;
 };
 
-TEST_F(RowStepperTest, AGradientThatChangesBehindItsCheckChangesNothing) {
+TEST_F(RowStepperTest, AGradientThatChangesAfterItsCheckHasNoEffect) {
   TableSpec spec;
   spec.id = TableId(1);
   spec.name = "dense";

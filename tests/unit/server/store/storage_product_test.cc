@@ -1,6 +1,6 @@
-// Shows that everything that storage may be asked for works together: row lives, narrow rows, a memory budget, full and
-// incremental checkpoints and the log, in every combination. Each is a random life of a shard that ends and comes back
-// again and again, bit for bit; and what is told of it must not depend on the budget or on how checkpoints are cut.
+// Shows that the options of storage work together in every combination: lives of rows, 16-bit rows, a memory budget,
+// full and incremental checkpoints, and the log. Each case is a random run of a shard that ends and recovers
+// repeatedly, bit for bit; and its states must not depend on the budget or on the kind of checkpoints.
 #include <gtest/gtest.h>
 
 #include "server/tier/residency.h"
@@ -13,7 +13,7 @@ constexpr int kSteps = 60;
 constexpr int kExpiries = 7;
 constexpr std::size_t kTightBytes = 24 << 10;  // a few dozen rows of all tables
 
-// One way to live, by name.
+// One setting of a row's life, with its name.
 struct LifeCase {
   const char* name;
   LifeSpec life;
@@ -75,7 +75,7 @@ std::vector<TableSpec> Tables(const LifeSpec& life, ValueCodec row_codec) {
   return tables;
 }
 
-// The states of a life without interruption, and, if asked for, of its recoveries.
+// Runs a random life of a shard, with recoveries if `recover`. Returns its states.
 std::vector<std::uint64_t> Live(const LifeOptions& options, bool recover) {
   std::vector<std::uint64_t> states;
   Life life(options);
@@ -90,7 +90,7 @@ std::vector<std::uint64_t> Live(const LifeOptions& options, bool recover) {
   EXPECT_EQ(tier != nullptr, options.memory_limit != 0);
   if (tier != nullptr) {
     EXPECT_GT(tier->counters().evicted, 0u) << "the budget was never used up";
-    if (options.late && options.tables[0].life.admit_count < 3) {  // few are ever born at the third push
+    if (options.late && options.tables[0].life.admit_count < 3) {  // few keys are pushed three times
       EXPECT_GT(life.shard().counters().waited_for_rows, 0u) << "nothing ever waited for its rows";
     }
   }
@@ -99,7 +99,7 @@ std::vector<std::uint64_t> Live(const LifeOptions& options, bool recover) {
 
 class StorageProduct : public testing::TestWithParam<std::tuple<int, int, ValueCodec>> {};
 
-TEST_P(StorageProduct, ComesBackAndDependsOnNothingElse) {
+TEST_P(StorageProduct, RecoversAndDoesNotDependOnBudgetOrChains) {
   const auto [admission, expiry, codec] = GetParam();
   const LifeSpec life = Together(Admissions()[std::size_t(admission)].life, Expiries()[std::size_t(expiry)].life);
   LifeOptions options{.seed = 7, .tables = Tables(life, codec)};

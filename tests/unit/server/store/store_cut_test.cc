@@ -1,5 +1,5 @@
-// A cut holds the rows as they were when it began, bit for bit, whatever is pushed between its slices; and the pushes
-// leave what they would have left without it.
+// Shows that a cut holds the rows as they were when it began, bit for bit, despite pushes between its slices, and that
+// the cut does not change the effect of these pushes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::vector<PartitionId> AllPartitions() {
   return all;
 }
 
-// Row stores that get the same pushes, unless told otherwise.
+// Three row stores. Each push goes to the ones that a test selects.
 class RowStoreCutTest : public testing::Test {
  protected:
   RowStoreCutTest() {
@@ -81,7 +81,7 @@ class RowStoreCutTest : public testing::Test {
       }
     }
   }
-  // The bits of each row; a key that is there twice is a row too many.
+  // The bits of each row, by key. A key that occurs twice makes the comparison fail.
   static std::multimap<Key, std::vector<std::uint32_t>> ByKey(const PartitionRows& rows, std::uint32_t row_words) {
     std::multimap<Key, std::vector<std::uint32_t>> out;
     for (std::size_t i = 0; i < rows.keys.size(); ++i) {
@@ -101,7 +101,7 @@ class RowStoreCutTest : public testing::Test {
   Store free_{options_};    // gets all pushes, without a cut
 };
 
-TEST_F(RowStoreCutTest, HoldsTheRowsOfItsBeginningWhateverIsPushedBetweenSlices) {
+TEST_F(RowStoreCutTest, HoldsTheRowsAtItsBeginningDespitePushesBetweenSlices) {
   for (const std::size_t slice : {1, 100, 2000, 50'000}) {
     for (int i = 0; i < 150; ++i) PushAny({&cut_, &frozen_, &free_}, 3000);
     std::vector<TableRows> tables = cut_.cut().Begin();
@@ -126,7 +126,7 @@ TEST_F(RowStoreCutTest, HoldsTheRowsOfItsBeginningWhateverIsPushedBetweenSlices)
   }
 }
 
-TEST_F(RowStoreCutTest, WhatIsBornLaterIsNotInIt) {
+TEST_F(RowStoreCutTest, RowsCreatedAfterItBeganAreNotInIt) {
   Push({&cut_, &frozen_}, sparse_, 100);
   std::vector<TableRows> tables = cut_.cut().Begin();
   Push({&cut_}, dense_, 0);  // a dense partition, whole
@@ -143,7 +143,7 @@ TEST_F(RowStoreCutTest, WhatIsBornLaterIsNotInIt) {
   EXPECT_EQ(CutAll(&cut_).size(), 4u);
 }
 
-TEST_F(RowStoreCutTest, CountsWhatIsCopiedEarlyOnceARow) {
+TEST_F(RowStoreCutTest, CountsEachEarlyCopyOnce) {
   const std::size_t row_bytes = 8 * sizeof(float);
   const Positioner position(sparse_, TableSalt(kSeed, sparse_.name));
   const std::vector<float> gradient(sparse_.dim, 1.0f);
@@ -157,8 +157,8 @@ TEST_F(RowStoreCutTest, CountsWhatIsCopiedEarlyOnceARow) {
   (void)cut_.cut().Begin();
   EXPECT_EQ(cut_.cut().early_bytes(), 0u);
   push(1);
-  push(1);  // copied already
-  push(3);  // born later
+  push(1);  // the row is copied already
+  push(3);  // a new row, not in the cut
   EXPECT_EQ(cut_.cut().early_bytes(), row_bytes);
   std::vector<CutRows> chunks;
   while (!ContinueCut(&cut_, 1, &chunks)) {
@@ -167,7 +167,7 @@ TEST_F(RowStoreCutTest, CountsWhatIsCopiedEarlyOnceARow) {
   EXPECT_EQ(cut_.cut().early_bytes(), row_bytes);
 }
 
-TEST_F(RowStoreCutTest, CopiesNoMoreThanASliceAtOnce) {
+TEST_F(RowStoreCutTest, CopiesNoMoreThanASlicePerCall) {
   for (int i = 0; i < 400; ++i) Push({&cut_}, sparse_, 100'000);
   (void)cut_.cut().Begin();
   const std::size_t row_bytes = 8 * sizeof(float);
@@ -181,9 +181,9 @@ TEST_F(RowStoreCutTest, CopiesNoMoreThanASliceAtOnce) {
   }
 }
 
-TEST_F(RowStoreCutTest, HandsOutNoMoreThanASliceAtOnceOfWhatWasCopiedEarly) {
+TEST_F(RowStoreCutTest, ReturnsNoMoreThanASlicePerCallOfEarlyCopies) {
   constexpr std::size_t kSliceBytes = 100'000;
-  constexpr std::size_t kEarlyChunkBytes = 17'000;  // what a chunk of rows that were copied early may hold, and more
+  constexpr std::size_t kEarlyChunkBytes = 17'000;  // more than a chunk of early copies may hold
   const std::uint32_t count = 40'000;
   Store rows({.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}});
   ASSERT_TRUE(rows.AddTable(sparse_));
@@ -214,7 +214,7 @@ TEST_F(RowStoreCutTest, HandsOutNoMoreThanASliceAtOnceOfWhatWasCopiedEarly) {
   EXPECT_LE(most, kSliceBytes + kEarlyChunkBytes + sizeof(Key) * kEarlyChunkBytes / (RowWords(sparse_) * 4));
 }
 
-TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
+TEST_F(RowStoreCutTest, CanBeDroppedAndBegunAgain) {
   for (int i = 0; i < 100; ++i) PushAny({&cut_, &frozen_, &free_}, 1000);
   (void)cut_.cut().Begin();
   std::vector<CutRows> chunks;
@@ -227,7 +227,7 @@ TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
   ExpectSame(CutAll(&cut_, 700), CutAll(&frozen_));
 }
 
-// What a chain of cuts gives, put into an empty store: the whole of the first and what changed from cut to cut.
+// Loads a chain of cuts into an empty store: the first is full, and the others are increments.
 class Chain {
  public:
   explicit Chain(const StoreOptions& options, const std::vector<TableSpec>& specs) : rows_(options) {
@@ -249,7 +249,7 @@ class Chain {
   Store rows_;
 };
 
-TEST_F(RowStoreCutTest, AChainOfWhatChangedIsTheWhole) {
+TEST_F(RowStoreCutTest, AChainOfIncrementsGivesAllRows) {
   Chain chain(options_, {sparse_, dense_, wide_});
   std::uint64_t most = 0;
   for (int link = 0; link < 8; ++link) {
@@ -271,7 +271,7 @@ TEST_F(RowStoreCutTest, AChainOfWhatChangedIsTheWhole) {
   }
 }
 
-TEST_F(RowStoreCutTest, ACutThatDidNotBecomeTheBaseLeavesItsChangesToTheNext) {
+TEST_F(RowStoreCutTest, ChangesOfALostCutAreInTheNext) {
   Chain chain(options_, {sparse_, dense_, wide_});
   for (int i = 0; i < 100; ++i) PushAny({&cut_}, 1000);
   chain.Add(CutAll(&cut_));
@@ -283,14 +283,14 @@ TEST_F(RowStoreCutTest, ACutThatDidNotBecomeTheBaseLeavesItsChangesToTheNext) {
     (void)ContinueCut(&cut_, 200, &chunks);
     PushAny({&cut_}, 1000);
     if (round % 2 == 0) cut_.cut().Drop();
-    while (cut_.cut().active()) (void)ContinueCut(&cut_, 200, &chunks);  // handed out whole, and lost
+    while (cut_.cut().active()) (void)ContinueCut(&cut_, 200, &chunks);  // all of it returned, but lost
     base = false;
   }
   chain.Add(CutAll(&cut_, 500, {.scope = CutScope::kChanged}));
   EXPECT_EQ(chain.rows().StateHash().value(), cut_.StateHash().value());
 }
 
-TEST_F(RowStoreCutTest, WhatWasLoadedHasNotChanged) {
+TEST_F(RowStoreCutTest, LoadedRowsDoNotCountAsChanged) {
   for (int i = 0; i < 100; ++i) PushAny({&frozen_}, 1000);
   Chain chain(options_, {sparse_, dense_, wide_});
   chain.Add(CutAll(&frozen_));
@@ -301,7 +301,7 @@ TEST_F(RowStoreCutTest, WhatWasLoadedHasNotChanged) {
   EXPECT_GE(count(), 1u);  // the cut before was not the base
 }
 
-TEST_F(RowStoreCutTest, LaterRowsWinAndRemovedOnesAreGone) {
+TEST_F(RowStoreCutTest, LaterRowsReplaceEarlierOnesAndRemovedRowsAreGone) {
   Push({&cut_}, sparse_, 50);
   const std::vector<TableRows> first = CutAll(&cut_);
   const Key key = first[0].partitions[0].keys[0];
@@ -332,7 +332,7 @@ TEST_F(RowStoreCutTest, KeysCountedWithoutARowAreInEveryCut) {
   EXPECT_EQ(cut_.LoadSeen(dense_.id, std::vector<Seen>{{5, 2}}).error().code, ErrorCode::kCorrupt);
 }
 
-// Rows of one partition that all expire, and how many of their keys a cut says are gone.
+// Creates rows of one partition, lets them expire, and counts the removed keys that a cut names.
 class RemovedKeysTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kRemembered = 40;
@@ -342,7 +342,7 @@ class RemovedKeysTest : public testing::Test {
     EXPECT_TRUE(rows_.AddTable(spec_));
     rows_.expiry().AdvanceClock(Clock(0));
   }
-  // `count` keys that were never there before.
+  // Pushes `count` new keys.
   void Push(std::uint32_t count) {
     std::vector<Key> keys(count);
     for (Key& key : keys) key = next_key_++;
@@ -412,7 +412,7 @@ TEST_F(RemovedKeysTest, AreNamedUpToTheirLimitAndUnknownBeyond) {
   EXPECT_TRUE(rows_.cut().KnowsChanges(false));
 }
 
-TEST_F(RemovedKeysTest, OfSeveralCutsSinceTheBaseCountTogether) {
+TEST_F(RemovedKeysTest, KeysOfSeveralCutsSinceTheBaseCountTogether) {
   (void)CutAll(&rows_);
   ComeAndGo(kRemembered / 2);
   (void)CutAll(&rows_, 1, {.scope = CutScope::kChanged, .base_is_previous_cut = true});
@@ -423,7 +423,7 @@ TEST_F(RemovedKeysTest, OfSeveralCutsSinceTheBaseCountTogether) {
   EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), kRemembered / 2 + 1);
 }
 
-TEST_F(RemovedKeysTest, AreNamedWhateverFullCutsLieBetweenThatWereLost) {
+TEST_F(RemovedKeysTest, AreNamedDespiteLostFullCuts) {
   (void)CutAll(&rows_);  // the base
   for (int lost = 0; lost < 3; ++lost) {
     ComeAndGo(kRemembered / 8);
@@ -434,7 +434,7 @@ TEST_F(RemovedKeysTest, AreNamedWhateverFullCutsLieBetweenThatWereLost) {
   EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged}), 3 * kRemembered / 8 - 2);
 }
 
-TEST_F(RemovedKeysTest, TakeNoMoreMemoryHoweverManyFullCutsFollow) {
+TEST_F(RemovedKeysTest, TakeNoMoreMemoryAfterAnyNumberOfFullCuts) {
   std::uint64_t most = 0;
   for (int round = 0; round < 200; ++round) {
     (void)CutAll(&rows_);
@@ -446,7 +446,7 @@ TEST_F(RemovedKeysTest, TakeNoMoreMemoryHoweverManyFullCutsFollow) {
   }
 }
 
-TEST_F(ManyRemovedKeysTest, AreHandedOutInSlices) {
+TEST_F(ManyRemovedKeysTest, AreReturnedInSlices) {
   constexpr std::size_t kKeys = 20'000, kSliceBytes = 4000;
   (void)CutAll(&rows_);
   ComeAndGo(kKeys);
@@ -456,7 +456,7 @@ TEST_F(ManyRemovedKeysTest, AreHandedOutInSlices) {
   EXPECT_LE(removed.most, 2 * kSliceBytes / sizeof(Key));
 }
 
-TEST_F(ManyRemovedKeysTest, OfCutsThatWereLostAreHandedOutInSlicesToo) {
+TEST_F(ManyRemovedKeysTest, KeysOfLostCutsAreReturnedInSlicesToo) {
   constexpr std::size_t kKeys = 10'000, kSliceBytes = 4000;
   (void)CutAll(&rows_);  // the base
   for (int lost = 0; lost < 3; ++lost) {
@@ -470,14 +470,14 @@ TEST_F(ManyRemovedKeysTest, OfCutsThatWereLostAreHandedOutInSlicesToo) {
   EXPECT_LE(removed.most, 2 * kSliceBytes / sizeof(Key));
 }
 
-TEST_F(ManyRemovedKeysTest, AreNamedOnceByTheCutThatTheyCameBackIn) {
+TEST_F(ManyRemovedKeysTest, AreNamedOnceIfTheyComeBackDuringACut) {
   constexpr std::size_t kKeys = 5000, kBack = 20;
   (void)CutAll(&rows_);
   ComeAndGo(kKeys);
   (void)rows_.cut().Begin({.scope = CutScope::kChanged, .base_is_previous_cut = true});
   std::vector<CutRows> chunks;
   Key back = 0;
-  // Between slices some come back, of which the cut has named some and others not; and some of those go again.
+  // Between slices some keys come back, whether or not the cut has named them already, and some of these expire again.
   while (!ContinueCut(&rows_, 2000, &chunks))
     if (back < kKeys) {
       next_key_ = back += kBack;
@@ -495,7 +495,7 @@ TEST_F(ManyRemovedKeysTest, AreNamedOnceByTheCutThatTheyCameBackIn) {
   }
   ASSERT_EQ(named.size(), kKeys);
   for (Key key = 0; key < kKeys; ++key) EXPECT_EQ(named.count(key), 1u) << key;
-  // The next one has those of them that went again, and names none that has a row.
+  // The next cut names the keys that expired again, and no key that has a row.
   std::vector<TableRows> tables = CutAll(&rows_, 1000, {.scope = CutScope::kChanged, .base_is_previous_cut = true});
   const PartitionRows& next = tables[0].partitions[0];
   const std::set<Key> gone(next.removed.begin(), next.removed.end());
@@ -504,7 +504,7 @@ TEST_F(ManyRemovedKeysTest, AreNamedOnceByTheCutThatTheyCameBackIn) {
   EXPECT_EQ(next.keys.size() + gone.size(), back / kBack * (kBack / 2));
 }
 
-TEST_F(ManyRemovedKeysTest, TakeNoMemoryOnceTheirBaseIsBehind) {
+TEST_F(ManyRemovedKeysTest, TakeNoMemoryOnceALaterCutIsTheBase) {
   (void)CutAll(&rows_);
   const CutRequest next{.scope = CutScope::kChanged, .base_is_previous_cut = true};
   ComeAndGo(50'000);
@@ -514,7 +514,7 @@ TEST_F(ManyRemovedKeysTest, TakeNoMemoryOnceTheirBaseIsBehind) {
   EXPECT_LT(rows_.memory_bytes(), most - 50'000 * sizeof(Key));
 }
 
-TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
+TEST_F(ManyRemovedKeysTest, AreReturnedInSlicesBeforeTheyAreSwept) {
   constexpr std::uint32_t kKeys = 100'000;
   Push(kKeys);
   (void)CutAll(&rows_);
@@ -531,7 +531,7 @@ TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
   EXPECT_EQ(removed, kKeys);
 }
 
-TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {
+TEST_F(RowStoreCutTest, ACutOfAnEmptyStoreIsCompleteAtOnce) {
   Store none(options_);
   EXPECT_TRUE(none.cut().Begin().empty());
   std::vector<CutRows> chunks;

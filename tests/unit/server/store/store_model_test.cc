@@ -1,6 +1,6 @@
-// The row store against a plain model of it, over the product of how keys are admitted, how rows expire, how their
-// values are kept, and how cuts are made: random pushes, pulls, boundaries, sweeps, cuts and restarts from what the
-// cuts gave. State and hashes agree at every step, and a chain of cuts, loaded, is the store as it was, bit for bit.
+// Compares the row store with a simple model, in every combination of admission, expiry, codec of rows and kind of
+// cuts: random pushes, pulls, boundaries, sweeps, cuts, and restarts from the cuts. State and hashes agree at every
+// step, and loading a chain of cuts restores the store bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ TableSpec SpecOf(const Case& c) {
   return spec;
 }
 
-// The obvious implementation: rows that expire are gone at once.
+// The simple implementation: expired rows are removed at once.
 class Model {
  public:
   explicit Model(const TableSpec& spec)
@@ -138,7 +138,7 @@ class Model {
     return false;
   }
 
-  // The lowest classes of standing go, for as long as they are too low or too many.
+  // Removes the lowest classes of standing while they are too low or the rows too many.
   void Decide(PartitionId partition, std::uint32_t boundary) {
     std::map<std::uint32_t, std::vector<Key>> classes;
     std::uint64_t rows = 0;
@@ -289,7 +289,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
 
   void Advance() {
     time_ += random_.Below(8);
-    window_ += random_.Below(6);  // other keys are asked for as time goes by
+    window_ += random_.Below(6);  // the range of keys moves with time
     Tell(rows_.get());
     model_.Advance(static_cast<std::uint32_t>(time_));
   }
@@ -314,7 +314,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     ASSERT_EQ(rows_->row_count(), model_.row_count());
   }
 
-  // A cut while things go on, or of a store at rest, added to the chain.
+  // Makes a cut, with other operations between its slices unless `at_rest`, and adds it to the chain.
   void Cut(bool at_rest) {
     const bool full = GetParam().cuts == Cuts::kFull || chain_.empty();
     const std::uint64_t hash = model_.StateHash();
@@ -363,13 +363,13 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     return rows;
   }
 
-  // Goes on with a store that was loaded from what the cuts gave.
+  // Replaces the store by one that is loaded from the chain.
   void Restart() {
     Cut(true);
     if (!previous_is_base_ || HasFailure()) return;
     rows_ = LoadChain(chain_);
     Tell(rows_.get());
-    previous_is_base_ = false;  // what was loaded is the base
+    previous_is_base_ = false;  // the loaded chain is the base
   }
 
   SplitMix random_{Mix64(std::uint64_t(GTEST_FLAG_GET(random_seed)) + std::uint64_t(GetParam().expiry) * 64 +

@@ -1,5 +1,5 @@
-// The row store against a simple model, a map from key to floats: any mixture of pushes and pulls over any widths,
-// dense and sparse, gives the same bits; rows are born by pushes only; copies and hashes hold every row.
+// Compares the row store with a simple model, a map from key to floats: any mixture of pushes and pulls over any
+// widths, dense and sparse, gives the same bits; only pushes create rows; cuts and hashes include every row.
 #include "server/store/store.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ Batch MakeBatch(const TableSpec& spec, std::uint32_t bits, std::vector<Key> keys
   return batch;
 }
 
-// The obvious implementation.
+// The simple implementation.
 class Model {
  public:
   explicit Model(TableSpec spec) : spec_(std::move(spec)), salt_(TableSalt(kSeed, spec_.name)) {}
@@ -213,7 +213,7 @@ TEST_F(RowStoreTest, AnswersInEveryCodec) {
   }
 }
 
-TEST_F(RowStoreTest, TakesEncodedGradients) {
+TEST_F(RowStoreTest, AppliesEncodedGradients) {
   Store other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
   ASSERT_TRUE(other.AddTable(sparse_));
   std::vector<Key> keys;
@@ -229,7 +229,7 @@ TEST_F(RowStoreTest, TakesEncodedGradients) {
   EXPECT_EQ(rows_.StateHash().value(), other.StateHash().value());
 }
 
-TEST_F(RowStoreTest, TakesGradientsOfBytes) {
+TEST_F(RowStoreTest, AppliesInt8Gradients) {
   Store other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
   ASSERT_TRUE(other.AddTable(sparse_));
   std::vector<Key> keys;
@@ -246,8 +246,8 @@ TEST_F(RowStoreTest, TakesGradientsOfBytes) {
   EXPECT_EQ(rows_.StateHash().value(), other.StateHash().value());
 }
 
-// What is not a number must not turn into one on its way as bytes: the row is skipped (rule A5).
-TEST_F(RowStoreTest, AGradientThatIsNotFiniteStaysOneInBytes) {
+// A gradient that is not finite must not become finite when it is encoded as int8: the row is skipped (rule A5).
+TEST_F(RowStoreTest, AGradientThatIsNotFiniteStaysSoInInt8) {
   const Batch batch = MakeBatch(sparse_, kBits, {5});
   const float gradient[] = {1, std::numeric_limits<float>::infinity(), 0, 2};
   std::byte encoded[CodecRowBytes(ValueCodec::kInt8, 4)];
@@ -281,7 +281,7 @@ TEST_F(RowStoreTest, StateHashDoesNotDependOnHowRowsAreSpread) {
   EXPECT_EQ(sum, rows_.StateHash().value());
 }
 
-TEST_F(RowStoreTest, LoadsWhatItCopied) {
+TEST_F(RowStoreTest, LoadsTheRowsOfACut) {
   Push(&rows_, sparse_, {1, 2, 3, 4, 5});
   Push(&rows_, dense_, {0, 100, 299});
   Store other({.job_seed = kSeed, .partition_bits = kBits + 2, .owned = AllPartitions(kBits + 2)});
@@ -301,7 +301,7 @@ TEST_F(RowStoreTest, LoadsWhatItCopied) {
     EXPECT_EQ(other.Values(dense_.id, key).value(), rows_.Values(dense_.id, key).value());
 }
 
-TEST_F(RowStoreTest, LoadLeavesOutPartitionsOfOthers) {
+TEST_F(RowStoreTest, LoadIgnoresPartitionsThatItDoesNotOwn) {
   Push(&rows_, sparse_, {1, 2, 3, 4, 5, 6, 7, 8, 9});
   Store part({.job_seed = kSeed, .partition_bits = kBits, .owned = {PartitionId(3)}});
   ASSERT_TRUE(part.AddTable(sparse_));
@@ -332,7 +332,7 @@ TEST_F(RowStoreTest, RefusesATableOfAnotherShapeByName) {
   EXPECT_EQ(loader.OnTable(unknown).error().code, ErrorCode::kNotFound);
 }
 
-TEST_F(RowStoreTest, ATableThatCameAfterTheCutMustBeEmpty) {
+TEST_F(RowStoreTest, ATableCreatedAfterTheCutMustBeEmpty) {
   RowLoader loader(&rows_, RowLoader::Unknown::kEmpty);
   TableSpec later = sparse_;
   later.name = "later";
@@ -354,7 +354,7 @@ TEST_F(RowStoreTest, ATableMayChangeItsSettings) {
   EXPECT_EQ(*rows_.FindTable(sparse_.name), faster);
 }
 
-TEST_F(RowStoreTest, TheSameTableTwiceIsFineAnotherUnderItsNameOrIdIsNot) {
+TEST_F(RowStoreTest, ATableMayBeAddedTwiceButNotAnotherWithItsNameOrId) {
   EXPECT_TRUE(rows_.AddTable(sparse_));
   TableSpec other = sparse_;
   other.dim = 5;
@@ -396,7 +396,7 @@ TEST_F(RowStoreTest, RefusesKeysOfOtherPartitionsAndShards) {
   EXPECT_EQ(part.CheckKeys(dense_.id, {&section, 1}, {&key, 1}).error().code, ErrorCode::kInvalidArgument);
 }
 
-// No client of ours does that.
+// Our clients do not send such messages.
 TEST_F(RowStoreTest, AMessageThatNamesAKeyTwiceStepsItTwice) {
   for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16}) {
     TableSpec spec = MakeSpec(1, TableKind::kSparse, 2, "sgd");
@@ -451,7 +451,7 @@ TEST_F(RowStoreTest, OverheadIsAtMost24BytesARow) {
     rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(zeros.data()),
                Clock(0));
     if (next < 50'000) continue;
-    const double begun = double(Arena::kBlockBytesMax);  // the arena's last block may be empty yet
+    const double begun = double(Arena::kBlockBytesMax);  // the arena's last block may be nearly empty
     overhead += std::max(0.0, double(rows.memory_bytes()) - begun) / double(rows.row_count()) - 64;
     ++measured;
   }

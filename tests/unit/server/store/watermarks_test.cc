@@ -1,4 +1,4 @@
-// A partition's watermarks: which push of a worker is the next, by itself and beside other workers.
+// Shows that a partition's watermarks decide which push of a worker is the next, independently of other workers.
 #include "server/store/watermarks.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr Incarnation kWorker(10), kOther(7);
 
-TEST(WatermarksTest, TheNextPushIsTheOneBehindTheWatermark) {
+TEST(WatermarksTest, TheNextPushIsTheOneAfterTheWatermark) {
   Watermarks watermarks;
   EXPECT_EQ(watermarks.Judge(kWorker, Sequence(1)), Watermarks::Order::kNext);
   EXPECT_EQ(watermarks.Judge(kWorker, Sequence(2)), Watermarks::Order::kBeyond);
@@ -18,7 +18,7 @@ TEST(WatermarksTest, TheNextPushIsTheOneBehindTheWatermark) {
   EXPECT_EQ(watermarks.Judge(kWorker, Sequence(2)), Watermarks::Order::kNext);
 }
 
-TEST(WatermarksTest, WorkersCountForThemselves) {
+TEST(WatermarksTest, EachWorkerHasItsOwnWatermark) {
   Watermarks watermarks;
   for (int i = 0; i < 3; ++i) watermarks.Advance(kWorker);
   watermarks.Advance(kOther);
@@ -31,7 +31,7 @@ TEST(WatermarksTest, WorkersCountForThemselves) {
   watermarks.Drop(kWorker);
 }
 
-TEST(WatermarksTest, AreSetAsACopyHasThem) {
+TEST(WatermarksTest, AreSetToTheValuesOfACopy) {
   Watermarks watermarks;
   watermarks.Set(kWorker, Sequence(5));
   watermarks.Set(kOther, Sequence(0));

@@ -1,4 +1,4 @@
-// A cut's rows on disk: they come in the order of the fetches, and a cut that ends leaves neither rows nor records.
+// Shows that a cut gets its rows on disk in the order of the fetches, and that its end leaves neither rows nor records.
 #include "server/tier/cold_cut.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_F(ColdCutTest, ReadsColdAndSpilledRowsInTheOrderOfTheFetches) {
   EXPECT_FALSE(cut_.HasRecords());
 }
 
-TEST_F(ColdCutTest, ACutThatEndsFreesItsRowsAndForgetsItsFetches) {
+TEST_F(ColdCutTest, TheEndOfACutFreesItsRowsAndDropsItsFetches) {
   std::vector<ColdId> ids(300);
   for (Key key = 0; key < 300; ++key) ids[key] = Spill(key);
   Settle();

@@ -1,5 +1,5 @@
-// The gate keeps each peer's messages in their order, lets others pass, and is bounded: at its limits and one past
-// them.
+// Shows that the gate keeps each peer's messages in their order, lets those of other peers pass, and is bounded (tested
+// at its limits and one past them).
 #include "server/tier/cold_gate.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class ColdGateTest : public testing::Test {
     store_ = store.get();
     tier_ = std::make_unique<Residency>(ResidencyOptions{.limit_bytes = 1, .places = 1}, std::move(store));
     rows_ = tier_->AddTable(TableId(1), 4);
-    // Rows on disk, so that there is something to wait for.
+    // Creates rows on disk for messages to wait for.
     for (std::uint32_t number = 0; number < 200; ++number) {
       EXPECT_TRUE(tier_->Reserve(rows_, 1));
       rows_->Add(0, number);
@@ -28,7 +28,7 @@ class ColdGateTest : public testing::Test {
     while (store_->under_way() != 0) store_->RunOne();
     EXPECT_TRUE(tier_->Poll());
   }
-  // A ticket that has not ended, of a row that no other has asked for.
+  // The ticket of a new fetch, of a row that no other ticket fetches.
   FetchTicket NextTicket() {
     while (!rows_->IsCold(0, next_row_)) ++next_row_;
     const RowOwner owner{0, next_row_++};
@@ -68,7 +68,7 @@ TEST_F(ColdGateTest, KeepsTheOrderOfAPeerAndLetsOthersPass) {
   const FetchTicket early = NextTicket(), late = NextTicket();
   ASSERT_LT(early, late);
   ASSERT_TRUE(gate.Add(a, &first, late));
-  ASSERT_TRUE(gate.Add(a, &second, 0));  // its rows are here, but it is behind the first
+  ASSERT_TRUE(gate.Add(a, &second, 0));  // its rows are in memory, but it is behind the first message
   ASSERT_TRUE(gate.Add(b, &others, early));
   EXPECT_TRUE(gate.Holds(a));
   EXPECT_TRUE(TakeReady(&gate).empty());
@@ -86,7 +86,7 @@ TEST_F(ColdGateTest, KeepsTheOrderOfAPeerAndLetsOthersPass) {
   EXPECT_EQ(gate.bytes(), 0u);
 }
 
-TEST_F(ColdGateTest, KnowsWhatWaitsAlready) {
+TEST_F(ColdGateTest, RecognizesARepetitionOfAWaitingMessage) {
   ColdGate gate;
   Message message = PullOf(7);
   ASSERT_TRUE(gate.Add(Peer(1), &message, NextTicket()));
@@ -105,7 +105,7 @@ Message PushOf(std::uint64_t request, std::uint64_t sequence, KeyCodec codec = K
   return message;
 }
 std::vector<PushPart>& TablesOf(Message& push) { return std::get<Push>(push.body).tables; }
-// The same with another table, whose rows are in partition 3.
+// PushOf with a second table, whose rows are in partition 3.
 Message PushOfTwo(std::uint64_t request, std::uint64_t sequence, KeyCodec of_second = KeyCodec::kRaw) {
   Message message = PushOf(request, sequence);
   PushPart second{.table = TableId(2)};
@@ -114,7 +114,7 @@ Message PushOfTwo(std::uint64_t request, std::uint64_t sequence, KeyCodec of_sec
   return message;
 }
 
-// Every attempt of a push has a request id of its own; what waits is the push, whatever its attempt (T2).
+// Each attempt of a push has its own request id, but the push waits only once (T2).
 TEST_F(ColdGateTest, ARepeatedPushWaitsOnceAndAnswersToTheNewestAttempt) {
   ColdGate gate(2, 1 << 20);
   Message push = PushOf(10, 1), next = PushOf(20, 2);
@@ -144,7 +144,8 @@ TEST_F(ColdGateTest, ARepeatedPushWaitsOnceAndAnswersToTheNewestAttempt) {
   EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOf(3000, 1))) << "it waits no more";
 }
 
-// What names a list that the shard does not hold is repeated with its keys, which must not be dropped for it.
+// A push that names a list which the shard does not hold is sent again with its keys. The gate must not drop the latter
+// as a repetition.
 TEST_F(ColdGateTest, APushWithItsKeysIsNoRepetitionOfOneWithout) {
   ColdGate gate;
   Message by_name = PushOf(1, 1, KeyCodec::kHeld), with_keys = PushOf(2, 1);
@@ -180,7 +181,7 @@ TEST_F(ColdGateTest, APushWithTheKeysOfAllTablesIsNoRepetitionOfOneWithout) {
   EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOfTwo(3, 1)));
 }
 
-TEST_F(ColdGateTest, TakesSoManyMessagesAndNoMore) {
+TEST_F(ColdGateTest, TakesMessagesUpToItsLimit) {
   ColdGate gate(3, 1 << 20);
   for (std::uint64_t n = 0; n < 3; ++n) {
     Message message = PullOf(n);
@@ -188,11 +189,11 @@ TEST_F(ColdGateTest, TakesSoManyMessagesAndNoMore) {
   }
   Message past = PullOf(3);
   EXPECT_FALSE(gate.Add(Peer(9), &past, NextTicket()));
-  EXPECT_EQ(PayloadBytes(past), 8u);  // it is still there
+  EXPECT_EQ(PayloadBytes(past), 8u);  // the refused message is intact
   EXPECT_FALSE(gate.Holds(Peer(9)));
 }
 
-TEST_F(ColdGateTest, TakesSoManyBytesAndNoMore) {
+TEST_F(ColdGateTest, TakesBytesUpToItsLimit) {
   const std::size_t each = sizeof(ColdGate::Waiting) + 1000;
   ColdGate gate(100, 2 * each);
   Message first = PullOf(1, 1000), second = PullOf(2, 1000), third = PullOf(3, 0);
@@ -202,7 +203,7 @@ TEST_F(ColdGateTest, TakesSoManyBytesAndNoMore) {
   EXPECT_EQ(gate.bytes(), 2 * each);
 }
 
-TEST_F(ColdGateTest, TakesNoMoreOnceLessIsAllowedAndKeepsWhatWaits) {
+TEST_F(ColdGateTest, ALowerLimitRefusesNewMessagesAndKeepsWaitingOnes) {
   ColdGate gate;
   Message first = PullOf(1), second = PullOf(2);
   EXPECT_TRUE(gate.Add(Peer(1), &first, NextTicket()));
@@ -211,15 +212,15 @@ TEST_F(ColdGateTest, TakesNoMoreOnceLessIsAllowedAndKeepsWhatWaits) {
   EXPECT_EQ(gate.size(), 1u);
 }
 
-TEST_F(ColdGateTest, TakesAnyOneMessage) {
+TEST_F(ColdGateTest, AnEmptyGateTakesAMessageOfAnySize) {
   ColdGate gate(0, 500);
   Message large = PullOf(1, 1000), second = PullOf(2);
   EXPECT_TRUE(gate.Add(Peer(1), &large, NextTicket()));
   EXPECT_FALSE(gate.Add(Peer(2), &second, NextTicket()));
 }
 
-// Messages that came while there was no room for another fetch.
-TEST_F(ColdGateTest, BeginsFetchesInOrderWhenThereIsRoom) {
+// Messages that arrived when no more fetches could begin.
+TEST_F(ColdGateTest, BeginsFetchesInOrderOnceThereIsRoom) {
   ColdGate gate;
   for (std::uint64_t n = 1; n <= 3; ++n) {
     Message message = PullOf(n);
@@ -239,7 +240,7 @@ TEST_F(ColdGateTest, BeginsFetchesInOrderWhenThereIsRoom) {
   EXPECT_EQ(asked, (std::vector<std::uint64_t>{1, 2, 2, 3}));
 }
 
-TEST_F(ColdGateTest, WhatIsNotReadyTakesNoTime) {
+TEST_F(ColdGateTest, WaitingMessagesAreNotPolled) {
   ColdGate gate;
   for (std::uint64_t n = 0; n < 100; ++n)
     for (std::uint64_t request = 1; request <= 10; ++request) {
@@ -253,8 +254,8 @@ TEST_F(ColdGateTest, WhatIsNotReadyTakesNoTime) {
   EXPECT_LT(looks_, 120u);
 }
 
-// Against a plain list of all that waits.
-TEST_F(ColdGateTest, IsAListInWhichPeersWaitForThemselves) {
+// Compares the gate with a list of all waiting messages.
+TEST_F(ColdGateTest, AgreesWithAModelInWhichEachPeerWaitsForItself) {
   struct Waits {
     Peer from;
     std::uint64_t request;

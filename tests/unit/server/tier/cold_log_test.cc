@@ -1,5 +1,5 @@
-// Cold rows come back as they were appended, whatever of writing, freeing, fetching and collecting happens between;
-// holes go away; and a store that fails ends it.
+// Shows that cold rows are read as they were appended, in spite of any writing, freeing, fetching and collecting in
+// between; that holes are collected; and that a failure of the store is final.
 #include "server/tier/cold_log.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace {
 
 constexpr TableId kNarrow(1), kWide(3);
 constexpr std::size_t kSegmentBytes = 16 << 10;
-constexpr std::size_t kNarrowWords = 3, kWideWords = 1100;  // a page holds many, or one is more than a page
+constexpr std::size_t kNarrowWords = 3, kWideWords = 1100;  // many rows a page, and a row longer than a page
 
-// Rows by (table, owner's number), and what is read of them checked.
+// Appends and frees rows, by table and owner's number, and checks every row that is read.
 class ColdLogTest : public testing::Test, public ColdLogListener, public FetchReceiver {
  protected:
   ColdLogTest()
@@ -101,7 +101,7 @@ class ColdLogTest : public testing::Test, public ColdLogListener, public FetchRe
   std::map<std::pair<TableId, std::uint32_t>, Row> rows_;
 };
 
-TEST_F(ColdLogTest, ReadsWhatIsStillInMemoryAndWhatIsWritten) {
+TEST_F(ColdLogTest, ReadsRowsInMemoryAndRowsOnDisk) {
   for (std::uint32_t i = 0; i < 20; ++i) Append(kNarrow, i);
   Read(kNarrow, 1);
   EXPECT_EQ(store_.reads(), 0u);
@@ -114,7 +114,7 @@ TEST_F(ColdLogTest, ReadsWhatIsStillInMemoryAndWhatIsWritten) {
   EXPECT_EQ(checked_, 20u + 2000 + 20);
 }
 
-TEST_F(ColdLogTest, SegmentsWithoutRowsGoAndTheirNumbersAreUsedAgain) {
+TEST_F(ColdLogTest, EmptySegmentsAreRemovedAndTheirNumbersReused) {
   for (std::uint32_t round = 0; round < 50; ++round) {
     for (std::uint32_t i = 0; i < 300; ++i) Append(kNarrow, i);
     Settle();
@@ -140,8 +140,8 @@ TEST_F(ColdLogTest, HolesAreCollected) {
   EXPECT_EQ(checked_, 5000u);
 }
 
-// Rows so long that their segments are written before they are full: to move them would win nothing, again and again.
-TEST_F(ColdLogTest, WhatWasSealedEarlyIsNoHole) {
+// Rows are so long that segments are written before they are full. Moving the rows would free nothing, each time.
+TEST_F(ColdLogTest, TheUnusedEndOfASegmentIsNoHole) {
   for (std::uint32_t i = 0; i < 20; ++i) Append(kWide, i);
   for (std::uint32_t i = 0; i < 40'000; ++i) Append(kNarrow, i);
   Settle();
@@ -154,7 +154,7 @@ TEST_F(ColdLogTest, WhatWasSealedEarlyIsNoHole) {
   Read(kNarrow, 1);
 }
 
-// Many tables: each segment is written long before it is full.
+// With many tables, each segment is written long before it is full.
 TEST_F(ColdLogTest, ASegmentThatIsWrittenEarlyKeepsOnlyTheIdsOfItsRows) {
   constexpr std::uint32_t kTables = 26;
   constexpr ColdId kIds = 1 << 17;
@@ -181,8 +181,8 @@ TEST_F(ColdLogTest, ASegmentThatIsWrittenEarlyKeepsOnlyTheIdsOfItsRows) {
   EXPECT_NE(id.error().message.find(" rows and 0 holes"), std::string::npos) << id.error().message;
 }
 
-// Beside a table of long rows the holes of short ones are few bytes; their ids are few as well.
-TEST_F(ColdLogTest, HolesOfATableAreCollectedBeforeItsIdsEnd) {
+// Next to a table of long rows, the holes of short rows are few bytes, but take ids of which there are few.
+TEST_F(ColdLogTest, HolesAreCollectedBeforeATableRunsOutOfIds) {
   constexpr std::uint32_t kRows = 2000;
   ColdLog log(&store_, this, {.segment_bytes = kSegmentBytes, .ids_max = 1 << 13});
   log.AddTable(kNarrow, kNarrowWords);
@@ -207,8 +207,8 @@ TEST_F(ColdLogTest, HolesOfATableAreCollectedBeforeItsIdsEnd) {
   EXPECT_GT(log.moved(), 0u);
 }
 
-// Rows come faster than they are written, all the time, and leave holes.
-TEST_F(ColdLogTest, HolesAreBoundedWhereTheStoreDoesNotKeepUp) {
+// Rows are appended faster than they are written, all the time, and leave holes.
+TEST_F(ColdLogTest, HolesAreBoundedIfTheStoreIsTooSlow) {
   constexpr std::uint32_t kRows = 4000;
   for (std::uint32_t i = 0; i < kRows; ++i) Append(kNarrow, i);
   Settle();
@@ -236,7 +236,7 @@ TEST_F(ColdLogTest, HolesAreBoundedWhereTheStoreDoesNotKeepUp) {
   Read(kNarrow, 1);
 }
 
-TEST_F(ColdLogTest, ARecordThatSaysItIsAnotherRowsIsDamage) {
+TEST_F(ColdLogTest, ARecordOfAnotherRowIsReportedAsDamage) {
   for (std::uint32_t i = 0; i < 40'000; ++i) Append(kNarrow, i);
   Settle();
   store_.Forge([](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0xff}); });
@@ -252,8 +252,8 @@ TEST_F(ColdLogTest, ARecordThatSaysItIsAnotherRowsIsDamage) {
   EXPECT_EQ(log_.Poll().error().message, "no such row");  // final
 }
 
-// Anything in any order, the store late by any amount.
-TEST_F(ColdLogTest, HoldsUnderRandomUse) {
+// Operations in random order; the store completes its work at random times.
+TEST_F(ColdLogTest, RowsAreIntactUnderRandomUse) {
   std::uint32_t next = 0;
   for (int step = 0; step < 40'000; ++step) {
     const TableId table = rng_.Chance(0.9) ? kNarrow : kWide;
@@ -265,7 +265,7 @@ TEST_F(ColdLogTest, HoldsUnderRandomUse) {
       if (row == rows_.end()) row = rows_.begin();
       const auto at = row->first;
       Free(at.first, at.second);
-      if (rng_.Chance(0.5)) Append(at.first, at.second);  // the same row again, under another id
+      if (rng_.Chance(0.5)) Append(at.first, at.second);  // the same row again, with another id
     } else if (choice < 0.9) {
       if (auto ids = SomeIds(table, 0.02); !ids.empty()) log_.Fetch(table, std::move(ids), this);
     } else if (choice < 0.91) {
@@ -288,7 +288,7 @@ TEST_F(ColdLogTest, HoldsUnderRandomUse) {
   EXPECT_EQ(log_.rows(), 0u);
 }
 
-TEST_F(ColdLogTest, MemoryIsBoundedByItsRoom) {
+TEST_F(ColdLogTest, MemoryIsBounded) {
   std::size_t most = 0;
   for (std::uint32_t i = 0; i < 20'000; ++i) {
     Append(kNarrow, i);
@@ -299,7 +299,7 @@ TEST_F(ColdLogTest, MemoryIsBoundedByItsRoom) {
   EXPECT_GT(log_.segments(), 20u);
 }
 
-TEST_F(ColdLogTest, AFailureIsFinalAndNamed) {
+TEST_F(ColdLogTest, AFailureIsFinalAndNamesItsReason) {
   for (std::uint32_t i = 0; i < 1000; ++i) Append(kNarrow, i);
   Settle();
   const auto ids = SomeIds(kNarrow, 1);

@@ -1,4 +1,5 @@
-// Records come from memory and from the store in the order of their ids, and fetches end in the order they began.
+// Shows that records are read from memory and from the store in the order of their ids, and that fetches end in the
+// order in which they began.
 #include "server/tier/cold_reads.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Runs of id blocks: as long as a segment wants where there is one, and no block has two owners.
+// Shows that a segment gets a run of id blocks of the requested length if there is one, and that no block has two
+// owners.
 #include "server/tier/id_blocks.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ TEST(IdBlocksTest, ASegmentGetsARunAndReturnsWhatItDoesNotNeed) {
   EXPECT_EQ(ids.OwnerOfBlock(1), 7u);
 }
 
-TEST(IdBlocksTest, WhereNoRunIsLongEnoughTheLongestIsTakenAndThenNone) {
+TEST(IdBlocksTest, WithoutALongEnoughRunTheLongestIsTaken) {
   IdBlocks ids(4, 8, 16 * 16);  // 16 blocks
   EXPECT_EQ(ids.Take(0).count, 8u);
   EXPECT_EQ(ids.Take(1).count, 8u);

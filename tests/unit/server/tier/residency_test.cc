@@ -1,5 +1,5 @@
-// Under any budget, rows are what was last written to them, wherever they are, and memory stays within the budget:
-// births, changes, reads, removals, fetches and a store that is late, in any order, over several tables.
+// Shows that rows have the values last written to them, in memory or on disk, and that memory stays within any budget:
+// creations, changes, reads, removals and fetches in random order, over several tables, with a slow store.
 #include "server/tier/residency.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ class ResidencyTest : public testing::Test {
     some.erase(std::unique(some.begin(), some.end()), some.end());
     return some;
   }
-  // As a message does.
+  // Uses rows as a message does.
   void Use(std::size_t table, std::span<const Id> ids, bool change) {
     ResidentRows* rows = tables_[table];
     if (!Note(tier_->Reserve(rows, ids.size()))) return;
@@ -92,7 +92,7 @@ class ResidencyTest : public testing::Test {
       Use(std::get<0>(id), {&id, 1}, false);
     }
   }
-  // Keeps the first error, which a test that has not taken it fails by.
+  // Keeps the first error. A test fails at its end if it has not taken the error.
   bool Note(const Status& status) {
     if (!status && failure_) failure_ = status;
     return status.has_value();
@@ -139,7 +139,7 @@ class ResidencyTest : public testing::Test {
   Status failure_;
 };
 
-TEST_F(ResidencyTest, HoldsUnderRandomUse) {
+TEST_F(ResidencyTest, RowsAreIntactUnderRandomUse) {
   Open(200'000);
   RunRandomly(20'000, false);
   EXPECT_GT(tier_->cold_rows(), 5000u);
@@ -149,7 +149,7 @@ TEST_F(ResidencyTest, HoldsUnderRandomUse) {
   EXPECT_EQ(tier_->resident_rows() + tables_[0]->cold() + tables_[1]->cold() + tables_[2]->cold(), model_.size());
 }
 
-TEST_F(ResidencyTest, HoldsWhileTheBudgetChanges) {
+TEST_F(ResidencyTest, RowsAreIntactWhileTheBudgetChanges) {
   Open(400'000);
   RunRandomly(20'000, true);
   CheckAll();
@@ -169,7 +169,7 @@ TEST_F(ResidencyTest, StaysWithinTheBudget) {
   EXPECT_LE(most, (std::size_t{1} << 20) + (std::size_t{1} << 16));
 }
 
-TEST_F(ResidencyTest, GivesMemoryBackWhenOthersNeedIt) {
+TEST_F(ResidencyTest, FreesMemoryWhenOtherMemoryGrows) {
   Open(4 << 20);
   for (int i = 0; i < 15'000; ++i) Birth(2);
   const std::size_t before = tier_->memory_bytes();
@@ -184,7 +184,7 @@ TEST_F(ResidencyTest, GivesMemoryBackWhenOthersNeedIt) {
   CheckAll();
 }
 
-// Rows that are read only leave memory without being written.
+// Rows that were only read are evicted without being written.
 TEST_F(ResidencyTest, UnchangedRowsAreNotWrittenAgain) {
   Open(200'000);
   for (int i = 0; i < 3000; ++i) Birth(2);
@@ -194,12 +194,12 @@ TEST_F(ResidencyTest, UnchangedRowsAreNotWrittenAgain) {
   for (int round = 0; round < 5; ++round) CheckAll();
   while (store_->under_way() != 0) store_->RunOne();
   Poll();
-  EXPECT_LT(tier_->disk_bytes(), disk * 3 / 2);  // those that had never been written
+  EXPECT_LT(tier_->disk_bytes(), disk * 3 / 2);  // only rows that had never been written
   EXPECT_GT(tier_->counters().read_waiting, 5000u);
 }
 
-// A table that is used more often a byte gets the memory of one that is not used.
-TEST_F(ResidencyTest, MemoryGoesWhereItIsWorthMost) {
+// A table with more uses per byte gets the memory of a table that is not used.
+TEST_F(ResidencyTest, MemoryGoesToTheTableWithTheMostUsesPerByte) {
   Open(2 << 20);
   for (int i = 0; i < 20'000; ++i) Birth(2);
   for (int i = 0; i < 40'000; ++i) Birth(1);
@@ -217,8 +217,8 @@ TEST_F(ResidencyTest, MemoryGoesWhereItIsWorthMost) {
   EXPECT_GT(in_memory, all * 8 / 10);
 }
 
-// What was fetched is there when its ticket has ended, and is not the next to go.
-TEST_F(ResidencyTest, FetchedRowsAreThereWhenTheTicketHasEnded) {
+// Fetched rows are in memory when their ticket has ended, and are not evicted first.
+TEST_F(ResidencyTest, FetchedRowsAreInMemoryWhenTheTicketHasEnded) {
   Open(400'000);
   for (int i = 0; i < 10'000; ++i) Birth(2);
   while (store_->under_way() != 0) store_->RunOne();
@@ -230,7 +230,7 @@ TEST_F(ResidencyTest, FetchedRowsAreThereWhenTheTicketHasEnded) {
   Fetch(2, ids);
   ASSERT_NE(last_, 0u);
   EXPECT_FALSE(tier_->Ended(last_));
-  Fetch(2, ids);  // under way already
+  Fetch(2, ids);  // already being fetched
   EXPECT_EQ(tier_->counters().fetched, 50u);
   while (!tier_->Ended(last_)) {
     store_->RunOne();
@@ -268,9 +268,8 @@ TEST_F(ResidencyTest, RecordsForACutAreNotKeptInMemory) {
               0);
 }
 
-// Records that say that they are other rows', of this shard or of none, when rows are read and when holes are
-// collected.
-TEST_F(ResidencyTest, WhatTheDiskSaysOfARowIsNotBelieved) {
+// Records name other rows, of this shard or of none, both when rows are read and when holes are collected.
+TEST_F(ResidencyTest, ARecordOfAnotherRowIsAnError) {
   for (const std::uint32_t says : {0u, 1u, kPlaces, 0xffffffffu}) {
     for (const bool collect : {false, true}) {
       model_.clear();
@@ -303,7 +302,7 @@ TEST_F(ResidencyTest, WhatTheDiskSaysOfARowIsNotBelieved) {
   }
 }
 
-// A table whose slots are nearly all free is worth nothing, and that is not found by looking at all of them.
+// A table whose slots are nearly all free has no worth, and computing that does not scan all slots.
 TEST_F(ResidencyTest, AnEmptyTableIsWorthNothing) {
   Open(64 << 20);
   for (int i = 0; i < 100'000; ++i) Birth(2);

@@ -1,5 +1,5 @@
-// The tier on RocksDB: pages come back as they were written; a failure at any operation, a full disk, a directory that
-// cannot be written or is not a tier's, and a damaged byte are each an error that names the place, and nothing else.
+// Shows the tier's store on RocksDB: pages are read as they were written; a failure of any operation, a full disk, a
+// directory that cannot be written or is not a tier's, and a damaged byte each give an error that names the file.
 #include "server/tier/rocksdb_cold_store.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ constexpr std::uint32_t kPageBytes = 400;
 constexpr std::uint32_t kRecordBytes = 40;
 constexpr std::uint32_t kPages = 50;
 
-// Lets so many operations through and then fails each one, once or for good.
+// Lets a number of operations succeed, then fails one or all later ones.
 struct Faults {
   std::atomic<std::int64_t> until{-1};  // negative: none fails
   std::atomic<std::int64_t> operations{0};
@@ -150,7 +150,7 @@ class RocksDbColdStoreTest : public testing::Test {
     for (auto& byte : segment->bytes) byte = static_cast<std::byte>(rng.Next());
     return segment;
   }
-  // kFailed if it failed.
+  // Writes a segment. Returns its event, kFailed if it failed.
   ColdEvent Write(SegmentId id) {
     store_->Write(id, Segment(id));
     return Events().front();
@@ -186,7 +186,7 @@ class RocksDbColdStoreTest : public testing::Test {
   std::unique_ptr<RocksDbColdStore> store_;
 };
 
-TEST_F(RocksDbColdStoreTest, SegmentsComeBackAndGo) {
+TEST_F(RocksDbColdStoreTest, SegmentsAreReadBackAndRemoved) {
   ASSERT_TRUE(Open());
   std::vector<RecordAt> records;
   for (std::uint32_t n = 0; n < 20; ++n) {
@@ -212,8 +212,8 @@ TEST_F(RocksDbColdStoreTest, SegmentsComeBackAndGo) {
   ExpectRecords(records, read);
 }
 
-// A system that allows a process few open files still serves any number of segments.
-TEST_F(RocksDbColdStoreTest, OpensNoMoreFilesThanItMay) {
+// A process that may open few files still serves any number of segments.
+TEST_F(RocksDbColdStoreTest, KeepsTheLimitOfOpenFiles) {
   constexpr int kOpenFiles = 64, kSegments = 3 * kOpenFiles;
   ASSERT_TRUE(Open(nullptr, kOpenFiles));
   std::vector<RecordAt> records;
@@ -252,9 +252,9 @@ TEST_F(RocksDbColdStoreTest, FetchesEndInTheirOrder) {
     }
 }
 
-// Writes, renames and links in turn fail, and all after them: opening or writing says so, and what was written before
-// is read right. (Reads of RocksDB's own, while it takes in what it has just written, are not made to fail: version 7.8
-// does not look at what they return.)
+// The n-th write, rename or link and all later ones fail, for each n: opening or writing returns an error, and segments
+// written before are read correctly. (RocksDB's own reads of a file that it has just written do not fail here:
+// version 7.8 ignores their results.)
 TEST_F(RocksDbColdStoreTest, AFailureAtAnyWriteIsAnError) {
   std::int64_t operations = 1;
   for (std::int64_t n = -1; n < operations; ++n) {
@@ -345,7 +345,7 @@ TEST_F(RocksDbColdStoreTest, ADamagedPageIsNotRead) {
   EXPECT_NE(status.error().message.find(directory_), std::string::npos);
 }
 
-TEST_F(RocksDbColdStoreTest, TakesNoDirectoryThatIsNotATiers) {
+TEST_F(RocksDbColdStoreTest, RefusesADirectoryThatIsNotATiers) {
   fs::create_directories(directory_);
   std::ofstream(directory_ + "/thesis.tex") << "years of work";
   const Status status = Open();
@@ -354,7 +354,7 @@ TEST_F(RocksDbColdStoreTest, TakesNoDirectoryThatIsNotATiers) {
   EXPECT_TRUE(fs::exists(directory_ + "/thesis.tex"));
 }
 
-TEST_F(RocksDbColdStoreTest, EmptiesItsOwnDirectoryAndHoldsIt) {
+TEST_F(RocksDbColdStoreTest, EmptiesAndLocksItsDirectory) {
   ASSERT_TRUE(Open());
   Write({1, 0});
   auto second = RocksDbColdStore::Open(&pool_, {.directory = directory_, .file_system = nullptr}, [] {});

@@ -1,4 +1,5 @@
-// The slots of rows: low ones are taken first, every slot number is one, and the last chunk can go when it is empty.
+// Shows that low slots are taken first, that nearly every slot number can be used, and that the last chunk can be freed
+// when it is empty.
 #include "server/tier/row_slots.h"
 
 #include <gtest/gtest.h>
@@ -8,8 +9,7 @@
 namespace tarn::server {
 namespace {
 
-// Whatever the length of rows.
-TEST(RowSlotsTest, EverySlotThatHasANumberIsOne) {
+TEST(RowSlotsTest, NearlyEverySlotNumberCanBeUsed) {
   for (std::size_t words = 1; words < 5000; words += 7) {
     const RowSlots slots(words, std::size_t{2} << 20);
     const std::size_t slots_max = kResidentRowsMax / slots.rows_per_chunk() * std::size_t{slots.rows_per_chunk()};

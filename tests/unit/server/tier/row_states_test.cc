@@ -1,4 +1,4 @@
-// The word of a row: its location changes and its count stays; counts rise with use and fall with age.
+// Shows a row's state word: changing its location keeps its count of uses; counts rise with use and fall with age.
 #include "server/tier/row_states.h"
 
 #include <gtest/gtest.h>

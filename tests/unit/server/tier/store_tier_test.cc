@@ -1,5 +1,5 @@
-// A row store under a memory budget gives to the bit what it gives without: pulls, pushes, loads, removals, cuts and
-// hashes in any order, over a store that is late by any amount.
+// Shows that a row store with a memory budget gives the same bits as one without: pulls, pushes, loads, removals, cuts
+// and hashes in random order, while the disk completes its work at random times.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class RowStoreTierTest : public testing::Test {
   RowStoreTierTest() {
     specs_ = {Spec(1, TableKind::kSparse, 16, "adam"), Spec(2, TableKind::kDense, 2, "sgd"),
               Spec(3, TableKind::kSparse, 1, "adagrad"), Spec(4, TableKind::kSparse, 9, "row_wise_adagrad")};
-    // Rows in 16 bits that come and go.
+    // 16-bit rows with a life.
     specs_[3].row_codec = ValueCodec::kBf16;
     specs_[3].life = {.on = true, .admit_count = 2, .expire_clocks = 20, .sweep_clocks = 5};
     Open(kLimit);
@@ -45,7 +45,7 @@ class RowStoreTierTest : public testing::Test {
 
   static StoreOptions Options() {
     StoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
-    for (std::uint32_t p = 0; p + 1 < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));  // the last is not
+    for (std::uint32_t p = 0; p + 1 < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));  // all but the last
     return options;
   }
   void Open(std::size_t limit) {
@@ -119,7 +119,8 @@ class RowStoreTierTest : public testing::Test {
     ASSERT_TRUE(plain_->Remove(specs_[0].id, some.keys));
   }
   void Load() {
-    const TableSpec& spec = specs_[random_.Chance(0.5) ? 0 : 2];  // a loaded life would have to be a sound one
+    const TableSpec& spec =
+        specs_[random_.Chance(0.5) ? 0 : 2];  // tables without a life, whose records may be any bits
     const Keys some = SomeKeys(spec, 20);
     std::vector<std::uint32_t> records(some.keys.size() * RowWords(spec));
     for (auto& word : records) word = static_cast<std::uint32_t>(random_.Next());  // NaNs among them
@@ -139,7 +140,7 @@ class RowStoreTierTest : public testing::Test {
     else
       Turn();
   }
-  // Time passes for both; what has expired is swept away at other times.
+  // Advances the time of both stores; their sweeps run at different times.
   void Age() {
     clock_ = clock_ + 1;
     for (Store* rows : {tiered_.get(), plain_.get()}) {
@@ -152,7 +153,7 @@ class RowStoreTierTest : public testing::Test {
     cold_->RunOne();
     Note(tiered_->Maintain(random_.Below(2) * 20'000));
   }
-  // The rest of the tiered one's cut.
+  // Completes the cut of the tiered store.
   void EndCut() {
     std::vector<CutRows> chunks;
     while (tiered_->cut().active() && failure_) {
@@ -161,13 +162,13 @@ class RowStoreTierTest : public testing::Test {
       Note(tiered_->Maintain(0));
     }
   }
-  // Keeps the first error, which a test that has not taken it fails by.
+  // Keeps the first error. A test fails at its end if it has not taken the error.
   void Note(const Status& status) {
     if (!status && failure_) failure_ = status;
   }
   Status TakeFailure() { return std::exchange(failure_, {}); }
   void TearDown() override { EXPECT_TRUE(failure_) << failure_.error().message; }
-  // A cut of both, with use in between.
+  // Makes a cut of both stores, with other operations between its slices.
   void Cut(CutRequest request, bool drop) {
     std::vector<TableRows> cuts[2] = {tiered_->cut().Begin(request), plain_->cut().Begin(request)};
     std::vector<CutRows> chunks[2];
@@ -236,7 +237,7 @@ TEST_F(RowStoreTierTest, LoadsAndRemovesRowsThatAreOnDisk) {
   ExpectSame();
 }
 
-// A checkpoint that is larger than memory flows through it.
+// A checkpoint larger than the budget is loaded.
 TEST_F(RowStoreTierTest, LoadsMoreThanFits) {
   const TableSpec& spec = specs_[0];
   std::size_t most = 0;
@@ -251,10 +252,10 @@ TEST_F(RowStoreTierTest, LoadsMoreThanFits) {
     while (cold_->under_way() != 0) cold_->RunOne();
   }
   EXPECT_EQ(tiered_->StateHash().value(), plain_->StateHash().value());
-  EXPECT_LT(most, kLimit * 3 / 2);  // the index is the least of it
+  EXPECT_LT(most, kLimit * 3 / 2);  // with room for the index
 }
 
-TEST_F(RowStoreTierTest, CutsHoldTheRowsOfTheirMoment) {
+TEST_F(RowStoreTierTest, CutsHoldTheRowsAtTheirBeginning) {
   for (int i = 0; i < 1500; ++i) Step();
   bool base = false;
   for (int n = 0; n < 24; ++n) {
@@ -267,8 +268,8 @@ TEST_F(RowStoreTierTest, CutsHoldTheRowsOfTheirMoment) {
   EXPECT_EQ(tiered_->StateHash().value(), plain_->StateHash().value());
 }
 
-// Every row changes before the walk comes to it.
-TEST_F(RowStoreTierTest, WhatACutCopiesEarlyWaitsOnDisk) {
+// Every row changes before the cut reaches it.
+TEST_F(RowStoreTierTest, EarlyCopiesOfACutAreSpilledToDisk) {
   for (const bool drop : {false, true}) {
     Open(kLimit);
     for (int i = 0; i < 1500; ++i) Step();
@@ -303,7 +304,7 @@ TEST_F(RowStoreTierTest, WhatACutCopiesEarlyWaitsOnDisk) {
   }
 }
 
-TEST_F(RowStoreTierTest, WhatTheDiskSaysOfARowCopiedEarlyIsNotBelieved) {
+TEST_F(RowStoreTierTest, ADamagedEarlyCopyIsAnError) {
   for (int i = 0; i < 1500; ++i) Step();
   (void)tiered_->cut().Begin();
   for (int i = 0; i < 40; ++i) Push(specs_[0], SomeKeys(specs_[0], 500));
@@ -315,7 +316,7 @@ TEST_F(RowStoreTierTest, WhatTheDiskSaysOfARowCopiedEarlyIsNotBelieved) {
   EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
 }
 
-// No client of ours does that.
+// Our clients do not send such messages.
 TEST_F(RowStoreTierTest, AMessageMayNameAKeyTwice) {
   const TableSpec& spec = specs_[0];
   for (int i = 0; i < 1500; ++i) Step();
@@ -333,8 +334,9 @@ TEST_F(RowStoreTierTest, AMessageMayNameAKeyTwice) {
   ExpectSame();
 }
 
-// Groups of keys are looked up before those ahead of them are done: a row that expired goes with the first of its keys.
-TEST_F(RowStoreTierTest, AKeyMayBeNamedAgainGroupsLater) {
+// Keys are looked up in groups, before earlier groups are processed. The first occurrence of a key removes its expired
+// row.
+TEST_F(RowStoreTierTest, AKeyMayOccurAgainInALaterGroup) {
   const TableSpec& spec = specs_[3];
   const auto keys_from = [&](Key first, Key end) {
     std::map<PartitionId, std::vector<Key>> parts;
@@ -367,7 +369,7 @@ TEST_F(RowStoreTierTest, AKeyMayBeNamedAgainGroupsLater) {
   ExpectSame();
 }
 
-// A sweep would read what a cut still wants row by row, while everybody waits.
+// A sweep during the cut would read rows that the cut still needs one by one, and block the shard.
 TEST_F(RowStoreTierTest, ASweepWaitsForACut) {
   for (int i = 0; i < 1500; ++i) Step();
   while (cold_->under_way() != 0) Turn();
@@ -382,13 +384,13 @@ TEST_F(RowStoreTierTest, ASweepWaitsForACut) {
   EXPECT_TRUE(tiered_->expiry().sweeping());
 }
 
-TEST_F(RowStoreTierTest, TheLeastBudgetIsEnough) {
+TEST_F(RowStoreTierTest, TheSmallestBudgetSuffices) {
   Open(1);
   for (int i = 0; i < 1000; ++i) Step();
   EXPECT_EQ(tiered_->StateHash().value(), plain_->StateHash().value());
 }
 
-TEST_F(RowStoreTierTest, WhenEverythingFitsNothingIsEvicted) {
+TEST_F(RowStoreTierTest, IfAllRowsFitNoneIsEvicted) {
   Open(64 << 20);
   for (int i = 0; i < 2000; ++i) Step();
   EXPECT_EQ(tiered_->StateHash().value(), plain_->StateHash().value());
@@ -396,7 +398,7 @@ TEST_F(RowStoreTierTest, WhenEverythingFitsNothingIsEvicted) {
   EXPECT_EQ(tiered_->tier()->disk_bytes(), 0u);
 }
 
-TEST_F(RowStoreTierTest, AFailingDiskIsAnErrorWhereverItIsMet) {
+TEST_F(RowStoreTierTest, AFailingDiskIsAnError) {
   for (int i = 0; i < 1000; ++i) Step();
   ASSERT_GT(tiered_->tier()->cold_rows(), 0u);
   cold_->FailWith({ErrorCode::kIo, "tier: no space left"});
@@ -409,7 +411,7 @@ TEST_F(RowStoreTierTest, AFailingDiskIsAnErrorWhereverItIsMet) {
   EXPECT_EQ(status.error().message, "tier: no space left");
 }
 
-TEST_F(RowStoreTierTest, AnotherRowThanWasAskedForIsNamedByTableKeyAndPlace) {
+TEST_F(RowStoreTierTest, TheErrorForARecordOfAnotherRowNamesTableKeyAndPlace) {
   for (const bool cut : {false, true}) {
     Open(kLimit);
     for (int i = 0; i < 1500; ++i) Step();

@@ -1,4 +1,5 @@
-// The life of a table's segments: open, written, full of holes, removed; and the sums that the log keeps of them.
+// Shows the states of a table's segments (open, written, with holes, removed) and the totals that the log keeps of
+// them.
 #include "server/tier/table_segments.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +68,7 @@ TEST_F(TableSegmentsTest, TheEmptiestSegmentsAreCollectedFirst) {
   EXPECT_EQ(table_.EmptiestRows(3), (std::vector<ColdId>{4, 4 * kRecords - 2, 4 * kRecords - 1}));
 }
 
-TEST_F(TableSegmentsTest, ATableHasNoMoreRowsThanIds) {
+TEST_F(TableSegmentsTest, ATableHasAtMostAsManyRowsAsIds) {
   for (std::uint32_t i = 0; i < 8 * kRecords; ++i) Append(i);
   const std::uint32_t words[kWords] = {};
   const auto id = table_.Append({}, words);

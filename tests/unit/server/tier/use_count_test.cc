@@ -1,4 +1,5 @@
-// Counts of uses: exact while they are low, then slow and capped; halved by aging; and the least used are picked.
+// Shows that counts of uses are exact while low, then logarithmic and capped; that aging halves them; and that the
+// least used items are selected.
 #include "server/tier/use_count.h"
 
 #include <gtest/gtest.h>
@@ -27,12 +28,12 @@ TEST(UseCountTest, AgingHalves) {
   EXPECT_NEAR(ones, 500, 100);
 }
 
-TEST(UseCountTest, EveryCountIsAgedOnceInSoManyUsesOfARowInMemory) {
+TEST(UseCountTest, AgesEachCountAfterAFixedNumberOfUsesPerRow) {
   Aging aging;
   std::uint64_t aged = 0;
   for (int i = 0; i < 1000; ++i) aged += aging.Due(64, 5000, 100);
   EXPECT_EQ(aged, 1000 * 64 * 5000 / (kUsesPerAging * 100));
-  EXPECT_EQ(Aging().Due(1'000'000, 10, 1), 10u);  // never more than there are
+  EXPECT_EQ(Aging().Due(1'000'000, 10, 1), 10u);  // at most the number of rows
 }
 
 TEST(UseCountTest, TheLeastUsedArePicked) {
