@@ -173,7 +173,7 @@ void FakeFleet::Adopt(FakeShard& shard, const View& view) {
   Heartbeat(shard);
 }
 
-// Minimum clocks, and cuts that have become possible.
+// Updates minimum clocks and makes cuts that have become possible.
 void FakeFleet::UpdateShards() {
   for (auto& shard : shards) {
     if (shard->view.version == ViewVersion(0)) continue;
@@ -429,7 +429,7 @@ void FakeFleet::Step() {
 bool FakeFleet::RunToEnd(int steps) {
   for (int step = 0; step < steps && !scheduler.stopped(); ++step) Step();
   for (const auto& [incarnation, batches] : batches_) {
-    // Clocks beyond a verdict are void; of incarnations no longer in a view, nothing was.
+    // Batches of a killed worker count up to its highest tick.
     Clock end(UINT64_MAX);
     for (const auto& worker : workers)
       if (worker->incarnation == incarnation && worker->silent) end = HighestTick(*worker);

@@ -1,4 +1,5 @@
-// Shows that what a run leaves behind goes when it is over, in an order from which a crash in between can be gone on.
+// Shows that the files of an ended run are removed in an order that allows the next scheduler to continue after a
+// crash.
 #include "scheduler/file_store.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ class FileStoreTest : public testing::Test {
   std::optional<FileStore> store_;
 };
 
-TEST_F(FileStoreTest, LogsGoWithTheStateAndNotBefore) {
+TEST_F(FileStoreTest, LogsAreRemovedAfterTheState) {
   ASSERT_TRUE(store_->Settle());  // the run is not over
   EXPECT_TRUE(fs::exists(run_ / kStateName));
   EXPECT_TRUE(fs::exists(run_ / "log/shard-0"));
@@ -54,8 +55,8 @@ TEST_F(FileStoreTest, LogsGoWithTheStateAndNotBefore) {
   EXPECT_TRUE(fs::exists(run_ / "checkpoints/ckpt-1"));
 }
 
-// It ended between the state and the logs: the next scheduler in the folder finishes it.
-TEST_F(FileStoreTest, LogsOfARunThatIsOverGo) {
+// The scheduler ended after removing the state and before removing the logs. The next one in the folder removes them.
+TEST_F(FileStoreTest, TheLogsOfAnEndedRunAreRemoved) {
   Put(kOverName);
   store_->RemoveOldLogs();
   EXPECT_TRUE(fs::exists(run_ / "log/shard-0")) << "there is a state: the logs are its run's";
@@ -65,7 +66,7 @@ TEST_F(FileStoreTest, LogsOfARunThatIsOverGo) {
   EXPECT_FALSE(fs::exists(run_ / kOverName));
 }
 
-TEST_F(FileStoreTest, AddressesAreAListOfObjectsAndReplaceAnEarlierOne) {
+TEST_F(FileStoreTest, AddressesAreWrittenAsAListAndReplaceAnEarlierOne) {
   Put(kAddressesName);
   store_->WriteAddresses(3, {{"scheduler", 0, "http://127.0.0.1:80"}, {"worker", 2, "http://[::1]:81"}});
   store_->Drain();
@@ -83,14 +84,14 @@ TEST_F(FileStoreTest, AddressesAreAListOfObjectsAndReplaceAnEarlierOne) {
   store_->RemoveAddresses();
 }
 
-TEST_F(FileStoreTest, CheckpointsThatAreNotWholeGo) {
+TEST_F(FileStoreTest, IncompleteCheckpointsAreRemoved) {
   store_->RemovePartial();
   EXPECT_TRUE(fs::exists(run_ / "checkpoints/ckpt-1/MANIFEST"));
   EXPECT_FALSE(fs::exists(run_ / "checkpoints/ckpt-2"));
 }
 
-// Somebody has moved a checkpoint to another disk: only the link goes.
-TEST_F(FileStoreTest, WhatALinkLeadsToStays) {
+// A user has moved a checkpoint to another disk and left a link: only the link is removed.
+TEST_F(FileStoreTest, TheTargetOfALinkIsKept) {
   fs::rename(run_ / "checkpoints/ckpt-1", run_ / "elsewhere");
   fs::create_directory_symlink(run_ / "elsewhere", run_ / "checkpoints/ckpt-1");
   store_->RemoveCheckpoint((run_ / "checkpoints/ckpt-1").string());

@@ -1,4 +1,4 @@
-// A SchedulerStore in memory, with faults to order.
+// A SchedulerStore in memory whose operations can be made to fail or stall.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tarn::scheduler {
 
-// Writes end at once, unless it stalls.
+// Writes end at once, unless the store stalls.
 class MemoryStore : public SchedulerStore {
  public:
   void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override {
@@ -38,7 +38,7 @@ class MemoryStore : public SchedulerStore {
     if (fail) status = Fail(ErrorCode::kIo, "run/addresses.json: No space left on device");
     Write({StoreWritten::What::kAddresses, number, std::move(status)}, [this, now] { addresses = now; });
   }
-  // What has ended.
+  // The operations that have ended since the last call.
   std::vector<StoreWritten> TakeWritten() {
     std::vector<StoreWritten> out;
     for (; !stalls && !under_way.empty(); under_way.erase(under_way.begin())) {

@@ -1,4 +1,4 @@
-// Shows RunRecord alone: earlier starts are added up, and which changes make another revision of the state.
+// Shows RunRecord alone: earlier starts are added, and which changes make a new revision of the state.
 #include "scheduler/run_record.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST_F(RunRecordTest, EarlierStartsCount) {
   EXPECT_EQ(record_.Make({}, true, 0).batches_repeated, 9u);
 }
 
-TEST_F(RunRecordTest, ProgressAndManifestSayTheSame) {
+TEST_F(RunRecordTest, ProgressAndManifestAgree) {
   leases_.AnswerTraining(worker_, 1);
   fleet_.Report(worker_, Clock(1), {LeaseId(1), 10});
   const Positions at = fleet_.membership.workers().LivePositions();
@@ -77,11 +77,11 @@ TEST_F(RunRecordTest, ProgressAndManifestSayTheSame) {
   EXPECT_EQ(state.version, fleet_.membership.view().version);
 }
 
-TEST_F(RunRecordTest, ANewRevisionFollowsFromWhatARestartNeeds) {
+TEST_F(RunRecordTest, OnlyChangesThatARestartNeedsMakeANewRevision) {
   std::uint64_t last = record_.StateRevision(cuts_);
   const auto changed = [&] { return std::exchange(last, record_.StateRevision(cuts_)) != last; };
   EXPECT_FALSE(changed());
-  fleet_.Report(worker_, Clock(4), {});  // clocks come back from the logs
+  fleet_.Report(worker_, Clock(4), {});  // clocks are recovered from the logs
   EXPECT_FALSE(changed());
   leases_.AnswerTraining(worker_, 1);
   EXPECT_TRUE(changed());

@@ -16,7 +16,7 @@ CreateTable Create(const std::string& name, std::uint32_t dim) {
   return create;
 }
 
-TEST(Tables, AreGivenIdsAndTheJobsOverrides) {
+TEST(Tables, GetIdsAndTheJobsOverrides) {
   Job job = SmallJob(1, 2);
   TableOverride own;
   own.has_consistency = true;
@@ -28,7 +28,7 @@ TEST(Tables, AreGivenIdsAndTheJobsOverrides) {
   fleet.AddAll();
   fleet.Send(*fleet.workers[0], Create("users", 4));
   fleet.Send(*fleet.workers[0], Create("items", 4));
-  fleet.Send(*fleet.workers[1], Create("items", 4));  // the same again
+  fleet.Send(*fleet.workers[1], Create("items", 4));  // an equal request
   ASSERT_EQ(fleet.workers[0]->tables.size(), 2u);
   ASSERT_EQ(fleet.workers[1]->tables.size(), 1u);
   const TableSpec users = fleet.workers[0]->tables[0].spec, items = fleet.workers[1]->tables[0].spec;
@@ -41,7 +41,7 @@ TEST(Tables, AreGivenIdsAndTheJobsOverrides) {
   EXPECT_EQ(fleet.scheduler.view().tables.size(), 2u);
 }
 
-TEST(Tables, WhatNoShardCouldHoldIsRefusedByTheRuleOfTheShards) {
+TEST(Tables, ATableTooLargeForAShardIsRefused) {
   Job job = SmallJob(1, 1);
   FakeFleet fleet(job);
   fleet.AddAll();
@@ -78,7 +78,7 @@ TEST(Tables, ConflictsAndBadSpecsAreRefused) {
 }
 
 // BytePS users report weights of 0 where one worker pushed gradients and another differences.
-TEST(Tables, TakeGradientsOrDeltasAndNeverBoth) {
+TEST(Tables, AcceptGradientsOrDeltasButNotBoth) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.AddAll();
   CreateTable deltas = Create("users", 4);

@@ -1,5 +1,5 @@
-// A checkpoint is complete only with the state of its workers (rule K9); it does not wait for dead workers, and each
-// rank resumes from its own state (rule K10).
+// Shows that a checkpoint is complete only with the state of its workers (rule K9); it does not wait for dead workers,
+// and each rank resumes from its own state (rule K10).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class BlobTest : public testing::Test {
   }
 };
 
-TEST_F(BlobTest, K9IsWaitedForOfEveryWorker) {
+TEST_F(BlobTest, K9ACheckpointWaitsForTheStateOfEveryWorker) {
   for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kAsp}) {
     FakeFleet fleet(WithTopK(2, mode));
     Begin(&fleet);
@@ -70,7 +70,7 @@ TEST_F(BlobTest, K9IsWaitedForOfEveryWorker) {
   }
 }
 
-TEST_F(BlobTest, K9WithoutThatOfAWorkerThatIsGone) {
+TEST_F(BlobTest, K9ACheckpointDoesNotWaitForTheStateOfADeadWorker) {
   FakeFleet fleet(WithTopK(2, ConsistencyMode::kAsp));
   Begin(&fleet);
   fleet.RequestCheckpoint();
@@ -87,7 +87,7 @@ TEST_F(BlobTest, K9WithoutThatOfAWorkerThatIsGone) {
   }));
 }
 
-TEST_F(BlobTest, K9NothingIsWantedWhereWorkersHaveNothing) {
+TEST_F(BlobTest, K9WithoutWorkerStateNoneIsRequired) {
   Job job = WithTopK(2, ConsistencyMode::kBsp);
   FakeFleet fleet(job);
   fleet.rows[0] = 1000;
@@ -99,7 +99,7 @@ TEST_F(BlobTest, K9NothingIsWantedWhereWorkersHaveNothing) {
   EXPECT_TRUE(fleet.store.manifests.begin()->second.blobs.empty());
 }
 
-TEST_F(BlobTest, K10EachRankGoesOnFromItsOwnAndAReplacementFromNothing) {
+TEST_F(BlobTest, K10EachRankResumesFromItsOwnStateAndAReplacementFromNone) {
   Job job = WithTopK(2, ConsistencyMode::kBsp);
   Manifest manifest;
   manifest.job_text = ToToml(job);
@@ -132,8 +132,8 @@ TEST_F(BlobTest, K10EachRankGoesOnFromItsOwnAndAReplacementFromNothing) {
   EXPECT_TRUE(welcomes.at(fleet.Newest(1).incarnation).blobs.empty());
 }
 
-// A checkpoint without it would look complete, and a run that resumes from it would have lost the state.
-TEST_F(BlobTest, K9ACheckpointIsNotWithoutTheStateOfAProgram) {
+// A checkpoint without a program's state would look complete, and a run that resumes from it would lose that state.
+TEST_F(BlobTest, K9ACheckpointWithoutTheStateOfAProgramIsNotCompleted) {
   Job job = WithTopK(2, ConsistencyMode::kAsp);
   FakeFleet fleet(job);
   fleet.rows[0] = 1000;

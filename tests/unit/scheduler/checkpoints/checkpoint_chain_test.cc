@@ -1,5 +1,5 @@
-// Shows when a checkpoint holds only what changed (rule K7), what becomes of the chain when one fails, is void or is
-// lost, and that whoever asks for a checkpoint is told its directory (rule K8).
+// Shows when a checkpoint is an increment (rule K7), how the chain continues when a checkpoint fails, is voided or is
+// lost, and that a request for a checkpoint is answered with its directory (rule K8).
 #include <gtest/gtest.h>
 
 #include "core/limits.h"
@@ -8,7 +8,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// A long run that cuts a checkpoint only when it is asked.
+// A long run that writes checkpoints only on request.
 class ChainTest : public testing::Test {
  protected:
   static Job Asking(std::uint32_t chain) {
@@ -30,7 +30,7 @@ class ChainTest : public testing::Test {
       if (newest == nullptr || manifest.id > newest->id) newest = &manifest;
     return newest;
   }
-  // The next checkpoint, whole; null if there is none.
+  // Requests a checkpoint and waits until it is complete. Returns null if it does not become so.
   const Manifest* Cut() {
     const CheckpointId before = Newest() == nullptr ? CheckpointId(0) : Newest()->id;
     fleet_->RequestCheckpoint();
@@ -51,7 +51,7 @@ class ChainTest : public testing::Test {
 
 using Ids = std::vector<std::uint64_t>;
 
-TEST_F(ChainTest, EachHoldsWhatChangedUntilTheChainIsLong) {
+TEST_F(ChainTest, EachIsAnIncrementUntilTheChainIsLong) {
   Start(Asking(2));
   EXPECT_EQ(Chain(Cut()), (Ids{1}));
   EXPECT_EQ(Chain(Cut()), (Ids{1, 2}));
@@ -64,13 +64,13 @@ TEST_F(ChainTest, EachHoldsWhatChangedUntilTheChainIsLong) {
   EXPECT_EQ(Chain(Cut()), (Ids{4, 5}));
 }
 
-TEST_F(ChainTest, WithoutAChainAllAreFull) {
+TEST_F(ChainTest, WithoutAChainAllCheckpointsAreFull) {
   Start(Asking(0));
   EXPECT_EQ(Chain(Cut()), (Ids{1}));
   EXPECT_EQ(Chain(Cut()), (Ids{2}));
 }
 
-TEST_F(ChainTest, AFullOneFollowsWhenTheChangesOutweighTheBase) {
+TEST_F(ChainTest, AFullCheckpointFollowsWhenTheIncrementsAreLargerThanTheBase) {
   Start(Asking(8));
   for (auto& shard : fleet_->shards) shard->full_bytes = 100, shard->delta_bytes = 50;
   EXPECT_EQ(Chain(Cut()), (Ids{1}));
@@ -80,7 +80,7 @@ TEST_F(ChainTest, AFullOneFollowsWhenTheChangesOutweighTheBase) {
   EXPECT_EQ(Chain(Cut()), (Ids{5}));
 }
 
-TEST_F(ChainTest, OneThatWasNotWrittenIsNoBase) {
+TEST_F(ChainTest, AFailedCheckpointIsNotABase) {
   Start(Asking(8));
   EXPECT_EQ(Chain(Cut()), (Ids{1}));
   fleet_->store.fail = true;
@@ -89,7 +89,7 @@ TEST_F(ChainTest, OneThatWasNotWrittenIsNoBase) {
   EXPECT_EQ(Chain(Cut()), (Ids{1, 3}));
 }
 
-TEST_F(ChainTest, ABaseThatIsGoneIsReplacedByAFullOne) {
+TEST_F(ChainTest, AMissingBaseIsReplacedByAFullCheckpoint) {
   Start(Asking(8));
   EXPECT_EQ(Chain(Cut()), (Ids{1}));
   fleet_->shards[1]->lost_base = CheckpointId(1);
@@ -101,7 +101,7 @@ TEST_F(ChainTest, ABaseThatIsGoneIsReplacedByAFullOne) {
   EXPECT_TRUE(told);
 }
 
-TEST_F(ChainTest, OneThatIsTooLongForAManifestIsFollowedByAFullOne) {
+TEST_F(ChainTest, AChainTooLongForAManifestIsFollowedByAFullCheckpoint) {
   Start(Asking(8));
   fleet_->store.generations_max = 2;
   EXPECT_EQ(Chain(Cut()), (Ids{1}));
@@ -110,7 +110,7 @@ TEST_F(ChainTest, OneThatIsTooLongForAManifestIsFollowedByAFullOne) {
   EXPECT_FALSE(fleet_->scheduler.stopping());
 }
 
-TEST_F(ChainTest, TheBaseIsNeverRemovedWhileAnOrderStandsOnIt) {
+TEST_F(ChainTest, TheBaseOfAnOrderIsNotRemoved) {
   Job job = Asking(8);
   job.storage.checkpoints_kept = 1;
   Start(job);
@@ -124,7 +124,7 @@ TEST_F(ChainTest, TheBaseIsNeverRemovedWhileAnOrderStandsOnIt) {
   EXPECT_EQ(fleet_->store.manifests.size(), 1u);
 }
 
-TEST_F(ChainTest, AResumedRunGoesOnWithTheChain) {
+TEST_F(ChainTest, AResumedRunContinuesTheChain) {
   Start(Asking(8));
   Cut();
   const Manifest manifest = *Cut();
@@ -132,7 +132,7 @@ TEST_F(ChainTest, AResumedRunGoesOnWithTheChain) {
   EXPECT_EQ(Chain(Cut()), (Ids{1, 2, 3}));
 }
 
-TEST_F(ChainTest, TheLastOneSaysTheHashOfAllRows) {
+TEST_F(ChainTest, TheLastCheckpointHasTheHashOfAllRows) {
   fleet_ = std::make_unique<FakeFleet>(Asking(8));
   fleet_->rows[0] = 500;
   fleet_->AddAll();
@@ -147,13 +147,13 @@ TEST_F(ChainTest, TheLastOneSaysTheHashOfAllRows) {
   EXPECT_EQ(newest->state_hash, 100u + 101u);
 }
 
-TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
+TEST_F(ChainTest, ARequestIsAnsweredWithTheDirectoryOnceComplete) {
   Start(Asking(8));
   EXPECT_TRUE(fleet_->AskForCheckpoint(7).empty());
   std::vector<CheckpointRequest> told;
   for (int i = 0; i < 200 && told.empty(); ++i) {
     fleet_->Step();
-    told = fleet_->AskForCheckpoint(7);  // repeated: the same request
+    told = fleet_->AskForCheckpoint(7);  // repeats the same request
   }
   ASSERT_FALSE(told.empty());
   EXPECT_EQ(told[0].number, 7u);
@@ -165,7 +165,7 @@ TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
   EXPECT_EQ(fleet_->AskForCheckpoint(7).at(0).directory, "run/checkpoints/ckpt-1");  // its answer was lost
 }
 
-TEST_F(ChainTest, AWorkerMayAskToo) {
+TEST_F(ChainTest, AWorkerMayRequestACheckpoint) {
   Start(Asking(8));
   const FakeWorker& worker = *fleet_->workers[0];
   std::string directory;
@@ -183,7 +183,7 @@ TEST_F(ChainTest, AWorkerMayAskToo) {
   EXPECT_EQ(directory, "run/checkpoints/ckpt-1");
 }
 
-TEST_F(ChainTest, WhoAsksWhileOneIsBeingCutGetsALaterOne) {
+TEST_F(ChainTest, ARequestDuringACutGetsALaterCheckpoint) {
   Start(Asking(8));
   fleet_->RequestCheckpoint();
   for (int i = 0; i < 100 && fleet_->scheduler.view().checkpoint.id.value == 0; ++i) fleet_->Step();
@@ -198,7 +198,7 @@ TEST_F(ChainTest, WhoAsksWhileOneIsBeingCutGetsALaterOne) {
   EXPECT_EQ(told[0].directory, "run/checkpoints/ckpt-2");
 }
 
-TEST_F(ChainTest, WhoAsksInVainIsToldWhy) {
+TEST_F(ChainTest, AFailedRequestIsAnsweredWithTheReason) {
   Job without = Asking(8);
   without.storage.durability = Durability::kNone;
   Start(without);
@@ -233,7 +233,7 @@ TEST_F(ChainTest, WhoAsksInVainIsToldWhy) {
   EXPECT_EQ(ended[0].code, ErrorCode::kCancelled);
 }
 
-TEST_F(ChainTest, SoManyMayWaitAndNotOneMore) {
+TEST_F(ChainTest, RequestsBeyondTheLimitAreRefused) {
   Start(Asking(8));
   for (auto& shard : fleet_->shards) shard->writes_parts = false;
   for (std::uint64_t i = 1; i <= limits::kCheckpointRequestsMax; ++i)

@@ -1,5 +1,5 @@
-// Shows CheckpointCoordinator alone, around a fleet that is driven by hand: from the wish to the manifest, and what
-// becomes of cuts that fail, lose their base or are voided.
+// Shows CheckpointCoordinator alone, with a fleet whose messages the test sends: how a request becomes a manifest, and
+// what follows a cut that fails, loses its base or is voided.
 #include "scheduler/checkpoints/checkpoint_coordinator.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ class CoordinatorTest : public testing::Test {
     cuts_.OnShardPart(ShardId(0), part);
   }
   CheckpointCoordinator::Step Advance() { return cuts_.Advance(moment_, fleet_.mail); }
-  // The store ends what it was given. The last cut that ended by it.
+  // Ends the store's operations. Returns the last cut that ended with them.
   std::optional<CutEnd> EndWrites() {
     std::optional<CutEnd> end;
     for (const StoreWritten& written : store_.TakeWritten())
@@ -87,7 +87,7 @@ class CoordinatorAtClockTest : public CoordinatorTest {
   CoordinatorAtClockTest() : CoordinatorTest(true) {}
 };
 
-TEST_F(CoordinatorTest, FromTheWishToTheManifest) {
+TEST_F(CoordinatorTest, ARequestBecomesAnOrderAPartAndAManifest) {
   EXPECT_FALSE(cuts_.UnderWay());
   moment_.at_boundary = true;
   Order(CutReason::kRequested);
@@ -115,7 +115,7 @@ TEST_F(CoordinatorTest, FromTheWishToTheManifest) {
   EXPECT_FALSE(cuts_.state_is_cut());
 }
 
-TEST_F(CoordinatorTest, OneAtATimeAndTheStrongerWishStays) {
+TEST_F(CoordinatorTest, OneCutAtATimeAndTheMostImportantReasonIsNext) {
   Order(CutReason::kPeriodic);
   cuts_.Want(CutReason::kStop);
   cuts_.Want(CutReason::kRequested);
@@ -130,7 +130,7 @@ TEST_F(CoordinatorTest, OneAtATimeAndTheStrongerWishStays) {
   EXPECT_EQ(order().base, CheckpointId(1));
 }
 
-TEST_F(CoordinatorTest, OfAHashNothingIsWritten) {
+TEST_F(CoordinatorTest, AHashWritesNoManifest) {
   Order(CutReason::kHash);
   EXPECT_TRUE(order().directory.empty());
   SendPart();
@@ -142,7 +142,7 @@ TEST_F(CoordinatorTest, OfAHashNothingIsWritten) {
   EXPECT_TRUE(store_.under_way.empty());
 }
 
-TEST_F(CoordinatorTest, AShardThatCannotWriteFailsIt) {
+TEST_F(CoordinatorTest, AFailedPartFailsTheCheckpoint) {
   Order(CutReason::kFinal);
   SendPart(ErrorCode::kIo);
   const auto step = Advance();
@@ -157,7 +157,7 @@ TEST_F(CoordinatorTest, AShardThatCannotWriteFailsIt) {
   EXPECT_EQ(store_.removed, std::vector<std::string>{"dir/ckpt-1"});
 }
 
-TEST_F(CoordinatorTest, AManifestThatCannotBeWrittenFailsIt) {
+TEST_F(CoordinatorTest, AFailedManifestFailsTheCheckpoint) {
   store_.fail = true;
   Order(CutReason::kBest);
   SendPart();
@@ -168,7 +168,7 @@ TEST_F(CoordinatorTest, AManifestThatCannotBeWrittenFailsIt) {
   EXPECT_TRUE(cuts_.checkpoints().newest().empty());
 }
 
-TEST_F(CoordinatorTest, WithoutItsBaseAFullOneFollows) {
+TEST_F(CoordinatorTest, AfterALostBaseAFullCheckpointFollows) {
   Order(CutReason::kPeriodic);
   SendPart();
   Advance();
@@ -184,7 +184,7 @@ TEST_F(CoordinatorTest, WithoutItsBaseAFullOneFollows) {
   EXPECT_EQ(order().base, CheckpointId(0));
 }
 
-TEST_F(CoordinatorTest, AToolIsAnsweredOnceTheCheckpointIsWhole) {
+TEST_F(CoordinatorTest, AToolIsAnsweredOnceTheCheckpointIsComplete) {
   fleet_.Clear();
   cuts_.OnRequest(Peer(40), {.number = 6}, {}, "waits for worker 1", fleet_.mail);
   ASSERT_NE(fleet_.Last<CheckpointRequest>(), nullptr);
@@ -202,7 +202,7 @@ TEST_F(CoordinatorTest, AToolIsAnsweredOnceTheCheckpointIsWhole) {
   EXPECT_EQ(fleet_.Last<CheckpointRequest>()->code, ErrorCode::kCancelled);
 }
 
-TEST_F(CoordinatorTest, AtTheStopToolsAreAnsweredAndTheDirectoryGoes) {
+TEST_F(CoordinatorTest, AStopAnswersToolsAndRemovesTheDirectory) {
   cuts_.OnRequest(Peer(40), {.number = 6}, {}, "", fleet_.mail);
   cuts_.NeedsAgreement(moment_);
   cuts_.OnStop("stopped", fleet_.mail);
@@ -212,7 +212,7 @@ TEST_F(CoordinatorTest, AtTheStopToolsAreAnsweredAndTheDirectoryGoes) {
   EXPECT_EQ(store_.removed, std::vector<std::string>{"dir/ckpt-1"});
 }
 
-TEST_F(CoordinatorTest, K9ATableOfWhichWorkersKeepStateWidensTheOrder) {
+TEST_F(CoordinatorTest, K9ATableWithWorkerStateAddsBlobsToTheOrder) {
   Order(CutReason::kPeriodic);
   EXPECT_FALSE(order().blobs);
   TableSpec table;
@@ -225,8 +225,8 @@ TEST_F(CoordinatorTest, K9ATableOfWhichWorkersKeepStateWidensTheOrder) {
   EXPECT_FALSE(Advance().changed);  // the workers' states are missing
 }
 
-// A worker that is drained at its clock may make others wait for rows, whose state would then be missing.
-TEST_F(CoordinatorTest, K1WhereProgramsKeepStateABoundedTableIsCutAtAClock) {
+// A worker that drains at its own clock may make others wait for rows; the state of those would be missing.
+TEST_F(CoordinatorTest, K1WithProgramStateABoundedTableIsCutAtAClock) {
   EXPECT_FALSE(cuts_.CutsAtClock());
   fleet_.membership.OnHeartbeat(fleet_.Newest(), Heartbeat{.keeps_state = true}, 0, fleet_.mail);
   EXPECT_TRUE(cuts_.CutsAtClock());
@@ -264,7 +264,7 @@ TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
   EXPECT_EQ(store_.manifests.at("dir/ckpt-1").resume_clock, Clock(20));
 }
 
-TEST_F(CoordinatorAtClockTest, ADeathBeyondTheClockVoidsIt) {
+TEST_F(CoordinatorAtClockTest, ADeathBeyondTheClockVoidsTheCut) {
   cuts_.Want(CutReason::kBest);
   cuts_.NeedsAgreement(moment_);
   cuts_.PlaceOrder(Clock(20), moment_);

@@ -1,5 +1,5 @@
-// Shows what becomes of a checkpoint that cannot be written, or is given up: which ones the run does without, which are
-// tried again, and when what was begun of it is removed (rule K3).
+// Shows what follows a checkpoint that cannot be written or is abandoned: which ones the run continues without, which
+// are retried, and when the partial directory is removed (rule K3).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ int Count(const FakeFleet& fleet, std::string_view text) {
       fleet.notes, [&](const std::string& note) { return note.find(text) != std::string::npos; }));
 }
 
-TEST(CheckpointFailure, AFailedPartIsReportedAndTrainingGoesOn) {
+TEST(CheckpointFailure, AFailedPartIsReportedAndTrainingContinues) {
   FakeFleet fleet(Durable(2, 2));
   fleet.rows[0] = 1000;
   fleet.AddAll();
@@ -36,7 +36,7 @@ TEST(CheckpointFailure, AFailedPartIsReportedAndTrainingGoesOn) {
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
 }
 
-TEST(CheckpointFailure, AFinalOneThatFailsFailsTheJob) {
+TEST(CheckpointFailure, AFailedFinalCheckpointFailsTheJob) {
   Job job = Durable(1, 1);
   job.train.epochs = 2;
   FakeFleet fleet(job);
@@ -50,8 +50,8 @@ TEST(CheckpointFailure, AFinalOneThatFailsFailsTheJob) {
   EXPECT_EQ(fleet.scheduler.progress().phase, "failed");
 }
 
-// What it scored is of these parameters and no later ones: the fleet waits for the disk.
-TEST(CheckpointFailure, TheBestIsTriedAgainBeforeTheNextEpoch) {
+// The score belongs to these parameters, not to later ones, so the fleet waits for the disk.
+TEST(CheckpointFailure, TheBestCheckpointIsRetriedBeforeTheNextEpoch) {
   for (const bool comes_back : {true, false}) {
     Job job = Durable(1, 1);
     job.train.epochs = 3;
@@ -80,8 +80,8 @@ TEST(CheckpointFailure, TheBestIsTriedAgainBeforeTheNextEpoch) {
   }
 }
 
-// That the checkpoint called the best is of an earlier epoch is known behind a resume too, until a better one is kept.
-TEST(CheckpointFailure, ThatTheBestIsLostIsRemembered) {
+// If the checkpoint of the best epoch was lost, a resumed run still knows it, until a better epoch is kept.
+TEST(CheckpointFailure, ALostBestCheckpointIsRecordedAcrossResumes) {
   Job job = Durable(1, 1);
   job.train.epochs = 2;
   FakeFleet fleet(job);
@@ -109,8 +109,8 @@ TEST(CheckpointFailure, ThatTheBestIsLostIsRemembered) {
   }
 }
 
-// A disk that is full is not asked at every clock.
-TEST(CheckpointFailure, OneThatFailedIsTriedAgainAfterAPauseThatGrows) {
+// A full disk is not written to at every clock.
+TEST(CheckpointFailure, AFailedCheckpointIsRetriedAfterGrowingPauses) {
   StorageSection storage;
   storage.durability = Durability::kLog;
   storage.checkpoint_seconds = 0;
@@ -158,17 +158,17 @@ TEST(CheckpointFailure, AnAbandonedDirectoryStaysWhileAShardMayWriteIntoIt) {
   for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value != 0; ++i) fleet.Step();
   ASSERT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
   fleet.Pass(2);
-  EXPECT_TRUE(fleet.store.removed.empty());  // shard 1 has not heard that it is given up
+  EXPECT_TRUE(fleet.store.removed.empty());  // shard 1 has not seen that the checkpoint is abandoned
   fleet.shards[1]->deaf = false;
   fleet.Pass(2);
   EXPECT_GE(fleet.shards[1]->view.version, fleet.scheduler.view().version);
-  EXPECT_TRUE(fleet.store.removed.empty());    // it has, but its store is not done
-  fleet.shards[1]->writing = CheckpointId(2);  // done with that one, and at the next
+  EXPECT_TRUE(fleet.store.removed.empty());    // it has, but its store is still writing
+  fleet.shards[1]->writing = CheckpointId(2);  // its store has ended that write and is at the next
   fleet.Pass(2);
   EXPECT_EQ(fleet.store.removed, std::vector<std::string>{"run/checkpoints/ckpt-1"});
 }
 
-TEST(CheckpointFailure, WhatIsAbandonedAtTheEndIsRemovedOnceTheFleetHasStopped) {
+TEST(CheckpointFailure, ACheckpointAbandonedAtTheEndIsRemovedOnceTheFleetHasStopped) {
   FakeFleet fleet(Durable(2, 2));
   fleet.rows[0] = 10000;
   fleet.AddAll();

@@ -1,4 +1,4 @@
-// Shows when the directories of checkpoints are removed that are replaced or were given up.
+// Shows when the directories of replaced or abandoned checkpoints are removed.
 #include "scheduler/checkpoints/checkpoint_removal.h"
 
 #include <gtest/gtest.h>
@@ -18,17 +18,17 @@ class RemovalTest : public testing::Test {
   MemoryStore store_;
 };
 
-TEST_F(RemovalTest, WithoutAStateTheReplacedGoAtOnce) {
+TEST_F(RemovalTest, WithoutAStateReplacedCheckpointsAreRemovedAtOnce) {
   CheckpointRemoval removal(false, &store_);
   removal.Replace({"a", "b"});
   EXPECT_EQ(TakeRemoved(), (Texts{"a", "b"}));
 }
 
-TEST_F(RemovalTest, WithOneTheyGoOnceAStateThatListsThemIsOnDisk) {
+TEST_F(RemovalTest, WithAStateTheyAreRemovedOnceItListsThemOnDisk) {
   CheckpointRemoval removal(true, &store_);
   removal.Replace({"a"});
   removal.OnStateBegun();
-  removal.Replace({"b"});  // too late for that state
+  removal.Replace({"b"});  // that state does not list it
   EXPECT_EQ(removal.Outdated(), (Texts{"a", "b"}));
   removal.OnStateWritten();
   EXPECT_EQ(TakeRemoved(), Texts{"a"});
@@ -48,7 +48,7 @@ TEST_F(RemovalTest, AStateListsWhatTheStoreIsStillRemoving) {
   EXPECT_EQ(removal.Outdated(), (Texts{"slow", "a"}));
 }
 
-TEST_F(RemovalTest, ARestoredOneWaitsForTheFirstStateOfThisStart) {
+TEST_F(RemovalTest, RestoredOnesAreRemovedAfterTheFirstStateOfThisStart) {
   CheckpointRemoval removal(true, &store_);
   SchedulerState state;
   state.outdated = {"old"};
@@ -64,7 +64,7 @@ TEST_F(RemovalTest, AbandonedOnesStayWhileAShardMayWriteIntoThem) {
   CheckpointRemoval removal(true, &store_);
   Shards shards({.count = 1});
   removal.Abandon(CheckpointId(4), "a", ViewVersion(6));
-  removal.Abandon(CheckpointId(5), "", ViewVersion(6));  // only hashes were asked for
+  removal.Abandon(CheckpointId(5), "", ViewVersion(6));  // no directory: only hashes were ordered
   removal.RemoveAbandoned(shards);
   EXPECT_EQ(TakeRemoved(), Texts{});
   shards.OnHeartbeat(ShardId(0), ShardBeat(ViewVersion(6)), ViewVersion(6), ViewVersion(0));
@@ -72,7 +72,7 @@ TEST_F(RemovalTest, AbandonedOnesStayWhileAShardMayWriteIntoThem) {
   EXPECT_EQ(TakeRemoved(), Texts{"a"});
 }
 
-TEST_F(RemovalTest, AtTheEndAbandonedOnesGo) {
+TEST_F(RemovalTest, AtTheEndAbandonedOnesAreRemoved) {
   CheckpointRemoval removal(true, &store_);
   removal.Abandon(CheckpointId(4), "a", ViewVersion(6));
   removal.RemoveAllAbandoned();

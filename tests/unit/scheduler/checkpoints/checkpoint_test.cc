@@ -64,7 +64,7 @@ Job ThreeEpochs() {
   return job;
 }
 
-// Trains until the second epoch is scored. False: it never is.
+// Trains until the second epoch is scored. Returns false if it is not.
 bool ScoresTheSecond(FakeFleet* fleet) {
   fleet->rows[0] = 120;
   fleet->rows[1] = 20;
@@ -78,7 +78,7 @@ bool ScoresTheSecond(FakeFleet* fleet) {
 }
 
 // Between two epochs no proposal holds the workers back.
-TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
+TEST(Checkpoint, NoEpochBeginsBeforeEveryShardHasTheOrder) {
   FakeFleet fleet(ThreeEpochs());
   ASSERT_TRUE(ScoresTheSecond(&fleet));
   fleet.shards[1]->deaf = true;
@@ -92,8 +92,8 @@ TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
   EXPECT_EQ(fleet.scheduler.progress().epochs.size(), 3u);
 }
 
-// Ordered while the second epoch is scored, it becomes whole when the third and last one is trained, and lacks it.
-TEST(Checkpoint, WhatIsTrainedWhileACheckpointIsWrittenIsNotInIt) {
+// The checkpoint is ordered while the second epoch is scored and complete once the third is trained; it has none of it.
+TEST(Checkpoint, AFinalCheckpointFollowsOneThatLacksTheLastEpoch) {
   FakeFleet fleet(ThreeEpochs());
   ASSERT_TRUE(ScoresTheSecond(&fleet));
   fleet.shards[0]->writes_parts = false;
@@ -109,7 +109,7 @@ TEST(Checkpoint, WhatIsTrainedWhileACheckpointIsWrittenIsNotInIt) {
   EXPECT_EQ(samples, 3 * 120u);
 }
 
-TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
+TEST(Checkpoint, ImmediateTablesAreCutAtOnce) {
   Job job = Durable(2, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
   FakeFleet fleet(job);
@@ -133,7 +133,7 @@ TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
   EXPECT_EQ(manifest.batches_behind, (now - noted) / 10);
 }
 
-TEST(Checkpoint, BspIsCutAtAClockHoweverPushesAreApplied) {
+TEST(Checkpoint, BspTablesAreCutAtAClockInEveryApplyMode) {
   Job job = Durable(2, 2);
   job.consistency.apply = ApplyMode::kImmediate;
   FakeFleet fleet(job);
@@ -147,7 +147,7 @@ TEST(Checkpoint, BspIsCutAtAClockHoweverPushesAreApplied) {
   EXPECT_EQ(manifest->batches_behind, 0u);
 }
 
-TEST(Checkpoint, OneTableThatKeepsStepIsEnoughForAClock) {
+TEST(Checkpoint, OneBspOrAggregatedTableMakesTheCutAtAClock) {
   Job job = Durable(2, 2);
   job.consistency = {.mode = ConsistencyMode::kSsp, .staleness = 2, .apply = ApplyMode::kImmediate};
   for (const ConsistencySpec& own : {ConsistencySpec{ConsistencyMode::kBsp, 0, ApplyMode::kImmediate},
@@ -179,7 +179,7 @@ TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
     fleet.Pass(0.5);
   }
   EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 4u);
-  EXPECT_LE(fleet.store.manifests.size(), 3u);  // two and the best
+  EXPECT_LE(fleet.store.manifests.size(), 3u);  // the two newest and the best
 
   Job timed = Durable(1, 1);
   timed.storage.checkpoint_seconds = 5;
@@ -193,7 +193,7 @@ TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
   EXPECT_GE(slow.store.manifests.size(), 2u);
 }
 
-// A program that has no data but its own: what it pushes is kept too, and a log does not grow without end.
+// A program that requests no leases: its pushes are checkpointed too, so that logs do not grow without bound.
 TEST(Checkpoint, PeriodicWithoutLeases) {
   Job job = Durable(1, 1);
   job.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
@@ -209,8 +209,8 @@ TEST(Checkpoint, PeriodicWithoutLeases) {
   EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 2u);
 }
 
-// Nor does a report of before the checkpoint that shortened it order another.
-TEST(Checkpoint, ALogThatIsTooLongIsShortenedOnce) {
+// A report from before the checkpoint that shortened the log does not cause another checkpoint.
+TEST(Checkpoint, ALogThatIsTooLongCausesOneCheckpoint) {
   Job job = Durable(1, 1);
   job.storage.durability = Durability::kLog;
   job.storage.checkpoint_seconds = 0;
@@ -267,7 +267,7 @@ TEST(Checkpoint, TheBestOfTheLastEpochIsTheFinalOne) {
   EXPECT_TRUE(fleet.scheduler.progress().has_state_hash);
 }
 
-// A run goes on in its own folder, which lay elsewhere when its best checkpoint was noted.
+// A run continues in its folder, which had another path when its best checkpoint was recorded.
 TEST(Checkpoint, TheBestOfAMovedFolderIsKept) {
   StorageSection storage;
   storage.checkpoints_kept = 1;

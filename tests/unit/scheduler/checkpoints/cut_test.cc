@@ -1,4 +1,4 @@
-// Shows what counts as missing of a cut, and which workers' states its manifest holds (rules K1, K2, K9).
+// Shows which parts of a cut are missing, and which workers' states its manifest contains (rules K1, K2, K9).
 #include "scheduler/checkpoints/cut.h"
 
 #include <gtest/gtest.h>
@@ -25,14 +25,14 @@ class CutTest : public testing::Test {
   Cut cut_;
 };
 
-TEST_F(CutTest, AtOnceEveryShardHasToWrite) {
+TEST_F(CutTest, ACutAtOnceNeedsThePartOfEveryShard) {
   AddLive(0, Clock(0));
   EXPECT_TRUE(Missing());
   cut_.shards[ShardId(0)];
   EXPECT_FALSE(Missing());
 }
 
-TEST_F(CutTest, AtAClockEveryWorkerOfBeforeHasToReachIt) {
+TEST_F(CutTest, ACutAtAClockNeedsEveryWorkerOfEarlierClocks) {
   cut_.order.at_clock = true;
   cut_.shards[ShardId(0)];
   const Incarnation before = AddLive(0, Clock(8));
@@ -44,11 +44,11 @@ TEST_F(CutTest, AtAClockEveryWorkerOfBeforeHasToReachIt) {
   EXPECT_FALSE(Missing());
 }
 
-TEST_F(CutTest, K9OfWorkersThatKeepStateTheLiveOnesOweIt) {
+TEST_F(CutTest, K9TheStateOfEachLiveWorkerThatKeepsOneIsNeeded) {
   cut_.order.blobs = true;
   cut_.shards[ShardId(0)];
   const Incarnation a = AddLive(0, Clock(0)), b = AddLive(1, Clock(0));
-  AddLive(2, Clock(0));  // came after the order
+  AddLive(2, Clock(0));  // joined after the order
   cut_.had_workers = {a, b};
   cut_.blobs[b].files = {{"blob-1", 7, 1}};
   EXPECT_TRUE(Missing());
@@ -64,7 +64,7 @@ TEST_F(CutTest, K9OfWorkersThatKeepStateTheLiveOnesOweIt) {
   EXPECT_EQ(notes.Take().at(0).text, "checkpoint 3 does not contain the state of worker 0, which has ended");
 }
 
-TEST_F(CutTest, AWorkerThatEndsBeyondTheClockWithoutAPartVoidsIt) {
+TEST_F(CutTest, AWorkerThatEndsBeyondTheClockWithoutAPartVoidsTheCut) {
   cut_.order.at_clock = true;
   Verdict verdict{.worker = Incarnation(1), .join = Clock(2), .end = Clock(10)};
   EXPECT_TRUE(IsVoidedBy(cut_, verdict));

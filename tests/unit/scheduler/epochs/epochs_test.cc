@@ -1,4 +1,5 @@
-// Shows Epochs alone: phases, the best epoch and its checkpoint, and the end, with leases and a fleet driven by hand.
+// Shows Epochs alone: phases, the best epoch and its checkpoint, and the end, with leases and a fleet that the test
+// drives.
 #include "scheduler/epochs/epochs.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ class EpochsTest : public testing::Test {
     EXPECT_TRUE(leases_.SetSizes({30, valid_rows, 0}));
     return Epochs(std::move(options), {.leases = &leases_, .membership = &fleet_.membership, .notes = &notes_});
   }
-  // All splits of the pass under way are done, at this loss a row; all clocks up to the ceiling are acknowledged.
+  // Reports all splits of the current pass done, with this loss a row, and acknowledges all clocks up to the ceiling.
   void Work(LeaseSupply supply, double loss) {
     for (bool again = true; again;) {
       const auto reply = supply == LeaseSupply::kTraining ? leases_.AnswerTraining(worker_, 10)
@@ -44,7 +45,7 @@ class EpochsTest : public testing::Test {
     }
     fleet_.Report(worker_, leases_.ceiling());
   }
-  // An epoch is trained and validated. The step behind the last scores.
+  // Trains and validates an epoch. Returns the step that scores it.
   Epochs::Step Score(Epochs* epochs, double loss) {
     Work(LeaseSupply::kTraining, 1);
     EXPECT_TRUE(epochs->Advance({}).changed);
@@ -143,7 +144,7 @@ TEST_F(EpochsTest, ABestCheckpointIsTriedThreeTimesWithPauses) {
   EXPECT_FALSE(epochs.best().missing());
 }
 
-TEST_F(EpochsTest, ARunThatIsResumedAtTheEndOfItsLastEpochCutsWhatIsMissing) {
+TEST_F(EpochsTest, ARunResumedAtTheEndOfItsLastEpochWritesTheMissingCheckpoint) {
   for (const bool best_wanted : {true, false}) {
     Leases leases(TheJob(), Clock(0));
     DataState data;

@@ -1,4 +1,4 @@
-// Shows the way of a run through its phases (rules D1-D5, S1): epochs, evaluation at the ceiling, the best epoch,
+// Shows how a run passes through its phases (rules D1-D5, S1): epochs, evaluation at the ceiling, the best epoch,
 // patience and the end.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Works until the phase is `phase`; false if it never comes.
+// Works until the phase is `phase`. Returns false if it is not reached.
 bool WorkUntil(FakeFleet& fleet, const std::string& phase) {
   for (int i = 0; i < 5000; ++i) {
     if (fleet.scheduler.progress().phase == phase) return true;
@@ -51,8 +51,8 @@ TEST(Phase, EpochsWithEvaluationRunToTheEnd) {
   for (const auto& shard : fleet.shards) EXPECT_EQ(shard->shutdown->code, ErrorCode::kOk);
 }
 
-// Of a program's leases: the built-in training loop ends before it reports one.
-TEST(Phase, ALeaseWhoseLossIsNoNumberEndsTheRunAsDiverged) {
+// Only a program can report such a lease; the built-in training loop ends before that.
+TEST(Phase, ALeaseWithoutAFiniteLossEndsTheRunAsDiverged) {
   for (const bool train : {true, false})
     for (const double loss : {std::nan(""), double(INFINITY), 0.5}) {
       FakeFleet fleet(SmallJob(1, 1));
@@ -74,7 +74,7 @@ TEST(Phase, ALeaseWhoseLossIsNoNumberEndsTheRunAsDiverged) {
 TEST(Phase, ASumOfLossesThatOverflowsEndsTheRunAsDiverged) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.rows[0] = 60;
-  fleet.other_loss = 4e306;  // of a row: a lease has 30
+  fleet.other_loss = 4e306;  // per row; a lease has 30 rows
   fleet.AddAll();
   ASSERT_TRUE(fleet.RunToEnd());
   EXPECT_EQ(fleet.scheduler.progress().phase, "diverged");
@@ -92,12 +92,12 @@ TEST(Phase, AWorkerThatHasDivergedEndsTheRunAsDiverged) {
   EXPECT_EQ(fleet.shards[0]->shutdown->code, ErrorCode::kDiverged);
 }
 
-// The answer to a Leave is lost: were the scheduler gone by then, the worker would wait for its lease.
-TEST(Phase, TheSchedulerStaysUntilThoseWhoLeftKnowThatTheyAreOut) {
+// The answer to a Leave is lost. If the scheduler ended before repeating it, the worker would wait for a whole lease.
+TEST(Phase, TheSchedulerStaysUntilWorkersThatLeftHaveConfirmed) {
   FakeFleet fleet(SmallJob(2, 2));
   fleet.rows[0] = 60;
   fleet.AddAll();
-  fleet.workers[1]->shutdowns_lost = 2;  // the answer, and the first word that all is over
+  fleet.workers[1]->shutdowns_lost = 2;  // the answer to Leave, and the first Shutdown at the end
   ASSERT_TRUE(fleet.RunToEnd());
   ASSERT_TRUE(fleet.workers[1]->shutdown);
   EXPECT_EQ(fleet.workers[1]->shutdown->code, ErrorCode::kOk);
@@ -121,7 +121,7 @@ TEST(Phase, ClocksOfAnEpochEndTogether) {
   EXPECT_EQ(second, std::set<std::uint64_t>{6});
 }
 
-TEST(Phase, ByRankEachHasItsOwnSplitsInOrder) {
+TEST(Phase, ByRankEachRankHasItsOwnSplitsInOrder) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.rows[0] = 205;
   fleet.AddAll();
@@ -140,7 +140,7 @@ TEST(Phase, ByRankEachHasItsOwnSplitsInOrder) {
   EXPECT_EQ(first_rows[1], (std::vector<std::uint64_t>{30, 90, 150}));
 }
 
-TEST(Phase, EvaluationWaitsForEverybody) {
+TEST(Phase, EvaluationWaitsForEveryWorker) {
   Job job = SmallJob(1, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
   FakeFleet fleet(job);
@@ -156,7 +156,7 @@ TEST(Phase, EvaluationWaitsForEverybody) {
   for (const auto& worker : fleet.workers) EXPECT_GE(worker->clock, Clock(3));
 }
 
-TEST(Phase, AJoinDuringEvaluationMovesEverybodyOn) {
+TEST(Phase, AWorkerMayBeReplacedDuringEvaluation) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.rows[0] = 60;
   fleet.rows[1] = 200;
@@ -180,7 +180,7 @@ TEST(Phase, PatienceStopsEarly) {
   EXPECT_EQ(fleet.scheduler.progress().epochs.size(), 3u);  // the best and two that are no better
 }
 
-TEST(Phase, OtherSizesAreRefusedAndNoTrainingDataEndsTheJob) {
+TEST(Phase, DifferentSizesAreRefusedAndNoTrainingDataEndsTheJob) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.rows[0] = 60;
   fleet.AddAll();
@@ -199,7 +199,7 @@ TEST(Phase, OtherSizesAreRefusedAndNoTrainingDataEndsTheJob) {
   EXPECT_EQ(empty.scheduler.stop_reason().code, ErrorCode::kInvalidArgument);
 }
 
-TEST(Phase, LeaseRequestsAreAnsweredOnceAndTheSameAgain) {
+TEST(Phase, ARepeatedLeaseRequestGetsTheSameAnswer) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -238,7 +238,7 @@ TEST(Phase, LeasesOfOneWorkerAreLimited) {
     fleet.Send(worker, request);
   }
   EXPECT_EQ(worker.leases.size(), 64u);
-  EXPECT_FALSE(worker.waits);  // who has work in hand is not kept waiting
+  EXPECT_FALSE(worker.waits);  // a worker that holds leases is answered at once
   EXPECT_FALSE(worker.jump);
 }
 

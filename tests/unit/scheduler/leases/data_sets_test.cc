@@ -14,7 +14,7 @@ Job JobOf(std::uint32_t workers) {
   return job;
 }
 
-TEST(DataSets, TheFirstToReportFixesTheSizes) {
+TEST(DataSets, TheFirstReportFixesTheSizes) {
   DataSets data(JobOf(2));
   EXPECT_TRUE(data.Set({0, 0, 0}));  // a program that does not read data
   EXPECT_FALSE(data.known());
@@ -40,7 +40,7 @@ TEST(DataSets, PassesAreCutIntoSplits) {
   EXPECT_EQ(evaluation.size(), 4u);
 }
 
-TEST(DataSets, AClockHasAsManyRowsAsTheEpochSays) {
+TEST(DataSets, TheRowsOfAClockFollowTheEpochsSetting) {
   Job job = JobOf(1);
   job.local.method = LocalMethod::kDelta;
   job.local.steps = 4;
@@ -80,7 +80,7 @@ TEST(DataSets, RanksHaveSplitsInProportionToTheirBatches) {
   EXPECT_EQ(splits.MostOwnedBatches(), 160u);
 }
 
-TEST(DataSets, AClockHasAboutAllRowsAlsoIfNoBatchDividesASplit) {
+TEST(DataSets, ClocksAreNearlyFullEvenIfNoBatchDividesASplit) {
   Job job = JobOf(4);
   job.train.batch_rows = 256;
   job.train.batch_shares = {30, 30, 23, 10};
@@ -103,7 +103,7 @@ TEST(DataSets, SplitsOfADeadRankAreTrainedInBatchesOfTheSmallerOne) {
   EXPECT_EQ(splits.Grant(3, LeaseId(2), Incarnation(1), WorkerRank(0)).batch_rows, 5u);
 }
 
-TEST(DataSets, ARankWithSmallBatchesMayGetNothingOfASmallSet) {
+TEST(DataSets, ARankWithSmallBatchesMayGetNoSplitOfASmallSet) {
   Job job = JobOf(4);
   job.train.batch_shares = {9, 9, 9, 1};
   DataSets data(job);

@@ -1,4 +1,4 @@
-// Shows LeaseDesk alone: what is refused, what ends the run, and when a request is answered.
+// Shows LeaseDesk alone: which requests are refused, which end the run, and when a request is answered.
 #include "scheduler/leases/lease_desk.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class LeaseDeskTest : public testing::Test {
   LeaseDesk desk_{TheJob(), Clock(0), &notes_};
 };
 
-TEST_F(LeaseDeskTest, EachNumberIsAnsweredOnceAndTheSameAgain) {
+TEST_F(LeaseDeskTest, ARepeatedRequestGetsTheSameAnswer) {
   EXPECT_FALSE(Request(kA, 1, 1).reply);
   const auto answers = Answers();
   ASSERT_EQ(answers.size(), 1u);
@@ -51,16 +51,16 @@ TEST_F(LeaseDeskTest, EachNumberIsAnsweredOnceAndTheSameAgain) {
   EXPECT_EQ(desk_.leases().last_lease(), LeaseId(1));
 }
 
-TEST_F(LeaseDeskTest, WhatIsAnsweredFollowsFromTheSupply) {
+TEST_F(LeaseDeskTest, TheAnswerDependsOnTheSupply) {
   Request(kA, 1, 1);
   EXPECT_TRUE(Answers(LeaseSupply::kNone).empty());
-  EXPECT_TRUE(Answers(LeaseSupply::kJumps).empty());  // it is at the ceiling
+  EXPECT_TRUE(Answers(LeaseSupply::kJumps).empty());  // the worker is at the ceiling
   EXPECT_TRUE(Answers(LeaseSupply::kFinished).at(0).reply.finished);
   Request(kA, 2, 0);
-  EXPECT_EQ(Answers(LeaseSupply::kNone).size(), 1u);  // it asked for nothing
+  EXPECT_EQ(Answers(LeaseSupply::kNone).size(), 1u);  // the worker requested no lease
 }
 
-TEST_F(LeaseDeskTest, OneThatHasWorkDoesNotWait) {
+TEST_F(LeaseDeskTest, AWorkerThatHoldsLeasesIsAnsweredAtOnce) {
   Request(kA, 1, 2);
   Request(kB, 1, 2);
   ASSERT_EQ(Answers().size(), 2u);  // all three splits are leased
@@ -70,7 +70,7 @@ TEST_F(LeaseDeskTest, OneThatHasWorkDoesNotWait) {
   EXPECT_TRUE(answers[0].reply.grants.empty());
 }
 
-TEST_F(LeaseDeskTest, OnlyTheLiveAreAnswered) {
+TEST_F(LeaseDeskTest, OnlyLiveWorkersAreAnswered) {
   Request(kA, 1, 1);
   Request(kB, 1, 1);
   const auto answers = desk_.Answers(LeaseSupply::kTraining, [](Incarnation worker) { return worker == kB; });
@@ -80,7 +80,7 @@ TEST_F(LeaseDeskTest, OnlyTheLiveAreAnswered) {
   EXPECT_TRUE(Answers().empty());
 }
 
-TEST_F(LeaseDeskTest, WorkersMustSeeTheSameDataAndSomeOfIt) {
+TEST_F(LeaseDeskTest, WorkersMustReportTheSameDataAndTrainingRows) {
   LeaseRequest nothing{.number = 1, .want = 1, .done = {}, .rows = {0, 7, 0}};
   EXPECT_TRUE(desk_.OnRequest(WorkerRank(0), kA, Clock(0), nothing).ends_run);
   EXPECT_FALSE(Request(kA, 1, 1).ends_run);
@@ -101,7 +101,7 @@ TEST_F(LeaseDeskTest, ALossThatIsNotFiniteEndsTheRun) {
   EXPECT_TRUE(heard.ends_run->message.starts_with("worker 0: training has diverged by clock 4"));
 }
 
-TEST_F(LeaseDeskTest, AFleetThatIsLargerThanTheDataIsWarnedOf) {
+TEST_F(LeaseDeskTest, AFleetTooLargeForTheDataIsWarnedOf) {
   Request(kA, 1, 1, {}, 30);
   const auto notes = notes_.Take();
   ASSERT_EQ(notes.size(), 1u);

@@ -24,7 +24,7 @@ Splits Make(std::uint64_t rows, std::uint32_t owners = 0, bool shuffle = false, 
 
 const std::set<WorkerRank> kBoth = {WorkerRank(0), WorkerRank(1)};
 
-TEST(Splits, CutTheSetWithAShorterEnd) {
+TEST(Splits, TheLastSplitMayBeShorter) {
   Splits splits = Make(95);
   EXPECT_EQ(splits.size(), 4u);
   std::uint64_t rows = 0;
@@ -50,7 +50,7 @@ TEST(Splits, ShuffleIsAPermutationByEpoch) {
   EXPECT_EQ(std::set(first.begin(), first.end()), std::set(second.begin(), second.end()));
 }
 
-TEST(Splits, APositionCutsWhatIsTakenBack) {
+TEST(Splits, ATakenBackSplitContinuesAtThePosition) {
   Splits splits = Make(90);
   for (std::uint32_t i = 0; i < 3; ++i) splits.Grant(i, LeaseId(i + 1), Incarnation(1));
   splits.Take(Incarnation(1), {LeaseId(2), 20}, false);
@@ -65,7 +65,7 @@ TEST(Splits, APositionCutsWhatIsTakenBack) {
   EXPECT_EQ(splits.Trained({{Incarnation(2), {LeaseId(4), 30}}}, true), (std::vector<std::uint64_t>{30, 30, 0}));
 }
 
-TEST(Splits, DoneCountsOnceAndOnlyFromItsOwner) {
+TEST(Splits, DoneCountsOnceAndOnlyFromTheOwner) {
   Splits splits = Make(30);
   splits.Grant(0, LeaseId(1), Incarnation(1));
   LeaseDone done{LeaseId(1), {}};
@@ -77,17 +77,17 @@ TEST(Splits, DoneCountsOnceAndOnlyFromItsOwner) {
   EXPECT_EQ(splits.quality().rows, 30u);
 }
 
-TEST(Splits, HeldOnesWaitForRelease) {
+TEST(Splits, HeldSplitsWaitForTheirRelease) {
   Splits splits = Make(60);
   splits.Grant(0, LeaseId(1), Incarnation(1));
   splits.Grant(1, LeaseId(2), Incarnation(1));
   splits.Take(Incarnation(1), {LeaseId(1), 10}, true);
-  EXPECT_EQ(*splits.Next(WorkerRank(0), kBoth), 1u);  // untouched: free at once
+  EXPECT_EQ(*splits.Next(WorkerRank(0), kBoth), 1u);  // no row of it was trained: free at once
   splits.Release();
   EXPECT_EQ(*splits.Next(WorkerRank(0), kBoth), 0u);
 }
 
-TEST(Splits, ByRankOthersGetOnlyThoseOfTheDead) {
+TEST(Splits, ByRankOthersGetOnlyTheSplitsOfDeadRanks) {
   Splits splits = Make(120, 2);
   EXPECT_EQ(*splits.Next(WorkerRank(1), kBoth), 1u);
   splits.Grant(1, LeaseId(1), Incarnation(2));
@@ -112,7 +112,7 @@ TEST(Leases, SplitSizesFitTheFleet) {
   EXPECT_EQ(rounded.train().size(), 3u);  // of 30 rows
 }
 
-TEST(Leases, TheCeilingGrowsWithWhatTheDeadLeaveBehind) {
+TEST(Leases, TheCeilingGrowsWithTheLeasesOfDeadWorkers) {
   Leases leases(SmallJob(1, 2), Clock(0));
   ASSERT_TRUE(leases.SetSizes({60, 0, 0}));
   leases.Join(Incarnation(1), WorkerRank(0), Clock(0));
@@ -129,7 +129,7 @@ TEST(Leases, TheCeilingGrowsWithWhatTheDeadLeaveBehind) {
   EXPECT_EQ(leases.ceiling(), Clock(5));
 }
 
-// Rule C8: data does not belong to ranks, and a worker's leases end as many clocks later as it has skipped.
+// Rule C8: splits do not belong to ranks, and a worker that has skipped clocks needs as many more to end its leases.
 TEST(Leases, SkippedClocksRaiseTheCeiling) {
   Job job = SmallJob(1, 2);
   job.consistency.backup_workers = 1;
@@ -150,7 +150,7 @@ TEST(Leases, SkippedClocksRaiseTheCeiling) {
   EXPECT_EQ(leases.ceiling(), Clock(5));
 }
 
-TEST(Leases, NobodyPassesTheCeilingDuringACut) {
+TEST(Leases, NoWorkerPassesTheCeilingDuringACut) {
   Leases leases(SmallJob(1, 2), Clock(0));
   ASSERT_TRUE(leases.SetSizes({60, 0, 0}));
   leases.Join(Incarnation(1), WorkerRank(0), Clock(0));
@@ -184,7 +184,7 @@ TEST(Leases, ARecordedOrderIsRepeated) {
   EXPECT_TRUE(leases.AwaitsTurn(zero));
 }
 
-TEST(Leases, DynamicGrantsLeaveSomethingForOthers) {
+TEST(Leases, DynamicGrantsLeaveSplitsForOthers) {
   Job job = SmallJob(1, 4);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
   Leases leases(job, Clock(0));

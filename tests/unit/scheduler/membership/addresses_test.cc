@@ -1,5 +1,5 @@
-// Rule N8: the list of HTTP addresses is written before clock 0 opens, and again when a process replaces another; a
-// failed write does not stop the run; a malformed address is refused.
+// Shows rule N8: the list of HTTP addresses is written before clock 0 opens, and again when a process replaces another;
+// a failed write does not stop the run; a malformed address is refused.
 #include "scheduler/membership/addresses.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(CheckHttpAddress, TakesAHostAndAPort) {
     EXPECT_TRUE(CheckHttpAddress(text)) << text;
 }
 
-TEST(CheckHttpAddress, RefusesAllElse) {
+TEST(CheckHttpAddress, RefusesOtherText) {
   for (const std::string text :
        {"", "http://", "http://:80", "http://a", "http://a:", "http://a:0", "http://a:65536", "http://a:-1",
         "http://a:8 ", "http://a:80/metrics", "https://a:80", "unix:/run/worker-0.http", "http://a b:80",
@@ -32,7 +32,7 @@ TEST(CheckHttpAddress, RefusesAllElse) {
 
 class AddressesTest : public testing::Test {
  protected:
-  // What the store was doing has ended.
+  // Ends the store's write.
   void EndWrite() {
     for (const StoreWritten& written : store_.TakeWritten()) addresses_.OnWritten(written);
   }
@@ -55,7 +55,7 @@ TEST_F(AddressesTest, AreWrittenByRoleAndRank) {
                                     {"worker", 1, "http://d:4"}}));
 }
 
-TEST_F(AddressesTest, AFleetWithoutThemNeedsNoList) {
+TEST_F(AddressesTest, AFleetWithoutAddressesNeedsNoList) {
   addresses_.Put(Role::kScheduler, 0, "");
   EXPECT_TRUE(addresses_.Write());
   EXPECT_TRUE(store_.under_way.empty());
@@ -77,7 +77,7 @@ TEST_F(AddressesTest, ChangesDuringAWriteAreInTheNext) {
   EXPECT_EQ(store_.addresses, (List{{"worker", 0, "http://a:2"}}));
 }
 
-TEST_F(AddressesTest, AProcessWithoutOneLeavesTheList) {
+TEST_F(AddressesTest, AProcessWithoutAnAddressIsRemovedFromTheList) {
   addresses_.Put(Role::kWorker, 0, "http://a:1");
   addresses_.Write();
   EndWrite();
@@ -87,7 +87,7 @@ TEST_F(AddressesTest, AProcessWithoutOneLeavesTheList) {
   EXPECT_EQ(store_.addresses, List{});
 }
 
-TEST_F(AddressesTest, AFailedListIsNotTriedAgainBeforeItChanges) {
+TEST_F(AddressesTest, AFailedWriteIsNotRetriedBeforeTheListChanges) {
   store_.fail = true;
   addresses_.Put(Role::kWorker, 0, "http://a:1");
   addresses_.Write();
@@ -100,7 +100,7 @@ TEST_F(AddressesTest, AFailedListIsNotTriedAgainBeforeItChanges) {
   EXPECT_EQ(store_.addresses.size(), 2u);
 }
 
-// Of a whole scheduler: fleets of one server with two shards, and two workers.
+// A whole scheduler with one server of two shards, and two workers.
 class AddressedFleet : public testing::Test {
  protected:
   AddressedFleet() {
@@ -121,7 +121,7 @@ class AddressedFleet : public testing::Test {
   std::vector<Shutdown> refusals_;
 };
 
-TEST_F(AddressedFleet, NobodyIsWelcomeBeforeTheListIsWritten) {
+TEST_F(AddressedFleet, NoNodeIsWelcomedBeforeTheListIsWritten) {
   fleet_.store.stalls = true;
   fleet_.AddAll();
   fleet_.Pass(4);
@@ -136,7 +136,7 @@ TEST_F(AddressedFleet, NobodyIsWelcomeBeforeTheListIsWritten) {
       (List{{"server", 0, "http://server:1"}, {"worker", 0, "http://worker:1"}, {"worker", 1, "http://worker:2"}}));
 }
 
-TEST_F(AddressedFleet, AWorkerThatTakesAnothersPlaceTakesItsPlaceInTheList) {
+TEST_F(AddressedFleet, AReplacementWorkerReplacesTheEntryInTheList) {
   fleet_.rows[0] = 10000;
   fleet_.AddAll();
   fleet_.http = [](Role, std::uint32_t) { return "http://again:9"; };

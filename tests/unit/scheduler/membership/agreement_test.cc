@@ -21,7 +21,7 @@ class AgreementTest : public testing::Test {
   const Incarnation a_{2}, b_{3};
 };
 
-TEST_F(AgreementTest, TheClockIsOneThatNobodyHasPassed) {
+TEST_F(AgreementTest, TheClockIsOneThatNoWorkerHasPassed) {
   agreement_.Open(Agreement::Purpose::kJoin, 0);
   EXPECT_TRUE(proposal().open);
   EXPECT_FALSE(proposal().drain);
@@ -39,7 +39,7 @@ TEST_F(AgreementTest, TheClockIsOneThatNobodyHasPassed) {
   EXPECT_FALSE(agreement_.CloseIfConfirmed());
 }
 
-TEST_F(AgreementTest, AWorkerThatIsBeingFencedIsWaitedFor) {
+TEST_F(AgreementTest, AgreementWaitsForAWorkerThatIsBeingFenced) {
   agreement_.Open(Agreement::Purpose::kCut, 0);
   fleet_.Report(a_, Clock(5));
   membership().Fence(b_);
@@ -49,7 +49,7 @@ TEST_F(AgreementTest, AWorkerThatIsBeingFencedIsWaitedFor) {
   EXPECT_NE(agreement_.FreeClock(0), std::nullopt);
 }
 
-TEST_F(AgreementTest, ADrainedCutWaitsForALeaseAtMostAndNamesTheLate) {
+TEST_F(AgreementTest, ADrainedCutWaitsAtMostALeaseAndNamesLateWorkers) {
   agreement_.Open(Agreement::Purpose::kDrainedCut, 0);
   EXPECT_TRUE(proposal().drain);
   Heartbeat beat;

@@ -1,4 +1,4 @@
-// Shows CurrentView alone: each change is a version of its own, and entries go once no shard needs them (rule M4).
+// Shows CurrentView alone: each change is a new version, and entries are removed once no shard needs them (rule M4).
 #include "scheduler/membership/current_view.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class CurrentViewTest : public testing::Test {
   CurrentView view_{3, 2, &shards_};
 };
 
-TEST_F(CurrentViewTest, TheFirstSpreadsThePartitions) {
+TEST_F(CurrentViewTest, TheFirstViewSpreadsThePartitions) {
   view_.Form({"a", "b"});
   EXPECT_EQ(version(), 1u);
   EXPECT_EQ(view_.get().routes.epoch, Epoch(1));
@@ -36,7 +36,7 @@ TEST_F(CurrentViewTest, TheFirstSpreadsThePartitions) {
   EXPECT_EQ(view_.get().routes.endpoints, (std::vector<std::string>{"a", "b"}));
 }
 
-TEST_F(CurrentViewTest, EachChangeIsAVersion) {
+TEST_F(CurrentViewTest, EachChangeIsANewVersion) {
   view_.Form({"a"});
   CheckpointOrder order;
   order.id = CheckpointId(4);
@@ -71,7 +71,7 @@ TEST_F(CurrentViewTest, WorkersAreInOrderOfRankAndIncarnation) {
   EXPECT_EQ(order, (std::vector<std::uint64_t>{2, 9, 3}));
 }
 
-TEST_F(CurrentViewTest, M4AnEntryGoesOnceShardsHaveSeenItsEndAndPassedItsClock) {
+TEST_F(CurrentViewTest, M4AnEntryIsRemovedOnceShardsHaveSeenItsEndAndPassedItsClock) {
   view_.Form({"a"});
   view_.Change();
   view_.AddWorker(Node(0, 1));
@@ -90,7 +90,7 @@ TEST_F(CurrentViewTest, M4AnEntryGoesOnceShardsHaveSeenItsEndAndPassedItsClock) 
   EXPECT_EQ(view_.get().workers[0].incarnation, Incarnation(2));
 }
 
-TEST_F(CurrentViewTest, ARestoredOneKeepsOwnersAndFencesTheLiving) {
+TEST_F(CurrentViewTest, ARestoredViewKeepsOwnersAndFencesLiveWorkers) {
   view_.Form({"a"});
   view_.AddWorker(Node(0, 1));
   SchedulerState state;

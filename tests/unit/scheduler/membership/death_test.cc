@@ -20,14 +20,14 @@ void ExpectExactlyOnce(const FakeFleet& fleet, std::uint32_t epochs) {
   for (const auto& [row, times] : fleet.trained) ASSERT_EQ(times, 1) << "epoch " << row.first << " row " << row.second;
 }
 
-TEST(Death, VerdictIsTheHighestTickOfAnyShard) {
+TEST(Death, TheVerdictIsTheHighestTickOfAnyShard) {
   Job job = SmallJob(3, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
   FakeFleet fleet(job);
   fleet.rows[0] = 300;
   fleet.AddAll();
   FakeWorker& worker = *fleet.workers[0];
-  for (int i = 0; i < 4; ++i) fleet.Work(worker);  // asks, trains three batches
+  for (int i = 0; i < 4; ++i) fleet.Work(worker);  // requests a lease, trains three batches
   ASSERT_EQ(worker.clock, Clock(3));
   fleet.Work(worker);  // the second lease, or the report of the first
   const Clock clock = worker.clock;
@@ -56,8 +56,8 @@ TEST(Death, NoVerdictBeforeEveryShardHasReported) {
   EXPECT_EQ(EntryOf(fleet.scheduler.view(), fleet.workers[0]->incarnation)->state, WorkerState::kEnded);
 }
 
-// Rule N4: a shard that loads is heard over another connection; one that is silent while it loads is gone.
-TEST(Death, AShardThatLoadsIsHeardAndOneThatIsGoneIsNot) {
+// Rule N4: a loading shard sends heartbeats over another connection; one that is silent while it loads is dead.
+TEST(Death, ALoadingShardIsAliveAndASilentOneIsNot) {
   FakeFleet fleet(SmallJob(2, 1));
   fleet.AddShard(0);
   FakeShard& loads = fleet.AddShard(1);
@@ -65,7 +65,7 @@ TEST(Death, AShardThatLoadsIsHeardAndOneThatIsGoneIsNot) {
   fleet.AddWorker(0);
   ASSERT_EQ(fleet.scheduler.progress().phase, "train");
   const double lease = fleet.job.fleet.lease_seconds;
-  const Incarnation incarnation(2);  // of the second that joined
+  const Incarnation incarnation(2);  // of the second shard
   std::vector<Peer> answered;
   fleet.on_send = [&](const Outgoing& sent) { answered.push_back(sent.to); };
   const Peer beacon(kFirstAcceptedPeer + 900);
@@ -89,7 +89,7 @@ TEST(Death, RepeatedBatchesOfImmediateTablesAreCounted) {
   fleet.AddAll();
   FakeWorker& worker = *fleet.workers[0];
   fleet.Kill(worker);
-  fleet.shards[0]->silent = true;  // the test speaks for it
+  fleet.shards[0]->silent = true;  // the test sends its messages
   fleet.Pass(5);
   fleet.shards[0]->silent = false;
   Heartbeat beat;
@@ -120,7 +120,7 @@ TEST(Death, ASilentShardEndsTheJob) {
   EXPECT_TRUE(fleet.workers[0]->shutdown);
 }
 
-TEST(Death, ALostShardIsToldWithWhatToDo) {
+TEST(Death, TheErrorOfALostShardSaysWhatToDo) {
   const std::pair<Durability, const char*> advice[] = {
       {Durability::kNone, "its rows are lost, and the job has no checkpoints (storage.durability = \"none\")"},
       {Durability::kCheckpoint,
@@ -155,18 +155,18 @@ TEST(Death, AFailingShardEndsTheJob) {
   EXPECT_EQ(fleet.scheduler.stop_reason().reason, "shard 0: disk full");
 }
 
-TEST(Death, AReasonNamesItsShardOnce) {
+TEST(Death, TheReasonNamesItsShardOnce) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
   fleet.Send(*fleet.shards[0], Shutdown{ErrorCode::kIo, "shard 0: checkpoint: disk full"});
   EXPECT_EQ(fleet.scheduler.stop_reason().reason, "shard 0: checkpoint: disk full");
 }
 
-// Only Shutdown{kOk} says that a node has understood (rule S2).
-TEST(Death, AFailingShardThatSaysWhyAgainHasNotUnderstood) {
+// Only Shutdown{kOk} confirms a stop (rule S2).
+TEST(Death, ARepeatedReasonIsNoConfirmation) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
-  fleet.shards[0]->silent = true;  // our answer is lost
+  fleet.shards[0]->silent = true;  // the scheduler's answer is lost
   fleet.Send(*fleet.shards[0], Shutdown{ErrorCode::kIo, "disk full"});
   EXPECT_TRUE(fleet.scheduler.stopping());
   fleet.Send(*fleet.shards[0], Shutdown{ErrorCode::kIo, "disk full"});
@@ -175,7 +175,7 @@ TEST(Death, AFailingShardThatSaysWhyAgainHasNotUnderstood) {
   EXPECT_TRUE(fleet.scheduler.stopped());
 }
 
-TEST(Death, APausedSchedulerBlamesNobody) {
+TEST(Death, AfterAPauseTheSchedulerDropsNoNode) {
   FakeFleet fleet(SmallJob(2, 2));
   fleet.AddAll();
   fleet.now += 60'000'000;  // it was stopped for a minute
@@ -194,7 +194,8 @@ TEST(Death, EndedEntriesLeaveTheViewWhenAllClocksHavePassed) {
   fleet.Pass(8);
   fleet.AddWorker(0);
   fleet.Pass(3);
-  EXPECT_NE(EntryOf(fleet.scheduler.view(), dead.incarnation), nullptr);  // the other has not come so far
+  EXPECT_NE(EntryOf(fleet.scheduler.view(), dead.incarnation),
+            nullptr);  // the other worker has not passed its end clock
   for (int i = 0; i < 30; ++i) {
     fleet.Work(*fleet.workers[1]);
     fleet.Work(fleet.Newest(0));
@@ -215,7 +216,8 @@ struct Case {
 
 class DeathAnywhere : public testing::TestWithParam<Case> {};
 
-// A worker dies after `steps` of work, its tick having reached `reached` shards, and comes back or not.
+// Runs a job in which a worker dies after `steps` of work, when its tick has reached `reached` shards; `comes_back`: it
+// is replaced.
 void RunWithDeath(const Case& parameters, int steps, std::size_t reached, bool comes_back) {
   Job job = SmallJob(2, 3);
   job.consistency = {.mode = parameters.mode,
@@ -265,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, DeathAnywhere,
                                          Case{"asp", ConsistencyMode::kAsp, ApplyMode::kImmediate, 0}),
                          [](const auto& tested) { return tested.param.name; });
 
-TEST(Death, TheOnlyWorkerDiesAgainAndAgain) {
+TEST(Death, TheOnlyWorkerDiesRepeatedly) {
   FakeFleet fleet(SmallJob(2, 1));
   fleet.rows[0] = 205;
   fleet.rows[1] = 57;

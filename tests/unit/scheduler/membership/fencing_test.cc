@@ -1,4 +1,4 @@
-// Shows Fencing alone: where a worker ended, from what all shards report of it (rules M3, G4).
+// Shows Fencing alone: the end clock of a worker follows from the reports of all shards (rules M3, G4).
 #include "scheduler/membership/fencing.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@ struct Tick {
   std::uint64_t clock = 0, pushed = 0;
 };
 
-// Each tick at the lease of its clock; the ticks before it, if any, are the two clocks below.
+// A heartbeat with these ticks; the lease of each is its clock. `with_earlier`: with the ticks of the two clocks
+// before.
 Heartbeat Reports(const std::vector<Tick>& ticks, bool with_earlier = false) {
   Heartbeat beat;
   for (const Tick& tick : ticks) {
@@ -29,7 +30,7 @@ TEST(Fencing, AWorkerEndsAtItsHighestTickOnceAllShardsHaveReported) {
   Fencing fencing(2, false);
   fencing.Begin(kA, Clock(3));
   EXPECT_TRUE(fencing.any());
-  fencing.OnHeartbeat(ShardId(0), Reports({{kA, 6, 9}, {kB, 50, 50}}));  // nobody asked for kB
+  fencing.OnHeartbeat(ShardId(0), Reports({{kA, 6, 9}, {kB, 50, 50}}));  // kB is not being fenced
   EXPECT_TRUE(fencing.TakeEnds(true).empty());
   fencing.OnHeartbeat(ShardId(0), Reports({{kA, 8}}));  // its first report counts
   EXPECT_TRUE(fencing.TakeEnds(true).empty());
@@ -51,7 +52,7 @@ TEST(Fencing, AWorkerWithoutATickEndsWhereItJoined) {
   EXPECT_EQ(fencing.TakeEnds(true).at(0).clock, Clock(3));
 }
 
-TEST(Fencing, BehindARestartAllWaitForTheLast) {
+TEST(Fencing, AfterARestartAllWaitForTheLastWorker) {
   Fencing fencing(1, false);
   fencing.BeginRestart();
   fencing.Begin(kA, Clock(0));
@@ -67,7 +68,7 @@ TEST(Fencing, BehindARestartAllWaitForTheLast) {
   EXPECT_FALSE(fencing.restarting());
 }
 
-TEST(Fencing, G4TogetherAtTheLeastOfTheirClocksWithThePositionsThere) {
+TEST(Fencing, G4AllEndAtTheLowestClockWithTheirPositionsThere) {
   Fencing fencing(2, true);
   fencing.BeginRestart();
   fencing.Begin(kA, Clock(0));
@@ -85,7 +86,7 @@ TEST(Fencing, G4TogetherAtTheLeastOfTheirClocksWithThePositionsThere) {
   EXPECT_FALSE(fencing.any());
 }
 
-TEST(Fencing, ARestartWithoutWorkersIsOverOnceTheFleetIsComplete) {
+TEST(Fencing, ARestartWithoutWorkersEndsOnceTheFleetIsComplete) {
   Fencing fencing(1, true);
   fencing.BeginRestart();
   fencing.TakeEnds(false);

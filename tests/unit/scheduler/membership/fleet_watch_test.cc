@@ -19,7 +19,7 @@ class FleetWatchTest : public testing::Test {
     section.workers = 1;
     return section;
   }
-  // Time passes, with the scheduler running.
+  // Advances time in small steps, as if the scheduler ran all the time.
   void Pass(TimeUs* now, TimeUs us) {
     for (const TimeUs end = *now + us; *now < end;) {
       *now += kLeaseUs / 4;
@@ -32,12 +32,12 @@ class FleetWatchTest : public testing::Test {
   FleetWatch watch_{Section(), &fleet_.membership, &notes_};
 };
 
-TEST_F(FleetWatchTest, AFleetIsDesertedOnceTheLastWorkerHasBeenDeadForLong) {
+TEST_F(FleetWatchTest, AFleetIsDesertedSomeTimeAfterItsLastWorkerHasDied) {
   constexpr TimeUs kLong = FleetWatch::kWorkerlessLeasesMax * kLeaseUs;
   TimeUs now = 0;
   watch_.Start(now);
   Pass(&now, 2 * kLong);
-  EXPECT_FALSE(watch_.Deserted(now, false));  // a worker is there
+  EXPECT_FALSE(watch_.Deserted(now, false));  // a worker is alive
   fleet_.membership.Fence(fleet_.Newest());
   watch_.OnWorkerEnded(true);
   Pass(&now, 2 * kLong);

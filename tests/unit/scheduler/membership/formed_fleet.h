@@ -1,4 +1,4 @@
-// A Membership whose fleet is complete, driven by hand.
+// A Membership whose fleet is complete. The test sends the messages of its nodes.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tarn::scheduler {
 
-// Shards and workers of one incarnation each: shards 1, 2, ..., workers behind them by rank. Lease and heartbeat: 1 s.
+// Incarnations: shards 1, 2, ..., then workers by rank. Lease and heartbeat period: 1 s.
 struct FormedFleet : Letters {
   explicit FormedFleet(std::uint32_t workers, std::uint32_t shards = 1, Membership::Options options = {})
       : membership(Prepare(workers, shards, std::move(options))) {
@@ -38,14 +38,14 @@ struct FormedFleet : Letters {
     Clear();
     membership.OnJoin(Peer(with), join, 0, mail);
   }
-  // All shards adopt the newest view, have all clocks up to `clock` and no tick of fenced workers.
+  // All shards report the newest view and the minimum clock `clock`, and no tick of fenced workers.
   void Confirm(Clock clock = Clock(0)) {
     Heartbeat beat = ShardBeat(membership.view().version, clock);
     for (const WorkerEntry& entry : membership.view().workers)
       if (entry.state == WorkerState::kFencing) beat.fenced.push_back({entry.incarnation, Clock(0), {}, Clock(0)});
     for (const ShardNode& shard : membership.shards().all()) membership.OnHeartbeat(shard.shard, beat, 0, mail);
   }
-  // The worker reports the open proposal, at a clock up to which all its ticks are acknowledged.
+  // The worker confirms the open proposal at `clock`, with all its ticks acknowledged.
   void Report(Incarnation worker, Clock clock, const DataPosition& position = {}) {
     Heartbeat beat;
     beat.view = membership.view().version;

@@ -1,4 +1,4 @@
-// Shows how a fleet comes together (rules N1-N3, N6, M2): welcomes, repeated and refused joins, rejoins that fence.
+// Shows how nodes join (rules N1-N3, N6, M2): welcomes, repeated and refused Joins, and rejoins that fence.
 #include <gtest/gtest.h>
 
 #include "core/limits.h"
@@ -7,7 +7,7 @@
 namespace tarn::scheduler {
 namespace {
 
-TEST(Join, NobodyIsWelcomeUntilAllAreThere) {
+TEST(Join, NoNodeIsWelcomedUntilAllHaveJoined) {
   FakeFleet fleet(SmallJob(2, 2));
   fleet.AddShard(0);
   fleet.AddShard(1);
@@ -39,7 +39,7 @@ TEST(Join, AWorkerWaitsUntilEveryShardHasConfirmedItsView) {
   EXPECT_NE(fleet.workers[0]->incarnation, Incarnation(0));
 }
 
-TEST(Join, WhoWaitsHearsTheScheduler) {
+TEST(Join, WaitingNodesAreAnswered) {
   FakeFleet fleet(SmallJob(2, 2));
   int heard = 0;
   fleet.on_send = [&](const Outgoing& sent) { heard += std::holds_alternative<HeartbeatAck>(sent.message.body); };
@@ -61,7 +61,7 @@ TEST(Join, WhoWaitsHearsTheScheduler) {
   EXPECT_EQ(early.incarnation, Incarnation(0));
 }
 
-TEST(Join, RepeatedJoinGetsTheSameWelcome) {
+TEST(Join, ARepeatedJoinGetsTheSameWelcome) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
   FakeWorker& worker = *fleet.workers[0];
@@ -112,7 +112,7 @@ TEST(Join, RefusesOtherVersionsJobsAndRanks) {
   EXPECT_EQ(other.shutdown->code, ErrorCode::kWrongJob);
 }
 
-// Shard 1 of one server would take the place of the next server's only one.
+// Otherwise shard 1 of one server would replace the only shard of the next server.
 TEST(Join, AServerWithAnotherNumberOfShardsIsRefused) {
   Job job = SmallJob(1, 1);
   job.fleet.servers = 2;
@@ -141,12 +141,12 @@ TEST(Join, AServerWithAnotherNumberOfShardsIsRefused) {
     EXPECT_EQ(answer.reason, "server 0: --shards 2: expected 1 as in the job (fleet.shards)");
   }
   joins(0, 1);
-  joins(1, 0);  // does not say
+  joins(1, 0);  // 0: an unknown number
   EXPECT_EQ(fleet.scheduler.progress().shards_joined, 2u);
   EXPECT_EQ(answers.size(), 2u);
 }
 
-// Servers that a test lets join as it likes: repeated Joins are its own.
+// Two servers of one rank. The test sends all their Joins, repeated ones too.
 class ServersOfOneRank : public testing::Test {
  protected:
   struct Server {
@@ -200,10 +200,10 @@ TEST_F(ServersOfOneRank, TheSecondIsRefusedWhileTheFirstWaits) {
   EXPECT_EQ(fleet.scheduler.view().routes.endpoints, std::vector<std::string>{"tcp://first"});
 }
 
-TEST_F(ServersOfOneRank, TheSecondTakesThePlaceOfOneThatHasDied) {
+TEST_F(ServersOfOneRank, TheSecondReplacesOneThatHasDied) {
   JoinFor(1, {kFirst});
   JoinFor(0.5, {kSecond});
-  Join(kFirst);  // the last that it sent
+  Join(kFirst);  // its last Join
   JoinFor(3, {kSecond});
   EXPECT_EQ(fleet.scheduler.view().version, ViewVersion(0));
   JoinFor(1, {kSecond});
@@ -215,7 +215,7 @@ TEST_F(ServersOfOneRank, TheSecondTakesThePlaceOfOneThatHasDied) {
   EXPECT_EQ(refused.at(PeerOf(kFirst)).code, ErrorCode::kFenced);
 }
 
-TEST_F(ServersOfOneRank, OneOfARunThatHasItsServerIsRefused) {
+TEST_F(ServersOfOneRank, AServerIsRefusedIfTheRunAlreadyHasThatRank) {
   JoinFor(1, {kFirst});
   fleet.AddWorker(0);
   Join(kSecond);
@@ -236,7 +236,7 @@ TEST(Join, ASilentJoinerIsForgotten) {
   EXPECT_EQ(fleet.scheduler.progress().workers_waiting, 0u);
 }
 
-TEST(Join, RejoinFencesTheOldIncarnation) {
+TEST(Join, ARejoinFencesTheOldIncarnation) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -250,7 +250,7 @@ TEST(Join, RejoinFencesTheOldIncarnation) {
   EXPECT_EQ(anew.start, std::max(other, old.clock) + kProposalSlack + 1);
   ASSERT_TRUE(old.shutdown);
   EXPECT_EQ(old.shutdown->code, ErrorCode::kFenced);
-  // The old process's nonce is spent.
+  // The nonce of the old process is no longer accepted.
   Message again;
   again.sender = {Role::kWorker, 0, Incarnation(0)};
   again.body = Join{.role = Role::kWorker,
@@ -264,7 +264,7 @@ TEST(Join, RejoinFencesTheOldIncarnation) {
   EXPECT_EQ(old.shutdown->code, ErrorCode::kFenced);
 }
 
-TEST(Join, NobodyPassesTheJoinClock) {
+TEST(Join, NoWorkerPassesTheJoinClock) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.rows[0] = 10000;
   fleet.AddAll();
@@ -285,7 +285,7 @@ TEST(Join, NobodyPassesTheJoinClock) {
   EXPECT_FALSE(fleet.scheduler.view().proposal.open);
 }
 
-TEST(Join, NewestViewIsRepeatedUntilConfirmed) {
+TEST(Join, TheNewestViewIsRepeatedUntilConfirmed) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
   FakeShard& shard = *fleet.shards[0];
@@ -301,7 +301,7 @@ TEST(Join, NewestViewIsRepeatedUntilConfirmed) {
   ASSERT_EQ(fleet.workers[0]->tables.size(), 1u);
 }
 
-TEST(Join, ANewPeerOfAKnownNodeIsFollowed) {
+TEST(Join, MessagesGoToTheNewPeerOfANode) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
   FakeWorker& worker = *fleet.workers[0];

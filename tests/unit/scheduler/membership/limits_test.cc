@@ -1,4 +1,4 @@
-// Shows that what the scheduler remembers of workers that are gone is bounded, and what happens at each bound.
+// Shows that the scheduler's memory of ended workers is bounded, and what happens at each limit.
 #include <gtest/gtest.h>
 
 #include "tests/unit/scheduler/membership/formed_fleet.h"
@@ -6,12 +6,12 @@
 namespace tarn::scheduler {
 namespace {
 
-TEST(Limits, TheOldestStartsAreForgottenNotAnyOthers) {
+TEST(Limits, TheOldestStartsAreForgottenFirst) {
   Membership::Options options;
   options.nonces_kept = 4;
   FormedFleet fleet(1, 1, options);
-  // Joining before the fence of the last is through: each forgets the one that waits. Nonces go down, so that age and
-  // value disagree.
+  // Each process joins while the previous one still waits to be welcomed, and replaces it. Nonces decrease, so that the
+  // oldest is not the smallest.
   std::vector<std::uint64_t> nonces;
   for (std::uint64_t with = 90; with > 87; --with) {
     fleet.JoinWith(0, with);
@@ -21,7 +21,7 @@ TEST(Limits, TheOldestStartsAreForgottenNotAnyOthers) {
   fleet.JoinWith(0, nonces[0]);
   EXPECT_NE(fleet.Last<Shutdown>(), nullptr);
   fleet.membership.TakeVerdicts();
-  fleet.JoinWith(0, 87);  // one past it: the oldest that is over goes, which is the first of these three
+  fleet.JoinWith(0, 87);  // one past it: the oldest ended start is forgotten, the first of these three
   EXPECT_EQ(fleet.membership.workers().starts_known(), 4u);
   fleet.JoinWith(0, nonces[1]);
   EXPECT_NE(fleet.Last<Shutdown>(), nullptr);
@@ -29,11 +29,11 @@ TEST(Limits, TheOldestStartsAreForgottenNotAnyOthers) {
   EXPECT_EQ(fleet.Last<Shutdown>(), nullptr);
 }
 
-TEST(Limits, AViewHoldsSoManyEntriesAndFurtherJoinersWait) {
+TEST(Limits, JoinersWaitWhileTheViewIsFull) {
   Membership::Options options;
   options.worker_entries_max = 3;
   FormedFleet fleet(2, 1, options);
-  auto rejoin = [&] {  // worker 0 dies and comes back
+  auto rejoin = [&] {  // worker 0 dies and is replaced
     fleet.JoinAs(0);
     fleet.Confirm();
     fleet.membership.TakeVerdicts();
@@ -43,12 +43,12 @@ TEST(Limits, AViewHoldsSoManyEntriesAndFurtherJoinersWait) {
     fleet.Confirm();
     return true;
   };
-  EXPECT_TRUE(rejoin());  // at the limit: two that live, one ended at a clock that has not passed everywhere
+  EXPECT_TRUE(rejoin());  // at the limit: two live, one with an end clock that not all shards have passed
   fleet.membership.Fence(fleet.Newest());
   fleet.Confirm();
   fleet.membership.TakeVerdicts();  // ended at clock 50
   fleet.Confirm();
-  EXPECT_EQ(fleet.membership.view().workers.size(), 2u);  // clock 0 has passed: the first one went
+  EXPECT_EQ(fleet.membership.view().workers.size(), 2u);  // all shards have passed clock 0: the first entry is removed
   EXPECT_TRUE(rejoin());
   fleet.membership.Fence(fleet.Newest());
   fleet.Confirm();
@@ -62,7 +62,7 @@ TEST(Limits, AViewHoldsSoManyEntriesAndFurtherJoinersWait) {
   EXPECT_LE(fleet.membership.view().workers.size(), 3u);
 }
 
-TEST(Limits, EndedWorkersAreKeptSoFar) {
+TEST(Limits, EndedWorkersAreRememberedUpToALimit) {
   FormedFleet fleet(1);
   const Incarnation first = fleet.Newest();
   for (std::size_t i = 0; i < kEndedWorkersKept; ++i) {

@@ -26,7 +26,7 @@ inline Heartbeat ShardBeat(ViewVersion view, Clock clock = Clock(0)) {
   return beat;
 }
 
-// An outbox and a mailer into it.
+// An outbox and a mailer that sends into it.
 struct Letters {
   // The last sent message, if it has this kind.
   template <class T>

@@ -1,4 +1,4 @@
-// Shows Shards alone: who may join as which shard, and what the heartbeats of all of them add up to.
+// Shows Shards alone: which process may join as which shard, and what follows from the heartbeats of all shards.
 #include "scheduler/membership/shards.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST_F(ShardsTest, AreCompleteOnceEachHasJoined) {
   EXPECT_EQ(shards_.RecordContact({Role::kShard, 0, Incarnation(99)}, Peer(10), 0), nullptr);
 }
 
-TEST_F(ShardsTest, AMisfitIsRefused) {
+TEST_F(ShardsTest, AJoinWithWrongRankOrSettingsIsRefused) {
   EXPECT_EQ(OnJoin(ShardJoin(2, 12), 0).note, "rejected shard 2: the job has 2 shards");
   EXPECT_EQ(letters_.Last<Shutdown>()->code, ErrorCode::kInvalidArgument);
   Join join = ShardJoin(0, 10);
@@ -60,16 +60,16 @@ TEST_F(ShardsTest, ARepeatedJoinIsWelcomedOnceTheFleetIsFormed) {
   EXPECT_EQ(letters_.Last<Shutdown>()->code, ErrorCode::kFenced);
 }
 
-TEST_F(ShardsTest, OfTwoOfOneRankTheFirstKeepsItsPlaceIfItRepeatsItsJoin) {
+TEST_F(ShardsTest, TheFirstOfTwoOfOneRankStaysIfItRepeatsItsJoin) {
   OnJoin(ShardJoin(0, 10), 0);
   OnJoin(ShardJoin(0, 20), kSecondUs);
-  EXPECT_NE(letters_.Last<HeartbeatAck>(), nullptr);  // asked to wait
+  EXPECT_NE(letters_.Last<HeartbeatAck>(), nullptr);  // it must wait
   OnJoin(ShardJoin(0, 10), 2 * kSecondUs + 1);
   EXPECT_TRUE(OnJoin(ShardJoin(0, 20), 2 * kSecondUs + 2).note.starts_with("rejected shard 0 at endpoint-20"));
   EXPECT_EQ(letters_.Last<Shutdown>()->code, ErrorCode::kAlreadyExists);
 }
 
-TEST_F(ShardsTest, OfTwoOfOneRankTheSecondTakesThePlaceOfOneThatIsGone) {
+TEST_F(ShardsTest, TheSecondOfTwoOfOneRankReplacesASilentFirst) {
   OnJoin(ShardJoin(0, 10), 0);
   OnJoin(ShardJoin(0, 20), kSecondUs);
   EXPECT_TRUE(OnJoin(ShardJoin(0, 20), 4 * kSecondUs).note.empty());
@@ -83,15 +83,16 @@ TEST_F(ShardsTest, AViewIsConfirmedOnceAllHaveAdoptedIt) {
   EXPECT_FALSE(shards_.Confirmed(ViewVersion(1)));
   shards_.OnHeartbeat(ShardId(1), ShardBeat(ViewVersion(3), Clock(6)), ViewVersion(4), ViewVersion(0));
   EXPECT_EQ(shards_.LeastConfirmed(), ViewVersion(3));
-  EXPECT_EQ(shards_.at(ShardId(0)).confirmed, ViewVersion(4));  // none beyond the newest
+  EXPECT_EQ(shards_.at(ShardId(0)).confirmed, ViewVersion(4));  // not beyond the newest view
   EXPECT_EQ(shards_.MinClock(), Clock(6));
   EXPECT_EQ(shards_.MaxClock(), Clock(8));
-  shards_.OnHeartbeat(ShardId(1), ShardBeat(ViewVersion(2), Clock(1)), ViewVersion(4), ViewVersion(0));  // came late
+  shards_.OnHeartbeat(ShardId(1), ShardBeat(ViewVersion(2), Clock(1)), ViewVersion(4),
+                      ViewVersion(0));  // an outdated heartbeat
   EXPECT_EQ(shards_.LeastConfirmed(), ViewVersion(3));
   EXPECT_EQ(shards_.MinClock(), Clock(6));
 }
 
-TEST_F(ShardsTest, OnlyLogsThatAreCutBackToTheNewestCheckpointCount) {
+TEST_F(ShardsTest, LogBytesFromBeforeTheNewestCheckpointDoNotCount) {
   FormAll();
   Heartbeat beat = ShardBeat(ViewVersion(3));
   beat.log_bytes = 100;
@@ -113,7 +114,7 @@ TEST_F(ShardsTest, MayWriteUntilEachHasAdoptedTheViewAndEndedItsWrite) {
   EXPECT_FALSE(shards_.MayWrite(CheckpointId(1), ViewVersion(5)));
 }
 
-TEST_F(ShardsTest, SilenceCountsFromWhenTheSchedulerListens) {
+TEST_F(ShardsTest, SilenceCountsFromTheTimeTheSchedulerListens) {
   OnJoin(ShardJoin(0, 10), 0);
   OnJoin(ShardJoin(1, 11), 3 * kSecondUs);
   shards_.DropSilent(6 * kSecondUs, 0);

@@ -1,4 +1,4 @@
-// Shows ViewSender alone: to whom the newest view goes, when, and in which message.
+// Shows ViewSender alone: which nodes get the newest view, when, and in which message.
 #include "scheduler/membership/view_sender.h"
 
 #include <gtest/gtest.h>
@@ -69,12 +69,12 @@ TEST_F(ViewSenderTest, AWorkerIsWelcomedOnceShardsKnowIt) {
   EXPECT_EQ(SendToWorker(ViewVersion(1), 9 * kBeatUs), 0u);
 }
 
-TEST_F(ViewSenderTest, AHeartbeatIsAnsweredWithTheViewIfTheNodesIsOlder) {
+TEST_F(ViewSenderTest, AHeartbeatWithAnOlderViewIsAnsweredWithTheNewest) {
   ViewSent sent;
   sender_.Acknowledge(Peer(2), ViewVersion(0), &sent, 10, letters_.mail);
   EXPECT_EQ(letters_.Clear(), 2u);
   sender_.Acknowledge(Peer(2), ViewVersion(0), &sent, 10 + kBeatUs / 4 - 1, letters_.mail);
-  EXPECT_EQ(letters_.Clear(), 1u);  // it is on its way
+  EXPECT_EQ(letters_.Clear(), 1u);  // it was sent just before
   sender_.Acknowledge(Peer(2), ViewVersion(0), &sent, 10 + kBeatUs / 4, letters_.mail);
   ASSERT_NE(letters_.Last<ViewUpdate>(), nullptr);
   letters_.Clear();

@@ -1,4 +1,4 @@
-// Whom the fleet waits for is said every ten seconds, by name.
+// Shows that the scheduler names the nodes that the fleet waits for, every ten seconds.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,7 +19,7 @@ std::vector<std::string> WaitsOf(FakeFleet* fleet) {
 
 using Texts = std::vector<std::string>;
 
-// All workers are there and have a table and data.
+// Lets all workers join and gives them a table and data.
 void Train(FakeFleet* fleet) {
   fleet->rows[0] = 1000;
   fleet->AddAll();
@@ -29,7 +29,7 @@ void Train(FakeFleet* fleet) {
   fleet->Pass(2);
 }
 
-TEST(Waits, WhoHasNotJoinedIsNamed) {
+TEST(Waits, NodesThatHaveNotJoinedAreNamed) {
   Job job = SmallJob(2, 12);
   job.fleet.servers = 2;
   job.fleet.lease_seconds = 60;
@@ -51,7 +51,7 @@ TEST(Waits, WhoHasNotJoinedIsNamed) {
   EXPECT_EQ(WaitsOf(&fleet), Texts{});
 }
 
-TEST(Waits, WhoFallsSilentIsNamedUntilItIsGivenUp) {
+TEST(Waits, ASilentNodeIsNamedUntilItIsDeclaredDead) {
   Job job = SmallJob(1, 2);
   job.fleet.lease_seconds = 30;
   FakeFleet fleet(job);
@@ -80,8 +80,8 @@ TEST(Waits, AShardThatLoadsItsRowsIsNotCalledLost) {
   EXPECT_EQ(WaitsOf(&fleet), Texts{"waiting for shard 0, which has been loading rows for 10 s"});
 }
 
-// It sends heartbeats, so it is not given up; without its ticks nobody else goes on.
-TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
+// The worker sends heartbeats, so it is alive; without its ticks no other worker can continue.
+TEST(Waits, AWorkerThatDoesNotTickIsNamedWithClockAndAge) {
   for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kAsp}) {
     Job job = SmallJob(1, 2);
     job.consistency.mode = mode;
@@ -104,7 +104,7 @@ TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
   }
 }
 
-// Rule C8: for one of three workers nobody waits, for the second one the first does.
+// Rule C8: no worker waits for the slowest of three; the first waits for the second.
 TEST(Waits, BackupWorkersAreNotNamed) {
   Job job = SmallJob(1, 3);
   job.consistency.backup_workers = 1;
@@ -121,7 +121,7 @@ TEST(Waits, BackupWorkersAreNotNamed) {
   EXPECT_TRUE(waits.back().starts_with("waiting for workers 1, 2 to tick: alive, but at clock 0")) << waits.back();
 }
 
-TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
+TEST(Waits, OnlyTheWorkerThatACheckpointWaitsForIsNamed) {
   Job job = Durable(1, 2);
   job.consistency.mode = ConsistencyMode::kBsp;
   job.fleet.lease_seconds = 60;
@@ -130,7 +130,7 @@ TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
   for (auto& worker : fleet.workers) worker->clock = Clock(1);
   fleet.Pass(2);
   fleet.RequestCheckpoint();
-  fleet.workers[0]->clock = Clock(2);  // and ticks no further before the other does
+  fleet.workers[0]->clock = Clock(2);  // and cannot tick again before the other one
   fleet.Pass(30);
   const Texts waits = WaitsOf(&fleet);
   ASSERT_FALSE(waits.empty());

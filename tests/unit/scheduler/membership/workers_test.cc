@@ -1,4 +1,4 @@
-// Shows Workers alone: ranks, states, what heartbeats change, and whom the end of the run has to reach.
+// Shows Workers alone: ranks, states, the effect of heartbeats, and which workers must confirm the end of the run.
 #include "scheduler/membership/workers.h"
 
 #include <gtest/gtest.h>
@@ -36,10 +36,10 @@ TEST_F(WorkersTest, AJoinGetsTheLowestRankThatIsFree) {
   workers_.Fence(first);
   EXPECT_EQ(workers_.RankFor(join), WorkerRank(0));
   join.rank = 7;
-  EXPECT_EQ(workers_.RankFor(join), WorkerRank(7));  // as asked for; whether the job has it is the caller's to judge
+  EXPECT_EQ(workers_.RankFor(join), WorkerRank(7));  // the requested rank; the caller checks whether the job has it
 }
 
-TEST_F(WorkersTest, OnlyALiveIncarnationIsHeard) {
+TEST_F(WorkersTest, OnlyHeartbeatsOfALiveIncarnationCount) {
   const Incarnation id = Add(1);
   const Sender sender{Role::kWorker, 1, id};
   EXPECT_EQ(workers_.RecordContact(sender, Peer(9), 1), nullptr);
@@ -51,7 +51,7 @@ TEST_F(WorkersTest, OnlyALiveIncarnationIsHeard) {
   EXPECT_EQ(workers_.RecordContact(sender, Peer(9), 3), nullptr);
 }
 
-TEST_F(WorkersTest, HeartbeatsNeverTakeAnythingBack) {
+TEST_F(WorkersTest, OlderHeartbeatsChangeNothing) {
   const Incarnation id = AddLive(0);
   View view;
   view.version = ViewVersion(3);
@@ -76,7 +76,7 @@ TEST_F(WorkersTest, HeartbeatsNeverTakeAnythingBack) {
   EXPECT_EQ(workers_.MaxClock(), Clock(8));
 }
 
-TEST_F(WorkersTest, TheLargestEndGrows) {
+TEST_F(WorkersTest, TheLargestEndClockNeverDecreases) {
   EXPECT_EQ(workers_.largest_end(), Clock(3));  // the start clock
   workers_.End(AddLive(0), Clock(9));
   workers_.End(AddLive(1), Clock(7));
@@ -85,7 +85,7 @@ TEST_F(WorkersTest, TheLargestEndGrows) {
   EXPECT_EQ(workers_.MaxClock(), Clock(9));
 }
 
-TEST_F(WorkersTest, TheSilentAreFoundAndJoinersAmongThemForgotten) {
+TEST_F(WorkersTest, SilentWorkersAreFoundAndSilentJoinersForgotten) {
   const Incarnation live = AddLive(0), waiting = Add(1, kSecondUs);
   EXPECT_EQ(workers_.Silent(6 * kSecondUs, 0), std::vector{live});
   EXPECT_TRUE(workers_.Silent(6 * kSecondUs, 2 * kSecondUs).empty());
@@ -96,7 +96,7 @@ TEST_F(WorkersTest, TheSilentAreFoundAndJoinersAmongThemForgotten) {
   EXPECT_EQ(workers_.Find(live)->incarnation, live);
 }
 
-TEST_F(WorkersTest, OneThatLeftIsToldUntilItHasUnderstood) {
+TEST_F(WorkersTest, AWorkerThatLeftGetsShutdownUntilItConfirms) {
   const Incarnation left = AddLive(0), dead = AddLive(1), waiting = Add(1);
   workers_.OnLeave(left);
   workers_.End(left, Clock(5));
@@ -110,7 +110,7 @@ TEST_F(WorkersTest, OneThatLeftIsToldUntilItHasUnderstood) {
   EXPECT_FALSE(peers.contains(left));
 }
 
-TEST(ProcessStarts, TheOldestThatAreOverAreForgotten) {
+TEST(ProcessStarts, TheOldestEndedStartsAreForgotten) {
   ProcessStarts starts(2);
   const auto is_over = [](Incarnation incarnation) { return incarnation != Incarnation(1); };
   starts.Add(91, Incarnation(1), is_over);

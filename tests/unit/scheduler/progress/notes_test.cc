@@ -1,4 +1,4 @@
-// Shows that Notes are taken in order, and that there is an end to those that nobody takes.
+// Shows that Notes are taken in order, and that the number of untaken ones is bounded.
 #include "scheduler/progress/notes.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ Progress SomeProgress() {
   return p;
 }
 
-TEST(Summary, HasAllThatReadersExpect) {
+TEST(Summary, HasAllNamesThatReadersExpect) {
   Job job;
   job.job.name = "flights";
   job.consistency = {.mode = ConsistencyMode::kSsp, .staleness = 4, .apply = ApplyMode::kImmediate};
@@ -102,7 +102,7 @@ TEST(Summary, HasAllThatReadersExpect) {
   EXPECT_EQ(json["epochs"][1]["valid"]["logloss"], 0.8);
 }
 
-TEST(Summary, OfARunThatDidNothing) {
+TEST(Summary, ARunThatDidNothingHasASummary) {
   const auto json = nlohmann::json::parse(SummaryJson(Job{}, Progress{}, {ErrorCode::kIo, "disk full"}));
   EXPECT_TRUE(json["eval_auc"].is_null());
   EXPECT_TRUE(json["train_logloss"].is_null());
@@ -111,18 +111,18 @@ TEST(Summary, OfARunThatDidNothing) {
   EXPECT_EQ(json["reason"], "disk full");
 }
 
-TEST(Summary, OfARunStoppedInItsFirstEpochTellsTheLossSeen) {
+TEST(Summary, ARunStoppedInItsFirstEpochReportsTheLossSoFar) {
   auto loss = [](const Progress& p) {
     return nlohmann::json::parse(SummaryJson(Job{}, p, {ErrorCode::kOk, "stopped"}))["train_logloss"];
   };
   Progress p;
   EXPECT_TRUE(loss(p).is_null());
-  p.counters = {{"loss_sum", 3.0}, {"loss_rows", 4.0}};  // before the first lease is done
+  p.counters = {{"loss_sum", 3.0}, {"loss_rows", 4.0}};  // before the first lease is reported done
   EXPECT_EQ(loss(p), 0.75);
-  p.train.rows = 10;  // of leases that are
+  p.train.rows = 10;  // rows of leases that are done
   p.train.loss_sum = 5;
   EXPECT_EQ(loss(p), 0.5);
-  p.epochs.emplace_back().best = true;  // all of its batches were passed over: nothing was scored
+  p.epochs.emplace_back().best = true;  // all its batches were skipped, so it has no score
   EXPECT_TRUE(loss(p).is_null());
 }
 
@@ -143,7 +143,7 @@ WorkerProgress SomeWorker(double samples, double loss_sum, double waiting, std::
   return worker;
 }
 
-TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
+TEST(WorkerLines, ReportEachWorkersWorkSinceThePreviousLine) {
   WorkerLines lines;
   Progress p;
   p.phase = "train";
@@ -168,17 +168,17 @@ TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
   EXPECT_EQ(json["waiting_share"], 0.25);
   EXPECT_EQ(json["staleness_mean"], 1.75);
   EXPECT_EQ(json["staleness_max"], 2);
-  json = nlohmann::json::parse(lines.Make(p, 55)[0]);  // nothing happened
+  json = nlohmann::json::parse(lines.Make(p, 55)[0]);  // no work since the previous line
   EXPECT_FALSE(json.contains("loss"));
   EXPECT_FALSE(json.contains("staleness_mean"));
   p.workers.clear();
   EXPECT_TRUE(lines.Make(p, 56).empty());
-  p.workers = {SomeWorker(10, 7, 0, {1})};  // another start
+  p.workers = {SomeWorker(10, 7, 0, {1})};  // another start of the process
   EXPECT_FALSE(nlohmann::json::parse(lines.Make(p, 57)[0]).contains("samples_per_second"));
 }
 
-// The first batches are slow, and before them nobody trains at all.
-TEST(Rate, SaysHowLongAJobLastsOnlyWhenItKnows) {
+// The first batches are slow, and no worker trains before them.
+TEST(Rate, EstimatesTheDurationOnlyOnceItIsKnown) {
   Progress p = SomeProgress();
   p.phase = "train";
   Rate rate;

@@ -1,4 +1,4 @@
-// Shows that Totals keeps a bounded amount of nodes that have ended, and their sums.
+// Shows that Totals stores the sums of ended nodes in bounded memory.
 #include "scheduler/progress/totals.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ Heartbeat Beat(const std::string& name, double value) {
   return beat;
 }
 
-TEST(Totals, KeepOneSetANodeAndTheSumOfThoseThatEnded) {
+TEST(Totals, KeepTheNewestOfEachNodeAndTheSumOfEndedNodes) {
   Totals totals;
   for (std::uint64_t i = 1; i <= 1000; ++i) {
     totals.OnHeartbeat({Role::kWorker, 0, Incarnation(i)}, Beat("pull_bytes", 3));
@@ -41,7 +41,7 @@ TEST(Totals, DelaysAreSumsOverShards) {
   EXPECT_TRUE(totals.Staleness().empty());
 }
 
-TEST(Totals, KeepSoManyNamesOfThoseThatEnded) {
+TEST(Totals, KeepTheNamesOfEndedNodesUpToALimit) {
   Totals totals;
   for (std::uint64_t i = 1; i <= Totals::kEndedNamesMax + 1; ++i) {
     totals.OnHeartbeat({Role::kWorker, 0, Incarnation(i)}, Beat("name" + std::to_string(i), 1));

@@ -1,4 +1,4 @@
-// Shows TrainTime: breaks between epochs count in the total alone, and earlier starts are added.
+// Shows TrainTime: pauses between epochs count only in the total, and earlier starts are added.
 #include "scheduler/progress/train_time.h"
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Everything ends after so many batches; a new fleet goes on from the state and what the shards' logs hold.
+// Ends all processes after some batches. A new fleet continues from the state and from what the shards' logs hold.
 class Restart {
  public:
   Restart(const Job& job, int batches, std::uint64_t rows, std::uint64_t valid = 0) : before(job) {
@@ -19,7 +19,7 @@ class Restart {
     before.AddAll();
     for (int i = 0; i < batches; ++i)
       for (auto& worker : before.workers) before.Work(*worker);
-    before.Pass(0.6);  // heartbeats tell how far it is
+    before.Pass(0.6);  // heartbeats report its progress
   }
   FakeFleet& Shards() {
     after.emplace(before.job, nullptr, &before.store.state.value());
@@ -40,7 +40,7 @@ class Restart {
   std::optional<FakeFleet> after;
 };
 
-TEST(State, AFleetGoesOnWhereItWas) {
+TEST(State, AFleetContinuesWhereItWas) {
   for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kAsp}) {
     for (int batches = 2; batches < 30; batches += 3) {
       Job job = LogJob(2, 2);
@@ -67,8 +67,8 @@ TEST(State, AFleetGoesOnWhereItWas) {
   }
 }
 
-// Rule K10: logs hold what was sent since the last checkpoint, so what its blobs hold would count twice.
-TEST(State, NobodyGoesOnFromABlobBehindACrash) {
+// Rule K10: the logs hold all pushes since the last checkpoint, so residuals from its blobs would be pushed twice.
+TEST(State, WorkersDoNotResumeFromBlobsAfterACrash) {
   Restart restart(LogJob(2, 2), 6, 300);
   restart.before.store.state->progress.blobs = {{WorkerRank(0), Incarnation(3), {"1-worker-0-3.blob", 50, 1}},
                                                 {WorkerRank(1), Incarnation(4), {"1-worker-1-4.blob", 50, 1}}};
@@ -86,8 +86,8 @@ TEST(State, NobodyGoesOnFromABlobBehindACrash) {
   ASSERT_TRUE(fleet.RunToEnd());
 }
 
-// Rule G5: of a state whose views are the logs', yet older than them.
-TEST(State, LeasesThatItDoesNotKnowEndTheRun) {
+// Rule G5: the state has the views of the logs, but is older than they are.
+TEST(State, UnknownLeasesEndTheRun) {
   Restart restart(LogJob(2, 2), 6, 300);
   SchedulerState& state = restart.before.store.state.value();
   ASSERT_GT(state.last_lease, LeaseId(1));
@@ -100,8 +100,8 @@ TEST(State, LeasesThatItDoesNotKnowEndTheRun) {
   EXPECT_NE(fleet.scheduler.stop_reason().reason.find(kStateName), std::string::npos);
 }
 
-// Rule G4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.
-TEST(State, WorkersAreTakenBackToOneClock) {
+// Rule G4: one worker is a clock ahead and has reported its last lease done. Both are reset to one clock.
+TEST(State, WorkersAreResetToOneClock) {
   Restart restart(LogJob(2, 2), 4, 300);
   FakeWorker& ahead = *restart.before.workers[0];
   const Clock together = restart.before.workers[1]->clock;
@@ -134,7 +134,7 @@ TEST(State, NoCheckpointIsOrderedBeforeTheClocksAreKnown) {
   for (const auto& [directory, manifest] : fleet.store.manifests) EXPECT_GE(manifest.resume_clock, closed) << directory;
 }
 
-// Rule G3: a worker goes while a shard reads its log. The others wait for its next start, and all join at one clock.
+// Rule G3: a worker dies while a shard reads its log. The others wait for its next start, and all join at one clock.
 TEST(State, WorkersJoinTogetherAfterARestart) {
   Restart restart(LogJob(2, 3), 4, 300);
   FakeFleet& fleet = restart.Shards();
@@ -156,7 +156,7 @@ TEST(State, WorkersJoinTogetherAfterARestart) {
 }
 
 // Rule G2.
-TEST(State, OutdatedCheckpointsGoAlsoAtTheEndAndAfterACrash) {
+TEST(State, OutdatedCheckpointsAreRemovedAtTheEndAndAfterACrash) {
   Job job = LogJob(2, 2);
   job.storage.checkpoints_kept = 1;
   FakeFleet fleet(job);
@@ -187,8 +187,8 @@ TEST(State, OutdatedCheckpointsGoAlsoAtTheEndAndAfterACrash) {
   EXPECT_EQ(std::count(again.store.removed.begin(), again.store.removed.end(), last->outdated[0]), 1);
 }
 
-// Nor those of which a slow disk is not rid yet when everything ends.
-TEST(State, KnowsWhatIsStillBeingRemoved) {
+// A slow disk is still removing checkpoints when all processes end; the state must list them.
+TEST(State, TheStateListsCheckpointsThatAreStillBeingRemoved) {
   Job job = LogJob(2, 2);
   job.storage.checkpoints_kept = 1;
   FakeFleet fleet(job);
@@ -209,7 +209,7 @@ TEST(State, KnowsWhatIsStillBeingRemoved) {
   for (const std::string& directory : slow) EXPECT_EQ(std::ranges::count(outdated, directory), 1) << directory;
 }
 
-TEST(State, OutdatedCheckpointsGoWhereTheRunEndsWithTheNewest) {
+TEST(State, OutdatedCheckpointsAreRemovedIfTheRunEndsWithTheNewest) {
   Job job = LogJob(2, 2);
   job.storage.checkpoints_kept = 1;
   FakeFleet fleet(job);
@@ -232,7 +232,7 @@ TEST(State, OutdatedCheckpointsGoWhereTheRunEndsWithTheNewest) {
   EXPECT_EQ(fleet.store.removed.size(), 1u);
 }
 
-TEST(State, BeforeAnyLogHasBegunTheRunBeginsAnew) {
+TEST(State, BeforeEveryShardHasALogTheStateIsNotBegun) {
   FakeFleet fleet(LogJob(2, 1));
   fleet.AddShard(0);
   EXPECT_FALSE(fleet.store.state.value().begun);

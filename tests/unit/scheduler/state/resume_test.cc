@@ -49,7 +49,7 @@ TEST(Resume, LogsWithoutTheirStateAreRefused) {
   fs::remove_all(root);
 }
 
-TEST(Resume, AnotherRunsCheckpointsAreNotTakenOver) {
+TEST(Resume, CheckpointsOfAnotherRunAreNotAdopted) {
   const fs::path root = fs::path(testing::TempDir()) / "tarn_resume_ours";
   fs::remove_all(root);
   fs::create_directories(root / "run/checkpoints/ckpt-3");
@@ -70,7 +70,7 @@ TEST(Resume, AnotherRunsCheckpointsAreNotTakenOver) {
   fs::remove_all(root);
 }
 
-TEST(Resume, AnEpochThatIsHalfTrainedIsOfTheJob) {
+TEST(Resume, TheJobMustContainAHalfTrainedEpoch) {
   Job job;
   Manifest manifest;
   manifest.data.epoch = 1;
@@ -92,7 +92,7 @@ TEST(Resume, AnEpochThatIsHalfTrainedIsOfTheJob) {
   EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
 }
 
-TEST(Resume, AnotherJobIsRefusedByItsSection) {
+TEST(Resume, TheErrorForAnotherJobNamesTheSection) {
   Job job;
   job.data.train = "train.tsv";
   job.data.dir = "/data";
@@ -100,7 +100,7 @@ TEST(Resume, AnotherJobIsRefusedByItsSection) {
   manifest.job_text = ToToml(job);
   EXPECT_TRUE(CheckSameJob(job, manifest, "ckpt-1"));
 
-  Job bigger = job;  // what may differ
+  Job bigger = job;  // settings that may differ
   bigger.fleet.workers = 7;
   bigger.fleet.shards = 3;
   bigger.consistency.mode = ConsistencyMode::kAsp;
@@ -123,7 +123,7 @@ TEST(Resume, AnotherJobIsRefusedByItsSection) {
   EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
 }
 
-// Rule G5 in a folder that was moved: contains checkpoint 4 of a run, with different rows for a different `sum`.
+// Rule G5 in a folder that was moved. Write makes checkpoint 4 of a run, whose rows depend on `sum`.
 class TakeUpTest : public testing::Test {
  protected:
   void SetUp() override { fs::remove_all(root_); }
@@ -154,10 +154,10 @@ class TakeUpTest : public testing::Test {
   fs::path root_ = fs::path(testing::TempDir()) / "tarn_take_up";
 };
 
-TEST_F(TakeUpTest, AMovedFolderHasItsCheckpointsWithIt) {
+TEST_F(TakeUpTest, AMovedFolderUsesTheCheckpointsInIt) {
   SchedulerState state = StateOf(Write("x", 1));
   fs::rename(root_ / "x", root_ / "moved");
-  Write("x", 2);  // another job at the old place: nothing of it counts
+  Write("x", 2);  // the old path now holds another job, which is ignored
   const auto whole = TakeUp(Path("moved"), &state);
   ASSERT_TRUE(whole.has_value()) << whole.error().message;
   EXPECT_EQ((*whole)->id, CheckpointId(4));
@@ -168,7 +168,7 @@ TEST_F(TakeUpTest, AMovedFolderHasItsCheckpointsWithIt) {
   EXPECT_EQ(state.pending_directory, Path("moved/checkpoints/ckpt-5"));
 }
 
-TEST_F(TakeUpTest, AnotherRunsCheckpointIsRefusedByName) {
+TEST_F(TakeUpTest, TheErrorForAnotherRunsCheckpointNamesIt) {
   SchedulerState state = StateOf(Write("x", 1));
   fs::remove_all(root_ / "x/checkpoints/ckpt-4");
   fs::rename(Write("y", 2), Path("x/checkpoints/ckpt-4"));
@@ -178,7 +178,7 @@ TEST_F(TakeUpTest, AnotherRunsCheckpointIsRefusedByName) {
   EXPECT_TRUE(whole.error().message.starts_with(Path("x/checkpoints/ckpt-4/MANIFEST: "))) << whole.error().message;
 }
 
-TEST_F(TakeUpTest, WhatWasResumedLiesWhereItLay) {
+TEST_F(TakeUpTest, ACheckpointOfAnotherFolderStaysThere) {
   SchedulerState state = StateOf(Write("old", 1));
   state.kept.clear();
   ASSERT_TRUE(TakeUp(Path("new"), &state).has_value());

@@ -48,7 +48,7 @@ void CutAndResume(ConsistencyMode mode, ApplyMode apply, int steps, int kill_ste
   ASSERT_TRUE(resumed.RunToEnd()) << steps << " " << kill_step;
   EXPECT_EQ(resumed.scheduler.progress().samples, 2 * 605u);
   EXPECT_EQ(resumed.scheduler.progress().epochs.size(), 2u);
-  // What the checkpoint does not cover was trained here, once.
+  // Batches that the checkpoint does not contain were trained in the resumed run, once.
   std::uint64_t here = 0;
   for (const auto& [row, times] : resumed.trained) {
     ASSERT_EQ(times, 1) << row.first << " " << row.second;
@@ -60,7 +60,7 @@ void CutAndResume(ConsistencyMode mode, ApplyMode apply, int steps, int kill_ste
       ASSERT_EQ(resumed.trained.count({manifest.data.epoch, i * manifest.data.split_rows + row}), 0u);
 }
 
-// All that are cut at a clock.
+// All combinations that are cut at a clock.
 constexpr std::pair<ConsistencyMode, ApplyMode> kModes[] = {{ConsistencyMode::kBsp, ApplyMode::kAggregated},
                                                             {ConsistencyMode::kSsp, ApplyMode::kAggregated},
                                                             {ConsistencyMode::kBsp, ApplyMode::kImmediate}};
@@ -148,7 +148,7 @@ TableSpec StoredTable() {
   return spec;
 }
 
-TEST(Resume, TakesOtherSettingsAndSaysSo) {
+TEST(Resume, AdoptsOtherSettingsAndReportsThem) {
   ResumedTable resumed(StoredTable());
   TableSpec wanted = StoredTable();
   wanted.optimizer.learning_rate = 0.5f;
@@ -167,13 +167,13 @@ TEST(Resume, TakesOtherSettingsAndSaysSo) {
       resumed.fleet->notes.back(),
       "table users continues with learning_rate 0.01 -> 0.5, l2 0 -> 0.25, clip_norm 0 -> 2, schedule constant -> "
       "cosine, warmup_clocks 0 -> 10, period_clocks 0 -> 100, push_codec fp32 -> bf16");
-  // From here on the settings stand.
+  // From now on the settings cannot change.
   EXPECT_EQ(resumed.Ask(1, wanted).code, ErrorCode::kOk);
   wanted.optimizer.learning_rate = 0.75f;
   EXPECT_EQ(resumed.Ask(1, wanted).code, ErrorCode::kAlreadyExists);
 }
 
-TEST(Resume, RefusesWhatTheStoredRowsDependOn) {
+TEST(Resume, RefusesOtherSettingsThatStoredRowsDependOn) {
   struct {
     const char* message;
     void (*change)(TableSpec*);

@@ -1,4 +1,4 @@
-// Shows that the file of a state reads back as written, and that no damaged one is accepted.
+// Shows that the file of a state is read as it was written, and that a damaged one is refused.
 #include "scheduler/state/state.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ SchedulerState SomeState() {
   return state;
 }
 
-TEST(State, ComesBackFromItsBytes) {
+TEST(State, IsDecodedAsItWasEncoded) {
   const SchedulerState state = SomeState();
   const auto again = DecodeState(EncodeState(state), "scheduler.state");
   ASSERT_TRUE(again.has_value()) << again.error().message;
@@ -63,7 +63,7 @@ TEST(State, EveryDamagedByteIsRefused) {
     ASSERT_FALSE(DecodeState(std::string_view(bytes).substr(0, size), "run/scheduler.state").has_value());
 }
 
-TEST(State, NoDamagedByteOfTheEnvelopeIsReadInAnyVersion) {
+TEST(State, ADamagedEnvelopeIsRefusedInEveryVersion) {
   const std::string bytes = EncodeState(SomeState()), before = SealedBefore(bytes, 2);
   const auto old = DecodeState(before, "scheduler.state");
   ASSERT_TRUE(old) << old.error().message;
@@ -74,7 +74,7 @@ TEST(State, NoDamagedByteOfTheEnvelopeIsReadInAnyVersion) {
     });
 }
 
-TEST(State, NamesNothingToRemoveButCheckpoints) {
+TEST(State, OnlyCheckpointsMayBeListedForRemoval) {
   for (const char* name : {"..", ".", "", "run/checkpoints", "run/checkpoints/ckpt-", "run/checkpoints/ckpt-0"}) {
     SchedulerState state = SomeState();
     state.kept.push_back(name);
@@ -88,7 +88,7 @@ TEST(State, NamesNothingToRemoveButCheckpoints) {
   }
 }
 
-TEST(State, ANewerFormatIsNamed) {
+TEST(State, TheErrorNamesANewerFormat) {
   std::string bytes = EncodeState(SomeState());
   bytes[8] = 9;
   const auto state = DecodeState(bytes, "run/scheduler.state");

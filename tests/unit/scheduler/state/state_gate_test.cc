@@ -1,4 +1,4 @@
-// Shows what the gate in front of the scheduler's messages keeps back, for how long, and that it is bounded.
+// Shows which messages of the scheduler the gate holds, for how long, and that their number is bounded.
 #include "scheduler/state/state_gate.h"
 
 #include <gtest/gtest.h>
@@ -14,10 +14,11 @@ constexpr Peer kNode{kFirstAcceptedPeer};
 
 class StateGateTest : public testing::Test {
  protected:
-  // A step that leaves a state of this revision, and sends these. What leaves.
+  // Runs a step that ends with this revision of the state and sends these messages. Returns those that the gate
+  // releases.
   Outbox Step(std::uint64_t revision, std::vector<Body> bodies) {
     Outbox out;
-    out.push_back({kNode, {}});  // of a step before: not the gate's
+    out.push_back({kNode, {}});  // of an earlier step: the gate does not touch it
     for (Body& body : bodies) out.push_back({kNode, {.sender = {}, .body = std::move(body)}});
     gate_.HoldBack(revision, 1, &out);
     out.erase(out.begin());
@@ -31,7 +32,7 @@ class StateGateTest : public testing::Test {
   TimeUs now_ = 1;
 };
 
-TEST_F(StateGateTest, NothingLeavesBeforeTheFirstState) {
+TEST_F(StateGateTest, NothingIsSentBeforeTheFirstState) {
   EXPECT_TRUE(Step(5, {Reply(1)}).empty());
   EXPECT_TRUE(gate_.MayBegin(now_));
   const std::uint64_t number = Begin();
@@ -44,8 +45,8 @@ TEST_F(StateGateTest, NothingLeavesBeforeTheFirstState) {
   EXPECT_FALSE(gate_.MayBegin(now_));
 }
 
-// What came while a write was under way, of a state that it does not hold, waits for the next.
-TEST_F(StateGateTest, EachWaitsForTheWriteThatHoldsItsState) {
+// A message of a state that the current write does not contain waits for the next write.
+TEST_F(StateGateTest, EachMessageWaitsForTheWriteOfItsState) {
   Step(1, {Reply(1)});
   const std::uint64_t first = Begin();
   Step(1, {Barrier{.number = 9}});  // of the same state
@@ -62,7 +63,7 @@ TEST_F(StateGateTest, EachWaitsForTheWriteThatHoldsItsState) {
   EXPECT_EQ(NumberOf(out[0]), 2u);
 }
 
-TEST_F(StateGateTest, AFailedWriteReleasesNothingAndAnotherFollowsAfterAPause) {
+TEST_F(StateGateTest, AFailedWriteReleasesNothingAndIsRetriedAfterAPause) {
   Step(1, {Reply(1), Barrier{.number = 9}});
   const std::uint64_t first = Begin();
   Step(2, {Reply(2)});
@@ -77,7 +78,7 @@ TEST_F(StateGateTest, AFailedWriteReleasesNothingAndAnotherFollowsAfterAPause) {
   EXPECT_EQ(gate_.failures(), 0);
 }
 
-TEST_F(StateGateTest, ThreeInARowAreEnough) {
+TEST_F(StateGateTest, ThreeFailedWritesInARowAreFinal) {
   Step(1, {});
   for (int i = 0; i < StateGate::kTriesMax; ++i) {
     ASSERT_TRUE(gate_.MayBegin(now_));
@@ -87,8 +88,8 @@ TEST_F(StateGateTest, ThreeInARowAreEnough) {
   EXPECT_FALSE(gate_.MayBegin(now_));
 }
 
-// A stalled disk has nodes repeat what they ask for: the newest answer is enough.
-TEST_F(StateGateTest, HoldsTheNewestOfAKindForANode) {
+// While the disk stalls, nodes repeat their requests: the newest answer is enough.
+TEST_F(StateGateTest, HoldsOnlyTheNewestMessageOfAKindForANode) {
   Step(1, {});
   Begin();
   for (std::uint64_t i = 0; i < 1000; ++i) Step(2 + i, {Reply(i), ViewUpdate{}, Welcome{}});
@@ -112,7 +113,7 @@ TEST_F(StateGateTest, HoldsNoMoreThanTheLimit) {
   EXPECT_EQ(gate_.held(), limits::kHeldMessagesMax) << "one that is there already is replaced";
 }
 
-TEST_F(StateGateTest, HeartbeatsAreAnsweredAndNameNoViewThatIsNotOnDisk) {
+TEST_F(StateGateTest, HeartbeatsAreAnsweredWithTheNewestViewOnDisk) {
   const auto view_in = [](const Outbox& out) { return std::get<HeartbeatAck>(out.at(0).message.body).view; };
   EXPECT_EQ(view_in(Step(1, {HeartbeatAck{ViewVersion(4)}})), ViewVersion(0));
   Outbox out;
@@ -121,14 +122,14 @@ TEST_F(StateGateTest, HeartbeatsAreAnsweredAndNameNoViewThatIsNotOnDisk) {
   EXPECT_EQ(view_in(Step(2, {HeartbeatAck{ViewVersion(5)}})), ViewVersion(4));
 }
 
-TEST_F(StateGateTest, OfACheckpointToolsHearOnceTheStateKnowsItAndOfAllElseAtOnce) {
+TEST_F(StateGateTest, ToolsGetACheckpointOnceTheStateHasItAndOtherAnswersAtOnce) {
   Step(1, {});
   EXPECT_EQ(Step(1, {CheckpointRequest{3, ErrorCode::kOk, {}, {}}}).size(), 1u) << "that it is being cut";
   EXPECT_EQ(Step(1, {CheckpointRequest{3, ErrorCode::kIo, "full", {}}}).size(), 1u);
   EXPECT_TRUE(Step(1, {CheckpointRequest{3, ErrorCode::kOk, {}, "run/checkpoints/ckpt-1"}}).empty());
 }
 
-TEST_F(StateGateTest, TheEndOfARunWaitsForNoDisk) {
+TEST_F(StateGateTest, TheEndOfARunDoesNotWaitForTheDisk) {
   Step(1, {Reply(1), CheckpointRequest{3, ErrorCode::kOk, {}, "run/checkpoints/ckpt-1"}});
   EXPECT_TRUE(Step(1, {Shutdown{}}).empty()) << "this node may hear of a view that is not on disk";
   gate_.End();

@@ -1,4 +1,4 @@
-// Tests StateKeeper alone: what it writes and when, its warnings, and when a failing disk ends the run.
+// Shows StateKeeper alone: what it writes and when, its warnings, and when a failing disk ends the run.
 #include "scheduler/state/state_keeper.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class StateKeeperTest : public testing::Test {
   StateKeeper keeper_{true, kSlowUs, &store_, &notes_};
 };
 
-TEST_F(StateKeeperTest, WhatFollowsFromAStateWaitsUntilThatIsOnDisk) {
+TEST_F(StateKeeperTest, MessagesWaitUntilTheirStateIsOnDisk) {
   EXPECT_TRUE(Step(1).empty());
   ASSERT_TRUE(keeper_.MayWrite(0));
   Write(0);
@@ -78,7 +78,7 @@ TEST_F(StateKeeperTest, ThreeFailuresEndTheRun) {
   EXPECT_FALSE(keeper_.MayWrite(now));
 }
 
-TEST(StateKeeper, ARunWithoutALogHasNone) {
+TEST(StateKeeper, ARunWithoutALogHasNoState) {
   MemoryStore store;
   Notes notes;
   EXPECT_FALSE(StateKeeper(false, kSlowUs, &store, &notes).active());

@@ -1,5 +1,5 @@
-// Shows that what the scheduler of a run with a log depends on is on disk before any node learns of it (rule G1), and
-// what becomes of disks that fail or stall.
+// Shows that the state of the scheduler in a run with a log is on disk before messages depend on it (rule G1), and what
+// happens if the disk fails or stalls.
 #include "scheduler/state/state.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tarn::scheduler {
 namespace {
 
-TEST(State, IsWrittenBeforeItIsTold) {
+TEST(State, IsWrittenBeforeItIsSent) {
   FakeFleet fleet(LogJob(2, 2));
   fleet.rows[0] = 300;
   int welcomes = 0, grants = 0;
@@ -40,7 +40,7 @@ TEST(State, IsWrittenBeforeItIsTold) {
   EXPECT_FALSE(fleet.store.state.has_value()) << "the run is over";
 }
 
-// Messages that come together: one changes the view, one has it sent, and one ends the run.
+// Three messages arrive together: one changes the view, one causes it to be sent, and one ends the run.
 TEST(State, TheLastViewIsWrittenAlsoIfTheRunEndsWithIt) {
   FakeFleet fleet(LogJob(1, 2));
   fleet.rows[0] = 300;
@@ -69,13 +69,13 @@ TEST(State, TheLastViewIsWrittenAlsoIfTheRunEndsWithIt) {
   EXPECT_EQ(fleet.store.state->version, fleet.scheduler.view().version);
 }
 
-// Says in which messages nodes hear of what the state holds.
+// Returns whether a message depends on the state.
 bool TellsOfState(const Body& body) {
   return std::holds_alternative<LeaseReply>(body) || std::holds_alternative<ViewUpdate>(body) ||
          std::holds_alternative<Welcome>(body);
 }
 
-TEST(State, WhatCannotBeWrittenIsNotToldAndEndsTheRunAtTheThirdTry) {
+TEST(State, AStateThatCannotBeWrittenIsNotSentAndTheThirdFailureEndsTheRun) {
   FakeFleet fleet(LogJob(1, 1));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -97,7 +97,7 @@ TEST(State, WhatCannotBeWrittenIsNotToldAndEndsTheRunAtTheThirdTry) {
             "the scheduler's state: run/scheduler.state: No space left on device (3 attempts)");
 }
 
-TEST(State, AFileThatFailedIsFollowedByAnother) {
+TEST(State, AFailedWriteIsRetried) {
   FakeFleet fleet(LogJob(1, 1));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -113,8 +113,8 @@ TEST(State, AFileThatFailedIsFollowedByAnother) {
   EXPECT_EQ(std::ranges::count(fleet.notes, "the scheduler's state: run/scheduler.state: No space left on device"), 1);
 }
 
-// The thread that renews leases never waits for a disk (DESIGN.md, 3).
-TEST(State, ADiskThatStallsForManyLeasesEndsNothing) {
+// The thread that sends heartbeats never waits for a disk.
+TEST(State, ADiskThatStallsForManyLeasesDoesNotEndTheRun) {
   FakeFleet fleet(LogJob(2, 2));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -143,7 +143,7 @@ TEST(State, ADiskThatStallsForManyLeasesEndsNothing) {
   EXPECT_EQ(fleet.scheduler.progress().workers_died, 0u);
 }
 
-TEST(State, AManifestThatStallsHoldsUpNobody) {
+TEST(State, AStalledManifestBlocksNoWorker) {
   for (const Durability durability : {Durability::kCheckpoint, Durability::kLog}) {
     Job job = LogJob(2, 2);
     job.storage.durability = durability;
@@ -164,15 +164,16 @@ TEST(State, AManifestThatStallsHoldsUpNobody) {
     fleet.store.stalls_at_manifest = false;
     fleet.Pass(1);
     const std::vector<CheckpointRequest> told = fleet.AskForCheckpoint(7);
-    ASSERT_FALSE(told.empty());  // when it was whole, and on being asked again
+    ASSERT_FALSE(told.empty());  // when it was complete, and as the answer to a repeated request
     EXPECT_TRUE(fleet.store.manifests.contains(told[0].directory));
     ASSERT_TRUE(fleet.RunToEnd());
     EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
   }
 }
 
-// A slow disk, and a state that changes faster than it is written: what waits for a write leaves behind it.
-TEST(State, WhatWaitedForAWriteLeavesThoughTheStateHasChangedSince) {
+// The disk is slow, and the state changes faster than it is written. Messages are sent after the write that they wait
+// for.
+TEST(State, MessagesAreSentAfterTheirWriteEvenIfTheStateHasChangedSince) {
   FakeFleet fleet(LogJob(2, 2));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -196,8 +197,8 @@ TEST(State, WhatWaitedForAWriteLeavesThoughTheStateHasChangedSince) {
   EXPECT_EQ(fleet.store.under_way.size(), 1u) << "the next";
 }
 
-// Behind a manifest that is on disk the state is not yet: a restart from it would remove the checkpoint.
-TEST(State, ACheckpointIsToldOfOnceTheStateKnowsIt) {
+// The manifest is on disk, but the state is not: a restart from the old state would remove the checkpoint.
+TEST(State, ACheckpointIsReportedOnceTheStateHasIt) {
   Job job = LogJob(1, 1);
   FakeFleet fleet(job);
   fleet.rows[0] = 3000;
@@ -215,7 +216,7 @@ TEST(State, ACheckpointIsToldOfOnceTheStateKnowsIt) {
   EXPECT_TRUE(told);
 }
 
-// A manifest that ends to be written behind the end of the run: nobody names it, and its directory goes behind it.
+// The write of a manifest ends after the run has ended: no answer names the checkpoint, and its directory is removed.
 TEST(State, ARunMayEndWhileAManifestIsWritten) {
   Job job = Durable(1, 1);
   FakeFleet fleet(job);

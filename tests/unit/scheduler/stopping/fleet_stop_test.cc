@@ -1,4 +1,4 @@
-// Shows FleetStop alone: who is told, how often, and when the stop is over (rules S1, S2).
+// Shows FleetStop alone: which nodes get Shutdown, how often, and when the stop is over (rules S1, S2).
 #include "scheduler/stopping/fleet_stop.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class FleetStopTest : public testing::Test {
     stop_.Repeat(now, letters_.mail);
     return letters_.out.size();
   }
-  // What the node or tool gets that sends this.
+  // Delivers a message of a node or tool. Returns the number of answers.
   std::size_t Answer(Role role, Incarnation incarnation, Body body) {
     letters_.Clear();
     Message message;
@@ -34,7 +34,7 @@ class FleetStopTest : public testing::Test {
   Letters letters_;
 };
 
-TEST_F(FleetStopTest, EveryNodeIsToldOncePerHeartbeatPeriod) {
+TEST_F(FleetStopTest, EveryNodeGetsShutdownOncePerHeartbeatPeriod) {
   EXPECT_EQ(stop_.PhaseOr("train"), "train");
   EXPECT_EQ(stop_.reason().code, ErrorCode::kOk);
   Begin();
@@ -50,7 +50,7 @@ TEST_F(FleetStopTest, ItIsOverOnceAllHaveConfirmed) {
   Begin();
   EXPECT_EQ(Answer(Role::kWorker, kA, Shutdown{}), 0u);
   EXPECT_FALSE(stop_.over());
-  EXPECT_EQ(Answer(Role::kWorker, kB, Heartbeat{}), 1u);  // it has not heard yet
+  EXPECT_EQ(Answer(Role::kWorker, kB, Heartbeat{}), 1u);  // it has not received Shutdown yet
   EXPECT_EQ(Answer(Role::kWorker, kB, Shutdown{ErrorCode::kIo, "mine"}), 1u);
   EXPECT_EQ(Answer(Role::kScheduler, kB, Shutdown{}), 0u);  // a tool confirms nothing
   EXPECT_FALSE(stop_.over());
@@ -68,7 +68,7 @@ TEST_F(FleetStopTest, SilentNodesAreNotWaitedForLong) {
   EXPECT_TRUE(stop_.over());
 }
 
-TEST_F(FleetStopTest, NorAreThoseThatNeverConfirm) {
+TEST_F(FleetStopTest, NodesThatNeverConfirmAreNotWaitedForLong) {
   Begin();
   for (TimeUs now = 0; now < FleetStop::kPeriodsMax * kBeatUs; now += kBeatUs) {
     stop_.RecordContact(now);

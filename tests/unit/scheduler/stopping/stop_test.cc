@@ -9,7 +9,7 @@
 namespace tarn::scheduler {
 namespace {
 
-TEST(Stop, WithoutCheckpointsTheFleetIsToldAtOnce) {
+TEST(Stop, WithoutCheckpointsTheFleetIsStoppedAtOnce) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.rows[0] = 300;
   fleet.AddAll();
@@ -21,7 +21,7 @@ TEST(Stop, WithoutCheckpointsTheFleetIsToldAtOnce) {
   for (const Outgoing& outgoing : out) EXPECT_TRUE(std::holds_alternative<Shutdown>(outgoing.message.body));
 }
 
-TEST(Stop, NodesAreToldAgainUntilTheyHaveUnderstood) {
+TEST(Stop, ShutdownIsRepeatedUntilItIsConfirmed) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
   Outbox lost;
@@ -43,7 +43,7 @@ TEST(Stop, ASilentFleetIsNotWaitedForLong) {
   EXPECT_TRUE(fleet.scheduler.stopped());
 }
 
-TEST(Stop, BeforeTheFleetIsThere) {
+TEST(Stop, AStopBeforeTheFleetIsCompleteEndsTheRun) {
   FakeFleet fleet(SmallJob(1, 1));
   Outbox out;
   fleet.scheduler.RequestStop(fleet.now, &out);
@@ -52,7 +52,7 @@ TEST(Stop, BeforeTheFleetIsThere) {
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
 }
 
-TEST(Stop, AToolMayAsk) {
+TEST(Stop, AToolMayRequestAStop) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
   Message message;
@@ -77,7 +77,7 @@ TEST(Stop, EndsAtOnceWhileWorkersStillReadTheirData) {
   EXPECT_TRUE(fleet.store.manifests.empty());
 }
 
-TEST(Stop, WhatClientsWithoutLeasesHaveDoneIsKept) {
+TEST(Stop, AStopCutsTheWorkOfClientsWithoutLeases) {
   FakeFleet fleet(Durable(1, 1));
   fleet.AddAll();
   fleet.workers[0]->clock = Clock(1);  // ticked, though nothing was granted
@@ -107,7 +107,7 @@ TEST(Deserted, AFleetWithoutWorkersEndsAfterTwentyLeases) {
   }
 }
 
-TEST(Deserted, OneThatComesBackIsInTime) {
+TEST(Deserted, AWorkerThatRejoinsInTimeKeepsTheRun) {
   FakeFleet fleet(Durable(1, 1));
   fleet.rows[0] = 100;
   fleet.AddAll();
@@ -119,7 +119,7 @@ TEST(Deserted, OneThatComesBackIsInTime) {
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
 }
 
-TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
+TEST(Checkpoint, AStopWritesACheckpointAndASecondStopDoesNotWait) {
   FakeFleet fleet(Durable(1, 2));
   fleet.rows[0] = 1000;
   fleet.AddAll();
@@ -143,9 +143,8 @@ TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
   EXPECT_TRUE(hasty.store.manifests.empty());
 }
 
-// Rule K11: where shards cut where they stand, a stop waits for the batches that are under way, and nobody begins
-// another.
-TEST(Stop, WhatAStoppedRunHasTrainedIsNotTrainedAgain) {
+// Rule K11: if shards cut at once, a stop waits for the current batches, and no worker begins another.
+TEST(Stop, BatchesOfAStoppedRunAreNotTrainedAgain) {
   for (const ConsistencyMode mode : {ConsistencyMode::kSsp, ConsistencyMode::kAsp})
     for (int steps = 4; steps < 60; steps += 5) {
       Job job = Durable(2, 3);
@@ -155,7 +154,7 @@ TEST(Stop, WhatAStoppedRunHasTrainedIsNotTrainedAgain) {
       fleet.AddAll();
       for (int i = 0; i < steps; ++i) fleet.Step();
       if (fleet.scheduler.progress().phase != "train") break;
-      fleet.shards[0]->writes_parts = false;  // it takes a while
+      fleet.shards[0]->writes_parts = false;  // its part takes a while
       fleet.RequestStop();
       for (int i = 0; i < 20; ++i) fleet.Step();
       EXPECT_FALSE(fleet.scheduler.stopping());
@@ -180,8 +179,8 @@ TEST(Stop, WhatAStoppedRunHasTrainedIsNotTrainedAgain) {
     }
 }
 
-// Who does not finish its batch in a lease is not waited for; what is trained meanwhile is counted.
-TEST(Stop, AWorkerThatDoesNotDrainHoldsTheStopUpForALease) {
+// The stop does not wait longer than a lease for a worker to finish its batch; batches trained meanwhile are counted.
+TEST(Stop, AStopWaitsAtMostALeaseForAWorkerThatDoesNotDrain) {
   Job job = Durable(2, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
   FakeFleet fleet(job);
@@ -201,9 +200,9 @@ TEST(Stop, AWorkerThatDoesNotDrainHoldsTheStopUpForALease) {
       1);
 }
 
-// A worker died before the stop, and a shard that was silent for most of a lease is late with the verdict: without it
-// the checkpoint would not count what the dead worker trained.
-TEST(Stop, TheVerdictOnADeadWorkerIsWaitedFor) {
+// A worker died before the stop, and a shard that was silent for most of a lease delays the verdict. Without the
+// verdict the checkpoint would not count what the dead worker has trained.
+TEST(Stop, AStopWaitsForTheVerdictOnADeadWorker) {
   Job job = Durable(2, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
   const double lease = job.fleet.lease_seconds;
