@@ -1,4 +1,5 @@
-// Shows that identities become stable numbers, that the table is bounded, and that the unheard go first.
+// Shows that identities become stable numbers, that the table is bounded, and that the peers heard least recently are
+// removed first.
 #include "net/accepted_peers.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ TEST(AcceptedPeers, NumbersAreStableAndNotReused) {
   EXPECT_NE(again, b);
 }
 
-TEST(AcceptedPeers, AtTheLimitAllStayOnePastItTheOldestGo) {
+TEST(AcceptedPeers, BeyondTheLimitTheOldestAreRemoved) {
   constexpr std::size_t kMax = 64;
   AcceptedPeers peers(kMax);
   for (std::size_t i = 0; i < kMax; ++i) peers.Intern(std::to_string(i));
@@ -36,7 +37,7 @@ TEST(AcceptedPeers, AtTheLimitAllStayOnePastItTheOldestGo) {
   EXPECT_EQ(peers.IdentityOf(Peer(kFirstAcceptedPeer + kMax - 1)), std::to_string(kMax - 1));
 }
 
-TEST(AcceptedPeers, AStreamOfStrangersNeverGrowsIt) {
+TEST(AcceptedPeers, AStreamOfStrangersDoesNotGrowTheTable) {
   AcceptedPeers peers(32);
   for (int i = 0; i < 10'000; ++i) {
     peers.Intern("friend");

@@ -1,5 +1,5 @@
-// Shows that bundles keep the order of messages to each peer, are full exactly at their limits of messages and bytes,
-// count as their number of messages while they wait, too, and that an invalid bundle is rejected with a reason.
+// Shows that bundles keep the order of messages to each peer, that they are full exactly at their limits of messages
+// and bytes, that a waiting bundle counts as its messages, and that an invalid bundle is rejected with a reason.
 #include "net/bundles.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ Message ReplyWith(std::uint32_t count, std::size_t bytes) {
   return message;
 }
 
-// Of `bytes` in all when packed.
+// A reply whose packed frame has `bytes` bytes.
 Message ReplyOf(std::size_t bytes) { return ReplyWith(1, 4 + bytes - BytesOf(*Encode(ReplyWith(1, 4)))); }
 
 Message Large() { return ReplyWith(16, 4 * limits::kSmallMessageBytes); }
@@ -73,7 +73,7 @@ class BundlesTest : public ::testing::Test {
   Bundles bundles_;
 };
 
-TEST_F(BundlesTest, SmallOnesWaitForTheEndAndLargeOnesPassBehindThem) {
+TEST_F(BundlesTest, SmallMessagesWaitForFlushAndLargeOnesFollowThem) {
   Add(Peer(1), Numbered(1));
   Add(Peer(2), Numbered(2));
   Add(Peer(1), Numbered(3));
@@ -92,7 +92,7 @@ TEST_F(BundlesTest, SmallOnesWaitForTheEndAndLargeOnesPassBehindThem) {
   EXPECT_EQ(sent_.size(), 4u);
 }
 
-TEST_F(BundlesTest, OneAloneTravelsAsItIs) {
+TEST_F(BundlesTest, ASingleMessageIsNotBundled) {
   Add(Peer(1), Numbered(5));
   Flush();
   ASSERT_EQ(sent_.size(), 1u);
@@ -101,7 +101,7 @@ TEST_F(BundlesTest, OneAloneTravelsAsItIs) {
   EXPECT_EQ(MessagesIn(sent_[0].first()), 1u);
 }
 
-TEST_F(BundlesTest, EachMessageComesBack) {
+TEST_F(BundlesTest, EachMessageIsDecoded) {
   SplitMix random(1);
   for (int round = 0; round < 200; ++round) {
     std::vector<std::vector<Buffer>> expected;
@@ -123,7 +123,7 @@ TEST_F(BundlesTest, EachMessageComesBack) {
   }
 }
 
-TEST_F(BundlesTest, EndAtTheLimitOfMessages) {
+TEST_F(BundlesTest, AreSentAtTheLimitOfMessages) {
   for (std::size_t i = 0; i < limits::kBundleMessagesMax; ++i) Add(Peer(1), Numbered(i));
   EXPECT_TRUE(sent_.empty());
   Add(Peer(1), Numbered(99));
@@ -134,7 +134,7 @@ TEST_F(BundlesTest, EndAtTheLimitOfMessages) {
   EXPECT_EQ(NumberOf(bundle->frames[limits::kBundleMessagesMax - 1]), limits::kBundleMessagesMax - 1);
 }
 
-TEST_F(BundlesTest, EndAtTheLimitOfBytes) {
+TEST_F(BundlesTest, AreSentAtTheLimitOfBytes) {
   const std::size_t half = (limits::kBundleBytesMax - sizeof(Prefix)) / 2 - 8;
   Add(Peer(1), ReplyOf(half));
   Add(Peer(1), ReplyOf(half));
@@ -156,8 +156,8 @@ TEST_F(BundlesTest, ManyPeers) {
   }
 }
 
-// As the pushes of several tables of a step, each with a part for every shard.
-TEST_F(BundlesTest, SeveralMessagesToEachOfManyPeersAreAFrameForEach) {
+// Like the pushes of several tables in one step, each with a part for every shard.
+TEST_F(BundlesTest, SeveralMessagesToEachOfManyPeersAreOneFrameEach) {
   for (std::uint64_t n = 0; n < 3; ++n)
     for (std::uint64_t peer = 0; peer < 1000; ++peer) Add(Peer(peer), Numbered(n));
   EXPECT_TRUE(sent_.empty());
@@ -213,7 +213,7 @@ TEST_F(BrokenBundleTest, IsRefusedWithAReason) {
   const std::uint32_t size = bundle_.as<std::uint32_t>()[4];
   EXPECT_EQ(Refusal(), "");
   EXPECT_THAT(Refusal(bundle_.size() - 8), HasSubstr("the rest of the bundle"));
-  Put(16, size + 1);  // then the padding is too large or not zero
+  Put(16, size + 1);  // makes the padding too large or not zero
   EXPECT_THAT(Refusal(), HasSubstr("malformed"));
   Put(16, 0xfffffff9);
   EXPECT_THAT(Refusal(), HasSubstr("bundle: message 0 of 3 has 4294967289 bytes"));
@@ -244,7 +244,7 @@ TEST_F(BrokenBundleTest, TooLargeIsRefused) {
 }
 
 // With any damage, the decoded messages lie within the frame.
-TEST_F(BrokenBundleTest, RandomDamage) {
+TEST_F(BrokenBundleTest, RandomDamageIsDecodedWithinTheFrame) {
   SplitMix random(3);
   const Buffer whole = Buffer::Copy(bundle_.data(), bundle_.size());
   for (int round = 0; round < 100'000; ++round) {

@@ -1,5 +1,5 @@
-// Shows for every field of every message, found in the schema and not named here, that Decode refuses it by name: an
-// enum without a known value, a table or struct that is missing, a string that is no UTF-8, a body of another type.
+// Shows for every field of every message that Decode names it when it is invalid: an enum without a known value, a
+// missing table or struct, a string that is not UTF-8, a body of another type. The schema provides the fields.
 #include <flatbuffers/flatbuffers.h>
 #include <flatbuffers/reflection_generated.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ bool Has(const reflection::Field& field, const char* attribute) {
   return field.attributes() != nullptr && field.attributes()->LookupByKey(attribute) != nullptr;
 }
 
-// All fields that can be spoilt, as "Heartbeat.position" or "LeaseReply.grants[].purpose".
+// The names of all fields that can be made invalid, such as "Heartbeat.position" or "LeaseReply.grants[].purpose".
 std::set<std::string> FieldsOf(const reflection::Object& object, const std::string& path) {
   std::set<std::string> fields;
   for (const auto* field : *object.fields()) {
@@ -55,10 +55,10 @@ std::set<std::string> FieldsOf(const reflection::Object& object, const std::stri
   return fields;
 }
 
-// Spoils the fields of one encoded message in turn, each for a moment.
+// Makes the fields of one encoded message invalid, one at a time, and restores each.
 class Spoiler {
  public:
-  // spoilt: gets the fields that were there to be spoilt. expect_refused: is called while one is.
+  // spoilt: receives the fields that the message has. expect_refused: is called while one of them is invalid.
   Spoiler(std::set<std::string>* spoilt, std::function<void(const std::string&)> expect_refused)
       : spoilt_(*spoilt), expect_refused_(std::move(expect_refused)) {}
 
@@ -71,7 +71,7 @@ class Spoiler {
       VisitField(*field, value, name);
       if (object.is_struct() || field->type()->base_type() != BaseType::Obj || Has(*field, "optional")) continue;
       auto* vtable = const_cast<std::uint8_t*>(table->GetVTable());
-      Try(name, vtable + field->offset(), {0, 0});  // it is missing
+      Try(name, vtable + field->offset(), {0, 0});  // the field is missing
     }
   }
 
@@ -110,7 +110,7 @@ class Spoiler {
 
   void SpoilString(std::uint8_t* string, const std::string& name) {
     const auto size = flatbuffers::ReadScalar<flatbuffers::uoffset_t>(string);
-    if (size != 0) Try(name, string + sizeof(size) + size - 1, {0xc3});  // the first byte of two
+    if (size != 0) Try(name, string + sizeof(size) + size - 1, {0xc3});  // the first of two bytes of a character
   }
 
   static std::uint8_t* Follow(std::uint8_t* offset) {
@@ -134,7 +134,7 @@ class EveryField : public ::testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Bodies, EveryField, ::testing::Range<std::size_t>(0, std::variant_size_v<Body>),
                          [](const auto& body) { return std::string(kBodyNames[body.param]); });
 
-TEST_P(EveryField, IsRefusedWhenItMakesNoSense) {
+TEST_P(EveryField, IsRefusedByNameWhenInvalid) {
   const std::string body(kBodyNames[GetParam()]);
   const auto& object = *Schema().objects()->LookupByKey(("tarn.wire." + body).c_str());
   const auto& header = *Schema().objects()->LookupByKey("tarn.wire.Header");
@@ -143,7 +143,7 @@ TEST_P(EveryField, IsRefusedWhenItMakesNoSense) {
   for (int i = 0; i < 40; ++i) {
     const Message message = testing::RandomMessage(&random, GetParam(), 6);
     flatbuffers::FlatBufferBuilder builder;
-    builder.ForceDefaults(true);  // so that the first enumerators are there, too
+    builder.ForceDefaults(true);  // so that enums with their first value are encoded too
     ASSERT_TRUE(BuildHeader(message, &builder));
     PayloadFrame key_buffers, value_buffers;
     AddPayload(message, &key_buffers, &value_buffers);
@@ -158,7 +158,8 @@ TEST_P(EveryField, IsRefusedWhenItMakesNoSense) {
       ASSERT_FALSE(result) << name;
       EXPECT_EQ(result.error().code, ErrorCode::kMalformed) << name;
       const bool of_header = name == "role" || name == "body_type";
-      const std::string field = name.substr(0, name.rfind(".value"));  // a struct of one number stands for it
+      const std::string field =
+          name.substr(0, name.rfind(".value"));  // a struct of one number has the name of its field
       EXPECT_TRUE(of_header || result.error().message.starts_with(body + "." + field + ":"))
           << name << ": " << result.error().message;
     });

@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Bodies, EveryBody, ::testing::Range<std::size_t>(0, std
                            return std::string(BodyName(RandomMessage(&random, body.param, 1).body));
                          });
 
-TEST_P(EveryBody, ComesBackAsItWas) {
+TEST_P(EveryBody, IsDecodedAsItWasEncoded) {
   SplitMix random(GetParam() + 100);
   for (int i = 0; i < 200; ++i) {
     const Message message = RandomMessage(&random, GetParam(), i < 150 ? 8 : 60);
@@ -41,7 +41,7 @@ TEST_P(EveryBody, ComesBackAsItWas) {
   }
 }
 
-TEST_P(EveryBody, ComesBackFromAnyAlignment) {
+TEST_P(EveryBody, IsDecodedAtAnyAlignment) {
   SplitMix random(GetParam() + 200);
   for (std::size_t shift = 0; shift < 16; ++shift) {
     const Message message = RandomMessage(&random, GetParam(), shift < 8 ? 5 : 50);
@@ -69,8 +69,8 @@ TEST_P(EveryBody, ComesBackFromAnyAlignment) {
   }
 }
 
-// Independent of earlier messages, also of one that it rejected half-way.
-TEST(Encoder, ForgetsWhatCameBefore) {
+// The encoding does not depend on earlier messages, nor on one that was rejected half-way.
+TEST(Encoder, DoesNotDependOnEarlierMessages) {
   SplitMix random(300);
   Encoder encoder;
   Message bad;
@@ -93,7 +93,7 @@ TEST(Encoder, ForgetsWhatCameBefore) {
 }
 
 // A default message of every body can be encoded: irrelevant fields need not be set.
-TEST_P(EveryBody, DefaultComesBack) {
+TEST_P(EveryBody, ADefaultMessageIsDecoded) {
   SplitMix random(1);
   const Message message = RandomMessage(&random, GetParam(), 0);
   const auto frames = Encode(message);
@@ -130,7 +130,7 @@ Message Reply(std::uint32_t count) {
   return message;
 }
 
-TEST(Frame, IsOneUpToTheLimitAndThreeBeyond) {
+TEST(Frame, IsPackedUpToTheLimitAndSplitBeyond) {
   const std::size_t overhead = (*Encode(Reply(1)))[0].size() - sizeof(float);
   const auto at = static_cast<std::uint32_t>((limits::kSmallMessageBytes - overhead) / sizeof(float));
   const auto packed = Encode(Reply(at));
@@ -194,7 +194,7 @@ Message Of(Body body) {
   return message;
 }
 
-TEST(Frame, SeveralTablesComeBack) {
+TEST(Frame, SeveralTablesAreDecoded) {
   for (const std::uint32_t count : {1u, 3u, 1'001u}) {
     const Push push = PushOfThree(count);
     for (const Message& message : {Of(push), Of(PullOf(push)), Of(ReplyTo(push))}) {
@@ -209,7 +209,7 @@ TEST(Frame, SeveralTablesComeBack) {
 }
 
 // Tables without keys or values take no bytes and no padding.
-TEST(Frame, EmptyTablesComeBack) {
+TEST(Frame, EmptyTablesAreDecoded) {
   for (const std::size_t empty : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
     Push push = PushOfThree(3);
     const std::size_t whole = (*Encode(Of(push)))[0].size();
@@ -238,7 +238,7 @@ Buffer Gather(PullReply* reply) {
   return whole;
 }
 
-TEST(Frame, SharesTablesThatLieInOneBuffer) {
+TEST(Frame, SharesTablesInOneBuffer) {
   PullReply reply = ReplyTo(PushOfThree(1'001));
   const Buffer whole = Gather(&reply);
   const auto frames = Encode(Of(reply));
@@ -279,7 +279,7 @@ Message PushOfTwo() {
   return message;
 }
 
-TEST(Frame, VersionsTravelIfOneIsKnown) {
+TEST(Frame, VersionsAreSentIfOneIsKnown) {
   Message message = PushOfTwo();
   const auto known = Encode(message);
   ASSERT_TRUE(known);
@@ -292,7 +292,7 @@ TEST(Frame, VersionsTravelIfOneIsKnown) {
   EXPECT_LT((*Encode(message))[0].size(), (*known)[0].size());
 }
 
-TEST(Frame, OptionsThatAreMissingHaveTheirDefaults) {
+TEST(Frame, MissingOptionsHaveTheirDefaults) {
   CreateTable body;
   body.spec.optimizer.kind = "adagraX";  // unknown, so the sender adds no options
   auto frames = Encode({.body = body});
@@ -313,7 +313,7 @@ TEST(Frame, OptionsThatAreMissingHaveTheirDefaults) {
   EXPECT_TRUE(Equal(*back, *twice));
 }
 
-TEST(Frame, PulledRowsAreBehindTheGradients) {
+TEST(Frame, PulledRowsFollowTheGradients) {
   Message message = PushOfTwo();
   PushPart& push = PartOf(message);
   push.pulled = ValueCodec::kBf16;
@@ -367,7 +367,7 @@ TEST(Frame, PrefixIsAsDocumented) {
   EXPECT_EQ(sizeof(Prefix) + (prefix.header_bytes + 7) / 8 * 8, frame.size());
 }
 
-TEST(Frame, CutsLongTextsAtACharacter) {
+TEST(Frame, TruncatesLongTextsAtACharacter) {
   Message message;
   const std::string euros = "\xe2\x82\xac";  // three bytes: the limit of 4096 lies within the 1366th
   std::string text;
@@ -431,7 +431,7 @@ TEST(Limits, HoldAtTheLimitAndRefuseOnePast) {
 }
 
 // The longest view that the limits allow fits a header.
-TEST(Limits, LargestViewTravels) {
+TEST(Limits, TheLargestViewFitsAHeader) {
   View view;
   view.routes.partition_bits = limits::kPartitionBitsMax;
   view.routes.owners = EvenOwners(view.routes.partition_bits, limits::kShardsMax);
@@ -451,7 +451,7 @@ TEST(Limits, LargestViewTravels) {
             "too-large: ViewUpdate.view.tables[].optimizer.options: 17 items, expected at most 16");
 }
 
-TEST(Limits, ALeaseWithEveryBucketTravels) {
+TEST(Limits, ALeaseWithEveryBucketFitsAHeader) {
   LeaseDone done;
   for (std::uint32_t b = 0; b < Quality::kBuckets; ++b) done.quality.At(b) = {b, b + 1};
   EXPECT_EQ(EncodeError(LeaseRequest{.done = std::vector<LeaseDone>(8, done)}), "");

@@ -1,4 +1,5 @@
-// Endpoints of one user: made private, refused where they are not, reached whatever the length of their path.
+// Shows that Unix sockets of a user are created in private folders, refused in others, and reached at paths of any
+// length.
 #include "net/local_endpoint.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@ class LocalEndpointTest : public ::testing::Test {
   std::string run_;
 };
 
-TEST_F(LocalEndpointTest, CarriesMessagesAndLeavesNoFile) {
+TEST_F(LocalEndpointTest, TransfersMessagesAndLeavesNoFile) {
   std::string endpoint;
   {
     ZmqContext server_side, client_side;
@@ -59,7 +60,7 @@ TEST_F(LocalEndpointTest, CarriesMessagesAndLeavesNoFile) {
   EXPECT_EQ(Files(run_ + "/sockets"), 0u);
 }
 
-// A socket's address has room for 107 bytes.
+// The address of a Unix socket can have at most 107 bytes.
 TEST_F(LocalEndpointTest, APathMayBeLong) {
   const std::string deep = run_ + "/" + std::string(120, 'x');
   std::filesystem::create_directories(deep);
@@ -72,8 +73,8 @@ TEST_F(LocalEndpointTest, APathMayBeLong) {
   EXPECT_TRUE(std::filesystem::is_socket(deep + "/sockets/scheduler"));
 }
 
-// Beyond what a message has room for, and without a folder of a run, there is a temporary folder.
-TEST_F(LocalEndpointTest, WithoutAFolderThatFitsThereIsATemporaryOne) {
+// A temporary folder is used if the path is too long for a message, or if the run has no folder.
+TEST_F(LocalEndpointTest, IfTheFoldersPathIsTooLongATemporaryOneIsUsed) {
   std::string deeper = run_;
   while (deeper.size() < 400) deeper += "/" + std::string(90, 'y');
   std::filesystem::create_directories(deeper);
@@ -109,7 +110,7 @@ TEST_F(LocalEndpointTest, AFolderThatOthersMayOpenIsRefused) {
   EXPECT_FALSE(transport.Connect(kSchedulerPeer, "ipc://" + run_ + "/absent/scheduler"));
 }
 
-TEST_F(LocalEndpointTest, AnothersFolderIsRefused) {
+TEST_F(LocalEndpointTest, AFolderOfAnotherUserIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   std::filesystem::create_directory(run_ + "/theirs");
   chmod((run_ + "/theirs").c_str(), 0700);
@@ -121,7 +122,7 @@ TEST_F(LocalEndpointTest, AnothersFolderIsRefused) {
       << reached.error().message;
 }
 
-TEST_F(LocalEndpointTest, StaleSocketsGoAndLiveOnesStay) {
+TEST_F(LocalEndpointTest, StaleSocketsAreRemovedAndLiveOnesKept) {
   ZmqContext context;
   ZmqTransport server(&context, Quick());
   ASSERT_TRUE(server.Bind(context.folders().Make(run_, "shard-0").value()));
@@ -139,7 +140,7 @@ TEST_F(LocalEndpointTest, StaleSocketsGoAndLiveOnesStay) {
   EXPECT_FALSE(std::filesystem::exists(run_ + "/sockets"));
 }
 
-TEST_F(LocalEndpointTest, TheFolderOfARunStandsForItsScheduler) {
+TEST_F(LocalEndpointTest, TheFolderOfARunIsAnAddressOfItsScheduler) {
   EXPECT_EQ(SchedulerEndpoint("tcp://host:1", 0).value(), "tcp://host:1");
   EXPECT_EQ(SchedulerEndpoint("127.0.0.1:7700", 60).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(SchedulerEndpoint("", 60).error().code, ErrorCode::kInvalidArgument);

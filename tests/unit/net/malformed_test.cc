@@ -419,7 +419,7 @@ TEST(Malformed, ItemsThatAreNotAligned) {
   EXPECT_EQ(first + second, "malformed: Tick.earlier: items not aligned to 8 bytes");
 }
 
-// Every cut and every flipped bit of valid messages is refused or decodes; with the sanitizers this shows that
+// Each truncation and each flipped bit of a valid message is refused or decoded. With sanitizers this shows that
 // nothing is read out of bounds.
 TEST(Malformed, CutsAndFlips) {
   SplitMix random(3);

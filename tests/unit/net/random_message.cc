@@ -54,7 +54,7 @@ constexpr ConsistencyMode kLast<ConsistencyMode> = ConsistencyMode::kAsp;
 template <>
 constexpr ApplyMode kLast<ApplyMode> = ApplyMode::kAggregated;
 
-// Fills anything with random bits: 0 and the largest values are frequent.
+// Fills values of any type with random bits; 0 and the largest values are frequent.
 class Filler {
  public:
   Filler(SplitMix* random, std::size_t size) : random_(*random), size_(size) {}
@@ -111,7 +111,7 @@ class Filler {
     spec.dim = static_cast<std::uint32_t>(1 + random_.Below(limits::kRowDimMax));
   }
 
-  // Of a rule that there is.
+  // The specification of an existing rule.
   void Fill(OptimizerSpec& spec) {
     spec.kind = UpdateRules()[random_.Below(UpdateRules().size())]->name;
     Fill(spec.learning_rate);
@@ -150,7 +150,7 @@ class Filler {
     if (keys.codec == KeyCodec::kDelta) keys.frame = Bytes(DeltaBytesMin(keys.count) + keys.count);
   }
 
-  void Fill(Buffer&) {}  // the values of a table: below, after its other fields
+  void Fill(Buffer&) {}  // the values of a table, which are filled after its other fields (below)
 
   void Fill(ReplyPart& part) {
     FillFields(part);

@@ -1,5 +1,5 @@
-// Messages as they might occur, and more: every body, every field filled, valid for Encode. For the tests of the
-// frame codec and for the fuzzer's first inputs.
+// Random messages for the tests of the frame codec and for the fuzzer's first inputs: every body, with all fields
+// filled, valid for Encode, also with values that do not occur in practice.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Shows that messages go through shared memory whole and in order, whatever their sizes and however small the ring;
-// that sleepers are woken; that nothing which the other side writes, and no way in which it ends, does more than end
-// the channel; and that nobody without a ticket gets memory.
+// Shows that messages of any size pass through shared memory whole and in order, even if the ring is small; that
+// sleeping readers and writers are woken; that nothing the other side writes, and no way in which it ends, does more
+// than end the channel; and that a client without a ticket gets no memory.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ struct Ends {
   std::optional<ShmChannel> server, client;
 };
 
-// The two ends of a channel, in this process. `keep` is the segment's file, for those who want to spoil it.
+// The two ends of a channel, in this process. `keep` receives the segment's file, for tests that write to it.
 Ends MakeEnds(std::size_t ring_bytes = kRing, int* keep = nullptr) {
   auto segment = ShmSegment::Create(ring_bytes);
   EXPECT_TRUE(segment) << segment.error().message;
@@ -112,7 +112,7 @@ TEST(ShmChannelTest, ManyMessagesWaitInOrder) {
   EXPECT_EQ(ends.server->waiting_messages(), 0u);
 }
 
-TEST(ShmChannelTest, WhatWaitsIsBoundedAndAnEmptyChannelTakesAnything) {
+TEST(ShmChannelTest, WaitingBytesAreBoundedAndAnEmptyChannelTakesAnyMessage) {
   Ends ends = MakeEnds();
   SplitMix random(3);
   EXPECT_TRUE(ends.client->Send({RandomBytes(&random, 100'000)}, 10));
@@ -121,7 +121,7 @@ TEST(ShmChannelTest, WhatWaitsIsBoundedAndAnEmptyChannelTakesAnything) {
   EXPECT_EQ(ends.client->waiting_messages(), 2u);
 }
 
-// Each side polls its socket alone, as a loop does: a wake-up that is lost hangs the test.
+// Each side polls only its own socket, like a loop; if a wake-up were lost, the test would hang.
 TEST(ShmChannelTest, SleepersAreWoken) {
   Ends ends = MakeEnds();
   constexpr std::uint64_t kMessages = 3'000;
@@ -155,7 +155,7 @@ TEST(ShmChannelTest, SleepersAreWoken) {
   writer.join();
 }
 
-TEST(ShmChannelTest, ALargeFrameIsTakenWithoutACopy) {
+TEST(ShmChannelTest, ALargeFrameIsReceivedWithoutACopy) {
   Ends ends = MakeEnds(16 * kRing);
   SplitMix random(6);
   const Frames sent = {RandomBytes(&random, 100), RandomBytes(&random, 0), RandomBytes(&random, 200'000)};
@@ -170,9 +170,9 @@ TEST(ShmChannelTest, ALargeFrameIsTakenWithoutACopy) {
   EXPECT_EQ(std::memcmp(taken.data(), sent[2].data(), taken.size()), 0);
 }
 
-// The other side has the memory before this side looks at it. Counters that it set by then must not move where a ring
-// begins: frames would be misaligned.
-TEST(ShmRingTest, BeginsAtItsBeginningWhateverTheOtherSideHasWritten) {
+// The other side has the memory before this side opens it. Counters that it has set by then must not change where a
+// ring begins; otherwise frames would be misaligned.
+TEST(ShmRingTest, StartsAtZeroWhateverTheOtherSideHasWritten) {
   RingWords words;
   std::vector<std::byte> bytes(2 * kRing);
   words.written = words.read = 3;
@@ -180,11 +180,11 @@ TEST(ShmRingTest, BeginsAtItsBeginningWhateverTheOtherSideHasWritten) {
   EXPECT_EQ(reader.Place(), bytes.data());
   RingWriter writer(&words, bytes.data(), kRing);
   EXPECT_EQ(writer.Place(), bytes.data());
-  EXPECT_EQ(writer.Room(), 0u);  // 3 bytes were read of none
+  EXPECT_EQ(writer.Room(), 0u);  // the read counter is 3, but nothing was written
   EXPECT_TRUE(writer.broken());
 }
 
-TEST(ShmChannelTest, LentPayloadsStayUntilTheyAreGivenBack) {
+TEST(ShmChannelTest, LentPayloadsStayUntilTheyAreReleased) {
   SplitMix random(11);
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
@@ -215,8 +215,8 @@ TEST(ShmChannelTest, LentPayloadsStayUntilTheyAreGivenBack) {
   }
 }
 
-// The other side finds room again before all that it has written is used.
-TEST(ShmChannelTest, LendsAFewAtATime) {
+// The other side gets room again before all of its messages are released.
+TEST(ShmChannelTest, LendsALimitedNumberAtATime) {
   SplitMix random(14);
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
@@ -226,7 +226,7 @@ TEST(ShmChannelTest, LendsAFewAtATime) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
   {
     ShmFrames one;
-    ASSERT_TRUE(ends.server->Receive(&one));  // and may lend one more
+    ASSERT_TRUE(ends.server->Receive(&one));  // which may lend one more
     EXPECT_TRUE(Same(eighth, one));
   }
   for (int i = 0; i < 3; ++i) {
@@ -239,7 +239,7 @@ TEST(ShmChannelTest, LendsAFewAtATime) {
   }
 }
 
-TEST(ShmChannelTest, WhatIsLentOutlivesTheChannel) {
+TEST(ShmChannelTest, LentPayloadsOutliveTheChannel) {
   SplitMix random(13);
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
@@ -253,7 +253,7 @@ TEST(ShmChannelTest, WhatIsLentOutlivesTheChannel) {
   EXPECT_EQ(std::memcmp(lent.data(), sent.data(), sent.size()), 0);
 }
 
-TEST(ShmLaneDeathTest, WhatIsLentMustNotBeKept) {
+TEST(ShmLaneDeathTest, LentPayloadsMustNotBeKept) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   SplitMix random(12);
   Ends ends = MakeEnds(16 * kRing);
@@ -266,7 +266,7 @@ TEST(ShmLaneDeathTest, WhatIsLentMustNotBeKept) {
   EXPECT_DEATH(ends.server->GiveBack(), "is still in use");
 }
 
-TEST(ShmChannelTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
+TEST(ShmChannelTest, WrittenMessagesAreReadAfterTheOtherSideHasEnded) {
   SplitMix random(7);
   Ends ends = MakeEnds(16 * kRing);
   const Frames sent = {RandomBytes(&random, 100)};
@@ -283,10 +283,10 @@ TEST(ShmChannelTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
   }
   EXPECT_FALSE(ends.server->Receive(&got));
   EXPECT_TRUE(ends.server->ended());
-  EXPECT_TRUE(ends.server->Send(sent, kAnyBytes));  // into nothing
+  EXPECT_TRUE(ends.server->Send(sent, kAnyBytes));  // dropped without an error
 }
 
-TEST(ShmChannelTest, HalfAMessageOfOneWhoHasGoneIsNone) {
+TEST(ShmChannelTest, AnIncompleteMessageOfAnEndedSideIsDropped) {
   SplitMix random(8);
   Ends ends = MakeEnds();
   ASSERT_TRUE(ends.client->Send({RandomBytes(&random, 10 * kRing)}, kAnyBytes));
@@ -298,7 +298,7 @@ TEST(ShmChannelTest, HalfAMessageOfOneWhoHasGoneIsNone) {
   EXPECT_TRUE(ends.server->ended());
 }
 
-// The memory of a segment, as whoever maps it sees it: the words of the client's ring are behind the server's.
+// Maps a segment and writes to it. The words of the client's ring follow those of the server's.
 class Spoiler {
  public:
   explicit Spoiler(int file, std::size_t ring_bytes)
@@ -318,7 +318,7 @@ class Spoiler {
   std::byte* ring_;
 };
 
-TEST(ShmChannelTest, CountersThatAreNotPossibleEndTheChannel) {
+TEST(ShmChannelTest, ImpossibleCountersEndTheChannel) {
   int file = -1;
   Ends ends = MakeEnds(kRing, &file);
   Spoiler spoiler(file, kRing);
@@ -329,7 +329,7 @@ TEST(ShmChannelTest, CountersThatAreNotPossibleEndTheChannel) {
   EXPECT_FALSE(ends.server->Receive(&got));
 }
 
-TEST(ShmChannelTest, AReaderBeyondWhatWasWrittenEndsTheChannel) {
+TEST(ShmChannelTest, AReadCounterBeyondTheWriteCounterEndsTheChannel) {
   int file = -1;
   Ends ends = MakeEnds(kRing, &file);
   Spoiler spoiler(file, kRing);
@@ -339,7 +339,7 @@ TEST(ShmChannelTest, AReaderBeyondWhatWasWrittenEndsTheChannel) {
   EXPECT_TRUE(ends.client->ended());
 }
 
-TEST(ShmChannelTest, HeadsThatAreNotPossibleEndTheChannel) {
+TEST(ShmChannelTest, InvalidHeadersEndTheChannel) {
   const std::vector<std::vector<std::uint32_t>> heads = {
       {0, 0},                                          // no frames
       {65, 0},                                         // too many
@@ -361,8 +361,8 @@ TEST(ShmChannelTest, HeadsThatAreNotPossibleEndTheChannel) {
   }
 }
 
-// Any bytes at all: nothing crashes, and what is given lies within the ring or in buffers.
-TEST(ShmChannelTest, RandomRings) {
+// With any bytes in the ring nothing crashes, and received payloads lie within the ring or in buffers.
+TEST(ShmChannelTest, RandomBytesInTheRingAreSafe) {
   SplitMix random(10);
   for (int i = 0; i < 300; ++i) {
     int file = -1;
@@ -382,7 +382,7 @@ TEST(ShmChannelTest, RandomRings) {
   }
 }
 
-TEST(ShmSegmentTest, WhatIsNoSegmentIsRefused) {
+TEST(ShmSegmentTest, OtherFilesAreRefused) {
   const auto code = [](int file) {
     auto mapped = ShmSegment::Map(Descriptor(file));
     return mapped ? ErrorCode::kOk : mapped.error().code;
@@ -395,13 +395,13 @@ TEST(ShmSegmentTest, WhatIsNoSegmentIsRefused) {
   EXPECT_EQ(code(unsealed), ErrorCode::kMalformed);  // zeros
 }
 
-TEST(ShmSegmentTest, NobodyCanCutItOff) {
+TEST(ShmSegmentTest, ASegmentCannotBeTruncated) {
   auto segment = ShmSegment::Create(kRing);
   ASSERT_TRUE(segment);
   EXPECT_NE(ftruncate(segment->file(), 0), 0);
 }
 
-TEST(ShmHandshakeTest, ThereAndBack) {
+TEST(ShmHandshakeTest, IsDecodedAsItWasEncoded) {
   for (const ShmHandshake& word :
        {ShmHandshake{ShmHandshake::Kind::kRequest, BootId(), ""},
         ShmHandshake{ShmHandshake::Kind::kOffer, "tarn-1", "0123"}, ShmHandshake{ShmHandshake::Kind::kRefuse, "", ""},
@@ -415,7 +415,7 @@ TEST(ShmHandshakeTest, ThereAndBack) {
   }
 }
 
-TEST(ShmHandshakeTest, MalformedWords) {
+TEST(ShmHandshakeTest, MalformedHandshakesAreRefused) {
   const Buffer good = EncodeShmHandshake({ShmHandshake::Kind::kOffer, "name", "ticket"});
   EXPECT_FALSE(DecodeShmHandshake({good.data(), 15}));  // no prefix
   for (std::size_t at = 0; at < good.size(); ++at) {
@@ -437,7 +437,7 @@ TEST(ShmHandshakeTest, MalformedWords) {
 
 class ShmListenerTest : public ::testing::Test {
  protected:
-  // Takes in whoever has come, until somebody is welcomed or it has looked often enough.
+  // Accepts clients until one is welcomed, for at most `looks` turns.
   std::vector<Peer> Welcomed(int looks = 100) {
     std::vector<Peer> peers;
     for (int i = 0; i < looks && peers.empty(); ++i) {
@@ -454,7 +454,7 @@ class ShmListenerTest : public ::testing::Test {
   std::vector<ShmChannel> channels_;
 };
 
-TEST_F(ShmListenerTest, ATicketIsGoodOnce) {
+TEST_F(ShmListenerTest, ATicketIsValidOnce) {
   ASSERT_TRUE(listener_);
   const std::string ticket = listener_->TicketFor(Peer(7));
   auto connector = ShmConnector::Connect(listener_->name(), ticket);
@@ -478,7 +478,7 @@ TEST_F(ShmListenerTest, ATicketIsGoodOnce) {
   EXPECT_FALSE(*refused);
 }
 
-TEST_F(ShmListenerTest, StrangersGetNothing) {
+TEST_F(ShmListenerTest, StrangersGetNoMemory) {
   ASSERT_TRUE(listener_);
   listener_->TicketFor(Peer(7));
   for (const std::string& ticket : {std::string(32, '0'), std::string("short"), std::string(100, 'x')}) {
@@ -491,7 +491,7 @@ TEST_F(ShmListenerTest, StrangersGetNothing) {
   }
 }
 
-TEST_F(ShmListenerTest, ManyAtOnceAreAllServed) {
+TEST_F(ShmListenerTest, ManyClientsAtOnceAreServed) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
   for (std::uint64_t n = 0; n < limits::kShmUnidentifiedMax + 50; ++n) {
@@ -505,8 +505,8 @@ TEST_F(ShmListenerTest, ManyAtOnceAreAllServed) {
   EXPECT_EQ(welcomed, connectors.size());
 }
 
-// Whoever knocks without end does not keep the one who opens from his work.
-TEST_F(ShmListenerTest, ATurnLooksAtAFewArrivals) {
+// Clients that connect without end do not keep the listener busy for a whole turn.
+TEST_F(ShmListenerTest, ATurnHandlesALimitedNumberOfArrivals) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
   connectors.reserve(ShmListener::kArrivalsMax + 1);
@@ -517,7 +517,7 @@ TEST_F(ShmListenerTest, ATurnLooksAtAFewArrivals) {
   EXPECT_EQ(Welcomed().size(), 1u);
 }
 
-TEST_F(ShmListenerTest, NoMoreThanThereIsRoomFor) {
+TEST_F(ShmListenerTest, ChannelsBeyondTheLimitAreRefused) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
   connectors.reserve(3);
@@ -541,7 +541,9 @@ TEST_F(ShmListenerTest, TheOldestTicketsAreForgotten) {
   EXPECT_EQ(Welcomed(), std::vector{Peer(1)});
 }
 
-TEST_F(ShmListenerTest, NoListener) { EXPECT_FALSE(ShmConnector::Connect("tarn-that-nobody-has-opened", "ticket")); }
+TEST_F(ShmListenerTest, WithoutAListenerConnectFails) {
+  EXPECT_FALSE(ShmConnector::Connect("tarn-that-nobody-has-opened", "ticket"));
+}
 
 }  // namespace
 }  // namespace tarn::net

@@ -1,4 +1,4 @@
-// Shows that messages wait for their latency and their link, in their order, and that none is lost.
+// Shows that messages are delayed by their latency and their link's bandwidth, keep their order, and are not lost.
 #include "net/slow_transport.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ Message TickTo(std::uint64_t clock) {
   return message;
 }
 
-// Records what is sent, and receives what the test puts there.
+// Records sent messages, and receives those that the test adds.
 class Recorder final : public Transport {
  public:
   Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
@@ -85,9 +85,9 @@ TEST_F(SlowTransportTest, MessagesToAPeerKeepTheirOrder) {
   EXPECT_EQ(inner_.sent, (std::vector<std::pair<Peer, std::uint64_t>>{{kOther, 3}, {kShard, 1}, {kShard, 2}}));
 }
 
-// The first message has passed the idle link while it was sent, the second one waits for it.
+// The first message passed the idle link while it was sent; the second waits for the link.
 TEST_F(SlowTransportTest, ArrivalsShareTheLink) {
-  Open({0}, 1e6);  // a second for a byte
+  Open({0}, 1e6);  // one second a byte
   inner_.coming = {TickTo(1), TickTo(2)};
   EXPECT_EQ(Receive(), 1u);
   slow_->Send(kShard, TickTo(3));
@@ -113,7 +113,7 @@ TEST_F(SlowTransportTest, ArrivedMessagesOwnTheirPayloads) {
   }
 }
 
-TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
+TEST_F(SlowTransportTest, ReceiveWaitsAtMostUntilAMessageIsDue) {
   Open({2'000});
   slow_->Send(kShard, TickTo(1));
   while (inner_.sent.empty()) Receive(-1);
@@ -121,7 +121,7 @@ TEST_F(SlowTransportTest, ReceiveWaitsNoLongerThanUntilAMessageIsDue) {
   EXPECT_NE(inner_.timeouts.front(), -1) << "then Receive would not return";
 }
 
-TEST(SlowNetworkTest, OnlyWhatTheJobSetsDelaysARealRun) {
+TEST(SlowNetworkTest, OnlySettingsOfTheJobDelayARealRun) {
   Job job;
   EXPECT_FALSE(HasSlowNetwork(job.delays));
   EXPECT_EQ(SlowNetwork(job, Role::kWorker, 0).us_per_byte, 0);

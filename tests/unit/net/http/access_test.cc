@@ -1,4 +1,4 @@
-// Shows which Host headers and tokens an HTTP server accepts, and which token files.
+// Shows which Host headers, tokens and token files an HTTP server accepts.
 #include "net/http/access.h"
 
 #include <gtest/gtest.h>
@@ -11,14 +11,14 @@
 namespace tarn::net {
 namespace {
 
-TEST(HttpAccessTest, AddressesLocalhostAndOwnNamesAreHosts) {
+TEST(HttpAccessTest, AddressesLocalhostAndOwnNamesAreAccepted) {
   const HttpAccess access({"Node7.example.com"});
   for (const char* host : {"127.0.0.1", "127.0.0.1:9090", "192.168.1.5:80", "[::1]", "[::1]:9090", "localhost",
                            "LocalHost:1", "node7.example.com", "NODE7.example.com:8080"})
     EXPECT_TRUE(access.AcceptsHost(host)) << host;
 }
 
-TEST(HttpAccessTest, OtherNamesAreNot) {
+TEST(HttpAccessTest, OtherNamesAreRefused) {
   const HttpAccess access({"node7.example.com"});
   for (const char* host : {"",
                            ":80",
@@ -43,7 +43,7 @@ TEST(HttpAccessTest, OtherNamesAreNot) {
     EXPECT_FALSE(access.AcceptsHost(host)) << host;
 }
 
-TEST(HttpAccessTest, WithoutATokenNoneIsAskedFor) {
+TEST(HttpAccessTest, WithoutATokenNoneIsRequired) {
   const HttpAccess access;
   EXPECT_TRUE(access.AcceptsAuthorization(""));
   EXPECT_TRUE(access.AcceptsAuthorization("Bearer whatever"));
@@ -71,13 +71,13 @@ class HttpTokenTest : public testing::Test {
       (std::filesystem::temp_directory_path() / ("tarn-token-" + std::to_string(::getpid()))).string();
 };
 
-TEST_F(HttpTokenTest, OneLine) {
+TEST_F(HttpTokenTest, ATokenIsOneLine) {
   EXPECT_EQ(*Read("0123456789abcdef"), "0123456789abcdef");
   EXPECT_EQ(*Read("  AZaz09-._~+/=AZaz\r\n\n"), "AZaz09-._~+/=AZaz");
   EXPECT_EQ(Read(std::string(1024, 'x'))->size(), 1024u);
 }
 
-TEST_F(HttpTokenTest, OthersAreRefusedAndNotShown) {
+TEST_F(HttpTokenTest, InvalidTokensAreRefusedAndNotShown) {
   for (const std::string& text : {std::string(), std::string("short"), std::string(15, 's'), std::string(1025, 's'),
                                   std::string("ssssssss ssssssss"), std::string("ssssssssssssssss\nssssssssssssssss"),
                                   std::string("ssssssssssssssss\xff")}) {

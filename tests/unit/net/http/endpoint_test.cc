@@ -1,4 +1,4 @@
-// Shows what is taken for the address of an HTTP server.
+// Shows which texts are accepted as the address of an HTTP server.
 #include "net/http/endpoint.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace tarn::net {
 namespace {
 
-TEST(HttpEndpointTest, HostAndPort) {
+TEST(HttpEndpointTest, AHostAndAPortAreAccepted) {
   for (const char* text : {"127.0.0.1:8080", "[::1]:8080", "node-7.example.com:8080", "localhost:65535", "0.0.0.0:0"}) {
     const auto endpoint = ParseHttpEndpoint(text);
     ASSERT_TRUE(endpoint) << text;
@@ -16,7 +16,7 @@ TEST(HttpEndpointTest, HostAndPort) {
   EXPECT_EQ(ParseHttpEndpoint("127.0.0.1:*")->port, 0) << "the system chooses";
 }
 
-TEST(HttpEndpointTest, OthersAreRefusedWithWhatWasExpected) {
+TEST(HttpEndpointTest, OtherTextIsRefusedWithTheExpectedFormat) {
   for (const char* text :
        {"", ":", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:8o", "::1:80", "[::1]",
         "[]:80", "[localhost]:80", "[127.0.0.1]:80", "a b:80", "http://a:80", "a/b:80"}) {

@@ -1,4 +1,4 @@
-// A client for tests of HTTP servers that sends any bytes.
+// For tests of HTTP servers: a client that can send any bytes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 namespace tarn::net {
 
 struct HttpAnswer {
-  int status = 0;                              // 0: none came
+  int status = 0;                              // 0: no answer arrived
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
 };
@@ -39,7 +39,7 @@ class HttpClient {
   }
   bool connected() const { return connected_; }
 
-  // False once the server has closed the connection.
+  // Sends the bytes. Returns false once the server has closed the connection.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -1,6 +1,6 @@
-// Shows over loopback what an HTTP server answers: its paths, HEAD, keep-alive; what it refuses, and with which status;
-// that each limit holds at its value and one past it; and that a slow client costs a connection, for a bounded time,
-// and holds up nobody else.
+// Shows over loopback what an HTTP server answers (its paths, HEAD, keep-alive), what it refuses and with which status,
+// that each limit holds at its value and one past it, and that a slow client occupies one connection for a bounded time
+// and does not delay others.
 #include "net/http/http_server.h"
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ using std::chrono::milliseconds;
 
 class HttpServerTest : public testing::Test {
  protected:
-  // The first use of the logger: UBSan needs a file descriptor for it, and ThreadSanitizer does not see what orders it
-  // before the uses of other threads.
+  // Uses the logger once, before a test uses up all file descriptors, one of which UBSan needs, and before other
+  // threads use it: ThreadSanitizer does not see that its initialization comes first.
   static void SetUpTestSuite() { EXPECT_TRUE(LogEnabled(LogLevel::kError)); }
   void SetUp() override { Start({}); }
 
@@ -77,7 +77,7 @@ TEST_F(HttpServerTest, AnswersItsPaths) {
   EXPECT_EQ(Connect().Get("/text?since=3").body, "some text\n");
 }
 
-TEST_F(HttpServerTest, AConnectionTakesRequestAfterRequest) {
+TEST_F(HttpServerTest, AConnectionServesSeveralRequests) {
   HttpClient client = Connect();
   for (int i = 0; i < 100; ++i) ASSERT_EQ(client.Get("/text").body, "some text\n") << i;
   client.Send("GET /text HTTP/1.1\r\nHost: localhost\r\n\r\nGET /none HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -156,7 +156,7 @@ TEST_F(HttpServerTest, MalformedRequestsAreRefusedAndTheConnectionEnds) {
   EXPECT_EQ(Connect().Get("/text").status, 200);
 }
 
-TEST_F(HttpServerTest, ARequestThatEndsInItsMiddleIsForgotten) {
+TEST_F(HttpServerTest, AnIncompleteRequestIsDropped) {
   for (const char* request : {"", "G", "GET /text HTTP/1.1\r\n", "GET /text HTTP/1.1\r\nHost: localhost\r\n"})
     Connect().Send(request);
   EXPECT_EQ(Connect().Get("/text").status, 200);
@@ -175,7 +175,7 @@ TEST_F(HttpServerTest, HostMustBeOneOfItsNames) {
   EXPECT_EQ(StatusOf("GET /text HTTP/1.1\r\nHost: node7\r\n\r\n"), 200);
 }
 
-TEST_F(HttpServerTest, ATokenIsAskedForOnEveryPath) {
+TEST_F(HttpServerTest, ATokenIsRequiredOnEveryPath) {
   Start({.token = "0123456789abcdef"});
   for (const char* path : {"/text", "/none"}) {
     const HttpAnswer answer = Connect().Get(path);
@@ -205,7 +205,7 @@ TEST_F(HttpServerTest, OtherMachinesNeedATokenOrAnInsecureServer) {
   EXPECT_TRUE(start({.insecure = true}));
 }
 
-TEST_F(HttpServerTest, WhatItCannotListenOnIsNamed) {
+TEST_F(HttpServerTest, TheErrorNamesAnAddressThatItCannotListenOn) {
   HttpServerOptions taken;
   taken.listen = server_->endpoint();
   const auto second = HttpServer::Start(&process_->io(), taken, {});
@@ -217,7 +217,7 @@ TEST_F(HttpServerTest, WhatItCannotListenOnIsNamed) {
   EXPECT_EQ(unknown.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(HttpServerTest, HeadersMayHaveSoManyBytesAndNoMore) {
+TEST_F(HttpServerTest, HeadersBeyondTheLimitAreRefused) {
   const std::string before = "GET /text HTTP/1.1\r\nHost: localhost\r\nPadding: ", after = "\r\n\r\n";
   const std::size_t room = limits::kHttpHeaderBytesMax - before.size() - after.size();
   EXPECT_EQ(StatusOf(before + std::string(room, 'x') + after), 200);
@@ -229,7 +229,7 @@ TEST_F(HttpServerTest, HeadersMayHaveSoManyBytesAndNoMore) {
   EXPECT_EQ(StatusOf(many + "\r\n"), 431);
 }
 
-TEST_F(HttpServerTest, SoManyConnectionsAndNoMore) {
+TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreRefused) {
   EXPECT_EQ(HttpServerOptions().connections_max, 64u);
   Start({.connections_max = 3, .request_us = 60'000'000});
   std::vector<HttpClient> clients;
@@ -264,7 +264,7 @@ TEST_F(HttpServerTest, AClientThatSendsByteByByteIsClosed) {
   EXPECT_EQ(calls_, 0);
 }
 
-TEST_F(HttpServerTest, AClientThatTakesNoAnswerIsClosed) {
+TEST_F(HttpServerTest, AClientThatReadsNoAnswerIsClosed) {
   Start({.connections_max = 1, .request_us = 50'000});
   HttpClient client = Connect();
   client.Send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -272,7 +272,7 @@ TEST_F(HttpServerTest, AClientThatTakesNoAnswerIsClosed) {
   EXPECT_LT(client.Receive().body.size(), std::size_t{64} << 20);
 }
 
-TEST_F(HttpServerTest, SlowClientsHoldUpNobody) {
+TEST_F(HttpServerTest, SlowClientsDoNotBlockOthers) {
   Start({.request_us = 60'000'000});
   std::vector<HttpClient> slow;
   for (int i = 0; i < 30; ++i) {
@@ -288,7 +288,7 @@ TEST_F(HttpServerTest, AHandlerThatThrowsIsAnError) {
   EXPECT_EQ(client.Get("/text").status, 200);
 }
 
-TEST_F(HttpServerTest, TheEndClosesConnectionsAndCallsNoHandler) {
+TEST_F(HttpServerTest, StopClosesConnectionsAndCallsNoHandler) {
   HttpClient idle = Connect(), busy = Connect();
   EXPECT_EQ(idle.Get("/text").status, 200);
   busy.Send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -301,12 +301,12 @@ TEST_F(HttpServerTest, TheEndClosesConnectionsAndCallsNoHandler) {
   EXPECT_EQ(calls_, calls);
 }
 
-TEST_F(HttpServerTest, WithoutFilesItServesTheConnectionsThatItHas) {
+TEST_F(HttpServerTest, WithoutFreeFilesItServesExistingConnections) {
   HttpClient early = Connect(), late;
   ASSERT_EQ(early.Get("/text").status, 200);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const int free = ::dup(0);  // the lowest that is
+  const int free = ::dup(0);  // the lowest free descriptor
   ::close(free);
   rlimit none = before;
   none.rlim_cur = static_cast<rlim_t>(free);

@@ -1,4 +1,4 @@
-// Shows how reports become Prometheus' text format.
+// Shows how reports are written in Prometheus' text format.
 #include "net/http/prometheus_text.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(PrometheusTextTest, LabelsAreEscapedAndEmptyOnesLeftOut) {
       "tarn_shard_rows_not_finite_by_table_total{role=\"shard\",table=\"a \\\"b\\\"\\n\\\\\"} 3\n");
 }
 
-TEST(PrometheusTextTest, NumbersReadBackAsTheSame) {
+TEST(PrometheusTextTest, NumbersAreReadBackExactly) {
   StatusReport report{.role = "scheduler"};
   report.metrics.Add(SchedulerMetric("auc"), 0.1)
       .Add(SchedulerMetric("eta_seconds"), 1767225600.123)
@@ -46,7 +46,7 @@ TEST(PrometheusTextTest, NumbersReadBackAsTheSame) {
   EXPECT_NE(text.find("tarn_scheduler_clock{role=\"scheduler\"} 9007199254740992\n"), std::string::npos) << text;
 }
 
-TEST(PrometheusTextTest, AReportWithATimeHasItAndWhetherItIsReady) {
+TEST(PrometheusTextTest, AReportWithATimeHasTheTimeAndReadiness) {
   StatusReport report{.role = "shard", .ready = true, .unix_seconds = 2.5};
   const StatusReport* reports[] = {&report};
   const std::string text = PrometheusText("", reports);
@@ -54,7 +54,7 @@ TEST(PrometheusTextTest, AReportWithATimeHasItAndWhetherItIsReady) {
   EXPECT_NE(text.find("tarn_shard_updated_timestamp_seconds{role=\"shard\"} 2.5\n"), std::string::npos) << text;
 }
 
-TEST(PrometheusTextTest, TheProcesssMetricsAndThoseOfFilesAlone) {
+TEST(PrometheusTextTest, WritesTheMetricsOfTheProcessAndOfFilesAlone) {
   StatusReport report{.role = "worker"};
   report.metrics.Add(ProcessMetric("open_fds"), 9).Add(WorkerMetric("waiting_share"), 0.5);
   const StatusReport* reports[] = {&report};

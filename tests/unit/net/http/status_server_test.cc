@@ -1,5 +1,5 @@
-// Shows what a program of a fleet serves: its health, whether all of its state machines are ready, and their metrics as
-// they were last put, which promtool accepts; that loops never wait for a client; and how it is switched off.
+// Shows what a program of a fleet serves over HTTP: its health, whether all of its state machines are ready, and their
+// newest metrics, which promtool accepts; that loops never wait for a client; and how to switch the server off.
 #include "net/http/status_server.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_F(StatusServerTest, ListensOnLoopbackOnly) {
   EXPECT_EQ(Get("/healthz").body, "ok\n");
 }
 
-TEST_F(StatusServerTest, IsReadyOnceAllOfItsStateMachinesAre) {
+TEST_F(StatusServerTest, IsReadyOnceAllStateMachinesAre) {
   const auto first = server_->AddFeed(), second = server_->AddFeed();
   EXPECT_EQ(Get("/readyz").status, 503);
   first->Put(Report(true, 1));
@@ -63,7 +63,7 @@ TEST_F(StatusServerTest, IsReadyOnceAllOfItsStateMachinesAre) {
   EXPECT_EQ(Get("/readyz").status, 503);
 }
 
-TEST_F(StatusServerTest, ShowsTheNewestMetricsAndTheProcesss) {
+TEST_F(StatusServerTest, ServesTheNewestMetricsAndThoseOfTheProcess) {
   const auto feed = server_->AddFeed();
   feed->Put(Report(true, 7));
   feed->Put(Report(true, 8));
@@ -77,7 +77,7 @@ TEST_F(StatusServerTest, ShowsTheNewestMetricsAndTheProcesss) {
   EXPECT_EQ(Get("/metrics").body.find("rank=\"6\"} 7\n"), std::string::npos);
 }
 
-TEST_F(StatusServerTest, PromtoolFindsNothingToSay) {
+TEST_F(StatusServerTest, PromtoolReportsNoProblem) {
   if (std::system("command -v promtool >/dev/null") != 0) GTEST_SKIP() << "no promtool here (tools/install prometheus)";
   server_->AddFeed()->Put(Report(true, 7));
   const auto path = std::filesystem::temp_directory_path() / ("tarn-metrics-" + std::to_string(::getpid()));
@@ -108,13 +108,13 @@ TEST_F(StatusServerTest, AFeedMayOutliveTheServer) {
   EXPECT_TRUE(feed->Latest()->ready);
 }
 
-TEST_F(StatusServerTest, NoneIsNoServer) {
+TEST_F(StatusServerTest, NoneStartsNoServer) {
   Start({.http = "none"});
   EXPECT_EQ(server_->url(), "");
   server_->AddFeed()->Put(Report(true, 1));
 }
 
-TEST_F(StatusServerTest, TellsOthersHowTheyReachIt) {
+TEST_F(StatusServerTest, AdvertisesAReachableAddress) {
   Start({.http = "0.0.0.0:0", .insecure = true, .advertise = "node7"});
   EXPECT_TRUE(server_->url().starts_with("http://node7:")) << server_->url();
   HttpClient client(Port());
@@ -122,7 +122,7 @@ TEST_F(StatusServerTest, TellsOthersHowTheyReachIt) {
   EXPECT_EQ(client.Receive().status, 200);
 }
 
-TEST_F(StatusServerTest, ErrorsOfFlagsAreErrors) {
+TEST_F(StatusServerTest, InvalidFlagsAreErrors) {
   const auto code = [this](StatusServerOptions options) {
     return StatusServer::Start(process_.get(), options).error().code;
   };
@@ -132,7 +132,7 @@ TEST_F(StatusServerTest, ErrorsOfFlagsAreErrors) {
   EXPECT_EQ(code({.token_file = "/nonexistent/token"}), ErrorCode::kNotFound);
 }
 
-TEST_F(StatusServerTest, ATokenOfAFile) {
+TEST_F(StatusServerTest, ATokenFileIsUsed) {
   const auto path = std::filesystem::temp_directory_path() / ("tarn-status-token-" + std::to_string(::getpid()));
   std::ofstream(path) << "0123456789abcdef\n";
   ::chmod(path.c_str(), 0600);

@@ -143,7 +143,7 @@ TEST(State, ADiskThatStallsForManyLeasesDoesNotEndTheRun) {
   EXPECT_EQ(fleet.scheduler.progress().workers_died, 0u);
 }
 
-TEST(State, AStalledManifestBlocksNoWorker) {
+TEST(State, AStalledManifestDoesNotEndTheRun) {
   for (const Durability durability : {Durability::kCheckpoint, Durability::kLog}) {
     Job job = LogJob(2, 2);
     job.storage.durability = durability;

@@ -1,5 +1,5 @@
-// The client's blob: taken at the order's clock, sent piece by piece whatever is lost, told to the scheduler as a file
-// (rule K9), and fetched before a resumed worker begins (rule K10). And pushes of the largest alone, as messages (W5).
+// Shows the client's blob: taken at the order's clock, sent in pieces in spite of losses, reported to the scheduler as
+// a file (rule K9), and fetched before a resumed worker begins (rule K10). And the messages of top-k pushes (rule W5).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class ClientBlobTest : public testing::Test {
       if (std::holds_alternative<PutBlob>(message.body)) puts.push_back(std::move(message));
     return puts;
   }
-  // Takes all pieces as a shard would; `lose`: but for every third message of either way.
+  // Receives all pieces like a shard. `lose`: every third message of either direction is lost.
   std::string Receive(FakeFleet* fleet, bool lose) {
     std::string bytes;
     for (int i = 0; i < 200; ++i) {
@@ -149,7 +149,7 @@ class ProgramStateTest : public ClientBlobTest {
   FakeFleet fleet_;
 };
 
-TEST_F(ProgramStateTest, K9SavedWhereTheProgramAsks) {
+TEST_F(ProgramStateTest, K9TheStateIsSavedWhenTheProgramAsks) {
   Push(&fleet_, kUsers, Keys(1, 8));
   Order(&fleet_, 3, true, 2);
   fleet_.Tick({});
@@ -184,7 +184,7 @@ TEST_F(ProgramStateTest, M1TheProgramWaitsUntilTheClockOfAnOrderIsKnown) {
   EXPECT_EQ(Ask(), CheckpointId(0));
 }
 
-TEST_F(ProgramStateTest, M1AndGoesOnWhenItClosesWithoutOne) {
+TEST_F(ProgramStateTest, M1TheProgramContinuesIfTheProposalClosesWithoutAnOrder) {
   Propose(true);
   fleet_.TickTo(Clock(kProposalSlack + 1), {});
   EXPECT_FALSE(Ask());
@@ -192,7 +192,7 @@ TEST_F(ProgramStateTest, M1AndGoesOnWhenItClosesWithoutOne) {
   EXPECT_EQ(answer(), CheckpointId(0));
 }
 
-TEST_F(ProgramStateTest, AnOrderThatIsAbandonedMeanwhileGetsNothing) {
+TEST_F(ProgramStateTest, AnOrderThatIsAbandonedMeanwhileGetsNoState) {
   Order(&fleet_, 3, false, 0);
   EXPECT_EQ(Ask(), CheckpointId(3));
   Order(&fleet_, 0, false, 0);
@@ -200,7 +200,7 @@ TEST_F(ProgramStateTest, AnOrderThatIsAbandonedMeanwhileGetsNothing) {
   EXPECT_TRUE(Puts(&fleet_).empty());
 }
 
-// Otherwise the state would have a step more than the recorded position.
+// Otherwise the state would contain one step more than the recorded position.
 TEST_F(ProgramStateTest, K11ADrainEndsAfterTheClockThatTheProgramMayHaveBegun) {
   const auto drained = [&] {
     fleet_.Exchange();
@@ -218,7 +218,7 @@ TEST_F(ProgramStateTest, K11ADrainEndsAfterTheClockThatTheProgramMayHaveBegun) {
   EXPECT_EQ(answer(), CheckpointId(3));
 }
 
-TEST_F(ProgramStateTest, K11AndAtOnceWhileTheProgramWaitsForLeases) {
+TEST_F(ProgramStateTest, K11ADrainEndsAtOnceWhileTheProgramWaitsForLeases) {
   fleet_.RequestLeases({});
   EXPECT_FALSE(Ask());
   Propose(true, true);
@@ -230,7 +230,7 @@ TEST_F(ProgramStateTest, K11AndAtOnceWhileTheProgramWaitsForLeases) {
   EXPECT_EQ(beats.back().drained, 1u);
 }
 
-TEST_F(ProgramStateTest, TwoThreadsAtATimeEndTheClient) {
+TEST_F(ProgramStateTest, TwoThreadsThatAskAtOnceEndTheClient) {
   Propose(true);
   fleet_.TickTo(Clock(kProposalSlack + 1), {});
   EXPECT_FALSE(Ask());
@@ -281,25 +281,25 @@ TEST_F(ProgramStateTest, K10TheStateOfAnyRankIsRead) {
   EXPECT_EQ(ProgramStateIn(bytes), state);
 }
 
-TEST_F(ClientBlobTest, K9TakenAtTheTickToTheClock) {
+TEST_F(ClientBlobTest, K9TheBlobIsTakenAtTheTickToTheClock) {
   for (const bool lose : {false, true}) {
     FakeFleet fleet(Options());
     fleet.Run();
-    Push(&fleet, kUsers, Keys(1, 8));  // 8 and 7 go, 1 to 6 stay
+    Push(&fleet, kUsers, Keys(1, 8));  // 8 and 7 are sent, 1 to 6 stay as residuals
     Push(&fleet, kLayer, Keys(0, 16));
     Order(&fleet, 3, true, 2);
     fleet.Tick({});
     EXPECT_TRUE(Puts(&fleet).empty());
-    Push(&fleet, kUsers, Keys(100, 4));  // 103 goes
+    Push(&fleet, kUsers, Keys(100, 4));  // 103 is sent
     fleet.Tick({});                      // to clock 2
-    Push(&fleet, kUsers, Keys(200, 4));  // not of the cut
+    Push(&fleet, kUsers, Keys(200, 4));  // after the cut
     Clock clock;
     const auto kept = Kept(Receive(&fleet, lose), &clock);
     EXPECT_EQ(clock, Clock(2));
     const std::map<Key, float> expected{{1, 1}, {2, 2},     {3, 3},     {4, 4},    {5, 5},
                                         {6, 6}, {100, 100}, {101, 101}, {102, 102}};
     EXPECT_EQ(kept, expected);
-    // The scheduler is told until the order is gone.
+    // The report to the scheduler is repeated until the order is withdrawn.
     auto parts = Files(&fleet);
     ASSERT_EQ(parts.size(), 1u);
     EXPECT_EQ(parts[0].id, CheckpointId(3));
@@ -313,7 +313,7 @@ TEST_F(ClientBlobTest, K9TakenAtTheTickToTheClock) {
   }
 }
 
-TEST_F(ClientBlobTest, K9AtOnceWhereNoClockIsNamed) {
+TEST_F(ClientBlobTest, K9TheBlobIsTakenAtOnceIfTheOrderHasNoClock) {
   FakeFleet fleet(Options());
   fleet.Run();
   Push(&fleet, kUsers, Keys(1, 4));
@@ -323,7 +323,7 @@ TEST_F(ClientBlobTest, K9AtOnceWhereNoClockIsNamed) {
   EXPECT_FALSE(fleet.client.idle());
 }
 
-TEST_F(ClientBlobTest, K9AShardThatKnowsNothingOfItGetsItFromTheBeginning) {
+TEST_F(ClientBlobTest, K9AShardThatLostTheBlobGetsItFromTheBeginning) {
   FakeFleet fleet(Options());
   fleet.Run();
   Push(&fleet, kUsers, Keys(1, 20));
@@ -338,14 +338,14 @@ TEST_F(ClientBlobTest, K9AShardThatKnowsNothingOfItGetsItFromTheBeginning) {
   const auto again = Puts(&fleet);
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].values.data(), first[0].values.data()) << "the same bytes";
-  fleet.FromShard(0, PutBlobAck{CheckpointId(3), 1, {}});  // no piece ends there
+  fleet.FromShard(0, PutBlobAck{CheckpointId(3), 1, {}});  // no piece ends at byte 1
   fleet.FromShard(0, PutBlobAck{CheckpointId(2), 0, {}});
   fleet.FromShard(1, PutBlobAck{CheckpointId(3), first[0].values.size(), {}});
   EXPECT_TRUE(Puts(&fleet).empty());
   EXPECT_EQ(fleet.client.counters().malformed, 1u);
 }
 
-TEST_F(ClientBlobTest, K9NobodyIsAskedWhereNoBlobIsWanted) {
+TEST_F(ClientBlobTest, K9NoBlobIsSentIfTheOrderWantsNone) {
   FakeFleet fleet(Options());
   fleet.Run();
   Push(&fleet, kUsers, Keys(1, 4));
@@ -355,7 +355,7 @@ TEST_F(ClientBlobTest, K9NobodyIsAskedWhereNoBlobIsWanted) {
   EXPECT_TRUE(Puts(&fleet).empty());
 }
 
-TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
+TEST_F(ClientBlobTest, K10TheBlobIsFetchedBeforeTheWorkerBegins) {
   FakeFleet before(Options());
   before.Run();
   Push(&before, kUsers, Keys(1, 8));
@@ -370,7 +370,7 @@ TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
   welcome.blobs = {{0, bytes.size()}};
   fleet.FromScheduler(welcome);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
-  Push(&fleet, kUsers, Keys(1, 8));  // dropped: it does not run yet
+  Push(&fleet, kUsers, Keys(1, 8));  // dropped: the client is not running yet
   EXPECT_TRUE(fleet.client.idle());
   std::size_t asked = 0;
   for (int i = 0; i < 500 && fleet.client.state() == ClientState::kJoining; ++i) {
@@ -384,7 +384,7 @@ TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
   }
   ASSERT_EQ(fleet.client.state(), ClientState::kRunning) << fleet.client.stop_reason().reason;
   EXPECT_GT(asked, 5u);
-  // It goes on as the one before does.
+  // The resumed client continues like the previous one.
   for (FakeFleet* each : {&before, &fleet}) {
     each->out.clear();
     Push(each, kUsers, Keys(1, 8));
@@ -402,7 +402,7 @@ TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
   EXPECT_EQ(bytes_of(&fleet), bytes_of(&before));
 }
 
-TEST_F(ClientBlobTest, K10ADamagedOneEndsTheWorker) {
+TEST_F(ClientBlobTest, K10ADamagedBlobEndsTheWorker) {
   FakeFleet fleet(Options());
   fleet.client.Start(fleet.now, &fleet.out);
   Welcome welcome = fleet.MakeWelcome();
@@ -415,7 +415,7 @@ TEST_F(ClientBlobTest, K10ADamagedOneEndsTheWorker) {
   EXPECT_NE(fleet.client.stop_reason().reason.find("the blob of worker 0"), std::string::npos);
 }
 
-// What arrives, over many pushes with messages lost both ways, is what was given less what is kept.
+// Over many pushes, with messages lost in both directions, the values that arrive are those given minus the residuals.
 TEST_F(ClientBlobTest, W5EveryPushArrivesOnceWhateverIsLost) {
   FakeFleet fleet(Options(0.3f));
   fleet.options.client.piece_bytes = 100;
@@ -453,8 +453,8 @@ TEST_F(ClientBlobTest, W5EveryPushArrivesOnceWhateverIsLost) {
   }
 }
 
-// A new route map while a part of a message is acknowledged: the rest goes on its own, with the same values.
-TEST_F(ClientBlobTest, W5APushThatIsCutAnewBringsTheSameValues) {
+// A new route map arrives when part of a message is acknowledged: the rest is sent on its own, with the same values.
+TEST_F(ClientBlobTest, W5APushThatIsDividedAgainHasTheSameValues) {
   FakeFleet fleet(Options());
   fleet.Run();
   Push(&fleet, kLayer, Keys(0, 16));

@@ -32,7 +32,7 @@ struct Cached {
     return options;
   }
 
-  // Shards answer with this minimum clock, and values shifted by as much.
+  // From now on shards answer with this minimum clock, and add it to all values.
   void At(std::uint64_t minimum) {
     for (FakeShard& shard : fleet.shards) {
       shard.minimum = Clock(minimum + kBound);  // lets pulls of clocks up to it pass
@@ -80,7 +80,7 @@ std::vector<Key> Keys(std::size_t n, std::uint64_t from = 0) {
   return keys;
 }
 
-// Row i has the shift that `shift_of` says for it.
+// Expects that the values of each key are shifted by shift_of(key).
 template <typename ShiftOf>
 void ExpectRows(const Plan& plan, const Buffer& values, ShiftOf shift_of) {
   const auto rows = values.as<float>();
@@ -109,7 +109,7 @@ TEST(ClientCache, CachedRowsAnswerAsLongAsTheBoundAllows) {
   ExpectRows(plan, again.values, [](Key) { return 5.0f; });
   EXPECT_EQ(c.fleet.client.counters().cache_rows, 500u);
   EXPECT_EQ(c.fleet.client.counters().cache_hits, 300u);
-  // The histogram counts what was read: 2, 1, 2, 3 and 1 clocks behind.
+  // The histogram counts the staleness of each read: 2, 1, 2, 3 and 1 clocks.
   EXPECT_EQ(c.fleet.client.staleness(), (std::vector<std::uint64_t>{0, 2, 2, 1}));
 }
 
@@ -144,7 +144,7 @@ TEST(ClientCache, ARefreshBeforeAnOwnPushIsNotCached) {
   EXPECT_EQ(c.Pull(plan, 6).keys_asked, 0u) << "the next one did";
 }
 
-TEST(ClientCache, OnlyWhatIsMissingTravels) {
+TEST(ClientCache, OnlyMissingRowsAreRequested) {
   for (std::size_t piece : {1u, 100u, 100'000u}) {
     FleetOptions options;
     options.shards = 3;
@@ -177,7 +177,7 @@ TEST(ClientCache, RowsOfRangesAndOfBspAreCachedToo) {
   EXPECT_EQ(c.Pull(plan, 5).keys_asked, 100u);
 }
 
-TEST(ClientCache, AspKeepsNothing) {
+TEST(ClientCache, AspCachesNothing) {
   Cached c(OwnPushes::kBounded, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate});
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(10));
   c.At(4);
@@ -186,7 +186,7 @@ TEST(ClientCache, AspKeepsNothing) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which ends a program that asks for so much
-TEST(ClientCache, MoreThanThereIsEndsTheClientWithAReason) {
+TEST(ClientCache, ACacheLargerThanMemoryEndsTheClientWithTheReason) {
   const ConsistencySpec consistency{ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate};
   FakeFleet poor(Cached::WithTables({}, consistency));
   poor.job.consistency = consistency;
@@ -200,7 +200,7 @@ TEST(ClientCache, MoreThanThereIsEndsTheClientWithAReason) {
 }
 #endif
 
-TEST(ClientCache, ATableMayHaveItsOwnOrNone) {
+TEST(ClientCache, ATableMayHaveItsOwnCacheOrNone) {
   Cached c;
   FakeFleet fleet(Cached::WithTables({}, c.fleet.job.consistency));
   fleet.job.consistency = c.fleet.job.consistency;
@@ -232,7 +232,7 @@ TEST(ClientCache, OwnPushesAreSeenUnlessTheJobSaysOtherwise) {
   }
 }
 
-TEST(ClientCache, WhatWasAskedForBeforeAnOwnPushIsNotCached) {
+TEST(ClientCache, RowsRequestedBeforeAnOwnPushAreNotCached) {
   for (OwnPushes own : {OwnPushes::kSeen, OwnPushes::kBounded}) {
     Cached c(own);
     c.At(1);
@@ -244,7 +244,7 @@ TEST(ClientCache, WhatWasAskedForBeforeAnOwnPushIsNotCached) {
   }
 }
 
-TEST(ClientCache, AggregatedPushesLeaveCachedRowsAlone) {
+TEST(ClientCache, AggregatedPushesDropNoCachedRows) {
   Cached c(OwnPushes::kSeen, {ConsistencyMode::kSsp, kBound, ApplyMode::kAggregated});
   c.At(1);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
@@ -254,7 +254,7 @@ TEST(ClientCache, AggregatedPushesLeaveCachedRowsAlone) {
   EXPECT_EQ(c.Pull(plan, 1).keys_asked, 0u);
 }
 
-TEST(ClientCache, RowsThatAreDroppedAreAskedForAnew) {
+TEST(ClientCache, DroppedRowsAreRequestedAgain) {
   Cached c;
   c.At(1);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
@@ -263,7 +263,7 @@ TEST(ClientCache, RowsThatAreDroppedAreAskedForAnew) {
   EXPECT_EQ(c.Pull(plan, 1).keys_asked, 50u);
 }
 
-TEST(ClientCache, PartsOfAPullFindTheirPlacesAfterANewRouteMap) {
+TEST(ClientCache, PartsOfAPullArePlacedRightAfterANewRouteMap) {
   Cached c;
   c.At(1);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(80));

@@ -1,4 +1,4 @@
-// Shows how a client joins, follows views, repeats what it asks of the scheduler until it is answered, and stops.
+// Shows how a client joins, adopts views, repeats requests to the scheduler until they are answered, and stops.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ FleetOptions Options() {
   return options;
 }
 
-TEST(ClientControl, JoinsAgainAndAgainUntilWelcome) {
+TEST(ClientControl, RepeatsJoinUntilWelcome) {
   FakeFleet fleet(Options());
   fleet.client.Start(fleet.now, &fleet.out);
   fleet.Wait(10'000'000);
@@ -30,12 +30,12 @@ TEST(ClientControl, JoinsAgainAndAgainUntilWelcome) {
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
   EXPECT_LT(fleet.client.scheduler_heard(), fleet.now);
-  fleet.FromScheduler(HeartbeatAck{});  // it is there, but the fleet is not
+  fleet.FromScheduler(HeartbeatAck{});  // the scheduler is running, but the fleet is not complete
   EXPECT_EQ(fleet.client.scheduler_heard(), fleet.now);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
   Welcome other = fleet.MakeWelcome();
-  other.nonce = 1;  // of an earlier start
+  other.nonce = 1;  // the nonce of an earlier start
   fleet.FromScheduler(other);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
@@ -50,7 +50,7 @@ TEST(ClientControl, JoinsAgainAndAgainUntilWelcome) {
   EXPECT_TRUE(BodiesOf<Join>(fleet.TakeSent(kSchedulerPeer)).empty());
 }
 
-TEST(ClientControl, AWelcomeWithoutUsableRoutesOrJobIsNoWelcome) {
+TEST(ClientControl, AWelcomeWithoutValidRoutesOrJobIsIgnored) {
   FakeFleet fleet(Options());
   fleet.client.Start(fleet.now, &fleet.out);
   Welcome bad = fleet.MakeWelcome();
@@ -119,8 +119,8 @@ TEST(ClientControl, HeartbeatsComeEveryPeriodWithMetrics) {
   }
 }
 
-// A job may be shorter than the period: the summary counts what leaves within it, too.
-TEST(ClientControl, TheLastMetricsGoOutBeforeLeave) {
+// A job may be shorter than the metrics period; the summary must count it too.
+TEST(ClientControl, TheLastMetricsAreSentBeforeLeave) {
   FleetOptions options = Options();
   options.heartbeat_seconds = 10;
   FakeFleet fleet(options);
@@ -136,7 +136,7 @@ TEST(ClientControl, TheLastMetricsGoOutBeforeLeave) {
   EXPECT_TRUE(std::holds_alternative<Leave>(sent[1].body));
 }
 
-TEST(ClientControl, ShutdownIsUnderstoodAndEndsEverything) {
+TEST(ClientControl, ShutdownIsConfirmedAndFailsAllRequests) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.Barrier();
@@ -146,7 +146,7 @@ TEST(ClientControl, ShutdownIsUnderstoodAndEndsEverything) {
   EXPECT_EQ(BodiesOf<Shutdown>(fleet.TakeSent(kSchedulerPeer)).size(), 1u);
   fleet.Wait(60'000'000);
   EXPECT_TRUE(fleet.out.empty());
-  fleet.FromScheduler(Shutdown{ErrorCode::kOk, "done"});  // our word was lost
+  fleet.FromScheduler(Shutdown{ErrorCode::kOk, "done"});  // the client's confirmation was lost
   EXPECT_EQ(BodiesOf<Shutdown>(fleet.TakeSent(kSchedulerPeer)).size(), 1u);
   EXPECT_TRUE(fleet.EventsOf<RequestFailed>().empty()) << "the barrier's end is left to the runtime";
   const RequestId late = fleet.Pull(fleet.MakePlan(TableId(1), {1}), Clock(0));
@@ -174,8 +174,8 @@ TEST(ClientControl, RequestsBeforeTheWelcomeFail) {
   for (const RequestFailed& each : failed) EXPECT_EQ(each.error.code, ErrorCode::kUnavailable);
 }
 
-// The runtime ends all of them when the scheduler is lost, say.
-TEST(ClientControl, FailAllFailsWhateverIsUnderWayOnce) {
+// The runtime does so when it loses the scheduler, for example.
+TEST(ClientControl, FailAllFailsEachPendingRequestOnce) {
   FakeFleet fleet(Options());
   fleet.job.consistency = {ConsistencyMode::kSsp, 4, ApplyMode::kImmediate};
   fleet.Run();
@@ -196,7 +196,7 @@ TEST(ClientControl, FailAllFailsWhateverIsUnderWayOnce) {
   EXPECT_TRUE(fleet.EventsOf<RequestFailed>().empty());
 }
 
-TEST(ClientControl, ATableIsFoundOnceSomebodyHasCreatedIt) {
+TEST(ClientControl, ATableIsFoundOnceItIsCreated) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.FindTable("users");
@@ -217,7 +217,7 @@ TEST(ClientControl, ATableIsFoundOnceSomebodyHasCreatedIt) {
   for (const TableReady& each : found) EXPECT_EQ(each.spec, items);
 }
 
-TEST(ClientControl, ACheckpointIsAskedForUntilItIsWhole) {
+TEST(ClientControl, ACheckpointRequestIsRepeatedUntilItIsComplete) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
@@ -244,7 +244,7 @@ TEST(ClientControl, ACheckpointIsAskedForUntilItIsWhole) {
   EXPECT_TRUE(BodiesOf<CheckpointRequest>(fleet.TakeSent(kSchedulerPeer)).empty());
 }
 
-TEST(ClientControl, LeavingIsDoneWhenTheSchedulerLetsTheWorkerGo) {
+TEST(ClientControl, LeavingEndsWithTheSchedulersShutdown) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.Leave();
@@ -253,7 +253,7 @@ TEST(ClientControl, LeavingIsDoneWhenTheSchedulerLetsTheWorkerGo) {
   EXPECT_EQ(fleet.EventsOf<LeaveDone>().size(), 1u);
 }
 
-TEST(ClientControl, OneThatWasNeverWelcomedStopsWithoutAWord) {
+TEST(ClientControl, AClientThatWasNeverWelcomedStopsWithoutAMessage) {
   FakeFleet fleet(Options());
   fleet.client.Start(fleet.now, &fleet.out);
   fleet.TakeSent(kSchedulerPeer);
@@ -263,7 +263,7 @@ TEST(ClientControl, OneThatWasNeverWelcomedStopsWithoutAWord) {
   EXPECT_TRUE(fleet.out.empty());
 }
 
-TEST(ClientControl, FencedByTheSchedulerByAShardOrByTheView) {
+TEST(ClientControl, IsFencedByTheSchedulerAShardOrTheView) {
   {
     FakeFleet fleet(Options());
     fleet.Run();
@@ -294,8 +294,8 @@ TEST(ClientControl, FencedByTheSchedulerByAShardOrByTheView) {
   }
 }
 
-// Threads of one program may disagree about a table: each hears of its own request.
-TEST(ClientControl, TwoTablesOfOneNameAreAskedForOneAfterTheOther) {
+// Threads of one program may disagree about a table: each gets the answer to its own request.
+TEST(ClientControl, TwoTablesOfOneNameAreRequestedOneAfterTheOther) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
@@ -314,7 +314,7 @@ TEST(ClientControl, TwoTablesOfOneNameAreAskedForOneAfterTheOther) {
   const CreateTable created{with_id(four), ErrorCode::kOk, ""};
   fleet.FromScheduler(created);
   EXPECT_TRUE(wants(8));
-  fleet.FromScheduler(created);  // once more
+  fleet.FromScheduler(created);  // repeated
   EXPECT_FALSE(fleet.client.idle());
   fleet.FromScheduler(CreateTable{with_id(eight), ErrorCode::kAlreadyExists, "another shape"});
   EXPECT_TRUE(fleet.client.idle());
@@ -326,13 +326,13 @@ TEST(ClientControl, TwoTablesOfOneNameAreAskedForOneAfterTheOther) {
   EXPECT_EQ(ready[1].code, ErrorCode::kAlreadyExists);
 }
 
-TEST(ClientControl, TablesBarriersAndLeasesAreAskedForUntilAnswered) {
+TEST(ClientControl, RequestsForTablesBarriersAndLeasesAreRepeatedUntilAnswered) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
   TableSpec items = SparseTable("items", 8);
   fleet.CreateTable(items);
-  fleet.CreateTable(items);  // the same again is one request
+  fleet.CreateTable(items);  // equal requests are sent once
   fleet.Barrier();
   fleet.RequestLeases({.want = 2});
   EXPECT_FALSE(fleet.client.idle());
@@ -368,7 +368,7 @@ TEST(ClientControl, TablesBarriersAndLeasesAreAskedForUntilAnswered) {
   EXPECT_TRUE(fleet.TakeSent(kSchedulerPeer).empty());
 }
 
-TEST(ClientControl, LeasesAreAskedForOneAfterTheOther) {
+TEST(ClientControl, LeasesAreRequestedOneAfterTheOther) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
@@ -392,7 +392,7 @@ TEST(ClientControl, LeasesAreAskedForOneAfterTheOther) {
   EXPECT_TRUE(fleet.client.idle());
 }
 
-// Two threads of a program, say: their answers come in order.
+// For example, by two threads of a program; their answers come in order.
 TEST(ClientControl, BarriersAreEnteredOneAfterTheOther) {
   FakeFleet fleet(Options());
   fleet.Run();
@@ -430,8 +430,8 @@ TEST(ClientControl, ASchedulerSilentForTwoLeasesIsLost) {
   EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
 }
 
-// Stopped with all of its fleet, it has heard nobody because it did not listen.
-TEST(ClientControl, WhatItSleptIsNoSilenceOfTheScheduler) {
+// The process was paused together with the whole fleet, so it received no messages.
+TEST(ClientControl, APauseOfTheProcessIsNoSilenceOfTheScheduler) {
   FleetOptions options = Options();
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
@@ -467,7 +467,7 @@ TEST(ClientControl, LeavingDoesNotWaitForPullsOfClocksThatNeverBegin) {
   EXPECT_EQ(BodiesOf<Leave>(fleet.TakeSent(kSchedulerPeer)).size(), 1u);
 }
 
-TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndThenInsists) {
+TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndRepeatsLeave) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3});
@@ -481,7 +481,7 @@ TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndThenInsists) {
   ASSERT_EQ(leaves.size(), 2u);
   EXPECT_EQ(leaves[0].clock, Clock(1));
   EXPECT_EQ(leaves[0].position, (DataPosition{LeaseId(3), 64}));
-  // Shards may hear of its end before it does.
+  // Shards may learn of the worker's end before it does.
   fleet.FromShard(0, ErrorReply{RequestId(0), ErrorCode::kFenced, "over", Epoch(1)});
   fleet.view.version = ViewVersion(2);
   fleet.view.workers[0].state = WorkerState::kEnded;

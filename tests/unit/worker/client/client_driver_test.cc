@@ -32,7 +32,7 @@ class EchoLoop final : private ClientDriver::Loop {
     Wake();
     driver_.Disturb();
   }
-  // Asks, waits, and returns whether there was an answer before the loop ended.
+  // Sends a request and waits. Returns whether it was answered before the loop ended.
   bool Ask() {
     const std::uint64_t mine = ++asked_;
     if (!driver_.TryAct()) Wake();
@@ -44,12 +44,12 @@ class EchoLoop final : private ClientDriver::Loop {
     return answered_ >= mine;
   }
 
-  // Asks, and waits for nothing.
+  // Sends a request and does not wait.
   void Post() {
     ++asked_;
     if (!driver_.TryAct(true)) Wake();
   }
-  // Whether all requests are answered; does not wait.
+  // Returns whether all requests are answered. Does not wait.
   bool Look() {
     return driver_.Help([&] { return answered_ == asked_; }, 0);
   }
@@ -81,7 +81,7 @@ class EchoLoop final : private ClientDriver::Loop {
   void Exchange(TimeUs) override {
     EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
     if (read_ < asked_) {
-      read_ = asked_.load();  // the answer is there
+      read_ = asked_.load();  // the answer arrives
     } else {
       std::unique_lock lock(mutex_);
       woken_changed_.wait(lock, [&] { return woken_; });
@@ -108,10 +108,10 @@ class EchoLoop final : private ClientDriver::Loop {
   std::thread thread_;
 };
 
-// Not on the stack, where ThreadSanitizer takes the mutexes of two tests at one address for the same.
+// Not on the stack: ThreadSanitizer would take mutexes of two tests at the same address for one mutex.
 std::unique_ptr<EchoLoop> MakeLoop(TimeUs rest_us = 1'000) { return std::make_unique<EchoLoop>(rest_us); }
 
-TEST(ClientDriverTest, ACallerAloneTakesItsTurns) {
+TEST(ClientDriverTest, ASingleCallerExecutesTheTurns) {
   const auto kept = MakeLoop();
   EchoLoop& loop = *kept;
   EXPECT_TRUE(loop.Ask());
@@ -120,7 +120,7 @@ TEST(ClientDriverTest, ACallerAloneTakesItsTurns) {
   EXPECT_TRUE(loop.turns_of().contains(std::this_thread::get_id()));
 }
 
-TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
+TEST(ClientDriverTest, EachOfManyCallersGetsItsAnswer) {
   const auto kept = MakeLoop();
   EchoLoop& loop = *kept;
   std::vector<std::thread> callers;
@@ -131,8 +131,8 @@ TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
   for (std::thread& caller : callers) caller.join();
 }
 
-// A caller that does not wait: its requests are executed, too.
-TEST(ClientDriverTest, TheThreadComesBack) {
+// The caller does not wait; the loop's thread must execute its requests.
+TEST(ClientDriverTest, TheLoopsThreadResumes) {
   const auto kept = MakeLoop();
   EchoLoop& loop = *kept;
   for (int i = 0; i < 5; ++i) {
@@ -151,7 +151,7 @@ void LetRest(EchoLoop* loop) {
   } while (!loop->driver().rests());
 }
 
-TEST(ClientDriverTest, WhatIsPostedBeforeAnswersAreReadGoesTogether) {
+TEST(ClientDriverTest, RequestsPostedBeforeAnswersAreReadAreBatched) {
   const auto kept = MakeLoop(kForEverUs);
   EchoLoop& loop = *kept;
   LetRest(&loop);
@@ -165,7 +165,7 @@ TEST(ClientDriverTest, WhatIsPostedBeforeAnswersAreReadGoesTogether) {
   loop.driver().OnRead();
   EXPECT_EQ(loop.acts(), before + 1);
   loop.Post();
-  EXPECT_EQ(loop.acts(), before + 2);  // nothing is to be read: at once
+  EXPECT_EQ(loop.acts(), before + 2);  // no answer is unread: executed at once
 }
 
 TEST(ClientDriverTest, ManyPostsDoNotWaitForEachOther) {
@@ -180,7 +180,7 @@ TEST(ClientDriverTest, ManyPostsDoNotWaitForEachOther) {
   EXPECT_EQ(loop.acts(), before + 1);
 }
 
-TEST(ClientDriverTest, WhoeverWaitsTakesWhatWasLeft) {
+TEST(ClientDriverTest, AWaitingCallerExecutesPostedRequests) {
   const auto kept = MakeLoop(kForEverUs);
   EchoLoop& loop = *kept;
   LetRest(&loop);
@@ -193,7 +193,7 @@ TEST(ClientDriverTest, WhoeverWaitsTakesWhatWasLeft) {
   }
 }
 
-TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
+TEST(ClientDriverTest, TheLoopsThreadExecutesPostedRequests) {
   const auto kept = MakeLoop();
   EchoLoop& loop = *kept;
   for (int i = 0; i < 5; ++i) {
@@ -208,7 +208,7 @@ TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
 }
 
 // A caller that polls for its answer keeps the loop's thread paused, so the caller must execute the turns itself.
-TEST(ClientDriverTest, WhoeverWaitsForNoTimeGetsWhatHasCome) {
+TEST(ClientDriverTest, ACallerThatPollsGetsItsAnswer) {
   const auto kept = MakeLoop(kForEverUs);
   EchoLoop& loop = *kept;
   LetRest(&loop);
@@ -273,8 +273,8 @@ class HeldLoop final : public ClientDriver::Loop {
   bool released_ = false, waited_out_ = false, stop_ = false;
 };
 
-// Others may come meanwhile, and the wake-ups of all be taken for one.
-TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
+// Several callers wait, and their wake-ups may be merged into one.
+TEST(ClientDriverTest, EachCallerThatWaitsForATurnGetsOne) {
   const auto loop = std::make_unique<HeldLoop>();
   const auto kept = std::make_unique<ClientDriver>(loop.get());
   ClientDriver& driver = *kept;
@@ -292,7 +292,7 @@ TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
   driver.Close();
 }
 
-TEST(ClientDriverTest, TheEndReachesEverybody) {
+TEST(ClientDriverTest, TheEndWakesAllCallers) {
   for (int round = 0; round < 20; ++round) {
     const auto kept = MakeLoop();
     EchoLoop& loop = *kept;

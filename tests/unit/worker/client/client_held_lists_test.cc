@@ -1,5 +1,5 @@
-// Shows that keys which a shard holds travel once, and that what it does not hold any more is sent again with its keys,
-// at once and in order (rules W3 and W4).
+// Shows that keys which a shard holds are sent once, and that messages which name a list that the shard no longer holds
+// are sent again with their keys, at once and in order (rules W3 and W4).
 #include <gtest/gtest.h>
 
 #include "tests/unit/worker/client/two_tables.h"
@@ -26,7 +26,7 @@ std::size_t ForEachPush(const FakeFleet& fleet, Visit visit) {
   return pushes;
 }
 
-TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
+TEST(ClientHeldLists, W3PulledKeysAreNotSentAgain) {
   FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(1000));
@@ -45,7 +45,7 @@ TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
   for (const auto& [key, sum] : sums) EXPECT_EQ(sum, float(key.second % 1000));
 }
 
-TEST(ClientHeldLists, W3KeysTravelInSharedMemory) {
+TEST(ClientHeldLists, W3KeysAreSentAgainInSharedMemory) {
   FleetOptions options = TwoTables();
   options.client.shm = true;
   FakeFleet fleet(std::move(options));
@@ -59,7 +59,7 @@ TEST(ClientHeldLists, W3KeysTravelInSharedMemory) {
   EXPECT_GE(pushes, 2u);
 }
 
-TEST(ClientHeldLists, W3KeysTravelWhereTheJobWantsIt) {
+TEST(ClientHeldLists, W3KeysAreSentAgainIfTheJobWantsIt) {
   FleetOptions options = TwoTables();
   FakeFleet fleet(options);
   fleet.job.train.key_caching = false;
@@ -69,7 +69,7 @@ TEST(ClientHeldLists, W3KeysTravelWhereTheJobWantsIt) {
   ForEachPush(fleet, [](Peer, const PushPart& push) { EXPECT_EQ(push.keys.list, 0u); });
 }
 
-TEST(ClientHeldLists, W4WhatAShardDoesNotHoldIsSentAgainWithItsKeysOnceAndInOrder) {
+TEST(ClientHeldLists, W4PushesOfUnknownListsAreSentAgainWithKeysOnceAndInOrder) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   options.heartbeat_seconds = 1;
@@ -87,7 +87,7 @@ TEST(ClientHeldLists, W4WhatAShardDoesNotHoldIsSentAgainWithItsKeysOnceAndInOrde
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 3u);
   EXPECT_GE(fleet.client.counters().unknown_lists, 1u);
   for (const auto& [key, sum] : AppliedSums(fleet)) EXPECT_EQ(sum, 2 * float(key.second % 1000));
-  // The shard is left alone for a heartbeat, and then its lists are used again.
+  // For a heartbeat period no lists are named to the shard; then they are used again.
   const auto lists = fleet.shards[0].lists.size();
   PullThenPush(&fleet, a);
   fleet.Exchange();

@@ -18,7 +18,7 @@ FleetOptions Options() {
   return options;
 }
 
-// A reply of so many rows in so many bytes.
+// A reply with `count` rows in `bytes` bytes.
 PullReply ReplyTo(const Pull& pull, std::uint32_t count, std::size_t bytes) {
   const PullPart& asked = OnlyTable(pull);
   const std::vector<Version> versions(asked.keys.sections.size());
@@ -48,7 +48,7 @@ TEST(ClientPull, AssemblesPiecesOfManyShardsInThePlansOrder) {
   }
 }
 
-TEST(ClientPull, AnswersComeInTheTablesCodec) {
+TEST(ClientPull, AnswersHaveTheTablesCodec) {
   for (ValueCodec codec : {ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
     FleetOptions options = Options();
     options.tables[0].pull_codec = codec;
@@ -73,7 +73,7 @@ TEST(ClientPull, AnEmptyPullIsDoneAtOnce) {
   EXPECT_TRUE(done[0].values.empty());
 }
 
-TEST(ClientPull, NamesTheLastOwnPushOfEachPartitionAtTheTimeOfAsking) {
+TEST(ClientPull, NamesTheLastOwnPushOfEachPartitionWhenRequested) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(100));
@@ -91,7 +91,7 @@ TEST(ClientPull, NamesTheLastOwnPushOfEachPartitionAtTheTimeOfAsking) {
   EXPECT_EQ(sections, 8u);
 }
 
-TEST(ClientPull, LostAsksAndAnswersAreRepeatedUnderTheSameNumber) {
+TEST(ClientPull, LostRequestsAndAnswersAreRepeatedUnderTheSameNumber) {
   FleetOptions options = Options();
   options.shards = 1;
   FakeFleet fleet(options);
@@ -112,7 +112,7 @@ TEST(ClientPull, LostAsksAndAnswersAreRepeatedUnderTheSameNumber) {
   EXPECT_TRUE(BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0)))).empty());
 }
 
-TEST(ClientPull, WrongAnswersAreCountedAndAskedForAgain) {
+TEST(ClientPull, WrongAnswersAreCountedAndRequestedAgain) {
   FleetOptions options = Options();
   options.shards = 1;
   FakeFleet fleet(options);
@@ -156,12 +156,12 @@ TEST(ClientPull, RepeatedAnswersAndAnswersOfAnotherShardAreIgnored) {
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
 }
 
-TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
+TEST(ClientPull, ARefusalThatPersistsFailsThePullAfterTwoLeases) {
   FleetOptions options = Options();
   options.shards = 1;
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
-  // kOk: a wrong answer; kUnknownKeys: of keys that have travelled
+  // kOk: a wrong answer; kUnknownKeys: although the keys were sent
   for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk, ErrorCode::kUnknownKeys}) {
     FakeFleet fleet(options);
     fleet.Run();
@@ -190,7 +190,7 @@ TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
   }
 }
 
-TEST(ClientPull, ARefusalForGoodFailsThePullAlone) {
+TEST(ClientPull, APermanentRefusalFailsOnlyThePull) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
@@ -243,11 +243,11 @@ TEST(ClientPull, CreditsBoundRequestsAndExpectedAnswers) {
   }
 }
 
-TEST(ClientPull, OfPullsThatWaitEarlierClocksGoFirstThenHigherPriorities) {
+TEST(ClientPull, WaitingPullsAreSentByClockThenPriority) {
   FleetOptions options = Options();
   options.shards = 1;
   options.partition_bits = 0;
-  options.client.credit_bytes = 0;  // one of a clock at a time
+  options.client.credit_bytes = 0;  // one pull at a time
   FakeFleet fleet(options);
   fleet.Run();
   struct Asked {
@@ -267,7 +267,7 @@ TEST(ClientPull, OfPullsThatWaitEarlierClocksGoFirstThenHigherPriorities) {
   EXPECT_EQ(done, expected);
 }
 
-TEST(ClientPull, AnAnswerThatIsTheWholePullIsNotCopiedUnlessItIsLent) {
+TEST(ClientPull, AnAnswerWithTheWholePullIsNotCopiedUnlessItIsLent) {
   FleetOptions options = Options();
   options.shards = 1;
   options.partition_bits = 2;
@@ -292,7 +292,7 @@ TEST(ClientPull, AnAnswerThatIsTheWholePullIsNotCopiedUnlessItIsLent) {
   }
 }
 
-TEST(ClientPull, PullsThatAreHeldBackNeverStopThePushesAndPullsThatTheyWaitFor) {
+TEST(ClientPull, ParkedPullsDoNotBlockThePushesAndPullsThatTheyWaitFor) {
   FleetOptions options = Options();
   options.shards = 1;
   options.client.credit_bytes = 1000;

@@ -41,7 +41,7 @@ TEST(ClientPush, SequencesHaveNoGapsOverTablesAndEachSectionGoesOnce) {
   EXPECT_EQ(last.size(), 8u);
 }
 
-TEST(ClientPush, PiecesHoldToTheirSizeAndMayCutARun) {
+TEST(ClientPush, PiecesKeepTheirSizeAndMayDivideARun) {
   FleetOptions options = TwoTables();
   options.partition_bits = 0;
   options.shards = 1;
@@ -66,7 +66,7 @@ TEST(ClientPush, PiecesHoldToTheirSizeAndMayCutARun) {
   EXPECT_EQ(AppliedSums(fleet).size(), 25u);
 }
 
-TEST(ClientPush, RowsWiderThanAPieceGoOneByOne) {
+TEST(ClientPush, RowsWiderThanAPieceAreSentOneByOne) {
   FleetOptions options = TwoTables();
   options.client.piece_bytes = 1;
   FakeFleet fleet(options);
@@ -78,7 +78,7 @@ TEST(ClientPush, RowsWiderThanAPieceGoOneByOne) {
   EXPECT_EQ(AppliedSums(fleet).size(), 9u);
 }
 
-TEST(ClientPush, NeighbouringKeysTravelAsARange) {
+TEST(ClientPush, ConsecutiveKeysAreSentAsARange) {
   FleetOptions options = TwoTables();
   options.tables.push_back(DenseTable("weights", 3, 100));
   options.partition_bits = 0;
@@ -98,7 +98,7 @@ TEST(ClientPush, NeighbouringKeysTravelAsARange) {
   EXPECT_TRUE(list.frame.empty());
 }
 
-TEST(ClientPush, ValuesTravelInTheTablesCodec) {
+TEST(ClientPush, ValuesAreSentInTheTablesCodec) {
   for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8,
                                  ValueCodec::kQsgd, ValueCodec::kTernary, ValueCodec::kSign, ValueCodec::kOneBit}) {
     FleetOptions options = TwoTables();
@@ -127,11 +127,11 @@ TEST(ClientPush, AnEmptyPushIsDoneAtOnce) {
   EXPECT_TRUE(fleet.client.idle());
 }
 
-TEST(ClientPush, CreditsBoundWhatIsInFlightToTheByteAndOneMessageAlwaysGoes) {
+TEST(ClientPush, CreditsBoundTheBytesInFlightAndOneMessageIsAlwaysSent) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 0;
-  const std::size_t message = 128 + 10 * 24;  // what one piece of ten rows counts
+  const std::size_t message = 128 + 10 * 24;  // the credit of one piece of ten rows
   for (const auto& [credit, expected] : std::vector<std::pair<std::size_t, std::size_t>>{
            {2 * 3 * message, 3}, {2 * 3 * message - 2, 2}, {2 * message, 1}, {0, 1}}) {
     options.client.credit_bytes = credit;
@@ -170,14 +170,14 @@ TEST(ClientPush, AfterALossEverythingInFlightIsRepeatedOnceInOrder) {
   int seen = 0;
   fleet.lose = [&](const Message& m) { return std::holds_alternative<Push>(m.body) && ++seen == 3; };
   fleet.Exchange();
-  // Seven were refused, but one refusal speaks for all: the eight without acknowledgement went again, once.
+  // Seven pushes were refused, but all eight unacknowledged ones are repeated only once.
   EXPECT_EQ(fleet.client.counters().repeats, 8u);
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 10u);
   ASSERT_EQ(fleet.shards[0].applied.size(), 10u);
   for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(fleet.shards[0].applied[i].sequence, Sequence(i + 1));
 }
 
-TEST(ClientPush, LostAcknowledgementsAreAskedForAgainWithGrowingPauses) {
+TEST(ClientPush, UnacknowledgedPushesAreRepeatedWithGrowingPauses) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   FakeFleet fleet(options);
@@ -248,7 +248,7 @@ TEST(ClientPush, RepeatedAndForeignAcknowledgementsChangeNothing) {
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
 }
 
-TEST(ClientPush, ARefusalThatMayPassIsFollowedByAnotherTry) {
+TEST(ClientPush, ATransientRefusalIsRetried) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   for (ErrorCode code : {ErrorCode::kStaleEpoch, ErrorCode::kUnavailable, ErrorCode::kWrongShard,
@@ -261,7 +261,7 @@ TEST(ClientPush, ARefusalThatMayPassIsFollowedByAnotherTry) {
     const auto sent = BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))));
     ASSERT_EQ(sent.size(), 1u);
     fleet.FromShard(0, ErrorReply{sent[0].request, code, "later", Epoch(2)});
-    // What a newer view may cure is asked for at once.
+    // After a refusal that a newer view may resolve, the view is requested at once.
     const bool asks = code != ErrorCode::kUnavailable && code != ErrorCode::kOverloaded;
     EXPECT_EQ(BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer)).size(), asks ? 1u : 0u);
     fleet.Wait(200'000);  // well before the ordinary pause
@@ -272,7 +272,7 @@ TEST(ClientPush, ARefusalThatMayPassIsFollowedByAnotherTry) {
   }
 }
 
-TEST(ClientPush, ARefusalForGoodFailsThePushAndStopsTheClient) {
+TEST(ClientPush, APermanentRefusalFailsThePushAndStopsTheClient) {
   FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
@@ -287,7 +287,7 @@ TEST(ClientPush, ARefusalForGoodFailsThePushAndStopsTheClient) {
   EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
 }
 
-// The shard refuses every push with `code`, for up to `us`; `named`: it says which request.
+// The shard refuses every push with `code`, for up to `us`. `named`: the refusal names the request.
 void RefusePushes(FakeFleet* fleet, ErrorCode code, bool named, TimeUs us) {
   const TimeUs end = fleet->now + us;
   while (fleet->now < end && fleet->client.state() == ClientState::kRunning) {
@@ -297,7 +297,7 @@ void RefusePushes(FakeFleet* fleet, ErrorCode code, bool named, TimeUs us) {
   }
 }
 
-TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
+TEST(ClientPush, ARefusalThatPersistsEndsTheClientAfterTwoLeases) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   options.lease_seconds = 5;
@@ -312,7 +312,7 @@ TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
     RefusePushes(&fleet, code, named, 9'500'000);
     EXPECT_EQ(fleet.client.state(), ClientState::kRunning) << ErrorName(code);
     RefusePushes(&fleet, code, named, 20'000'000);
-    if (code == ErrorCode::kOverloaded) {  // passes some day
+    if (code == ErrorCode::kOverloaded) {  // an overload passes eventually
       EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
       continue;
     }
@@ -328,8 +328,8 @@ TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
   }
 }
 
-// One message for each of two pushes to the only partition: the first is refused as `first`, those behind it are out
-// of order.
+// Two pushes to the only partition, one message each: the shard refuses the first with `first`, and the later ones as
+// out of order.
 void RefuseFirstOfPartition(FakeFleet* fleet, ErrorCode first, TimeUs us) {
   const TimeUs end = fleet->now + us;
   while (fleet->now < end && fleet->client.state() == ClientState::kRunning) {
@@ -342,7 +342,7 @@ void RefuseFirstOfPartition(FakeFleet* fleet, ErrorCode first, TimeUs us) {
   }
 }
 
-TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
+TEST(ClientPush, PushesOutOfOrderBehindAnOverloadAreRepeatedWithoutLimit) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 0;
@@ -356,7 +356,7 @@ TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
       fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     }
     RefuseFirstOfPartition(&fleet, first, 30'000'000);
-    if (first == ErrorCode::kOutOfOrder) {  // nothing that passes
+    if (first == ErrorCode::kOutOfOrder) {  // not an overload, so it does not pass
       EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
       continue;
     }
@@ -367,8 +367,8 @@ TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
   }
 }
 
-// A push over two partitions, of which one is full and the other out of order.
-TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
+// A push to two partitions: one refuses it as overloaded, the other as out of order.
+TEST(ClientPush, AnOverloadNextToAnotherSectionsRefusalIsRepeatedWithoutLimit) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 1;
@@ -391,7 +391,7 @@ TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning) << fleet.client.stop_reason().reason;
 }
 
-TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRenewsThePatience) {
+TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRestartsTheTimeout) {
   FleetOptions options = TwoTables();
   options.shards = 1;
   options.lease_seconds = 5;
@@ -431,7 +431,7 @@ TEST(ClientPush, AnUnknownTableOrAnotherShapeFailsWithoutASequence) {
   EXPECT_TRUE(fleet.TakeSent(ShardPeer(ShardId(0))).empty());
 }
 
-TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsWhatIsNotAcknowledged) {
+TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsUnacknowledgedPushes) {
   FleetOptions options = TwoTables();
   options.shards = 3;
   FakeFleet fleet(options);
@@ -440,7 +440,7 @@ TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsWhatIsNotAcknowledged) {
     const Plan plan = fleet.MakePlan(kUsers, Keys(40));
     fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   }
-  // Shard 0 gets and acknowledges the first two; the others' are lost.
+  // Shard 0 receives and acknowledges its first two messages; those to the other shards are lost.
   const auto first = fleet.TakeSent(ShardPeer(ShardId(0)));
   for (std::size_t i = 0; i < 2; ++i)
     for (Body& body : fleet.shards[0].Handle(first[i])) fleet.FromShard(0, std::move(body));

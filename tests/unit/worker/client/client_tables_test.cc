@@ -22,7 +22,7 @@ FleetOptions ThreeTables(std::uint32_t shards = 2) {
   return options;
 }
 
-// One for each table, of n keys.
+// A plan of n keys for each table.
 std::vector<Plan> Plans(FakeFleet* fleet, std::size_t n = 90) {
   std::vector<Plan> plans;
   plans.reserve(fleet->view.tables.size());
@@ -30,7 +30,7 @@ std::vector<Plan> Plans(FakeFleet* fleet, std::size_t n = 90) {
   return plans;
 }
 
-// In one call.
+// Pulls all tables in one call.
 std::vector<RequestId> PullAll(FakeFleet* fleet, const std::vector<Plan>& plans, Clock use = Clock(0)) {
   std::vector<std::pair<const Plan*, PullWhen>> tables;
   tables.reserve(plans.size());
@@ -38,13 +38,13 @@ std::vector<RequestId> PullAll(FakeFleet* fleet, const std::vector<Plan>& plans,
   return fleet->Pull(tables);
 }
 
-// Shard `shard` receives these messages, and its answers arrive.
+// Delivers these messages to a shard, and its answers to the client.
 void Deliver(FakeFleet* fleet, std::uint32_t shard, const std::vector<Message>& messages) {
   for (const Message& message : messages)
     for (Body& body : fleet->shards[shard].Handle(message)) fleet->FromShard(shard, std::move(body));
 }
 
-// These pulls are done, and no others.
+// Expects that exactly these pulls are done, with the right rows.
 void ExpectPulled(FakeFleet* fleet, const std::vector<RequestId>& requests, const std::vector<Plan>& plans) {
   std::map<RequestId, Buffer> values;
   for (const PullDone& done : fleet->EventsOf<PullDone>())
@@ -53,7 +53,7 @@ void ExpectPulled(FakeFleet* fleet, const std::vector<RequestId>& requests, cons
   for (std::size_t i = 0; i < requests.size(); ++i) ExpectRows(plans[i], values[requests[i]]);
 }
 
-// Every row has received so many pushes of Gradients.
+// Expects that each of `rows` rows has received `times` pushes of Gradients.
 void ExpectPushed(const FakeFleet& fleet, std::size_t rows, int times) {
   const auto sums = AppliedSums(fleet);
   EXPECT_EQ(sums.size(), rows);
@@ -123,7 +123,7 @@ TEST(ClientTables, APushIsOneMessageToEachShardAndOneAcknowledgement) {
   EXPECT_EQ(fleet.client.pending_bytes(), 0u);
 }
 
-TEST(ClientTables, PullsOfAnotherClockPriorityOrConsistencyGoApart) {
+TEST(ClientTables, PullsOfAnotherClockPriorityOrConsistencyAreSentAlone) {
   struct Case {
     PullWhen when;  // of the last table, as its consistency
     ConsistencySpec consistency;
@@ -173,7 +173,7 @@ struct Sizes {
   FakeFleet fleet;
 };
 
-TEST(ClientTables, LargeTablesGoApart) {
+TEST(ClientTables, LargeTablesAreSentAlone) {
   const Tables together = {{kUsers, kItems}}, apart = {{kUsers}, {kItems}};
   Sizes sizes(TwoTables());
   const std::size_t pulled = limits::kSharedRequestBytes / 8 - 100;
@@ -191,7 +191,7 @@ TEST(ClientTables, LargeTablesGoApart) {
   }
 }
 
-TEST(ClientTables, AMessageHasSoManyTables) {
+TEST(ClientTables, AMessageHasALimitedNumberOfTables) {
   FleetOptions options = TwoTables();
   while (options.tables.size() <= limits::kMessageTablesMax)
     options.tables.push_back(SparseTable("table" + std::to_string(options.tables.size()), 1));
@@ -204,8 +204,8 @@ TEST(ClientTables, AMessageHasSoManyTables) {
   }
 }
 
-// What shares a message must not depend on credit, so that a run can be repeated.
-TEST(ClientTables, TwoCallsShareNoMessageAlsoWhileTheyWaitForCredit) {
+// Which tables share a message must not depend on credit, so that a run can be repeated.
+TEST(ClientTables, TwoCallsShareNoMessageEvenIfTheyWaitForCredit) {
   FleetOptions options = ThreeTables(1);
   options.client.credit_bytes = 0;  // one message at a time
   FakeFleet fleet(options);
@@ -226,7 +226,7 @@ TEST(ClientTables, TwoCallsShareNoMessageAlsoWhileTheyWaitForCredit) {
   EXPECT_TRUE(fleet.client.idle());
 }
 
-TEST(ClientTables, ANewRouteMapDividesAPullThatIsNotAnswered) {
+TEST(ClientTables, ANewRouteMapDividesAnUnansweredPull) {
   FakeFleet fleet(ThreeTables(3));
   fleet.Run();
   const std::vector<Plan> plans = Plans(&fleet);
@@ -245,14 +245,14 @@ TEST(ClientTables, ANewRouteMapDividesAPullThatIsNotAnswered) {
   EXPECT_TRUE(fleet.client.idle());
 }
 
-TEST(ClientTables, ANewRouteMapDividesAPushThatIsNotAcknowledged) {
+TEST(ClientTables, ANewRouteMapDividesAnUnacknowledgedPush) {
   FakeFleet fleet(ThreeTables(3));
   fleet.Run();
   fleet.Push(Plans(&fleet), Clock(0));
   Deliver(&fleet, 0, fleet.TakeSent(ShardPeer(ShardId(0))));
   Sections unanswered = SectionsOf<Push>(fleet);
   EXPECT_EQ(unanswered.size(), 3 * 5u) << "of three tables, and of the partitions of shards 1 and 2";
-  // Shard 1 applies its message, but acknowledges the first section alone. That of shard 2 is lost.
+  // Shard 1 applies its message, but acknowledges only the first section. The message to shard 2 is lost.
   const auto sent = fleet.TakeSent(ShardPeer(ShardId(1)));
   ASSERT_EQ(sent.size(), 1u);
   PushAck ack = std::get<PushAck>(fleet.shards[1].Handle(sent[0]).at(0));
@@ -293,7 +293,7 @@ TEST(ClientTables, APullOfUnknownListsIsRepeatedWithAllKeys) {
   EXPECT_EQ(fleet.client.counters().repeats, 1u);
 }
 
-TEST(ClientTables, ARefusalForGoodFailsAllPullsOfTheMessage) {
+TEST(ClientTables, APermanentRefusalFailsAllPullsOfTheMessage) {
   FakeFleet fleet(ThreeTables());
   fleet.Run();
   const auto requests = PullAll(&fleet, Plans(&fleet));

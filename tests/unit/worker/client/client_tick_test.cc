@@ -1,4 +1,4 @@
-// Shows that ticks go out only behind all acknowledgements, reach every shard, wait for proposals, and that a
+// Shows that ticks are sent only after all acknowledgements, reach every shard, wait for proposals, and that a
 // checkpoint at a clock gets the position of exactly that clock (rules C1, C5, M1, K1, N5).
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST(ClientTick, WaitsForEveryAcknowledgementOfEarlierClocks) {
 
 // Rule C8. The rows for clock 100 come from the later clock 103 of one shard; both shards learn where the worker goes
 // on.
-TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
+TEST(ClientTick, ALateWorkerContinuesAtTheOpenClock) {
   FakeFleet fleet(WithBackupWorker());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
@@ -78,7 +78,7 @@ TEST(ClientTick, AWorkerThatWasLateGoesOnAtTheOpenClock) {
   fleet.Pull(plan, Clock(100));
   fleet.Exchange();
   EXPECT_EQ(fleet.client.clock(), Clock(104));
-  fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());  // as a program does that names no clock
+  fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());  // like a program that names no clock
   for (std::uint32_t shard = 0; shard < 2; ++shard)
     for (const Push& push : BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(shard))))) {
       EXPECT_EQ(push.clock, Clock(104));
@@ -103,7 +103,7 @@ TEST(ClientTick, AWorkerThatPulledAheadSkipsWithItsNextTick) {
   EXPECT_EQ(fleet.client.clock(), Clock(107));
 }
 
-TEST(ClientTick, IsRepeatedToEachShardUntilThatHasIt) {
+TEST(ClientTick, IsRepeatedToEachShardUntilItIsAcknowledged) {
   FakeFleet fleet(Options());
   fleet.Run();
   TickTimes(&fleet, 1);
@@ -111,7 +111,7 @@ TEST(ClientTick, IsRepeatedToEachShardUntilThatHasIt) {
   EXPECT_EQ(TicksTo(&fleet, 1).size(), 1u);
   fleet.FromShard(0, TickAck{Clock(101)});
   EXPECT_TRUE(fleet.EventsOf<TickDone>().empty());
-  fleet.FromShard(1, TickAck{Clock(500)});  // never sent
+  fleet.FromShard(1, TickAck{Clock(500)});  // a clock that was never sent
   fleet.Wait(7'500'000);
   EXPECT_EQ(TicksTo(&fleet, 0).size(), 0u);
   EXPECT_EQ(TicksTo(&fleet, 1).size(), 3u);
@@ -126,7 +126,7 @@ TEST(ClientTick, IsRepeatedToEachShardUntilThatHasIt) {
   EXPECT_TRUE(TicksTo(&fleet, 1).empty());
 }
 
-TEST(ClientTick, ANewerOneReplacesAnOlderAndStandsForIt) {
+TEST(ClientTick, TheAcknowledgementOfANewerTickCompletesOlderOnes) {
   FakeFleet fleet(Options());
   fleet.Run();
   TickTimes(&fleet, 3);
@@ -139,7 +139,7 @@ TEST(ClientTick, ANewerOneReplacesAnOlderAndStandsForIt) {
   EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 2u);
 }
 
-TEST(ClientTick, JumpsForwardAndNeverBack) {
+TEST(ClientTick, JumpsForwardButNeverBack) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TickTo(Clock(150), DataPosition{LeaseId(1), 1});
@@ -154,7 +154,7 @@ TEST(ClientTick, JumpsForwardAndNeverBack) {
   EXPECT_EQ(fleet.shards[1].ticked, Clock(150));
 }
 
-TEST(ClientTick, WithoutAPositionTheLastOneStands) {
+TEST(ClientTick, ATickWithoutAPositionKeepsTheLastOne) {
   FleetOptions options = Options();
   options.heartbeat_seconds = 1;
   FakeFleet fleet(options);
@@ -164,7 +164,7 @@ TEST(ClientTick, WithoutAPositionTheLastOneStands) {
     return ticks.empty() ? DataPosition{LeaseId(99), 99} : ticks.back().position;
   };
   fleet.Tick({});
-  EXPECT_EQ(position_sent(), DataPosition());  // in no lease yet
+  EXPECT_EQ(position_sent(), DataPosition());  // not in a lease yet
   fleet.Tick(DataPosition{LeaseId(3), 64});
   EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
   fleet.Tick({});
@@ -194,7 +194,7 @@ void RefuseTicks(FakeFleet* fleet, const ErrorReply& error, TimeUs us) {
   }
 }
 
-TEST(ClientTick, ARefusalThatMayPassIsRepeatedForTwoLeasesAndThenEndsTheClient) {
+TEST(ClientTick, ATickWithATransientRefusalIsRepeatedForTwoLeases) {
   FleetOptions options = Options();
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
@@ -212,7 +212,7 @@ TEST(ClientTick, ARefusalThatMayPassIsRepeatedForTwoLeasesAndThenEndsTheClient) 
   EXPECT_TRUE(reason.ends_with("seconds: incarnation 7 is not known")) << reason;
 }
 
-TEST(ClientTick, ARefusalThatPassesIsForgotten) {
+TEST(ClientTick, ARefusalThatPassedIsForgotten) {
   FleetOptions options = Options();
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
@@ -228,7 +228,7 @@ TEST(ClientTick, ARefusalThatPassesIsForgotten) {
   EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 4u);
 }
 
-TEST(ClientTick, ARefusalThatCannotPassEndsTheClientAtOnce) {
+TEST(ClientTick, APermanentRefusalEndsTheClientAtOnce) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.FromShard(1, ErrorReply{RequestId(0), ErrorCode::kInvalidArgument, "stray", Epoch(1)});  // of no tick
@@ -239,7 +239,7 @@ TEST(ClientTick, ARefusalThatCannotPassEndsTheClientAtOnce) {
   EXPECT_EQ(fleet.client.stop_reason().reason, "shard 1 has refused the tick to clock 101: too far ahead");
 }
 
-TEST(ClientTick, HeartbeatsTellTheAcknowledgedClockAndItsPosition) {
+TEST(ClientTick, HeartbeatsReportTheAcknowledgedClockAndItsPosition) {
   FleetOptions options = Options();
   options.heartbeat_seconds = 1;
   FakeFleet fleet(options);
@@ -313,7 +313,7 @@ TEST(ClientTick, AProposalHoldsPushesBehindItsCapUntilItCloses) {
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
 }
 
-// Rule K11. The clock of which a push has gone out is finished, nothing of the next one begins.
+// Rule K11. A clock that has a push is finished, and the next clock does not begin.
 TEST(ClientTick, ADrainFinishesTheClockThatHasAPushAndNoOther) {
   FakeFleet fleet(Options());
   fleet.Run();
@@ -349,7 +349,7 @@ TEST(ClientTick, ADrainFinishesTheClockThatHasAPushAndNoOther) {
   EXPECT_EQ(fleet.shards[0].ticked, Clock(104));
 }
 
-TEST(ClientTick, BetweenTwoClocksAWorkerHasDrainedAtOnce) {
+TEST(ClientTick, BetweenTwoClocksAWorkerIsDrainedAtOnce) {
   FakeFleet fleet(Options());
   fleet.Run();
   TickTimes(&fleet, 2);
@@ -369,7 +369,7 @@ TEST(ClientTick, BetweenTwoClocksAWorkerHasDrainedAtOnce) {
   EXPECT_EQ(fleet.shards[0].ticked, Clock(102));
 }
 
-TEST(ClientTick, AProposalThatTheWelcomeBringsCountsToo) {
+TEST(ClientTick, AProposalInTheWelcomeCountsToo) {
   FakeFleet fleet(Options());
   fleet.view.proposal = {9, true};
   fleet.Run();
@@ -379,7 +379,7 @@ TEST(ClientTick, AProposalThatTheWelcomeBringsCountsToo) {
   EXPECT_EQ(beats[0].clock, Clock(100));
 }
 
-TEST(ClientTick, ACheckpointGetsThePositionOfItsClockEvenWhenMoreWasAskedFor) {
+TEST(ClientTick, ACheckpointGetsThePositionOfItsClockDespiteLaterTicks) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.view.version = ViewVersion(2);
@@ -398,7 +398,7 @@ TEST(ClientTick, ACheckpointGetsThePositionOfItsClockEvenWhenMoreWasAskedFor) {
   EXPECT_EQ(fleet.shards[0].ticked, Clock(130));
   fleet.Wait(1'000'000);
   auto parts = BodiesOf<CheckpointPart>(fleet.TakeSent(kSchedulerPeer));
-  ASSERT_EQ(parts.size(), 2u);  // and again, until the order is gone
+  ASSERT_EQ(parts.size(), 2u);  // repeated until the order is withdrawn
   EXPECT_EQ(parts[0].id, CheckpointId(4));
   EXPECT_EQ(parts[0].clock, at);
   EXPECT_EQ(parts[0].position, (DataPosition{LeaseId(1), at.value}));
@@ -422,14 +422,14 @@ TEST(ClientTick, ACheckpointOfAClockAlreadyReachedIsAnsweredAtOnce) {
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].clock, Clock(102));
   EXPECT_EQ(parts[0].position, (DataPosition{LeaseId(1), 102}));
-  // An order that is not at a clock needs nothing of workers.
+  // An order without a clock needs no reports of workers.
   fleet.view.version = ViewVersion(3);
   fleet.view.checkpoint = {CheckpointId(5), false, Clock(0), ""};
   fleet.FromScheduler(ViewUpdate{fleet.view});
   EXPECT_TRUE(BodiesOf<CheckpointPart>(fleet.TakeSent(kSchedulerPeer)).empty());
 }
 
-TEST(ClientTick, PausesWhenTheSchedulerIsSilentAndGoesOnWhenItSpeaks) {
+TEST(ClientTick, PausesWhileTheSchedulerIsSilent) {
   FleetOptions options = Options();
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
@@ -443,7 +443,7 @@ TEST(ClientTick, PausesWhenTheSchedulerIsSilentAndGoesOnWhenItSpeaks) {
   TickTimes(&fleet, 1);
   fleet.Wait(10'000'000);
   EXPECT_TRUE(TicksTo(&fleet, 0).empty());
-  // Pulls and pushes go on meanwhile: shards decide about them.
+  // Pulls and pushes continue during the pause: shards decide about them.
   const Plan plan = fleet.MakePlan(kUsers, Keys(3));
   fleet.Pull(plan, Clock(100));
   fleet.Exchange();

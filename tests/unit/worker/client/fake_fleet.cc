@@ -146,7 +146,7 @@ std::vector<Body> FakeShard::Release() {
   return answers;
 }
 
-// Rows of a pull, and what came of it.
+// Stores the rows of a pull and records its outcome.
 class FakeFleet::PullRecorder final : public PullSink {
  public:
   PullRecorder(FakeFleet* fleet, RequestId request, const Plan& plan) : fleet_(fleet), request_(request), rows_(plan) {}
@@ -162,7 +162,7 @@ class FakeFleet::PullRecorder final : public PullSink {
   PlanRows rows_;
 };
 
-// What a request with an answer came to.
+// Records the outcome of a request that has an answer.
 template <typename Value>
 class FakeFleet::Recorder final : public Completion<Value> {
  public:
@@ -181,7 +181,7 @@ class FakeFleet::Recorder final : public Completion<Value> {
   std::function<FleetEvent(const Error&)> failed_;
 };
 
-// `event`, or that the request failed.
+// Records `event`, or the failure of the request.
 template <typename Event>
 Completion<>* FakeFleet::Record(Event event) {
   class EventRecorder final : public Completion<> {

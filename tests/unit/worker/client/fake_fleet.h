@@ -124,7 +124,7 @@ class FakeFleet {
   explicit FakeFleet(FleetOptions options);
   ~FakeFleet();
 
-  // Requests to the client at the current time; their ends are among the events.
+  // Submits a request to the client at the current time. Its outcome is added to the events.
   RequestId Pull(const Plan& plan, Clock use, int priority = 0);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock);
   // The same for several tables in one call.
@@ -189,7 +189,7 @@ class FakeFleet {
 
   std::uint64_t requests_ = 0;
   std::vector<FleetEvent> events_;
-  // Of all requests, because the client may call them until its end.
+  // The recorders of all requests: the client may call them until its end.
   std::vector<std::shared_ptr<void>> recorders_;
 };
 

@@ -1,4 +1,4 @@
-// A fleet of scripted shards within the process and a transport to them: for tests of the threaded library.
+// For tests of the threaded library: scripted shards in this process and a transport to them.
 #pragma once
 
 #include <algorithm>

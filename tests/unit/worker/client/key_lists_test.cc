@@ -1,5 +1,5 @@
-// Shows that a list of keys keeps its number, that a number is never of two lists, that the bound holds with those used
-// last, and what is sent for a list as its shard holds it or not (rules W2 to W4).
+// Shows that a list of keys keeps its number, that a number is never reused, that the bound drops the least recently
+// used lists, and what is sent for a list that its shard holds or does not hold (rules W2 to W4).
 #include "worker/client/key_lists.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ KeyList ListOf(const Buffer& keys, std::uint64_t number) {
   return list;
 }
 
-TEST(KeyListsTest, TheSameKeysHaveTheSameNumberAndOthersAnother) {
+TEST(KeyListsTest, EqualKeysHaveOneNumberAndOtherKeysAnother) {
   KeyLists lists(32, 1 << 20);
   std::set<std::uint64_t> numbers;
   for (std::uint64_t salt = 0; salt < 20; ++salt) numbers.insert(lists.NumberOf(kShard, Hashed(50, salt), kNow));
@@ -38,7 +38,7 @@ TEST(KeyListsTest, TheSameKeysHaveTheSameNumberAndOthersAnother) {
   EXPECT_FALSE(numbers.contains(0));
   for (std::uint64_t salt = 0; salt < 20; ++salt)
     EXPECT_TRUE(numbers.contains(lists.NumberOf(kShard, Hashed(50, salt), kNow)));
-  // Of another shard, of another length, of one key that differs, in another order: other lists.
+  // Another shard, another length, one different key, or another order makes another list.
   Buffer one = Hashed(50, 0), turned = Hashed(50, 0);
   one.as_mutable<Key>()[49] ^= 1;
   std::swap(turned.as_mutable<Key>()[7], turned.as_mutable<Key>()[11]);
@@ -48,7 +48,7 @@ TEST(KeyListsTest, TheSameKeysHaveTheSameNumberAndOthersAnother) {
   EXPECT_TRUE(numbers.insert(lists.NumberOf(kShard, turned, kNow)).second);
 }
 
-// Made so that the fingerprints agree: of two keys of a lane the second makes up for the first.
+// The keys are chosen so that the fingerprints are equal: the second key of a lane compensates for the first.
 TEST(KeyListsTest, KeysAreComparedAndNotOnlyTheirFingerprints) {
   KeyLists lists(1, 1 << 20);
   const auto after = [](Key key) { return std::rotl(1 ^ key, 27) * 0x9e3779b97f4a7c15ULL; };
@@ -58,7 +58,7 @@ TEST(KeyListsTest, KeysAreComparedAndNotOnlyTheirFingerprints) {
   EXPECT_NE(lists.NumberOf(kShard, a, kNow), lists.NumberOf(kShard, b, kNow));
 }
 
-TEST(KeyListsTest, FewKeysTooManyKeysAndNoneHaveNoNumber) {
+TEST(KeyListsTest, ShortListsAndTooLongOnesHaveNoNumber) {
   KeyLists lists(32, 100 * sizeof(Key));
   EXPECT_EQ(lists.NumberOf(kShard, Buffer(), kNow), 0u);
   EXPECT_EQ(lists.NumberOf(kShard, Hashed(31, 0), kNow), 0u);
@@ -69,7 +69,7 @@ TEST(KeyListsTest, FewKeysTooManyKeysAndNoneHaveNoNumber) {
   EXPECT_EQ(lists.NumberOf(kShard, Hashed(50, 0), kNow), 0u);
 }
 
-TEST(KeyListsTest, WhatWasUsedLongestAgoIsForgotten) {
+TEST(KeyListsTest, TheLeastRecentlyUsedListIsForgotten) {
   KeyLists lists(1, 3 * 40 * sizeof(Key));
   std::uint64_t numbers[4];
   for (std::uint64_t i = 0; i < 3; ++i) numbers[i] = lists.NumberOf(kShard, Hashed(40, i), kNow);
@@ -106,7 +106,7 @@ TEST(KeyListsTest, AListIsNamedOnceItsShardHoldsIt) {
   EXPECT_GT(lists.NumberOf(kShard, keys, kNow), number);
 }
 
-TEST(KeyListsTest, AShardThatDidNotKnowAListIsLeftAlone) {
+TEST(KeyListsTest, AfterAnUnknownListNoneIsNamedForAWhile) {
   KeyLists lists(1, 1 << 20);
   const Buffer keys = Hashed(40, 0);
   const std::uint64_t number = lists.NumberOf(kShard, keys, kNow);

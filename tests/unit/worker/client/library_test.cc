@@ -1,5 +1,5 @@
-// Shows the threaded library over a transport that answers from scripted shards within the process: pulls and pushes
-// with duplicate keys, many threads at once, a caller that is slowed down, errors, leaving and being told to stop.
+// Shows the threaded library over a transport to scripted shards in this process: pulls and pushes with duplicate keys,
+// many threads at once, a caller that blocks at a limit, errors, leaving and being stopped.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ TEST(Library, PullsOneRowPerKeyWithDuplicates) {
   EXPECT_EQ(client->Pull(*users, keys).Wait().error().code, ErrorCode::kCancelled);
 }
 
-TEST(Library, ShardsAreConnectedToByTheJobsLanes) {
+TEST(Library, ConnectsToShardsWithTheJobsNumberOfLanes) {
   FakeWorld world;
   Job job;
   job.fleet.lanes = 4;
@@ -54,13 +54,13 @@ TEST(Library, ShardsAreConnectedToByTheJobsLanes) {
   EXPECT_EQ(world.lanes[ShardPeer(ShardId(1))], 4u);
 }
 
-TEST(Library, NoThreadsForSocketsIsRefused) {
+TEST(Library, ZeroIoThreadsAreRefused) {
   const auto client = Client::Connect({.scheduler = "tcp://127.0.0.1:1", .io_threads = 0});
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().message, "io_threads: expected at least 1, found 0");
 }
 
-TEST(Library, PrefetchNamesEachRowOnce) {
+TEST(Library, PrefetchSendsEachKeyOnce) {
   FakeWorld world;
   auto client = ConnectTo(&world);
   ASSERT_TRUE(client);
@@ -72,7 +72,7 @@ TEST(Library, PrefetchNamesEachRowOnce) {
   EXPECT_EQ(world.prefetched, 3u);
 }
 
-TEST(Library, PushesTheSumOfDuplicatesAndTicksBehindIt) {
+TEST(Library, PushesTheSumOfDuplicatesAndTicksAfterIt) {
   FakeWorld world;
   auto client = ConnectTo(&world);
   ASSERT_TRUE(client);
@@ -126,7 +126,7 @@ TEST(Library, AssignsAndDeletesRows) {
             "table 'users': 1 values for 1 keys, expected 3");
 }
 
-// Rule A5: nothing is numbered, so what is pushed next is the first push.
+// Rule A5: a refused push takes no sequence, so the next push is the first one.
 TEST(Library, RefusesGradientsThatAreNotFinite) {
   FakeWorld world;
   auto client = ConnectTo(&world);
@@ -152,7 +152,7 @@ TEST(Library, RefusesGradientsThatAreNotFinite) {
     ASSERT_TRUE(plan);
     check(client->Push(*plan, Buffer::CopyOf(std::span<const float>(std::vector<float>(3, bad)))).Wait());
   }
-  // Two of one key that are finite alone, and overflow together.
+  // Two gradients of one key, each finite, whose sum overflows.
   std::vector<float> large(9, 1.0f);
   large[0] = large[6] = 3e38f;
   EXPECT_EQ(client->Push(*users, keys, large).Wait().error().code, ErrorCode::kInvalidArgument);
@@ -193,7 +193,7 @@ TEST(Library, PlansLeasesBarriersAndTables) {
   EXPECT_EQ(client->staleness(), (std::vector<std::uint64_t>{1}));
 }
 
-TEST(Library, PullsIntoMemoryOfTheCaller) {
+TEST(Library, PullsIntoTheCallersMemory) {
   FakeWorld world;
   auto client = ConnectTo(&world);
   ASSERT_TRUE(client);
@@ -272,7 +272,7 @@ TEST(Library, PullsAndPushesSeveralTablesInOneCall) {
   std::vector<TablePush> pushes = {{*users, user_keys, user_gradients}, {*items, item_keys, item_gradients}};
   EXPECT_TRUE(client->PushMany(pushes).Wait());
   EXPECT_TRUE(client->PushMany({}).Wait());
-  pushes[1].gradients = user_gradients;  // of another size
+  pushes[1].gradients = user_gradients;  // a wrong size
   EXPECT_EQ(client->PushMany(pushes).Wait().error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(client->Leave());
   std::map<std::pair<TableId, Key>, float> sums;
@@ -285,7 +285,7 @@ TEST(Library, PullsAndPushesSeveralTablesInOneCall) {
   EXPECT_EQ(sums, expected) << "nothing of what was refused";
 }
 
-TEST(Library, HeldGradientsAreLetGoOnceTheyAreAcknowledged) {
+TEST(Library, HeldGradientsAreReleasedOnceAcknowledged) {
   FakeWorld world;
   auto client = ConnectTo(&world);
   ASSERT_TRUE(client);
@@ -324,7 +324,7 @@ TEST(Library, OfTwoThreadsThatDisagreeAboutATableOneIsRefused) {
   }
 }
 
-TEST(Library, RefusesWhatDoesNotFitBeforeAnythingIsSent) {
+TEST(Library, RefusesInvalidArgumentsBeforeAnythingIsSent) {
   FakeWorld world;
   TableSpec dense = worker::DenseTable("weights", 2, 10);
   world.AddTable(dense);
@@ -338,13 +338,13 @@ TEST(Library, RefusesWhatDoesNotFitBeforeAnythingIsSent) {
   EXPECT_EQ(client->Push(*weights, last, std::vector<float>(3)).Wait().error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(client->OpenTable("nobody").error().code, ErrorCode::kTimeout);
   EXPECT_EQ(client->OpenTable(worker::DenseTable("bad", 0, 10)).error().code, ErrorCode::kInvalidArgument);
-  FakeWorld other;  // one of its own: two clients on one transport would take each other's messages
+  FakeWorld other;  // a second one, because two clients on one transport would receive each other's messages
   auto second = ConnectTo(&other);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->OpenTable("users")->dim(), 3u);
 }
 
-TEST(Library, ConnectTimesOutOrSaysWhyItIsRefused) {
+TEST(Library, ConnectTimesOutOrReturnsTheReasonOfARefusal) {
   FakeWorld world;
   world.welcome_all = false;
   EXPECT_EQ(ConnectTo(&world, 0.1).error().code, ErrorCode::kTimeout);
@@ -356,7 +356,7 @@ TEST(Library, ConnectTimesOutOrSaysWhyItIsRefused) {
             ErrorCode::kInvalidArgument);
 }
 
-TEST(Library, ConnectSaysForWhatItWaits) {
+TEST(Library, ConnectReportsWhatItWaitsFor) {
   const auto path = (std::filesystem::temp_directory_path() / ("tarn-library-" + std::to_string(::getpid()))).string();
   for (const auto& [says_wait, text] :
        {std::pair(false, "the scheduler at fake://scheduler has not been heard for "),
@@ -382,7 +382,7 @@ TEST(Library, ConnectSaysForWhatItWaits) {
   ASSERT_TRUE(InitLog({.role = "test", .path = ""}));
 }
 
-TEST(Library, PullsThatNobodyWaitsForHaveABound) {
+TEST(Library, UnreadPullsAreBounded) {
   FakeWorld world;
   for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
   ConnectOptions options;
@@ -410,7 +410,7 @@ TEST(Library, PullsThatNobodyWaitsForHaveABound) {
   EXPECT_FALSE(second.Ready());
 }
 
-TEST(Library, WaitsForEverIfToldTo) {
+TEST(Library, AnInfiniteTimeoutWaitsForever) {
   FakeWorld world;
   auto client = ConnectTo(&world, std::numeric_limits<double>::infinity());
   ASSERT_TRUE(client) << ToString(client.error());
@@ -454,9 +454,9 @@ TEST(Library, ManyThreadsShareAClient) {
   EXPECT_EQ(total, 4 * 50 * 20.0f);
 }
 
-// The first pull finds no memory for the cache that the job wants, which ends the client in the middle of what several
-// threads ask for.
-TEST(Library, WhateverIsAskedForWhenTheClientEndsIsTold) {
+// The first pull cannot allocate the cache that the job wants. This ends the client while several threads send
+// requests.
+TEST(Library, RequestsDuringTheEndOfTheClientGetItsError) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers end a process that asks for so much memory";
 #endif
@@ -484,7 +484,7 @@ TEST(Library, WhateverIsAskedForWhenTheClientEndsIsTold) {
   }
 }
 
-TEST(Library, CreditsBeyondWhatAShardTakesAreRefused) {
+TEST(Library, CreditsBeyondAShardsLimitAreRefused) {
   for (const auto& [bytes, fine] : {std::pair(std::size_t{128} << 20, true), {(std::size_t{128} << 20) + 1, false}}) {
     FakeWorld world;
     ConnectOptions options;
@@ -498,7 +498,7 @@ TEST(Library, CreditsBeyondWhatAShardTakesAreRefused) {
   }
 }
 
-TEST(Library, PushBlocksWhenTooMuchWaitsAndGoesOnWhenItIsAcknowledged) {
+TEST(Library, PushBlocksWhileTooManyBytesAreQueued) {
   const std::vector<Key> keys = {1};
   const std::vector<float> gradients = {1, 2, 3};
   FakeWorld world;
@@ -535,7 +535,7 @@ TEST(Library, PushBlocksWhenTooMuchWaitsAndGoesOnWhenItIsAcknowledged) {
   EXPECT_EQ(world.shards[0].applied.size() + world.shards[1].applied.size(), 3u);
 }
 
-TEST(Library, WhoWaitsForATimeMayWaitAgain) {
+TEST(Library, AWaitThatTimedOutMayBeRepeated) {
   FakeWorld world;
   world.deaf = true;
   auto client = ConnectTo(&world);
@@ -561,7 +561,7 @@ TEST(Library, WhoWaitsForATimeMayWaitAgain) {
   EXPECT_TRUE(pushed.WaitFor(0));
 }
 
-TEST(Library, AnAnswerWithoutMemoryEndsTheClientAndNotTheProgram) {
+TEST(Library, OutOfMemoryForAnAnswerEndsTheClientButNotTheProgram) {
   for (const bool waits : {false, true}) {
     FakeWorld world;
     world.deaf = true;
@@ -585,7 +585,7 @@ TEST(Library, AnAnswerWithoutMemoryEndsTheClientAndNotTheProgram) {
   }
 }
 
-TEST(Library, BeingFencedFailsEverythingThatWaits) {
+TEST(Library, FencingFailsAllWaitingRequests) {
   FakeWorld world;
   for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
   auto client = ConnectTo(&world);
@@ -602,7 +602,7 @@ TEST(Library, BeingFencedFailsEverythingThatWaits) {
   EXPECT_EQ(client->Leave().error().code, ErrorCode::kFenced);
 }
 
-TEST(Library, ASchedulerThatDiesEndsEverythingThatWaits) {
+TEST(Library, ADeadSchedulerFailsAllWaitingRequests) {
   FakeWorld world;
   Job job;
   job.fleet.heartbeat_seconds = 0.01;

@@ -1,4 +1,4 @@
-// Shows how the clock of a program advances: by its ticks, by a push that is a tick too, and by rows that come late.
+// Shows how the clock of a program advances: by its ticks, by PushPull, and by rows of a later clock.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tarn {
 namespace {
 
 // Rule C8. The first rows come from clock 8: the push of that batch and the next ticks follow from there.
-TEST(LibraryTicks, AProgramThatWasLateGoesOnAtTheOpenClock) {
+TEST(LibraryTicks, ALateProgramContinuesAtTheOpenClock) {
   FakeWorld world;
   world.view.tables[0].consistency.backup_workers = 1;
   for (FakeShard& shard : world.shards) shard.told_minimum = Clock(8);
@@ -41,7 +41,7 @@ TEST(LibraryTicks, AProgramThatWasLateGoesOnAtTheOpenClock) {
   EXPECT_NE(std::ranges::find(world.ticks, DataPosition{LeaseId(3), 20}), world.ticks.end());
 }
 
-TEST(LibraryTicks, PushPullTicksAndAsksForTheNextClock) {
+TEST(LibraryTicks, PushPullTicksAndPullsTheNextClock) {
   FakeWorld world;
   auto client = ConnectTo(&world);
   ASSERT_TRUE(client);

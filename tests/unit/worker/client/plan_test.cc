@@ -1,5 +1,5 @@
-// Shows that a plan holds each key once, grouped by partition in order of first occurrence, that its index leads every
-// occurrence back to its key, that summing rows agrees with the obvious loop, and that the order of the caller is kept.
+// Shows that a plan contains each key once, grouped by partition in order of first occurrence, that its index maps
+// every occurrence to its key, that summing rows agrees with a simple loop, and that the caller's order is kept.
 #include "worker/client/plan.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::vector<Key> SomeKeys(std::size_t n, std::uint64_t space, std::uint64_t seed
   return keys;
 }
 
-// The plan by the definition.
+// Makes the plan by its definition.
 Plan NaivePlan(const Positioner& positioner, std::uint32_t bits, const std::vector<Key>& keys) {
   std::map<std::uint32_t, std::vector<Key>> by_partition;
   std::map<Key, std::uint32_t> place;
@@ -56,10 +56,10 @@ void ExpectSame(const Plan& plan, const Plan& model) {
   }
 }
 
-TEST(Plan, AgreesWithTheDefinitionWhateverTheSizesAndDuplicates) {
+TEST(Plan, AgreesWithTheDefinitionForAnySizesAndDuplicates) {
   for (std::uint32_t bits : {0u, 1u, 6u, 12u}) {
     Planner planner(bits);
-    Plan plan;  // reused: nothing of an earlier batch may shine through
+    Plan plan;  // reused: an earlier batch must leave no trace
     for (std::uint64_t space : {1ull, 7ull, 1000ull, 1ull << 60}) {
       for (std::size_t n : {0u, 1u, 2u, 31u, 5000u, 100u}) {
         const auto keys = SomeKeys(n, space, space * 31 + n);

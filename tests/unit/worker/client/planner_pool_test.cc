@@ -1,4 +1,5 @@
-// Plans made by several threads at once are those of one planner, and wrong keys are refused.
+// Shows that several threads can plan at once, that their plans equal those of one planner, and that invalid keys are
+// refused.
 #include "worker/client/planner_pool.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ TEST(PlannerPoolTest, ThreadsPlanAtOnce) {
     });
 }
 
-TEST(PlannerPoolTest, RefusesARowThatADenseTableDoesNotHave) {
+TEST(PlannerPoolTest, RefusesAKeyBeyondADenseTable) {
   TableSpec spec;
   spec.kind = TableKind::kDense;
   spec.name = "weights";

@@ -1,5 +1,5 @@
-// The library calls a program for its state where rule K9 allows it: in the first call after a tick, and while it waits
-// for leases; on the thread of that call.
+// Shows when the library calls a program to save its state (rule K9): in the first call after a tick, and while the
+// program waits for leases; on the thread of that call.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -23,7 +23,7 @@ class ProgramState : public testing::Test {
     });
     EXPECT_TRUE(Pull());
   }
-  // Of a checkpoint at once. Returns when the client has it.
+  // Orders a checkpoint without a clock. Returns when the client has the order.
   void Order(std::uint64_t id) {
     View view;
     {
@@ -33,7 +33,7 @@ class ProgramState : public testing::Test {
       view = world_.view;
     }
     world_.FromScheduler(ViewUpdate{view});
-    EXPECT_TRUE(client_.Barrier());  // its answer is behind the view
+    EXPECT_TRUE(client_.Barrier());  // its answer arrives after the view
   }
   Status Pull() {
     const auto rows = client_.Pull(users_, std::vector<Key>{1, 2}).Wait();
@@ -72,7 +72,7 @@ TEST_F(ProgramState, IsSavedWhileItWaitsForLeases) {
   EXPECT_EQ(saved_, 1);
 }
 
-TEST_F(ProgramState, ThatCannotBeSavedEndsTheClient) {
+TEST_F(ProgramState, AStateThatCannotBeSavedEndsTheClient) {
   fails_ = true;
   Order(1);
   EXPECT_TRUE(client_.Tick().Wait());
@@ -81,7 +81,7 @@ TEST_F(ProgramState, ThatCannotBeSavedEndsTheClient) {
   EXPECT_EQ(pulled.error().message, "the program's state: no room");
 }
 
-TEST_F(ProgramState, OfARunFromItsBeginningThereIsNone) {
+TEST_F(ProgramState, ARunThatDoesNotResumeHasNone) {
   const auto saved = client_.SavedState(0);
   ASSERT_TRUE(saved);
   EXPECT_TRUE(saved->empty());

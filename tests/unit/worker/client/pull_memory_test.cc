@@ -1,5 +1,5 @@
-// Shows that pushes bring back the versions and clocks of the pulls of their rows, and the rows themselves where the
-// table's rule needs them: over pieces, prefetched pulls, caches, combined pushes and repetitions (rules E8, A6).
+// Shows that pushes contain the versions and clocks of the pulls of their rows, and the rows themselves if the table's
+// rule needs them: over pieces, prefetched pulls, caches, combined pushes and repetitions (rules E8, A6).
 #include "worker/client/pull_memory.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ FleetOptions Tables(const char* rule, std::uint32_t shards = 2, const Consistenc
   return options;
 }
 
-// A fleet whose shards all are at one version.
+// A fleet whose shards all have one version.
 struct Fleet : FakeFleet {
   explicit Fleet(FleetOptions options) : FakeFleet(std::move(options)) {}
   void At(std::uint64_t version, std::uint64_t minimum = 0) {
@@ -49,7 +49,7 @@ struct Fleet : FakeFleet {
     lose = {};
     return pushes;
   }
-  // The pushes of a plan whose rows were pulled for use at that clock.
+  // Pushes a plan whose rows were pulled for use at that clock. Returns the messages.
   std::vector<PushPart> Pushed(const Plan& plan, std::uint64_t use) {
     Push(plan, Gradients(plan), Clock(use));
     return Deliver();
@@ -145,7 +145,7 @@ TEST(PullMemory, APushHasItsRowsAsTheyWerePulled) {
   }
 }
 
-TEST(PullMemory, ARowThatWasNotPulledIsAnError) {
+TEST(PullMemory, PushingARowThatWasNotPulledIsAnError) {
   Fleet fleet(Tables("dc_asgd"));
   fleet.Run();
   fleet.Pulled(fleet.MakePlan(kUsers, Keys(20)), 0);
@@ -161,7 +161,7 @@ TEST(PullMemory, ARowThatWasNotPulledIsAnError) {
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u) << "the client goes on";
 }
 
-TEST(PullMemory, CachedRowsKeepAVersionThatTheyAreNotOlderThan) {
+TEST(PullMemory, CachedRowsAreNeverOlderThanTheirVersion) {
   Fleet fleet(Tables("sgd", 2, {ConsistencyMode::kSsp, 3, ApplyMode::kImmediate}));
   fleet.job.consistency = fleet.options.tables[0].consistency;
   fleet.job.worker_cache.bytes = 1 << 20;
@@ -202,7 +202,7 @@ TEST(PullMemory, CombinedPushesHaveTheOldestVersions) {
   for (const PushPart& push : pushes) EXPECT_EQ(push.pulled_clock, Clock(0));
 }
 
-TEST(PullMemory, RemembersSoManyPulls) {
+TEST(PullMemory, RemembersALimitedNumberOfPulls) {
   PullMemory memory;
   Plan plan;
   plan.table = kUsers;
@@ -217,7 +217,7 @@ TEST(PullMemory, RemembersSoManyPulls) {
   EXPECT_EQ(memory.OriginOf(plan, spec, Clock(500), {Clock(1), Clock(1)})->versions[0], Version(2));
 }
 
-TEST(PullMemory, TheCodecOfPulledRowsLosesNothing) {
+TEST(PullMemory, TheCodecOfPulledRowsIsExact) {
   TableSpec spec = SparseTable("users", 4);
   for (const auto& [pull, pulled] : {std::pair{ValueCodec::kFp32, ValueCodec::kFp32},
                                      {ValueCodec::kBf16, ValueCodec::kBf16},

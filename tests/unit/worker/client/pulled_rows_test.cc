@@ -1,5 +1,5 @@
-// Shows that the rows of replies come to their places once each, in the plan's order and in the caller's, whatever
-// parts and codecs they come in; and that a reply that is all of a pull is kept without a copy.
+// Shows that each row of the replies is placed once, in the plan's order or in the caller's, for any parts and codecs,
+// and that a reply with all rows of a pull is kept without a copy.
 #include "worker/client/pulled_rows.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ struct Pulled {
   std::vector<PlanRun> parts;
 };
 
-TEST(PulledRows, ComeToThePlansAndTheCallersOrder) {
+TEST(PulledRows, ArePlacedInThePlansAndTheCallersOrder) {
   for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8})
     for (const std::uint32_t dim : {1u, 3u, 16u, limits::kRowDimMax})
       for (const std::size_t step : {1u, 2u, 5u}) {
@@ -68,7 +68,7 @@ TEST(PulledRows, ComeToThePlansAndTheCallersOrder) {
       }
 }
 
-TEST(PulledRows, OneReplyThatIsAllOfThemIsKeptUnlessItIsLent) {
+TEST(PulledRows, AReplyWithAllRowsIsKeptUnlessItIsLent) {
   Pulled pull(4, 100, 60);
   for (const bool lent : {false, true}) {
     PulledRows reply = pull.Reply(0, 1, ValueCodec::kFp32);

@@ -1,5 +1,5 @@
-// Shows that the pushes of several clocks travel as one with the sums of their gradients, that ticks wait for it, and
-// everything that makes what is held back go at once (rules H6 to H8, C1, K1).
+// Shows that the pushes of several clocks are sent as one push with the sums of their gradients, that ticks wait for
+// it, and what causes held pushes to be sent at once (rules H6 to H8, C1, K1).
 #include "worker/client/push_combiner.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Combining {
   Combining() : fleet(Options()) {
     fleet.job.consistency = {ConsistencyMode::kSsp, 4, ApplyMode::kImmediate};
     fleet.job.worker_cache = {0, OwnPushes::kBounded, kClocks};
-    fleet.job.tables["layer"].has_worker_cache = true;  // goes as ever
+    fleet.job.tables["layer"].has_worker_cache = true;  // its pushes are not held
     fleet.job.tables["layer"].worker_cache = {};
     fleet.Run();
   }
@@ -45,7 +45,7 @@ struct Combining {
     for (const Outgoing& o : fleet.out) n += std::holds_alternative<tarn::Push>(o.message.body);
     return n;
   }
-  // Of all shards: what was applied to each key, and the clocks of the messages.
+  // The sum that the shards applied to each key.
   std::map<Key, float> Sums(TableId table = kUsers) {
     std::map<Key, float> sums;
     for (const FakeShard& shard : fleet.shards)
@@ -74,7 +74,7 @@ std::vector<Key> Keys(std::size_t n, std::uint64_t from = 0) {
   return keys;
 }
 
-TEST(PushCombiner, PushesOfSeveralClocksTravelAsTheirSum) {
+TEST(PushCombiner, PushesOfSeveralClocksAreSentAsTheirSum) {
   Combining c;
   std::set<RequestId> issued;
   std::map<Key, float> expected;
@@ -96,7 +96,7 @@ TEST(PushCombiner, PushesOfSeveralClocksTravelAsTheirSum) {
   EXPECT_TRUE(c.fleet.client.idle());
 }
 
-TEST(PushCombiner, TicksWaitForWhatIsHeldBack) {
+TEST(PushCombiner, TicksWaitForHeldPushes) {
   Combining c;
   c.Tick();
   c.fleet.Exchange();
@@ -118,7 +118,7 @@ TEST(PushCombiner, TicksWaitForWhatIsHeldBack) {
   EXPECT_EQ(c.fleet.EventsOf<TickDone>().size(), 3u);
 }
 
-TEST(PushCombiner, OtherTablesGoAsEver) {
+TEST(PushCombiner, PushesOfOtherTablesAreSentAtOnce) {
   Combining c;
   c.Push(Keys(10));
   c.Push(Keys(10), kLayer);
@@ -129,7 +129,7 @@ TEST(PushCombiner, OtherTablesGoAsEver) {
   EXPECT_EQ(c.fleet.EventsOf<PushDone>().size(), 1u);
 }
 
-TEST(PushCombiner, SeveralPushesOfOneClockAreOne) {
+TEST(PushCombiner, SeveralPushesOfOneClockAreCombined) {
   Combining c;
   c.Push({1, 2});
   c.Push({2, 3});
@@ -146,7 +146,7 @@ TEST(PushCombiner, AnEmptyPushIsDoneAtOnce) {
   EXPECT_TRUE(c.fleet.client.idle());
 }
 
-TEST(PushCombiner, WhatIsHeldBackGoesWhenSomethingWaitsForIt) {
+TEST(PushCombiner, HeldPushesAreSentWhenSomethingWaitsForThem) {
   const std::map<std::string, std::function<void(Combining*)>> causes = {
       {"barrier", [](Combining* c) { c->fleet.Barrier(); }},
       {"leave", [](Combining* c) { c->fleet.Leave(); }},
@@ -178,7 +178,7 @@ TEST(PushCombiner, WhatIsHeldBackGoesWhenSomethingWaitsForIt) {
   }
 }
 
-TEST(PushCombiner, PushesGoOneByOneUntilACutIsDone) {
+TEST(PushCombiner, PushesAreSentOneByOneUntilACutIsDone) {
   Combining c;
   const auto goes_at_once = [&] {
     c.fleet.Exchange();
@@ -212,7 +212,7 @@ TEST(PushCombiner, MemoryIsBounded) {
   EXPECT_GT(c.PushesOut(), 0u) << "past it";
 }
 
-TEST(PushCombiner, PullsDoNotWaitForWhatIsHeldBack) {
+TEST(PushCombiner, PullsDoNotWaitForHeldPushes) {
   Combining c;
   c.Push(Keys(10));
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(10));

@@ -1,4 +1,4 @@
-// What a program reports becomes lines of metrics.jsonl: the mean of a second, once a second.
+// Shows that the figures a program reports become lines of metrics.jsonl, once a second, with the mean of that second.
 #include "worker/client/reports.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(ReportsTest, ALineHasTheMeanOfASecond) {
   EXPECT_EQ(lines[2]["loss"], 9.0);
 }
 
-TEST_F(ReportsTest, AFieldOfEveryLineIsNoName) {
+TEST_F(ReportsTest, NamesOfFixedFieldsAreRefused) {
   const Status refused = Add(1, {{"loss", 1}, {"rank", 1}}, 100);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message, "report: 'rank' is a field of every line, expected another name");
@@ -62,7 +62,7 @@ TEST_F(ReportsTest, AFieldOfEveryLineIsNoName) {
   EXPECT_TRUE(Lines().empty()) << "nor anything beside it";
 }
 
-TEST_F(ReportsTest, WhatIsNotFiniteIsLeftOut) {
+TEST_F(ReportsTest, ValuesThatAreNotFiniteAreLeftOut) {
   EXPECT_TRUE(Add(1, {{"loss", INFINITY}}, 100));
   EXPECT_TRUE(Lines().empty());
   EXPECT_TRUE(Add(1, {{"loss", NAN}, {"hr", 1}}, 102));
@@ -77,7 +77,7 @@ TEST_F(ReportsTest, WithoutARunNothingIsWritten) {
   EXPECT_TRUE(reports.Flush());
 }
 
-TEST_F(ReportsTest, AFolderThatIsNotThereIsAnError) {
+TEST_F(ReportsTest, AMissingFolderIsAnError) {
   Reports reports(0, folder_ + "/nowhere");
   const std::vector<Figure> figures{{"loss", 1}};
   const Status failed = reports.Add(Clock(1), figures, 100);

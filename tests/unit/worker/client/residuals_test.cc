@@ -1,4 +1,4 @@
-// Tests pushes that keep residuals: no gradient is lost or sent twice, the selection equals that of a simple model,
+// Shows pushes that keep residuals: no gradient is lost or sent twice, the selection equals that of a simple model,
 // residuals are bounded and expire with their row, and a blob restores all of them.
 #include "worker/client/residuals.h"
 
@@ -69,7 +69,7 @@ struct Case {
     return out;
   }
 
-  // Grouped by partition in ascending order, and every key where it belongs.
+  // Expects that the keys are grouped by partition in ascending order, each in its partition.
   void CheckRuns(const Plan& plan) const {
     const Positioner position(spec, TableSalt(kSeed, spec.name));
     std::uint32_t next = 0;
@@ -119,7 +119,7 @@ TEST(Residuals, DenseSendsTheLargestValuesOfAllRows) {
   EXPECT_EQ(second, (std::map<Key, std::vector<float>>{{0, {0, 0}}, {1, {4, 6}}, {2, {0, 0}}, {3, {0, 0}}}));
 }
 
-TEST(Residuals, OneRowAtLeastAndTiesInTheOrderOfThePlan) {
+TEST(Residuals, AtLeastOneRowIsSentAndTiesFollowThePlan) {
   Case test(Sparse(1, 0.001f));
   const Plan plan = PlanOf(test.spec, {10, 20, 30});
   const auto sent = test.Push({10, 20, 30}, {{10, {1}}, {20, {-1}}, {30, {1}}}, 0);
@@ -127,7 +127,7 @@ TEST(Residuals, OneRowAtLeastAndTiesInTheOrderOfThePlan) {
   EXPECT_EQ(sent.begin()->first, plan.keys[0]);
 }
 
-TEST(Residuals, AShareOfOneKeepsNothing) {
+TEST(Residuals, AShareOfOneLeavesNoResiduals) {
   for (const TableSpec& spec : {Sparse(3, 1.0f), Dense(3, 100, 1.0f)}) {
     Case test(spec);
     const std::map<Key, std::vector<float>> rows{{1, {1, 2, 3}}, {2, {0, 0, 1e-30f}}};
@@ -137,7 +137,7 @@ TEST(Residuals, AShareOfOneKeepsNothing) {
 }
 
 // Values that are not finite are sent first and leave no residual.
-TEST(Residuals, WhatIsNotFiniteIsSent) {
+TEST(Residuals, ValuesThatAreNotFiniteAreSent) {
   Case test(Sparse(2, 0.34f));
   const auto sent = test.Push({1, 2, 3}, {{1, {1e30f, 1e30f}}, {2, {0, std::nanf("")}}, {3, {5, 5}}}, 0);
   ASSERT_EQ(sent.size(), 1u);
@@ -146,8 +146,8 @@ TEST(Residuals, WhatIsNotFiniteIsSent) {
   EXPECT_EQ(next, (std::map<Key, std::vector<float>>{{3, {6, 6}}})) << "no trace of the NaN";
 }
 
-// A long run: all that was ever given is sent or kept, exactly (whole numbers), and a plain model sends the same.
-TEST(Residuals, NothingIsLostAndNothingSentTwice) {
+// A long run with whole numbers: every gradient is sent or kept exactly, and a simple model selects the same rows.
+TEST(Residuals, NoGradientIsLostOrSentTwice) {
   SplitMix random(3);
   for (const float share : {0.02f, 0.3f}) {
     Case test(Sparse(2, share));
@@ -180,8 +180,8 @@ TEST(Residuals, NothingIsLostAndNothingSentTwice) {
   }
 }
 
-// What arrives at a server plus the residual is the sum of all gradients, and the residual is the error of the codec.
-TEST(Residuals, BitsSendTheErrorLater) {
+// The values that a server receives plus the residual are the sum of all gradients; the residual is the codec's error.
+TEST(Residuals, LowBitCodecsSendTheErrorLater) {
   SplitMix random(5);
   for (const ValueCodec codec : {ValueCodec::kSign, ValueCodec::kOneBit})
     for (TableSpec spec : {Sparse(4, 1.0f), Dense(4, 40, 1.0f)}) {
@@ -220,7 +220,7 @@ TEST(Residuals, BitsSendTheErrorLater) {
     }
 }
 
-TEST(Residuals, BitsThatAreExactLeaveNothing) {
+TEST(Residuals, ExactValuesLeaveNoResiduals) {
   TableSpec spec = Sparse(4, 1.0f);
   spec.push_codec = ValueCodec::kSign;
   Case test(spec);
@@ -232,7 +232,7 @@ TEST(Residuals, BitsThatAreExactLeaveNothing) {
   EXPECT_EQ(test.residuals.counters().rows, 0u) << "no trace of the NaN";
 }
 
-TEST(Residuals, BitsWithoutRoomSendEarlierErrors) {
+TEST(Residuals, LowBitCodecsWithoutRoomSendEarlierErrors) {
   TableSpec spec = Sparse(2, 1.0f);
   spec.push_codec = ValueCodec::kOneBit;
   spec.dim = 4;
@@ -250,7 +250,7 @@ TEST(Residuals, BitsWithoutRoomSendEarlierErrors) {
   const auto next = test.Push({1001, 1002}, {{1001, {1, 2, 3, 5}}, {1002, {1, 2, 3, 5}}}, 1);
   EXPECT_EQ(next.size(), 4u) << "the two oldest go along";
   EXPECT_EQ(test.residuals.counters().crowded, 2u);
-  // A push of more rows than there is room for names no key twice (Push checks it).
+  // A push of more rows than the limit contains no key twice (Push checks it).
   keys.clear();
   rows.clear();
   for (Key key = 2001; key <= 2001 + 2 * rows_max; ++key) {
@@ -262,7 +262,7 @@ TEST(Residuals, BitsWithoutRoomSendEarlierErrors) {
   EXPECT_EQ(test.residuals.counters().rows, rows_max);
 }
 
-// Deep gradient compression: u = m u + g, v = v + u; what is sent of v leaves zeros in v and u.
+// Deep gradient compression: u = m u + g, v = v + u; sending an element of v sets it to zero in v and u.
 TEST(Residuals, MomentumFollowsTheReference) {
   for (const bool sparse : {true, false}) {
     Case test(sparse ? Sparse(3, 0.4f) : Dense(3, 10, 0.4f));
@@ -294,7 +294,7 @@ TEST(Residuals, MomentumFollowsTheReference) {
   }
 }
 
-TEST(Residuals, TheShareFallsInTheFirstClocks) {
+TEST(Residuals, TheShareDecreasesInTheFirstClocks) {
   Case test(Sparse(1, 0.01f));
   test.spec.compression.warmup_clocks = 4;
   std::vector<std::size_t> sent;
@@ -371,7 +371,7 @@ TEST(Residuals, LowRankLosesNothing) {
             Decoded(test.residuals.Compress(plan, test.spec, kBits, BufferOf(gradients), Clock(50)), test.spec));
 }
 
-TEST(Residuals, LowRankSendsRowsThatAreNotFiniteAndSmallMatricesAsTheyAre) {
+TEST(Residuals, LowRankSendsNonFiniteRowsAndSmallMatricesUnencoded) {
   Case test(LowRank(8, 16, 1));
   std::vector<Key> keys(16);
   std::iota(keys.begin(), keys.end(), Key{0});
@@ -393,7 +393,7 @@ TEST(Residuals, LowRankSendsRowsThatAreNotFiniteAndSmallMatricesAsTheyAre) {
   EXPECT_EQ(small.residuals.counters().rows, 0u);
 }
 
-TEST(Residuals, WhatThereIsNoRoomForIsSent) {
+TEST(Residuals, ResidualsBeyondTheLimitAreSent) {
   Case test(Sparse(2, 0.001f));
   test.spec.compression.residual_bytes = limits::kResidualBytesMin;  // 16 rows
   const std::uint64_t rows_max = ResidualRowsMax(test.spec);
@@ -404,14 +404,14 @@ TEST(Residuals, WhatThereIsNoRoomForIsSent) {
       EXPECT_TRUE(sent.emplace(out, row[0]).second);
       EXPECT_LE(test.residuals.counters().rows, rows_max);
     }
-  // The larger of each two at once, the smaller ones in order once there are more than sixteen.
+  // The larger of each pair is sent at once, the smaller ones in order once there are more than sixteen.
   EXPECT_EQ(sent.size(), 100 - rows_max);
   for (const auto& [key, value] : sent) EXPECT_EQ(value, key % 2 == 1 ? 2.0f : 1.0f);
   for (Key key = 100; key > 100 - 2 * rows_max; key -= 2) EXPECT_FALSE(sent.contains(key));
   EXPECT_EQ(test.residuals.counters().crowded, 50 - rows_max);
 }
 
-TEST(Residuals, GoWithTheirRow) {
+TEST(Residuals, ExpireWithTheirRow) {
   Case test(Sparse(1, 0.001f));
   test.spec.life = {.on = true, .expire_clocks = 10};
   test.Push({1, 2}, {{1, {5}}, {2, {1}}}, 0);
@@ -425,7 +425,7 @@ TEST(Residuals, GoWithTheirRow) {
   EXPECT_EQ(test.Push({4}, {{4, {1}}}, 13).at(4), (std::vector<float>{2}));
 }
 
-TEST(Residuals, ABlobBringsAllOfItBack) {
+TEST(Residuals, ABlobRestoresEverything) {
   for (const std::size_t chunk_bytes : {std::size_t{1}, std::size_t{100}, limits::kBlobChunkBytes}) {
     Case test(Sparse(2, 0.1f));
     test.spec.compression.residual_bytes = limits::kResidualBytesMin;
@@ -458,7 +458,7 @@ TEST(Residuals, ABlobBringsAllOfItBack) {
   }
 }
 
-TEST(Residuals, ABlobIsOfTablesThatStillPushSo) {
+TEST(Residuals, ABlobLeavesOutTablesWithoutResiduals) {
   Case test(Sparse(1, 0.001f));
   test.Push({1, 2}, {{1, {5}}, {2, {1}}}, 0);
   const std::size_t with = Joined(test.Blob()).size();

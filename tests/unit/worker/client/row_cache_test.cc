@@ -1,5 +1,5 @@
 // Shows that cached rows are found unchanged and only if they are new enough, that memory is bounded, and which rows
-// are replaced by others.
+// are replaced first.
 #include "worker/client/row_cache.h"
 
 #include <gtest/gtest.h>
@@ -58,11 +58,11 @@ TEST(RowCache, TheNewerVersionStays) {
   EXPECT_EQ(Read(&cache, {7}, 5).rows[0], 3);
   Insert(&cache, 7, 4, 9);
   EXPECT_EQ(Read(&cache, {7}, 9).rows[0], 4);
-  Insert(&cache, 8, 4, 9, 10);  // nobody will ask for it
+  Insert(&cache, 8, 4, 9, 10);  // older than any later request allows
   EXPECT_EQ(Read(&cache, {8}, 0).missing.size(), 1u);
 }
 
-TEST(RowCache, DroppedRowsAreGone) {
+TEST(RowCache, DroppedRowsAreNotFound) {
   RowCache cache(1 << 20, 2, kMany);
   for (Key key = 0; key < 100; ++key) Insert(&cache, key, float(key), 5);
   cache.Drop(std::vector<Key>{3, 4, 1000});
@@ -71,7 +71,7 @@ TEST(RowCache, DroppedRowsAreGone) {
   EXPECT_EQ(Read(&cache, {2, 5}, 0).missing.size(), 2u);
 }
 
-TEST(RowCache, RenewsWhatItHas) {
+TEST(RowCache, RenewsItsRows) {
   RowCache cache(1 << 20, 2, kMany);
   const auto keys_of = [&] {
     std::vector<Key> keys;
@@ -113,7 +113,7 @@ TEST(RowCache, MemoryIsBoundedAndMostOfItUsed) {
   }
 }
 
-TEST(RowCache, AllRowsOfADenseTableHavePlacesIfThereIsRoom) {
+TEST(RowCache, AllRowsOfADenseTableFitIfThereIsRoom) {
   for (std::uint64_t rows : {1u, 8u, 1000u, 1001u}) {
     RowCache cache(1 << 20, 2, rows);
     EXPECT_LE(cache.capacity(), rows + 8) << "no larger than the table needs";
@@ -128,7 +128,7 @@ TEST(RowCache, AllRowsOfADenseTableHavePlacesIfThereIsRoom) {
   EXPECT_GE(Read(&small, keys, 0).found.rows, small.capacity() * 8 / 10);
 }
 
-TEST(RowCache, RowsThatAreReadAgainOutlastThoseThatAreNot) {
+TEST(RowCache, RowsThatAreReadAgainStayLonger) {
   RowCache cache(100'000, 2, kMany);
   std::vector<Key> hot(cache.capacity() / 4);
   for (std::size_t i = 0; i < hot.size(); ++i) Insert(&cache, hot[i] = Mix64(i), 1, 1);
@@ -140,13 +140,13 @@ TEST(RowCache, RowsThatAreReadAgainOutlastThoseThatAreNot) {
   EXPECT_GE(Read(&cache, hot, 0).found.rows, here * 9 / 10);
 }
 
-TEST(RowCache, RowsThatAreTooOldMakeRoomFirst) {
+TEST(RowCache, RowsThatAreTooOldAreReplacedFirst) {
   RowCache cache(192, 2, kMany);  // one set
   ASSERT_EQ(cache.capacity(), 8u);
   std::vector<Key> old = {1, 2, 3}, young = {11, 12, 13, 14, 15};
   for (Key key : old) Insert(&cache, key, 1, 1);
   for (Key key : young) Insert(&cache, key, 2, 5);
-  Read(&cache, old, 0);  // that they have been read does not help them
+  Read(&cache, old, 0);  // being read does not keep rows that are too old
   for (Key key : {21, 22, 23}) Insert(&cache, Key(key), 3, 5, 4);
   EXPECT_EQ(Read(&cache, young, 0).found.rows, 5u);
   EXPECT_EQ(Read(&cache, {21, 22, 23}, 0).found.rows, 3u);
@@ -154,7 +154,7 @@ TEST(RowCache, RowsThatAreTooOldMakeRoomFirst) {
 }
 
 // Random insertions, drops and evictions: a row that is found is the one inserted last, and no other row is found.
-TEST(RowCache, NeverAnswersAnythingElse) {
+TEST(RowCache, ReturnsOnlyRowsAsTheyWereInserted) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SplitMix rng(seed);
     RowCache cache(1'024 + rng.Below(8'000), 2, kMany);

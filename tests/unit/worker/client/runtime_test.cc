@@ -1,6 +1,5 @@
-// Shows that a runtime joins, connects to the shards of a view once, sends requests and hands their answers to their
-// completions, also those that other threads submit; waits no longer than it may; and fails whatever is under way when
-// its client ends.
+// Shows that a runtime joins, connects to the shards of a view once, sends requests (also those of other threads),
+// passes answers to their completions, and fails pending requests when its client ends.
 #include "worker/client/runtime.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +46,7 @@ class RuntimeTest : public ::testing::Test {
   Runtime runtime_{{.rank = 0, .nonce = 1}, &transport_};
 };
 
-TEST_F(RuntimeTest, AnAddressThatIsNoneIsRefused) {
+TEST_F(RuntimeTest, AnInvalidAddressIsRefused) {
   const Status started = runtime_.Start("nonsense");
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, ErrorCode::kInvalidArgument);
@@ -63,14 +62,14 @@ TEST_F(RuntimeTest, ConnectsToTheShardsOfAView) {
   EXPECT_EQ(world_.connects, 3) << "once";
 }
 
-TEST_F(RuntimeTest, AShardWithoutAnAddressEndsIt) {
+TEST_F(RuntimeTest, AShardWithoutAnAddressEndsTheRuntime) {
   world_.view.routes.endpoints[1] = "nonsense";
   Join();
   EXPECT_FALSE(TakeTurn());
   EXPECT_EQ(runtime_.error().code, ErrorCode::kInvalidArgument);
 }
 
-TEST_F(RuntimeTest, ARequestGoesOutWithActAndItsAnswerComesWithExchange) {
+TEST_F(RuntimeTest, ActSendsARequestAndExchangeReceivesItsAnswer) {
   Join();
   Outcome outcome;
   Tick(&outcome);
@@ -86,7 +85,7 @@ TEST_F(RuntimeTest, ARequestGoesOutWithActAndItsAnswerComesWithExchange) {
   EXPECT_EQ(outcome.done, 1) << "once";
 }
 
-TEST_F(RuntimeTest, AClientThatWasToldToStopEndsItAndFailsWhatIsUnderWay) {
+TEST_F(RuntimeTest, AStoppedClientEndsTheRuntimeAndFailsPendingRequests) {
   Join();
   EXPECT_TRUE(TakeTurn());
   world_.deaf = true;
@@ -101,7 +100,7 @@ TEST_F(RuntimeTest, AClientThatWasToldToStopEndsItAndFailsWhatIsUnderWay) {
   EXPECT_EQ(outcome.failed->code, ErrorCode::kCancelled);
 }
 
-TEST_F(RuntimeTest, RequestsOfOtherThreadsAreStartedInOrderAndEnd) {
+TEST_F(RuntimeTest, RequestsOfOtherThreadsAreStartedInOrder) {
   Join();
   runtime_.StartThread();
   const auto first = TickRequest(), second = TickRequest();
@@ -125,7 +124,7 @@ TEST_F(RuntimeTest, APullOfSeveralTablesEndsWithItsLastTable) {
   std::weak_ptr<Request> dropped;
   for (const bool keeps : {true, false}) {
     std::vector<PullRequest::Table> tables(2);
-    for (const std::uint32_t table : {99u, 1u})  // the first is not known
+    for (const std::uint32_t table : {99u, 1u})  // the first table is unknown
       Planner(4).Make(TableId(table), 3, Positioner(world_.view.tables[0], 1), std::vector<Key>{1, 2},
                       &tables[table == 1].plan.own, &tables[table == 1].order);
     auto request = std::make_shared<PullRequest>(std::move(tables), Clock(1), 0);
@@ -143,7 +142,7 @@ TEST_F(RuntimeTest, APullOfSeveralTablesEndsWithItsLastTable) {
   while (!dropped.expired()) std::this_thread::yield();
 }
 
-TEST_F(RuntimeTest, ItsEndFailsWhatIsUnderWayAndWhatComesLater) {
+TEST_F(RuntimeTest, TheEndFailsPendingAndLaterRequests) {
   std::shared_ptr<Request> under_way, posted;
   {
     FakeTransport transport(&world_);

@@ -1,4 +1,4 @@
-// How far an open proposal lets a worker tick and push, and when the worker is drained.
+// Shows up to which clock an open proposal allows ticks and pushes, and when a worker is drained.
 #include "worker/client/tick_bound.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST(TickBoundTest, AProposalBoundsTicksAndPushesUntilItIsClosed) {
   EXPECT_EQ(bound.id(), 3u);
 }
 
-TEST(TickBoundTest, ADrainEndsAtTheClockThatIsAsked) {
+TEST(TickBoundTest, ADrainEndsAtTheGivenClock) {
   TickBound bound;
   EXPECT_TRUE(bound.Adopt(Open(4, true), Clock(5)));
   EXPECT_EQ(bound.limit(Clock(5)), Clock(5));

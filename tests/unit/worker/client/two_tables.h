@@ -1,4 +1,4 @@
-// Two sparse tables and their keys, for tests of pulls, of pushes and of key lists.
+// For tests of pulls, pushes and key lists: two sparse tables and their keys.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ inline void ExpectRows(const Plan& plan, const Buffer& values) {
     ASSERT_EQ(rows[i], ValueOf(plan.table, plan.keys[i / plan.dim], std::uint32_t(i % plan.dim)));
 }
 
-// A new route map, of three shards: every partition moves to another one, with its watermark.
+// Sends a new route map of three shards: every partition moves to another shard, with its watermarks.
 inline void MovePartitions(FakeFleet* fleet) {
   std::vector<ShardId>& owners = fleet->view.routes.owners;
   for (std::uint32_t p = 0; p < owners.size(); ++p) {

@@ -39,7 +39,7 @@ Batch ReadAll(const DataSection& section, const std::string& text) {
   return batch;
 }
 
-TEST(Criteo, AGoodLine) {
+TEST(Criteo, AValidLineIsRead) {
   const Batch batch = ReadAll(Small(), "1\t-1\t7\t05db9164\tUA\n");
   EXPECT_EQ(batch.rows, 1u);
   EXPECT_EQ(batch.fields, 4u);
@@ -54,14 +54,14 @@ TEST(Criteo, AGoodLine) {
   EXPECT_EQ(batch.keys[3], ColumnBits(3) | CategoryValue("UA"));
 }
 
-TEST(Criteo, MissingFieldsHaveAValueOfTheirOwn) {
+TEST(Criteo, MissingFieldsHaveTheirOwnKeys) {
   const Batch batch = ReadAll(Small(), "0\t\t\t\t\n");
   ASSERT_EQ(batch.keys.size(), 4u);
   for (std::uint32_t column = 0; column < 4; ++column)
     EXPECT_EQ(batch.keys[column], ColumnBits(column) | kMissingValue);
 }
 
-TEST(Criteo, LineEndsDoNotMatter) {
+TEST(Criteo, AllLineEndsAreAccepted) {
   const std::string lines[] = {"1\t1\t2\t05db9164\t68fd1e64", "0\t3\t\tAA\t", "1\t\t5\t\tffffffff"};
   std::string unix_text, dos_text;
   for (const std::string& line : lines) {
@@ -147,7 +147,7 @@ TEST(Criteo, MalformedLinesAreNamed) {
   }
 }
 
-TEST(Criteo, AFirstLineThatIsNoRowIsExplained) {
+TEST(Criteo, AnInvalidFirstLineIsExplained) {
   const Bad cases[] = {
       {"label\tI1\tI2\tC1\tC2", "label 'label': expected 0 or 1; to skip a header, set data.malformed_max = 1"},
       {"\xEF\xBB\xBF\x31\t1\t2\ta\tb", "begins with a byte order mark: expected the label"},
@@ -187,7 +187,7 @@ TEST(Criteo, MalformedLinesUpToTheLimitAreSkippedAndCountedOnce) {
   EXPECT_EQ(batch.labels, std::vector<float>{1});
 }
 
-TEST(Criteo, OnePastTheLimitIsAnError) {
+TEST(Criteo, OneMalformedLinePastTheLimitIsAnError) {
   DataSection section = Small();
   section.malformed_max = 2;
   const auto dataset = Make(section, "0\t1\t1\ta\tb\nbad\nbad\nbad\n0\t1\t1\ta\tb\n");
@@ -201,8 +201,8 @@ TEST(Criteo, OnePastTheLimitIsAnError) {
   EXPECT_EQ(batch.rows, 1u);
 }
 
-// Workers begin anywhere in a file: one that is another than the job says is malformed from its first line on.
-TEST(Criteo, TheFirstLineIsNamedWhereTheWholeFileIsAnother) {
+// Workers begin anywhere in a file. A file in another format than the job's is malformed from its first line on.
+TEST(Criteo, TheErrorOfAFileInAnotherFormatNamesItsFirstLine) {
   const auto dataset = Make(Small(), "1\t1\t1\ta\n0\t1\t1\ta\n1\t1\t1\ta\n");
   Batch batch;
   const Status read = dataset->Read(2, 1, &batch);
@@ -212,7 +212,7 @@ TEST(Criteo, TheFirstLineIsNamedWhereTheWholeFileIsAnother) {
                     third = why.find("\n  small.tsv:3: ");
   EXPECT_LT(first, third) << why;
   EXPECT_NE(third, std::string::npos) << why;
-  // One that is sound at its beginning is not suspected.
+  // The first line of this file is valid, so the error does not suspect the format.
   const auto sound = Make(Small(), "1\t1\t1\ta\tb\n0\t1\t1\ta\n");
   const Status late = sound->Read(1, 1, &batch);
   ASSERT_FALSE(late);
@@ -233,7 +233,7 @@ TEST(Criteo, LinesUpToTheLimitOfBytes) {
             std::string::npos);
 }
 
-TEST(Criteo, SectionsThatMakeNoSense) {
+TEST(Criteo, InvalidSectionsAreRefused) {
   DataSection section = Small();
   section.bins.resize(3);
   EXPECT_FALSE(Dataset::FromText(section, "x", "0\n"));
@@ -246,7 +246,7 @@ TEST(Criteo, SectionsThatMakeNoSense) {
   EXPECT_FALSE(Dataset::FromText(section, "x", "0\n"));
 }
 
-// The same line by splitting it: the keys, or nothing if it is malformed.
+// A simple reader, which splits the line. Returns the keys, or none if the line is malformed.
 std::vector<Key> SplitAndParse(const std::string& line) {
   std::vector<std::string> fields(1);
   for (char c : line) {
@@ -269,7 +269,7 @@ std::vector<Key> SplitAndParse(const std::string& line) {
   return keys;
 }
 
-TEST(Criteo, RandomDamageIsReadAsByASimpleReader) {
+TEST(Criteo, RandomDamageIsReadLikeByASimpleReader) {
   DataSection section = Small();
   section.bins = {{BinRule::Kind::kIdentity, 1}};
   section.malformed_max = 1;

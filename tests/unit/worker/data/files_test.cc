@@ -1,5 +1,6 @@
-// Shows that files are read as what they are: plain and gzip alike, in memory or through a cache file; ranges equal
-// to the whole; many threads at once; missing, empty, broken files refused by name; idx pairs checked and scaled.
+// Shows that plain and gzip files give the same rows, in memory or through a cache file; that ranges equal the whole;
+// that many threads can read at once; that errors name missing, empty and damaged files; and that idx pairs are checked
+// and scaled.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -105,7 +106,7 @@ TEST(Files, RangesEqualTheWhole) {
   }
 }
 
-TEST(Files, RowsOutsideAreRefused) {
+TEST(Files, RowsOutsideTheSetAreRefused) {
   TempDir dir;
   dir.Write("rows.tsv", Text());
   const auto dataset = Dataset::Open(Section(dir), "rows.tsv");
@@ -118,7 +119,7 @@ TEST(Files, RowsOutsideAreRefused) {
   EXPECT_FALSE((*dataset)->Read(~0ULL, 2, &batch));
 }
 
-TEST(Files, LimitRows) {
+TEST(Files, LimitRowsBoundsTheRows) {
   TempDir dir;
   dir.Write("rows.tsv", Text());
   for (std::uint64_t limit : {1ULL, 64ULL, 65ULL, 1000ULL})
@@ -126,8 +127,8 @@ TEST(Files, LimitRows) {
   EXPECT_EQ(ReadWhole(Section(dir), "rows.tsv", {.limit_rows = kRows + 1}).rows, kRows);
 }
 
-// A program that is to end while it still opens its data does not wait for that.
-TEST(Files, OpeningIsGivenUpWhenAskedTo) {
+// A program that must end while it opens its data does not wait until the data are open.
+TEST(Files, OpeningStopsOnRequest) {
   TempDir dir;
   dir.Write("rows.tsv", Text());
   dir.WriteGzip("rows.gz", Text());
@@ -160,8 +161,8 @@ TEST(Files, ManyThreadsReadAtOnce) {
   EXPECT_EQ((*dataset)->malformed(), 3u);
 }
 
-// The mapping ends with the file: the last field lies at the end of a page.
-TEST(Files, FilesThatFillTheirPages) {
+// The last field lies at the end of a page, where the mapping ends.
+TEST(Files, AFileThatEndsAtAPageBoundaryIsRead) {
   TempDir dir;
   DataSection section = Section(dir);
   section.integer_columns = 1;
@@ -175,7 +176,7 @@ TEST(Files, FilesThatFillTheirPages) {
   }
 }
 
-TEST(Files, MissingFilesAreNamedWithWhatWasExpected) {
+TEST(Files, TheErrorOfAMissingFileNamesItAndTheExpectedFile) {
   TempDir dir;
   const std::string missing = ErrorOf(Section(dir), "train.tsv", ErrorCode::kNotFound);
   EXPECT_HAS(missing, dir.path() + "/train.tsv does not exist");
@@ -224,7 +225,7 @@ TEST(Files, PipesAndDevicesAreRefusedAtOnce) {
 }
 
 // Reading beyond the end of a mapped file is a SIGBUS.
-TEST(Files, AFileThatIsCutShortIsNamed) {
+TEST(Files, TheErrorOfATruncatedFileNamesIt) {
   TempDir dir;
   dir.Write("plain.tsv", Text());
   const std::string path = dir.path() + "/plain.tsv";
@@ -244,7 +245,7 @@ TEST(Files, AFileThatIsCutShortIsNamed) {
   }
 }
 
-TEST(Files, AFileThatGrowsStaysAsItWasOpened) {
+TEST(Files, AFileThatGrowsIsReadAsItWasWhenOpened) {
   TempDir dir;
   dir.Write("plain.tsv", Text());
   const auto dataset = Dataset::Open(Section(dir), "plain.tsv");

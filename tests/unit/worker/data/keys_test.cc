@@ -1,5 +1,5 @@
-// Shows that features become keys without collisions: hexadecimal categories exactly, other strings, missing values
-// and integers apart from them, and bins of integers where the formula has them.
+// Shows that features become keys without collisions: hexadecimal categories become their number; other strings,
+// missing values and integers have other keys; and integers fall into the bins of the formula.
 #include "worker/data/keys.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 std::uint64_t LogValue(const LogBins& bins, std::int64_t v) { return BinnedValue(BinRule{}, bins, v); }
 
-TEST(Keys, HexCategoriesAreTheirNumber) {
+TEST(Keys, AHexCategoryIsItsNumber) {
   SplitMix random(1);
   for (int i = 0; i < 100000; ++i) {
     const auto number = static_cast<std::uint32_t>(random.Next());
@@ -39,7 +39,7 @@ TEST(Keys, EveryOtherByteInAHexCategoryMakesItAString) {
     }
 }
 
-TEST(Keys, KindsOfCategoriesStayApart) {
+TEST(Keys, KindsOfCategoriesDoNotCollide) {
   const std::set<std::uint64_t> values = {
       CategoryValue(""),  CategoryValue("00000000"), CategoryValue("ffffffff"), CategoryValue("FFFFFFFF"),
       CategoryValue("0"), CategoryValue("fffffff"),  CategoryValue("AA"),       CategoryValue("AB")};
@@ -47,13 +47,13 @@ TEST(Keys, KindsOfCategoriesStayApart) {
   EXPECT_EQ(CategoryValue(""), kMissingValue);
 }
 
-TEST(Keys, AColumnTouchesNoBitOfAValue) {
+TEST(Keys, AColumnChangesNoBitOfAValue) {
   EXPECT_EQ(ColumnBits(4095), 4096ULL << 48);
   EXPECT_EQ(ColumnBits(4095) & kMissingValue, 0u);
   EXPECT_NE(ColumnBits(0), 0u);
 }
 
-TEST(Keys, IntegersStayApartAndWithin48Bits) {
+TEST(Keys, IntegersDoNotCollideAndFit48Bits) {
   std::set<std::uint64_t> values = {kMissingValue};
   std::size_t integers = 1;
   const auto add = [&](std::int64_t v) {
@@ -72,7 +72,7 @@ TEST(Keys, IntegersStayApartAndWithin48Bits) {
   EXPECT_EQ(values.size(), integers);
 }
 
-TEST(Bins, LogRuleIsTheFormula) {
+TEST(Bins, TheLogRuleIsItsFormula) {
   const LogBins bins;
   for (std::int64_t v = 3; v < 2'000'000; v += 1 + v / 1000) {
     const double log = std::log(static_cast<double>(v));
@@ -85,7 +85,7 @@ TEST(Bins, LogRuleIsTheFormula) {
   EXPECT_EQ(bins.Bin(kMax), 1906u);
 }
 
-TEST(Bins, SmallIntegersAreThemselvesAndMeetNoBin) {
+TEST(Bins, SmallIntegersAreKeptAndCollideWithNoBin) {
   const LogBins bins;
   std::set<std::uint64_t> values = {kMissingValue};
   for (std::int64_t v = -100; v <= 2; ++v) values.insert(LogValue(bins, v));

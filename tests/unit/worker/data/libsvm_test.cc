@@ -1,5 +1,5 @@
-// Shows how lines of libsvm's format become batches: labels, keys, weights only where they are needed, comments; and
-// which lines are malformed.
+// Shows how lines in libsvm's format become batches (labels, keys, weights if they are needed, comments), and which
+// lines are malformed.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -80,7 +80,7 @@ TEST(Libsvm, MalformedLinesAreNamed) {
   }
 }
 
-TEST(Libsvm, AMalformedLineLeavesNothingBehind) {
+TEST(Libsvm, AMalformedLineAddsNothingToTheBatch) {
   DataSection section = Libsvm();
   section.malformed_max = 5;
   Batch batch;

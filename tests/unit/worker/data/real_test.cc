@@ -1,5 +1,5 @@
-// Shows that the real sets are read as their README describes them: rows, columns, labels, keys. Skipped where the
-// sets are missing (../shared/data beside the repository, Fashion-MNIST from its Debian package).
+// Shows that the real sets are read as their README describes them: rows, columns, labels, keys. Skipped if the sets
+// are missing (../shared/data beside the repository; Fashion-MNIST from its Debian package).
 #include <gtest/gtest.h>
 
 #include <algorithm>

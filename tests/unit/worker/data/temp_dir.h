@@ -1,4 +1,4 @@
-// A folder for one test, gone with it, and files in it.
+// A folder with files for one test, which removes it at its end.
 #pragma once
 
 #include <zlib.h>

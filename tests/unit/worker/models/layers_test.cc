@@ -1,4 +1,4 @@
-// Shows that a stack of layers needs no second look at rows and inputs behind ForwardAgain: recomputing once is enough.
+// Shows that a stack of layers reads rows and inputs no more after ForwardAgain: recomputing once is enough.
 #include "worker/models/layers.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::vector<float> RandomFloats(std::size_t n, SplitMix& random) {
   return out;
 }
 
-// Two layers, and what a pass through them needs.
+// Two layers, with the rows and inputs of a pass.
 class LayerStackTest : public ::testing::Test {
  protected:
   LayerStackTest() {
@@ -52,7 +52,7 @@ class LayerStackTest : public ::testing::Test {
   Compute compute_;
 };
 
-TEST_F(LayerStackTest, BehindForwardAgainNothingIsComputedTwice) {
+TEST_F(LayerStackTest, AfterForwardAgainNothingIsComputedTwice) {
   LayerStack stack(job_, layers_);
   stack.Forward(compute_, kRows, x_.data(), views_);
   const auto expected = Gradients(stack);
@@ -69,7 +69,7 @@ TEST_F(LayerStackTest, ForwardKeepsNothingUnderRecompute) {
   compute_.memory().Reset();
   stack.Forward(compute_, kRows, x_.data(), views_);
   const Workspace::Mark mark = compute_.memory().mark();
-  std::ranges::fill_n(compute_.Get<float>(1000), 1000, 1e9f);  // over what is not kept
+  std::ranges::fill_n(compute_.Get<float>(1000), 1000, 1e9f);  // overwrites memory that is not kept
   compute_.memory().Release(mark);
   EXPECT_EQ(Gradients(stack), expected);
 }

@@ -1,6 +1,6 @@
-// Shows that every built-in model's losses are those of a reference in double (reference_model.h) and its gradients the
-// slopes of that: central finite differences over all rows of all of its tables, to five digits of each table's
-// largest. And that evaluation leaves gradients alone, and which data a model is not made for.
+// Shows that the losses of every built-in model equal those of a reference in double (reference_model.h), and that its
+// gradients equal the reference's central finite differences over all rows of all tables, to five digits of each
+// table's largest. Also that evaluation does not change gradients, and which data a model refuses.
 
 #include <gtest/gtest.h>
 
@@ -128,7 +128,7 @@ TEST_P(ModelGradients, MatchFiniteDifferencesOfTheReference) {
   EXPECT_GT(checked, 100 * kinks);
 }
 
-TEST_P(ModelGradients, ScaleWithTheStepsScale) {
+TEST_P(ModelGradients, ScaleWithTheStep) {
   Step(1.0f, true);
   const auto full = gradients_;
   for (auto& g : gradients_) std::fill(g.begin(), g.end(), 0.0f);
@@ -137,7 +137,7 @@ TEST_P(ModelGradients, ScaleWithTheStepsScale) {
     for (std::size_t i = 0; i < full[t].size(); ++i) EXPECT_NEAR(gradients_[t][i], 0.25f * full[t][i], 1e-5);
 }
 
-TEST_P(ModelGradients, EvaluationLeavesThemAlone) {
+TEST_P(ModelGradients, EvaluationDoesNotChangeThem) {
   Step(1.0f, false);
   for (const auto& g : gradients_)
     for (float v : g) EXPECT_EQ(v, 0.0f);
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
              (test.param.fields == 0 ? "_ragged" : "") + (test.param.recompute ? "_recompute" : "");
     });
 
-// What a model cannot use is refused with the key to change.
+// Settings that a model cannot use are refused with an error that names the key to change.
 TEST(MakeModelErrors, NameWhatToChange) {
   Job job;
   job.model.kind = ModelKind::kDlrm;
@@ -181,7 +181,7 @@ TEST(MakeModelErrors, NameWhatToChange) {
 }
 
 // Each layer is the input of the next one, whose row must hold it and a bias.
-TEST(MakeModelErrors, LayersAsWideAsRowsAllow) {
+TEST(MakeModelErrors, LayersMayBeAsWideAsRowsAllow) {
   const ModelShape both{.fields = 3, .dense_columns = 4};
   const auto with = [](ModelKind kind, std::vector<std::uint32_t> hidden, std::vector<std::uint32_t> bottom) {
     Job job;
@@ -206,8 +206,8 @@ TEST(MakeModelErrors, LayersAsWideAsRowsAllow) {
   }
 }
 
-// Places of keys have 31 bits; the bias is one more.
-TEST(MakeModelErrors, BatchesOfTooManyKeys) {
+// Indexes of keys have 31 bits, and the bias takes one more index.
+TEST(MakeModelErrors, BatchesOfTooManyKeysAreRefused) {
   Job job;
   const ModelShape rows{.fields = 2'114};
   job.train.batch_rows = 1'015'839;
@@ -226,7 +226,7 @@ TEST(MakeModelErrors, BatchesOfTooManyKeys) {
   EXPECT_FALSE(CheckBatchKeys(1, limits::kPlanKeysMax));
 }
 
-// Nothing of such data could be learnt: the labels are 0 to 9, or there are no keys.
+// The labels are 0 to 9, or there are no keys, so these models could learn nothing.
 TEST(MakeModelErrors, DataThatAModelCannotLearnAreRefused) {
   const ModelShape images{.dense_columns = 784, .classes = 10}, pairs{.dense_columns = 784, .classes = 2},
       rows{.classes = 10};
@@ -263,7 +263,7 @@ TEST(MakeModelErrors, SettingsOfATableThatTheModelDoesNotHaveAreRefused) {
       "is 'embedding'");
 }
 
-TEST(MakeModelErrors, WhatAModelDoesNotLookAtIsSaid) {
+TEST(MakeModelErrors, UnusedInputsAreNamed) {
   const ModelShape both{.fields = 26, .dense_columns = 13};
   for (const ModelKind kind :
        {ModelKind::kLogisticRegression, ModelKind::kFm, ModelKind::kWideDeep, ModelKind::kDeepFm}) {

@@ -1,5 +1,5 @@
-// The models once more, as their papers have them and in double throughout: what the losses of one batch are, for
-// differences so small that no term of a gradient hides in rounding.
+// The models a second time, as their papers define them and in double: the losses of one batch, for finite differences
+// so small that rounding hides no term of a gradient.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,15 @@ class ReferenceModel {
  public:
   using Vector = std::vector<double>;
 
-  // values[t]: table t of the model. Occurrence o of the batch has row index[o] of the sparse tables, the bias the row
-  // behind the last occurrence's. All but the values outlive it.
+  // values[t]: table t of the model. Occurrence o of the batch has row index[o] of the sparse tables; the bias has the
+  // row after that of the last occurrence. All arguments except the values must outlive this object.
   ReferenceModel(const Job& job, const Model& model, const Batch& batch, const std::vector<std::uint32_t>& index,
                  const std::vector<std::vector<float>>& values)
       : section_(job.model), uses_(model.tables()), batch_(batch), index_(index) {
     for (const auto& table : values) tables.emplace_back(table.begin(), table.end());
   }
 
-  // Over all rows.
+  // The loss over all rows.
   double Loss() const {
     double sum = 0;
     for (std::size_t r = 0; r < batch_.rows; ++r) sum += LossOf(r);
@@ -134,7 +134,7 @@ class ReferenceModel {
     return x;
   }
 
-  // One output a row of the table: its weights and, with a bias, that last.
+  // Each row of the table gives one output: it contains the weights and, if there is one, the bias as the last element.
   Vector Layer(const std::string& name, const Vector& x) const {
     const Table table = Find(name);
     Vector y(table.rows);

@@ -1,5 +1,5 @@
-// Shows that what training reports of predictions is what the kernels make of them: counts by row, and one sum of the
-// losses, the step's own where it has one.
+// Shows that the quality that training reports equals that of the kernels: counts by row, and the sum of the losses,
+// which is the step's if the step knows it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,7 +35,7 @@ Quality Tallied(const Predictions& predictions, const std::vector<float>& labels
   return tally.Take();
 }
 
-TEST(TallyTest, TheLossOfTwoClassesIsTheKernels) {
+TEST(TallyTest, TheLossOfTwoClassesEqualsTheKernels) {
   const Scored rows = SomeRows();
   Compute compute;
   std::vector<float> grad(kRows);
@@ -57,18 +57,18 @@ TEST(TallyTest, TheLossOfTwoClassesIsTheKernels) {
   }
 }
 
-TEST(TallyTest, ALossThatTheStepKnowsIsNotMadeAgain) {
+TEST(TallyTest, AKnownLossIsNotComputedAgain) {
   const Scored rows = SomeRows();
   EXPECT_EQ(Tallied({.logits = rows.logits.data(), .loss = 0.25}, rows.labels).loss_sum, 0.25);
 }
 
-TEST(TallyTest, DivergenceShows) {
+TEST(TallyTest, DivergenceIsReported) {
   Scored rows = SomeRows();
   rows.logits[kRows / 2] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(Tallied({.logits = rows.logits.data()}, rows.labels).loss_sum));
 }
 
-TEST(TallyTest, LossesOfMoreClassesAddUp) {
+TEST(TallyTest, LossesOfManyClassesAreSummed) {
   const std::vector<double> losses = {0.5, 0.25, 4};
   const std::vector<std::uint32_t> correct = {1, 0, 1};
   const Quality quality = Tallied({.losses = losses.data(), .correct = correct.data()}, {2, 0, 9});

@@ -1,5 +1,5 @@
-// Shows that a step's arrays do not touch each other, that released memory is handed out again, that a later step finds
-// all of it in one piece, and that what does not fit a GPU is counted.
+// Shows that a step's arrays are disjoint, that released memory is reused, and that a later step gets all its memory in
+// one piece.
 #include "worker/models/workspace.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace tarn::worker {
 namespace {
 
-TEST(WorkspaceTest, ArraysAreApartAndAligned) {
+TEST(WorkspaceTest, ArraysAreDisjointAndAligned) {
   Workspace memory;
   SplitMix random(1);
   for (int step = 0; step < 3; ++step) {
@@ -30,7 +30,7 @@ TEST(WorkspaceTest, ArraysAreApartAndAligned) {
   }
 }
 
-TEST(WorkspaceTest, ReleasedMemoryIsHandedOutAgain) {
+TEST(WorkspaceTest, ReleasedMemoryIsReused) {
   Workspace memory;
   auto* kept = memory.Get<float>(1000);
   std::fill_n(kept, 1000, 3.0f);
@@ -44,7 +44,7 @@ TEST(WorkspaceTest, ReleasedMemoryIsHandedOutAgain) {
   for (int i = 0; i < 1000; ++i) ASSERT_EQ(kept[i], 3.0f);
 }
 
-TEST(WorkspaceTest, TheNextStepNeedsNoMore) {
+TEST(WorkspaceTest, LaterStepsAllocateNothing) {
   Workspace memory;
   const auto step = [&] {
     memory.Reset();

@@ -6,7 +6,7 @@
 namespace tarn::worker {
 namespace {
 
-TEST(AlgorithmsFile, LiesInTheCacheFolderOrElseInTheOneGiven) {
+TEST(AlgorithmsFile, IsInTheCacheFolderOrInTheGivenOne) {
   EXPECT_EQ(AlgorithmsFile("/var/cache", "/home/a", "/run/1"), "/var/cache/tarn/gemm-algorithms");
   EXPECT_EQ(AlgorithmsFile(nullptr, "/home/a", "/run/1"), "/home/a/.cache/tarn/gemm-algorithms");
   EXPECT_EQ(AlgorithmsFile(nullptr, nullptr, "/run/1"), "/run/1/gemm-algorithms");

@@ -1,4 +1,4 @@
-// Rows that arrive in the host's memory are used where they are, and kept until they are released.
+// Shows that rows which arrive in the host's memory are used without a copy, and kept until they are released.
 #include "worker/train/arrived_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Shows that the reader's thread gives batches in the order of leases, cut at the ends of leases, from where a lease
-// that was taken over stands; that plans cover each batch's keys; that a random order of rows covers every row once and
-// is the same for every worker; and that an error of reading, or of a GPU that was to plan, is told and stops it.
+// Shows that the reader's thread makes batches in the order of leases, ends them with the leases, and begins a
+// taken-over lease at its position; that plans cover each batch's keys; that a random order covers every row once and
+// is the same for every worker; and that an error of reading, or of a GPU that plans, is reported and stops the thread.
 
 #include "worker/train/batch_source.h"
 
@@ -63,7 +63,7 @@ PreparedBatch Take(BatchSource* source) {
   return {};
 }
 
-TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
+TEST(BatchSource, FollowsLeasesAndEndsBatchesWithThem) {
   const Job job = MakeJob();
   const auto set = MakeSet(job);
   std::atomic<int> wakes = 0;
@@ -81,7 +81,7 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
     EXPECT_EQ(batch.batch.rows, e.lines);
     EXPECT_EQ(batch.after, (DataPosition{LeaseId(e.lease), e.after}));
     EXPECT_EQ(batch.last_of_lease, e.last);
-    // Each occurrence finds its key in the plan; the bias is the linear table's last occurrence and no other's.
+    // The plan's index maps each occurrence to its key; only the linear table has the bias, as its last occurrence.
     ASSERT_EQ(batch.plans[0].index.size(), batch.batch.keys.size() + 1);
     ASSERT_EQ(batch.plans[1].index.size(), batch.batch.keys.size());
     for (std::size_t o = 0; o < batch.batch.keys.size(); ++o)
@@ -94,7 +94,7 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
   EXPECT_GE(wakes.load(), 4);
 }
 
-TEST(BatchSource, TheLeaseSaysHowLargeABatchIs) {
+TEST(BatchSource, TheLeaseDeterminesTheBatchSize) {
   const Job job = MakeJob();
   const auto set = MakeSet(job);
   BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
@@ -130,7 +130,7 @@ TEST(BatchSource, RandomOrderCoversEveryRowOnceAndIsTheSameEverywhere) {
   EXPECT_EQ(plain.keys, evaluated.keys);  // evaluation keeps the file's order
 }
 
-TEST(BatchSource, TellsWhyReadingStopped) {
+TEST(BatchSource, ReportsAnErrorOfReading) {
   const Job job = MakeJob();
   const auto set = MakeSet(job, 12);
   BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
@@ -141,7 +141,7 @@ TEST(BatchSource, TellsWhyReadingStopped) {
   EXPECT_NE(source.error()->message.find("test:13"), std::string::npos) << source.error()->message;
 }
 
-TEST(BatchSource, TellsThatTheGpuCannotPlan) {
+TEST(BatchSource, ReportsThatTheGpuCannotPlan) {
   constexpr int kNoGpu = 1000;
   const Job job = MakeJob();
   const auto set = MakeSet(job);

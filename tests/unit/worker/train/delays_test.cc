@@ -1,5 +1,5 @@
-// Shows that draws have the means of their distributions, repeat by seed and rank, and that stragglers and pauses take
-// the time that the job says.
+// Shows that draws have the means of their distributions and are determined by seed and rank, and that stragglers and
+// pauses take the time of the job file.
 #include "worker/train/delays.h"
 
 #include <gtest/gtest.h>
@@ -54,12 +54,12 @@ Job JobOf(const DelaysSection& delays) {
   return job;
 }
 
-TEST(DelaysTest, WithoutDelaysABatchTakesItsTime) {
+TEST(DelaysTest, WithoutDelaysNoTimeIsAdded) {
   BatchDelays delays(JobOf({}), 0);
   EXPECT_EQ(delays.Next(1), 0);
 }
 
-TEST(DelaysTest, RepeatsByRankAndDiffersBetweenRanks) {
+TEST(DelaysTest, DrawsRepeatForARankAndDifferBetweenRanks) {
   const Job job = JobOf({.batch = {Kind::kExponential, 0.01}});
   BatchDelays one(job, 1), again(job, 1), other(job, 2);
   bool differs = false;
@@ -78,7 +78,7 @@ TEST(DelaysTest, TheLastRanksAreTheStragglers) {
   EXPECT_EQ(BatchDelays(job, 3).Next(3 * 256), 150'000) << "of three local steps";
 }
 
-TEST(DelaysTest, ABatchOfAnotherSizeTakesItsPartOfTheTime) {
+TEST(DelaysTest, TheTimeOfABatchIsProportionalToItsRows) {
   Job job = JobOf({.batch = {Kind::kConstant, 0.010}, .stragglers = 1, .straggler_factor = 2});
   job.train.batch_rows = 70;
   job.train.batch_shares = {2, 2, 2, 1};

@@ -1,5 +1,5 @@
-// Shows that the columns of a batch reach the GPU, also when the next batch is larger or has no weights. Skipped, with
-// the reason, where there is no GPU.
+// Shows that the columns of a batch are copied to the GPU, also if the next batch is larger or has no weights. Skipped,
+// with the reason, if there is no GPU.
 #include "tests/unit/kernels/gpu_test_util.h"
 #include "worker/train/device_batch.h"
 

@@ -1,5 +1,5 @@
-// Shows that a table's hot rows in a GPU's memory are those in the host's: the same rows missing, the same read, the
-// same staleness, batch by batch with several in flight. Skipped, with the reason, where there is no GPU.
+// Shows that hot rows in a GPU's memory behave like those in the host's: the same rows are missing, the same are read,
+// with the same staleness, for batches of which several are in flight. Skipped, with the reason, if there is no GPU.
 #include <deque>
 
 #include "core/hash.h"
@@ -75,7 +75,7 @@ class GpuHotTableTest : public kernels::GpuFixture {
     batches_.pop_front();
   }
 
-  // What the plan has in the GPU's memory is that of another batch before this one is pushed.
+  // Plans another batch, which overwrites the planner's memory on the GPU, before this batch is pushed.
   void PlanAnother(Plan* plan) {
     std::vector<Key> keys = plan->keys;
     for (Key& key : keys) key = ~key;
@@ -114,8 +114,8 @@ TEST_F(GpuHotTableTest, RandomBatchesInFlight) {
     }
 }
 
-// Keys that are there already are those that would be brought.
-TEST_F(GpuHotTableTest, PlansOfTheGpu) {
+// The GPU plans, so the keys are already in its memory.
+TEST_F(GpuHotTableTest, PlansOfTheGpuFindTheSameRows) {
   SplitMix random(4);
   auto planner = MakeDevicePlanner(0, 3);
   ASSERT_TRUE(planner.has_value()) << planner.error().message;

@@ -1,7 +1,7 @@
-// Shows that plans which a GPU makes are the host's but for the order of keys within a partition: the same unique keys
-// and runs, an index that leads every occurrence to its key, in the GPU's memory, whatever the keys, salts and
-// partitions, for several tables over the same keys, with the bias and without, and for as long as nobody takes them
-// back. Skipped, with the reason, where there is no GPU.
+// Shows that a GPU's plans equal the host's except for the order of keys within a partition: the same unique keys and
+// runs, and an index in the GPU's memory that maps every occurrence to its key. For any keys, salts and partitions, for
+// several tables over the same keys, with the bias and without, until they are released. Skipped, with the reason, if
+// there is no GPU.
 #include <algorithm>
 #include <set>
 
@@ -36,7 +36,7 @@ class GpuPlannerTest : public kernels::GpuFixture {
     return std::move(*planner);
   }
 
-  // `plan` is what the host makes of these keys.
+  // Expects that `plan` agrees with the host's plan of these keys.
   void ExpectPlanOf(std::span<const Key> keys, const Positioner& positioner, std::uint32_t bits, const Plan& plan) {
     Plan host;
     Planner(bits).Make(TableId(3), kDim, positioner, keys, &host);
@@ -65,11 +65,11 @@ class GpuPlannerTest : public kernels::GpuFixture {
   }
 };
 
-TEST_F(GpuPlannerTest, AgreesWithTheHostWhateverTheKeysAndPartitions) {
+TEST_F(GpuPlannerTest, AgreesWithTheHostForAnyKeysAndPartitions) {
   SplitMix random(1);
   for (const std::uint32_t bits : {0u, 1u, 6u, 12u}) {
     const auto planner = MakePlanner(bits);
-    Plan plan;  // made anew: nothing of an earlier batch may shine through
+    Plan plan;  // reused: an earlier batch must leave no trace
     for (const std::uint64_t distinct : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{5000}, ~std::uint64_t{0}})
       for (const std::size_t n : {1000, 0, 1, 2, 33, 70'001, 100}) {
         const std::vector<Key> keys = RandomKeys(n, distinct, random);
@@ -82,8 +82,8 @@ TEST_F(GpuPlannerTest, AgreesWithTheHostWhateverTheKeysAndPartitions) {
   }
 }
 
-// As the batches in flight do, larger ones and smaller ones.
-TEST_F(GpuPlannerTest, PlansStayUntilTheyAreTakenBack) {
+// Several plans are in use at once, larger and smaller ones, like those of batches in flight.
+TEST_F(GpuPlannerTest, PlansStayUntilTheyAreReleased) {
   constexpr std::uint32_t kBits = 5;
   SplitMix random(2);
   struct Made {
@@ -113,9 +113,9 @@ TEST_F(GpuPlannerTest, PlansStayUntilTheyAreTakenBack) {
   }
 }
 
-// A batch's, with a dense table between two sparse ones; the batches of which the GPU makes the plans alternate with
-// smaller ones.
-TEST_F(GpuPlannerTest, BatchesOfSeveralTablesAndTheBias) {
+// The plans of batches, with a dense table between two sparse ones. Batches that the GPU plans alternate with smaller
+// ones, which the host plans.
+TEST_F(GpuPlannerTest, PlansBatchesOfSeveralTablesWithTheBias) {
   constexpr std::uint32_t kBits = 6;
   Job job;
   job.job.seed = 12;

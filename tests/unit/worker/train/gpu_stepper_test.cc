@@ -1,6 +1,6 @@
-// Shows that a step of every model gives on a GPU what it gives on the CPU: predictions and gradients, in every
-// precision, in parts, recomputed and clipped, batch after batch of other sizes; and that steps which are recorded have
-// the bits of those which are not. Skipped, with the reason, where there is no GPU.
+// Shows that a step of every model has the same predictions and gradients on a GPU as on the CPU: in every precision,
+// in parts, recomputed and clipped, for batches of different sizes; and that recorded steps have the bits of unrecorded
+// ones. Skipped, with the reason, if there is no GPU.
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -16,8 +16,8 @@
 namespace tarn::worker {
 namespace {
 
-// Under AddressSanitizer each array of activations is memory of its own (worker/models/workspace.cc), and elsewhere in
-// every step: then none comes again.
+// Under AddressSanitizer each array of activations is allocated separately (worker/models/workspace.cc), at another
+// address in every step, so no recorded step can be reused.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kStepsComeAgain = false;
 #else
@@ -55,7 +55,7 @@ TEST_P(GpuStepperTest, AgreesWithTheCpu) {
     TrainSection train;
     double tolerance;
   };
-  // Of one row a ReLU that rounding turns over is a good part.
+  // In a batch of one row, a ReLU whose sign changes by rounding is a large part of the gradient.
   const Variant variants[] = {{{}, 1e-5},
                               {{.clip_global_norm = 0.01}, 1e-5},
                               {{.accumulate = 3}, 1e-5},
@@ -81,8 +81,8 @@ TEST_P(GpuStepperTest, AgreesWithTheCpu) {
   }
 }
 
-// Written there on another stream, which the step is behind.
-TEST_P(GpuStepperTest, RowsMayLieOnTheGpu) {
+// Another stream writes the rows, and the step waits for it.
+TEST_P(GpuStepperTest, RowsMayBeOnTheGpu) {
   StepCase pulled(GetParam(), OnGpu({}), 300), placed(GetParam(), OnGpu({}), 300);
   if (Status made = pulled.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
   ASSERT_TRUE(placed.MakeStepper().has_value());
@@ -101,7 +101,7 @@ TEST_P(GpuStepperTest, RowsMayLieOnTheGpu) {
       ExpectNear(placed.Run(rows, rows, train), pulled.Run(rows, rows, train), 1e-5);
 }
 
-TEST_P(GpuStepperTest, EvaluationTakesNoMoreMemoryThanTraining) {
+TEST_P(GpuStepperTest, EvaluationNeedsNoMoreMemoryThanTraining) {
   constexpr std::size_t kBatchRows = 64, kManyRows = 2'048;
   StepCase gpu(GetParam(), OnGpu({}), kBatchRows);
   if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
@@ -117,13 +117,13 @@ void ExpectSameBits(const StepResult& actual, const StepResult& expected) {
     ASSERT_TRUE(a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) << "table " << t;
   }
   EXPECT_EQ(actual.quality.rows, expected.quality.rows);
-  EXPECT_EQ(std::bit_cast<std::uint64_t>(actual.quality.loss_sum),  // which may not be a number
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(actual.quality.loss_sum),  // the bits, because the loss may be NaN
             std::bit_cast<std::uint64_t>(expected.quality.loss_sum));
   EXPECT_EQ(actual.activation_bytes, expected.activation_bytes);
 }
 
-// Batch after batch of other keys and parameters: sizes that come again, larger and smaller ones, of which the smallest
-// need fewer rows of the tables, now below a power of two and now above, evaluation in between.
+// Batches of different keys and parameters: repeated, larger and smaller sizes, below and above a power of two, with
+// evaluation in between. The smallest need fewer rows of the tables.
 constexpr struct {
   std::size_t rows;
   bool train;
@@ -149,7 +149,7 @@ TEST_P(GpuStepperTest, RecordedStepsHaveTheSameBits) {
     std::uint64_t seed = 1;
     for (const auto& [rows, training] : kSteps) {
       SCOPED_TRACE(seed);
-      // Of rows of varying length mostly the same ones, else no step would come again.
+      // Rows of varying length are mostly the same ones; otherwise no step would be repeated.
       const std::uint64_t batch = GetParam().fields == 0 && seed % 5 != 0 ? rows : seed;
       ASSERT_NO_FATAL_FAILURE(ExpectSameBits(recorded.Run(rows, batch, training), plain.Run(rows, batch, training)));
       ++seed;
@@ -159,7 +159,7 @@ TEST_P(GpuStepperTest, RecordedStepsHaveTheSameBits) {
   }
 }
 
-// While one step is computed, the next one is brought.
+// The next step is copied to the GPU while one is computed.
 TEST_P(GpuStepperTest, TwoStepsAtATimeHaveTheBitsOfOneAfterTheOther) {
   const TrainSection variants[] = {
       {}, {.clip_global_norm = 0.01, .accumulate = 3}, {.precision = Precision::kFp16, .recompute = true}};
@@ -208,8 +208,8 @@ TEST(GpuStepperOrderTest, IsDoneSoonerOrLaterAndSaysSo) {
   }
 }
 
-// Somewhere else each time, as the plans of batches in flight are. A step comes again all the same.
-TEST_P(GpuStepperTest, IndexesMayLieOnTheGpu) {
+// The indexes are at another address each time, like the plans of batches in flight. Recorded steps are reused anyway.
+TEST_P(GpuStepperTest, IndexesMayBeOnTheGpu) {
   StepCase here(GetParam(), OnGpu({}), 300), there(GetParam(), OnGpu({}), 300);
   if (Status made = here.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
   ASSERT_TRUE(there.MakeStepper().has_value());
@@ -230,7 +230,7 @@ TEST_P(GpuStepperTest, IndexesMayLieOnTheGpu) {
   EXPECT_EQ(there.stepper().graphs_launched(), here.stepper().graphs_launched());
 }
 
-// The loss is scaled by a number of the recorded step: after gradients that did not fit it is another step.
+// The scale of the loss is part of the recorded step: after gradients that overflowed, it is another step.
 TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
   if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
@@ -247,7 +247,7 @@ TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
   EXPECT_GE(recorded.stepper().graphs_launched(), 3u);
 }
 
-// A larger batch takes more memory for activations, while what the model is given stays where it is.
+// A larger batch needs more memory for activations, while the model's inputs stay at their addresses.
 TEST(GpuStepGraphsTest, MemoryThatMoved) {
   if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kMlp, 0, 6, 4};
@@ -268,7 +268,7 @@ TEST(GpuStepGraphsTest, MemoryThatMoved) {
   EXPECT_TRUE(launched(kRows, 8));
 }
 
-// More kinds of steps than are kept, each thrice in a row, then all of them in turn.
+// More kinds of steps than can be stored: each three times in a row, then all in turn.
 TEST(GpuStepGraphsTest, MoreSizesThanAreKept) {
   if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
@@ -280,7 +280,7 @@ TEST(GpuStepGraphsTest, MoreSizesThanAreKept) {
     ASSERT_NO_FATAL_FAILURE(ExpectSameBits(recorded.Run(rows, seed), plain.Run(rows, seed)));
   };
   compare(300, 1);
-  compare(300, 2);  // the memory for all of them is there
+  compare(300, 2);  // allocates the memory for all later steps
   for (std::size_t rows = 200; rows < 200 + 2 * StepGraphs::kGraphsMax; ++rows)
     for (const std::uint64_t seed : {1, 2, 3}) compare(rows, seed);
   const std::uint64_t launched = recorded.stepper().graphs_launched();
@@ -289,9 +289,8 @@ TEST(GpuStepGraphsTest, MoreSizesThanAreKept) {
   EXPECT_EQ(recorded.stepper().graphs_launched(), launched) << "those used last had gone";
 }
 
-// Gradients of parameters so large that they overflow: the batch is passed over, its losses with it, the next one is
-// not.
-TEST(GpuLossScaleTest, ABatchThatDoesNotFitFp16IsPassedOver) {
+// Parameters so large that their gradients overflow: the batch and its losses are skipped, and the next batch is not.
+TEST(GpuLossScaleTest, ABatchThatOverflowsFp16IsSkipped) {
   StepCase gpu({ModelKind::kDlrm, 3, 4, 2}, {.precision = Precision::kFp16, .device = "gpu"}, 1);
   if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
   EXPECT_FALSE(gpu.Run(300, 1, true, 0.1).gradients.empty());

@@ -1,6 +1,6 @@
-// Shows whole jobs of one worker that computes on a GPU with hot rows in its memory: under bsp they change no bit, and
-// the scores are those of the CPU; within a bound they spare pulls; plans that the GPU makes change no bit. Skipped,
-// with the reason, where there is no GPU.
+// Shows whole jobs of one worker that computes on a GPU with hot rows in its memory: under bsp hot rows change no bit,
+// and the scores equal the CPU's; within a staleness bound they save pulls; plans made by the GPU change no bit.
+// Skipped, with the reason, if there is no GPU.
 #include "kernels/stream.h"
 #include "tests/unit/worker/train/local_job.h"
 
@@ -50,7 +50,7 @@ TEST_P(GpuTrainerTest, HotRowsChangeNoBitUnderBsp) {
   }
 }
 
-// Those of every batch, and those of the larger ones of evaluation alone.
+// The GPU plans every batch, or only the larger batches of evaluation.
 TEST_P(GpuTrainerTest, PlansOfTheGpuChangeNoBit) {
   LocalJob scene(true);
   Prepare(&scene);
@@ -66,7 +66,7 @@ TEST_P(GpuTrainerTest, PlansOfTheGpuChangeNoBit) {
     }
 }
 
-TEST_P(GpuTrainerTest, HotRowsSparePullsWithinTheBound) {
+TEST_P(GpuTrainerTest, HotRowsSavePullsWithinTheBound) {
   LocalJob scene(false);
   Prepare(&scene);
   scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};

@@ -1,6 +1,6 @@
-// Shows that no batch ever reads a row that is older than the staleness bound allows, wherever the row came from: kept,
-// on its way for a batch before, or pulled without a place. Batches by chance, several in flight, against a model of
-// what servers had when they answered; then the corners one by one.
+// Shows that no batch reads a row that is older than the staleness bound allows, whether the row was kept, is pending
+// for an earlier batch, or was pulled without a slot. Random batches, several in flight, are compared with a model of
+// the servers; then each special case is tested.
 #include "worker/train/hot_table.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr std::uint64_t kBucket = 128;  // rows of the smallest cache
 
 ConsistencySpec Ssp(std::uint32_t bound) { return {ConsistencyMode::kSsp, bound, ApplyMode::kImmediate}; }
 
-// A table and its servers: a row says its key and the number of the pull that brought it.
+// A table and its servers. The value of a row tells its key and the version that the servers had.
 class Scene {
  public:
   struct InFlight {
@@ -43,7 +43,7 @@ class Scene {
     table_ = std::move(*table);
   }
 
-  // A batch for use at `use`.
+  // Looks up a batch for use at clock `use`.
   InFlight& Look(const std::vector<Key>& keys, std::uint64_t use) {
     InFlight& batch = batches_.emplace_back();
     batch.use = Clock(use);
@@ -56,7 +56,7 @@ class Scene {
     return batch;
   }
 
-  // Its pull is answered with what servers have at `version`.
+  // Answers the batch's pull with the rows that servers have at `version`.
   void Arrive(InFlight* batch, std::uint64_t version) {
     const Plan& missing = batch->hot.missing();
     Buffer values = Buffer::Allocate(missing.keys.size() * kDim * sizeof(float));
@@ -69,7 +69,7 @@ class Scene {
     batch->arrived = true;
   }
 
-  // The oldest batch computes, pushes and is over. Returns the versions that it read, in the order of its plan.
+  // The oldest batch computes, pushes and ends. Returns the versions that it read, in the order of its plan.
   std::vector<std::uint64_t> Finish(bool pushes = true) {
     InFlight& batch = batches_.front();
     const std::size_t n = batch.plan.keys.size();
@@ -97,7 +97,7 @@ class Scene {
     return versions;
   }
 
-  // A batch from its beginning to its end; returns how many of its rows were asked for.
+  // Runs a batch from lookup to end. Returns how many of its rows were requested.
   std::size_t Run(const std::vector<Key>& keys, std::uint64_t use, std::uint64_t version, bool pushes = true) {
     InFlight& batch = Look(keys, use);
     const std::size_t missing = batch.missing();
@@ -129,7 +129,7 @@ class Scene {
     for (const Key key : batch.plan.keys) pushed_[key].push_back(now_);
   }
 
-  // The client can cut it: runs in order of partition, with the keys that they have in the plan.
+  // Expects that the client can divide `part`: its runs are in order of partition, with their keys in the plan's order.
   static void ExpectSoundPart(const Plan& plan, const Plan& part) {
     EXPECT_EQ(part.dim, plan.dim);
     std::map<Key, PartitionId> of;
@@ -162,8 +162,8 @@ std::vector<Key> Keys(Key first, std::size_t n) {
   return keys;
 }
 
-// Workers of a fleet: this one is at clock `clock`, the slowest up to `bound` behind; `depth` batches are in flight,
-// and their pulls are answered in any order, as far as the bound allows.
+// Runs random batches: the slowest worker is up to the bound behind this one, `depth` batches are in flight, and their
+// pulls are answered in any order that the bound allows.
 void RunByChance(std::uint64_t seed, ConsistencySpec consistency, HotTableOptions options, std::size_t depth) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   SplitMix random(seed);
@@ -178,7 +178,8 @@ void RunByChance(std::uint64_t seed, ConsistencySpec consistency, HotTableOption
     }
   };
   for (int step = 0; step < 250; ++step) {
-    if (random.Chance(0.02)) {  // the end of an epoch: what is in flight ends, evaluation, and on from a later clock
+    if (random.Chance(0.02)) {  // the end of an epoch: all batches end, an evaluation runs, and training continues at a
+                                // later clock
       answer_some(true);
       while (!scene.batches().empty()) scene.Finish(), ++clock;
       clock += random.Below(5);
@@ -210,7 +211,7 @@ TEST(HotTable, NoReadIsOlderThanTheBoundAllows) {
   }
 }
 
-TEST(HotTable, RowsAreReadAgainUntilTheBoundEndsTheirTime) {
+TEST(HotTable, RowsAreReadAgainUntilTheyAreTooOld) {
   Scene scene(Ssp(3));
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, 2), 50u);
   EXPECT_EQ(scene.Run(Keys(0, 50), 5, 0), 0u);
@@ -220,7 +221,7 @@ TEST(HotTable, RowsAreReadAgainUntilTheBoundEndsTheirTime) {
   EXPECT_EQ(scene.table().found(), 70u);
 }
 
-TEST(HotTable, NothingOfAnotherClockIsReadUnderBsp) {
+TEST(HotTable, UnderBspNoRowOfAnotherClockIsRead) {
   Scene scene(ConsistencySpec{});
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, 4), 50u);
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, 4), 0u);
@@ -234,7 +235,7 @@ TEST(HotTable, AJumpOfTheClockMakesRowsTooOld) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 1003, 0), 0u);
 }
 
-TEST(HotTable, ARowOnItsWayServesTheNextBatchToo) {
+TEST(HotTable, APendingRowServesTheNextBatchToo) {
   Scene scene(Ssp(8));
   Scene::InFlight& first = scene.Look(Keys(0, 30), 5);
   Scene::InFlight& second = scene.Look(Keys(10, 30), 6);
@@ -248,7 +249,7 @@ TEST(HotTable, ARowOnItsWayServesTheNextBatchToo) {
   EXPECT_EQ(std::ranges::count(versions, 2u), 10);
 }
 
-TEST(HotTable, ARowOnItsWayIsNotPromisedToBeYoungerThanItsPullAsked) {
+TEST(HotTable, APendingRowIsNotUsedIfItsPullAllowsOlderRows) {
   Scene scene(Ssp(2));
   Scene::InFlight& first = scene.Look(Keys(0, 30), 5);
   Scene::InFlight& second = scene.Look(Keys(0, 30), 6);
@@ -260,7 +261,7 @@ TEST(HotTable, ARowOnItsWayIsNotPromisedToBeYoungerThanItsPullAsked) {
   EXPECT_EQ(scene.Run(Keys(0, 30), 6, 6), 0u);
 }
 
-TEST(HotTable, WhatHasNoPlaceIsReadFromThePull) {
+TEST(HotTable, RowsWithoutASlotAreReadFromThePull) {
   Scene scene(Ssp(8));
   Scene::InFlight& first = scene.Look(Keys(0, kBucket), 5);
   Scene::InFlight& second = scene.Look(Keys(100, 2 * kBucket), 6);
@@ -276,7 +277,7 @@ TEST(HotTable, WhatHasNoPlaceIsReadFromThePull) {
   EXPECT_EQ(scene.Finish(), std::vector<std::uint64_t>(10, 0));
 }
 
-TEST(HotTable, OwnPushesAreSeenIfTheJobSaysSo) {
+TEST(HotTable, OwnPushesAreSeenIfTheJobWantsIt) {
   for (const OwnPushes own : {OwnPushes::kSeen, OwnPushes::kBounded})
     for (const ApplyMode apply : {ApplyMode::kImmediate, ApplyMode::kAggregated}) {
       Scene scene({ConsistencyMode::kSsp, 8, apply}, {.keep = {.rows = kBucket}, .own_pushes = own});
@@ -288,18 +289,18 @@ TEST(HotTable, OwnPushesAreSeenIfTheJobSaysSo) {
     }
 }
 
-TEST(HotTable, WhatWasAskedForBeforeAnOwnPushIsNotKept) {
+TEST(HotTable, RowsRequestedBeforeAnOwnPushAreNotKept) {
   Scene scene(Ssp(8), {.keep = {.rows = kBucket}, .own_pushes = OwnPushes::kSeen});
   Scene::InFlight& first = scene.Look(Keys(0, 10), 1);
   Scene::InFlight& second = scene.Look(Keys(0, 20), 2);
   scene.Arrive(&first, 1);
   scene.Arrive(&second, 1);
-  scene.Finish();  // pushes rows that the second has found, on their way
+  scene.Finish();  // pushes rows that the second batch has found pending
   scene.Finish(/*pushes=*/false);
   EXPECT_EQ(scene.Run(Keys(0, 20), 2, 2), 10u);
 }
 
-TEST(HotTable, EvaluationReadsNothingThatWasKeptBefore) {
+TEST(HotTable, EvaluationReadsNoRowKeptBefore) {
   Scene scene(Ssp(100));
   scene.Run(Keys(0, 50), 4, 1);
   scene.Clear(5);
@@ -313,7 +314,7 @@ TEST(HotTable, ABatchMayBeEmpty) {
 }
 
 TEST(HotTable, HotRowsStay) {
-  for (const std::uint32_t bound : {4u, 1000u}) {  // of 4, each is pulled anew every fifth clock
+  for (const std::uint32_t bound : {4u, 1000u}) {  // with bound 4 each row is pulled again every fifth clock
     Scene scene(Ssp(bound));
     for (std::uint64_t clock = 0; clock < 400; ++clock) {
       std::vector<Key> keys = Keys(1, 40);
@@ -324,7 +325,7 @@ TEST(HotTable, HotRowsStay) {
   }
 }
 
-TEST(HotTable, WhatWasHotOnceDoesNotStayForEver) {
+TEST(HotTable, RowsThatAreNoLongerHotAreReplaced) {
   Scene scene(Ssp(1'000'000));
   for (std::uint64_t clock = 0; clock < 300; ++clock) scene.Run(Keys(0, 100), clock, clock);
   std::size_t missing = 0;
@@ -333,7 +334,7 @@ TEST(HotTable, WhatWasHotOnceDoesNotStayForEver) {
   EXPECT_EQ(missing, 0u) << "there is room for 128";
 }
 
-TEST(HotTable, MoreThanThereIsSaysSo) {
+TEST(HotTable, ATableLargerThanMemoryIsAnError) {
   const auto place = MakeHostPlace();
   TableSpec spec;
   spec.name = "users";
@@ -346,7 +347,7 @@ TEST(HotTable, MoreThanThereIsSaysSo) {
             "each worker keeps so many of each sparse table, 4194337 bytes a row: expected fewer");
 }
 
-// A GPU computes with the rows of one batch while those of the next are brought together.
+// A GPU computes with the rows of one batch while the rows of the next are collected.
 TEST(HotTable, TheRowsOfABatchStayWhileTheNextIsRead) {
   const auto place = MakeHostPlace();
   TableSpec spec;

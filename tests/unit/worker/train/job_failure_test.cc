@@ -1,4 +1,4 @@
-// The first error of a job is reported, again and again.
+// Shows that the first error of a job is reported every second.
 #include "worker/train/job_failure.h"
 
 #include <gtest/gtest.h>

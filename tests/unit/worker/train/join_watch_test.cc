@@ -1,4 +1,4 @@
-// When a worker that waits for the scheduler logs it, and when it gives up.
+// Shows when a worker logs that it waits for the scheduler, and when it stops waiting.
 #include "worker/train/join_watch.h"
 
 #include <gtest/gtest.h>

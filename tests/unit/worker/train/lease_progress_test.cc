@@ -1,4 +1,4 @@
-// When a worker asks for leases, reports them, jumps and leaves.
+// Shows when a worker requests leases, reports them, jumps and leaves.
 #include "worker/train/lease_progress.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ LeaseReply Granted(std::uint64_t lease) {
   return reply;
 }
 
-TEST(LeaseProgress, OneRequestIsUnderWayAtATime) {
+TEST(LeaseProgress, OnlyOneRequestIsPendingAtATime) {
   LeaseProgress leases;
   EXPECT_EQ(leases.TakeNext(0, true), Next::kRequest);
   EXPECT_EQ(leases.MakeRequest(kRows).want, LeaseProgress::kLeasesAhead);
@@ -59,7 +59,7 @@ TEST(LeaseProgress, AWorkerWithoutWorkJumpsOnceItIsDrained) {
   EXPECT_EQ(leases.TakeJump(true), std::nullopt);
 }
 
-TEST(LeaseProgress, AWorkerLeavesWhenAllIsReported) {
+TEST(LeaseProgress, AWorkerLeavesWhenAllLeasesAreReported) {
   LeaseProgress leases;
   leases.OnFinished(Finished(1, Clock(2)));
   LeaseReply finished;

@@ -1,5 +1,5 @@
-// Shows that local steps follow a float64 reference, that one step of `accumulate` is a step without local steps to the
-// bit, and what `delta` and `elastic` push.
+// Shows that local steps follow a float64 reference, that one step of `accumulate` has the bits of a step without local
+// steps, and what `delta` and `elastic` push.
 #include "worker/train/local_arrays.h"
 
 #include <cmath>
@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(All, LocalArraysTest, ::testing::ValuesIn(kStepShapes),
 
 constexpr StepShape kLogistic{ModelKind::kLogisticRegression, 3, 0, 2};
 
-// Steps of logistic regression, in double. Returns the rows after them and the sum of the gradients.
+// Steps of logistic regression in double: the rows after them, and the sum of the gradients.
 struct Reference {
   std::vector<double> rows, sum;
 };
@@ -113,8 +113,8 @@ TEST(LocalStepsTest, FollowTheReference) {
       }
 }
 
-// Its own rows move towards the servers' by as much as these are asked to move.
-TEST(LocalStepsTest, ElasticMovesBothTogether) {
+// The local rows move towards the servers' rows by as much as the push moves the servers' rows towards the local ones.
+TEST(LocalStepsTest, ElasticMovesLocalAndServerRowsTowardsEachOther) {
   LocalSection local = LocalOf(LocalMethod::kElastic, 2);
   local.moving_rate = 0.25f;
   const auto made = CaseOf(kLogistic, local);
@@ -128,7 +128,7 @@ TEST(LocalStepsTest, ElasticMovesBothTogether) {
     ASSERT_NEAR(pushed.gradients[0][i], d, 2e-6);
     expected.rows[i] += d;
   }
-  // The next batch begins with these rows, whatever is pulled: here the same rows as before.
+  // The next batch begins with these local rows, whatever it pulls; here it pulls the same rows as before.
   const auto second = made->Prepare(2 * kBatch, 5);
   made->Start(second.get(), true);
   const StepResult again = made->Finish(second.get());

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kScheduler = 0, kWorker = 1, kFirstShard = 2;
 constexpr TimeUs kStepUs = 10'000;
 constexpr int kSettleSteps = 10'000;
-// How long no message must arrive before time advances: long enough that this is rare while the worker reads.
+// Time advances if no message arrives for this long: long enough that this is rare while the worker reads.
 constexpr std::chrono::milliseconds kIdle{1};
 
 Peer AcceptedFrom(std::size_t node) { return Peer(kFirstAcceptedPeer + node); }

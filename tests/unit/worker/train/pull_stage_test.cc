@@ -1,5 +1,6 @@
-// Shows how batches in flight get their rows through a real client: what of a batch is asked for with hot rows and
-// without, what is counted (rules C4, H3, H9), when evaluation begins with nothing (H5), and which jobs are refused.
+// Shows how batches in flight get their rows through a real client: which rows of a batch are requested with and
+// without hot rows, what is counted (rules C4, H3, H9), that evaluation begins without hot rows (H5), and which jobs
+// are refused.
 #include "worker/train/pull_stage.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +53,7 @@ struct Scene {
     };
   }
 
-  // Shards answer with this minimum clock, and values shifted by as much.
+  // From now on shards answer with this minimum clock, and add it to all values.
   void At(std::uint64_t minimum) {
     for (FakeShard& shard : fleet.shards) {
       shard.minimum = Clock(minimum + kBound);
@@ -72,7 +73,7 @@ struct Scene {
     EXPECT_TRUE(stage->status());
   }
 
-  // The oldest batch; returns the shifts of its rows of "users", by key.
+  // Ends the oldest batch. Returns the shifts of its rows of "users", by key.
   std::map<Key, float> Finish(bool pushed = true) {
     InFlight batch = std::move(batches.front());
     batches.pop_front();
@@ -97,7 +98,7 @@ struct Scene {
     return shifts;
   }
 
-  // How many rows of "users" a batch has asked shards for.
+  // Runs a batch. Returns how many rows of "users" it requested from shards.
   std::uint32_t Run(const std::vector<Key>& keys, std::uint64_t use, bool train = true) {
     asked = 0;
     Begin(keys, use, train);
@@ -131,14 +132,14 @@ TEST(PullStage, WithoutHotRowsEverythingIsPulled) {
   EXPECT_EQ(scene.fleet.client.staleness(), (std::vector<std::uint64_t>{4, 2}));
 }
 
-TEST(PullStage, OnlyWhatIsNotHotIsPulledAndAllIsCounted) {
+TEST(PullStage, OnlyRowsThatAreNotHotArePulledAndAllAreCounted) {
   Scene scene;
   scene.Start();
   scene.At(2);
   EXPECT_EQ(scene.Run(Keys(0, 60), 4), 60u);  // 2 clocks behind
   scene.At(5);
-  EXPECT_EQ(scene.Run(Keys(0, 60), 5), 0u);    // 3 behind: nothing is asked for
-  EXPECT_EQ(scene.Run(Keys(30, 60), 5), 30u);  // 3 behind: the oldest of what was there and what came
+  EXPECT_EQ(scene.Run(Keys(0, 60), 5), 0u);    // 3 behind: no row is requested
+  EXPECT_EQ(scene.Run(Keys(30, 60), 5), 30u);  // 3 behind: the oldest of the hot and the pulled rows
   EXPECT_EQ(scene.Run(Keys(30, 60), 6), 30u);  // 1 behind: those of version 2 are too old now
   EXPECT_EQ(scene.stage->hot_looked_for(), 240u);
   EXPECT_EQ(scene.stage->hot_found(), 120u);
@@ -157,7 +158,7 @@ TEST(PullStage, BatchesInFlightGetTheirRowsInAnyOrderOfAnswers) {
   EXPECT_TRUE(scene.batches[2].rows.hot[0].missing().keys.empty()) << "all of it is on its way";
   EXPECT_FALSE(scene.batches[2].rows.ready()) << "its dense rows are not";
   std::vector<Message> first = scene.fleet.TakeSent(ShardPeer(ShardId(0)));
-  scene.Exchange();  // shard 0 has heard nothing yet
+  scene.Exchange();  // shard 0 has received no message yet
   for (Message& message : first) scene.fleet.out.push_back({ShardPeer(ShardId(0)), std::move(message)});
   for (FakeShard& shard : scene.fleet.shards) shard.shift = 1;
   scene.Exchange();
@@ -168,7 +169,7 @@ TEST(PullStage, BatchesInFlightGetTheirRowsInAnyOrderOfAnswers) {
   EXPECT_EQ(scene.Finish().size(), 60u);
 }
 
-TEST(PullStage, EvaluationBeginsWithNothing) {
+TEST(PullStage, EvaluationBeginsWithoutHotRows) {
   Scene scene;
   scene.Start();
   scene.At(4);
@@ -179,8 +180,8 @@ TEST(PullStage, EvaluationBeginsWithNothing) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
 }
 
-// A worker that had no lease in the epoch between goes from one evaluation to the next, within the bound.
-TEST(PullStage, EachEvaluationBeginsWithNothing) {
+// A worker that has no lease in the epoch between two evaluations goes from one to the next, within the bound.
+TEST(PullStage, EachEvaluationBeginsWithoutHotRows) {
   Scene scene;
   scene.Start();
   scene.At(4);
@@ -190,7 +191,7 @@ TEST(PullStage, EachEvaluationBeginsWithNothing) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 0u);
 }
 
-TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
+TEST(PullStage, OwnPushesDropHotRowsIfTheJobWantsIt) {
   Scene scene;
   scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
   scene.Start();
@@ -202,15 +203,15 @@ TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 4), 30u);
 }
 
-// Rule C3 for batches that are pulled ahead: rows are requested behind the push of the newest batch that has one of
-// them, the others at once if they are many.
-TEST(PullStage, ARowThatABatchInFlightWillPushIsRequestedBehindThatPush) {
+// Rule C3 for batches that are pulled ahead: rows of a batch in flight are requested after its push, and the others at
+// once, if they are many.
+TEST(PullStage, ARowThatABatchInFlightWillPushIsRequestedAfterThatPush) {
   constexpr std::size_t kMany = 8000;
   Scene scene(0);
   scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
   scene.Start();
   scene.At(1);
-  scene.Run(Keys(100'000, kMany + 10), 1);  // as large as any that follows
+  scene.Run(Keys(100'000, kMany + 10), 1);  // as large as the largest that follows
   scene.asked = 0;
   scene.Begin(Keys(0, 40), 1);
   scene.Begin(Keys(20, 40), 2);  // too few others to be pulled ahead
@@ -242,7 +243,7 @@ TEST(PullStage, ARowThatABatchInFlightWillPushIsRequestedBehindThatPush) {
   EXPECT_EQ(scene.fleet.client.counters().pulls, 8u) << "one a table and batch, in how many parts it came";
 }
 
-TEST(PullStage, WhatNoPullHasToSeeIsPulledAheadWhole) {
+TEST(PullStage, WithoutOwnPushesToSeeAllRowsArePulledAhead) {
   for (const bool bsp : {false, true}) {
     Scene scene(0, {bsp ? ConsistencyMode::kBsp : ConsistencyMode::kSsp, bsp ? 0 : kBound, ApplyMode::kImmediate});
     scene.job.worker_cache.own_pushes = bsp ? OwnPushes::kSeen : OwnPushes::kBounded;
@@ -254,8 +255,8 @@ TEST(PullStage, WhatNoPullHasToSeeIsPulledAheadWhole) {
   }
 }
 
-// A batch that was passed over pushes nothing, and those behind it go on.
-TEST(PullStage, ABatchThatPushesNothingHoldsNothingBack) {
+// A skipped batch pushes nothing, and later batches continue.
+TEST(PullStage, ABatchThatPushesNothingDelaysNoOther) {
   Scene scene(0);
   scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
   scene.Start();
@@ -287,7 +288,7 @@ TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {
       << "it has found rows that will never come";
 }
 
-TEST(PullStage, TablesWithoutABoundKeepNothing) {
+TEST(PullStage, TablesWithoutABoundKeepNoHotRows) {
   Scene scene(1024, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate});
   scene.Start();
   scene.At(1);

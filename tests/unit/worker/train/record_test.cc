@@ -39,7 +39,7 @@ TEST(Record, WritesNothingUnlessOpen) {
   EXPECT_TRUE(record.Tick(Incarnation(1), Clock(1)).has_value());
 }
 
-TEST(Record, TellsWhenItCannotBeWritten) {
+TEST(Record, ReportsThatItCannotBeWritten) {
   Record missing, full;
   EXPECT_EQ(missing.Open("/nonexistent/record").error().code, ErrorCode::kNotFound);
   ASSERT_TRUE(full.Open("/dev/full").has_value());

@@ -39,13 +39,13 @@ inline std::string NameOf(const StepShape& shape) {
 }
 
 struct StepResult {
-  std::vector<std::vector<float>> gradients;  // by table; none: the batch was passed over
+  std::vector<std::vector<float>> gradients;  // by table; none: the batch was skipped
   Quality quality;
   std::size_t activation_bytes = 0;
 };
 
-// A model with a stepper under the keys of [train], and batches for it. Cases with the same shape, seed and rows have
-// the same batch and the same parameters, whatever the keys.
+// A model with a stepper for these settings of [train], and batches for it. Cases with the same shape, seed and rows
+// have the same batch and parameters, whatever the settings.
 class StepCase {
  public:
   StepCase(const StepShape& shape, TrainSection train, std::size_t batch_rows) : shape_(shape) {
@@ -61,10 +61,10 @@ class StepCase {
     model_ = std::move(*model);
   }
 
-  // Before MakeStepper.
+  // Must be called before MakeStepper.
   void SetLocal(const LocalSection& local) { job_.local = local; }
 
-  // Where it computes; a GPU may not be there.
+  // Makes the stepper. Fails if its GPU does not exist.
   Status MakeStepper(const StepperOptions& options = {}) {
     auto stepper = Stepper::Make(job_, model_.get(), options);
     if (!stepper) return std::unexpected(stepper.error());
@@ -75,10 +75,10 @@ class StepCase {
   // What the model computes on; null: the CPU.
   kernels::Stream* stream() const { return stepper_->stream(); }
 
-  // From now on the rows of sparse tables are not handed in as values: they lie where `place` says, for good.
+  // From now on rows of sparse tables are passed by the address that `place` returns, which stays valid.
   void PlaceRows(std::function<const float*(const Buffer& rows)> place) { place_ = std::move(place); }
 
-  // From now on plans of sparse tables are as a GPU makes them: their index lies where `place` says alone.
+  // From now on plans of sparse tables are like a GPU's: their index is only at the address that `place` returns.
   void PlaceIndexes(std::function<const std::uint32_t*(const std::vector<std::uint32_t>& index)> place) {
     place_index_ = std::move(place);
   }
@@ -96,7 +96,7 @@ class StepCase {
     QualityTally tally;
   };
 
-  // So many random rows, with parameters within +-reach.
+  // Makes a batch of random rows, with parameters within +-reach.
   std::unique_ptr<Prepared> Prepare(std::size_t rows, std::uint64_t seed, double reach = 0.5) {
     SplitMix random(seed);
     auto step = std::make_unique<Prepared>();

@@ -1,5 +1,5 @@
-// Shows that a step in parts gives the whole batch's gradients, that recomputation changes no bit, that both take less
-// memory, and what is said of a GPU that is not there and of gradients that do not fit fp16.
+// Shows that a step in parts gives the whole batch's gradients, that recomputation changes no bit, and that both need
+// less memory; also the error for a missing GPU, and the scale of the loss for gradients that overflow fp16.
 #include "worker/train/stepper.h"
 
 #include <atomic>
@@ -45,8 +45,8 @@ TEST_P(StepperTest, PartsAddUpToTheBatch) {
   for (const std::uint32_t parts : {2u, 7u, 300u}) ExpectNear(RunOnce(GetParam(), {.accumulate = parts}), whole);
 }
 
-// The last batch of a set, which has no row where all its lines are malformed, and the larger ones of an evaluation.
-TEST_P(StepperTest, PartsOfABatchThatIsNotTheJobs) {
+// The last batch of a set may be shorter, or empty if all its lines are malformed; batches of an evaluation are larger.
+TEST_P(StepperTest, PartsOfABatchOfAnotherSize) {
   for (const std::size_t rows : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{700}})
     ExpectNear(RunOnce(GetParam(), {.accumulate = 4}, kRows, rows), RunOnce(GetParam(), {}, kRows, rows));
 }
@@ -60,7 +60,7 @@ TEST_P(StepperTest, RecomputationChangesNoBit) {
   }
 }
 
-TEST_P(StepperTest, RowsMayLieWhereItComputes) {
+TEST_P(StepperTest, RowsMayBeInTheMemoryOfTheStepper) {
   StepCase pulled(GetParam(), {}, kRows), placed(GetParam(), {}, kRows);
   ASSERT_TRUE(pulled.MakeStepper() && placed.MakeStepper());
   std::vector<Buffer> kept;
@@ -69,13 +69,13 @@ TEST_P(StepperTest, RowsMayLieWhereItComputes) {
 }
 
 TEST_P(StepperTest, PartsTakeLessMemory) {
-  constexpr std::size_t kMany = 8'000;  // rows, beside which weights are small
+  constexpr std::size_t kMany = 8'000;  // so many rows that weights are small in comparison
   const std::size_t whole = RunOnce(GetParam(), {}, kMany, kMany).activation_bytes;
   const std::size_t quarter = RunOnce(GetParam(), {.accumulate = 4}, kMany, kMany).activation_bytes;
   EXPECT_LT(quarter, whole * 27 / 100);
 }
 
-TEST_P(StepperTest, ClippingIsOfTheWholeBatch) {
+TEST_P(StepperTest, ClippingAppliesToTheWholeBatch) {
   const StepResult free = RunOnce(GetParam(), {});
   const StepResult clipped = RunOnce(GetParam(), {.clip_global_norm = 0.01, .accumulate = 3});
   double norm = 0;
@@ -96,7 +96,7 @@ TEST_P(StepperTest, EvaluationHasNoGradients) {
 INSTANTIATE_TEST_SUITE_P(All, StepperTest, ::testing::ValuesIn(kStepShapes),
                          [](const auto& test) { return NameOf(test.param); });
 
-TEST(StepperMemoryTest, RecomputationTakesLess) {
+TEST(StepperMemoryTest, RecomputationTakesLessMemory) {
   const StepShape dlrm{ModelKind::kDlrm, 3, 4, 2}, dcn{ModelKind::kDcnV2, 3, 0, 2};
   for (const StepShape& shape : {dlrm, dcn})
     EXPECT_LT(RunOnce(shape, {.recompute = true}, 8'000, 8'000).activation_bytes,
@@ -104,9 +104,8 @@ TEST(StepperMemoryTest, RecomputationTakesLess) {
         << NameOf(shape);
 }
 
-// Subnormals would take the processor most of its time once a model is sure of its samples.
-// Nobody knows how long the first step takes.
-TEST(StepperLongTest, IsComputedByAThreadOfItsOwnWithTheSameBits) {
+// The duration of the first step is not known, so it counts as a long one.
+TEST(StepperLongTest, ALongStepIsComputedByAnotherThreadWithTheSameBits) {
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
   StepCase beside(shape, {}, kRows), within(shape, {}, kRows);
   std::atomic<int> told = 0;
@@ -129,7 +128,8 @@ TEST(StepperLongTest, IsComputedByAThreadOfItsOwnWithTheSameBits) {
   }
 }
 
-TEST(StepperSubnormalTest, NoGradientIsOne) {
+// Once a model is certain of its samples, computing with subnormals would take most of the processor's time.
+TEST(StepperSubnormalTest, NoGradientIsSubnormal) {
   StepCase step({ModelKind::kLogisticRegression, 3, 0, 2}, {}, 1);
   ASSERT_TRUE(step.MakeStepper().has_value());
   for (std::uint64_t seed = 0; seed < 400; ++seed)  // logits of which many are between -87 and -103
@@ -144,8 +144,8 @@ TEST(StepperPartsTest, EvaluationOnAGpuKeepsToThePartsOfTraining) {
   for (const bool on_gpu : {true, false}) EXPECT_EQ(PartRows(parts, on_gpu, 2'048), 17u);
 }
 
-// Only of keys that the job file takes, and that are not set already.
-TEST(StepperPartsTest, WhatToDoWhereTheMemoryDoesNotSuffice) {
+// The advice names only keys of the job file that are not set already.
+TEST(StepperPartsTest, TheAdviceForTooLittleMemoryNamesOnlyUsableKeys) {
   EXPECT_EQ(AdviceFor({.batch_rows = 1'000}, 300),
             "about 300 rows would fit: train.accumulate = 4, or train.recompute = true");
   EXPECT_EQ(AdviceFor({.batch_rows = 1'000, .accumulate = 6, .recompute = true}, 300),
@@ -157,7 +157,7 @@ TEST(StepperPartsTest, WhatToDoWhereTheMemoryDoesNotSuffice) {
   EXPECT_EQ(AdviceFor({.batch_rows = 4, .accumulate = 4}, 1), none + ", or train.recompute = true");
 }
 
-TEST(StepperDeviceTest, WorkersOfAMachineTakeItsGpusInTurns) {
+TEST(StepperDeviceTest, WorkersOfAMachineShareItsGpusRoundRobin) {
   const TrainSection any{.device = "gpu"}, third{.device = "gpu:3"};
   for (std::uint32_t rank = 0; rank < 20; ++rank) {
     EXPECT_EQ(GpuFor(any, rank, 8), int(rank % 8));
@@ -168,7 +168,7 @@ TEST(StepperDeviceTest, WorkersOfAMachineTakeItsGpusInTurns) {
   }
 }
 
-TEST(StepperDeviceTest, AGpuThatIsNotThereIsAnErrorThatSaysWhatToDo) {
+TEST(StepperDeviceTest, TheErrorOfAMissingGpuSaysWhatToDo) {
   StepCase step({ModelKind::kFm, 3, 0, 2}, {.device = "gpu:999"}, kRows);
   const Status made = step.MakeStepper();
   ASSERT_FALSE(made.has_value());
@@ -188,7 +188,7 @@ TEST(LossScaleTest, HalvesAtOnceAndDoublesAfterManyBatches) {
   EXPECT_EQ(scale.value(), 65'536.0f);
 }
 
-// What no scale mends is for the servers to see, as it is in fp32.
+// A loss that no scale can make finite reaches the servers, as in fp32.
 TEST(LossScaleTest, StaysWithinItsBounds) {
   LossScale small(Precision::kFp16);
   for (int i = 0; i < 16; ++i) EXPECT_FALSE(small.Settle(false, small.value()));
@@ -200,8 +200,8 @@ TEST(LossScaleTest, StaysWithinItsBounds) {
   EXPECT_EQ(large.value(), LossScale::kMax);
 }
 
-// Two steps at a time: the second one began before the first one was found not to fit.
-TEST(LossScaleTest, ABatchThatBeganBeforeItChangedDoesNotChangeIt) {
+// Two steps at a time: the second began before the first was found to overflow.
+TEST(LossScaleTest, ABatchThatBeganBeforeAChangeDoesNotChangeItAgain) {
   LossScale scale(Precision::kFp16);
   const float before = scale.value();
   EXPECT_FALSE(scale.Settle(false, before));
@@ -214,7 +214,7 @@ TEST(LossScaleTest, ABatchThatBeganBeforeItChangedDoesNotChangeIt) {
   EXPECT_TRUE(scale.Settle(false, 1.0f));
 }
 
-TEST(LossScaleTest, OtherPrecisionsHaveNone) {
+TEST(LossScaleTest, OtherPrecisionsHaveNoLossScale) {
   for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16}) {
     LossScale scale(precision);
     EXPECT_TRUE(scale.Settle(false, scale.value()));

@@ -1,5 +1,5 @@
-// Shows that a trace holds every span of a short run, and of a long one a sample of whole slices of time from beginning
-// to end, never more than its bound.
+// Shows that a trace contains every span of a short run, and of a long run a sample of whole slices of time from its
+// beginning to its end, within its bound.
 #include "worker/train/trace.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kEventsMax = 1000;
 
-// Spans of 1 ms: for `ms` milliseconds, one in each.
+// Adds `ms` consecutive spans of 1 ms.
 void Fill(Trace* trace, int ms) {
   const Trace::SteadyClock::time_point start{std::chrono::hours(1)};
   for (int i = 0; i < ms; ++i)
@@ -51,7 +51,7 @@ TEST(Trace, KeepsEverySpanUpToItsBound) {
   EXPECT_NE(written.text.find("\"one_slice_in\":1,\"spans_left_out\":0"), std::string::npos);
 }
 
-TEST(Trace, OnePastItsBoundEverySecondSliceGoes) {
+TEST(Trace, OnePastItsBoundEverySecondSliceIsDropped) {
   Trace trace(kEventsMax);
   Fill(&trace, kEventsMax + 1);
   const Written written = Write(trace);
@@ -74,7 +74,7 @@ TEST(Trace, ALongRunIsSampledFromBeginningToEnd) {
   EXPECT_GT(slices.rbegin()->first, kMs / 100 * 3 / 4);
 }
 
-// With batches in flight pulls overlap; viewers drop what overlaps on one track and does not nest.
+// Pulls of batches in flight overlap, and viewers drop spans of one track that overlap without nesting.
 TEST(Trace, SpansOfOneTrackNeverOverlap) {
   Trace trace;
   const Trace::SteadyClock::time_point start{std::chrono::hours(1)};
@@ -111,7 +111,7 @@ TEST(Trace, SpansOfOneTrackNeverOverlap) {
   }
 }
 
-TEST(Trace, ASliceThatIsFullByItselfHoldsToTheBound) {
+TEST(Trace, ASingleSliceKeepsTheBound) {
   Trace trace(10);
   Fill(&trace, 50);
   EXPECT_EQ(Write(trace).begins_ms.size(), 10u);

@@ -29,7 +29,7 @@ using testing::LocalFleet;
 using testing::RunToTheEnd;
 using Scene = testing::LocalJob;
 
-TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
+TEST(Trainer, StopsEarlyAfterAnEpochWithoutImprovement) {
   Scene scene(true);
   LocalFleet fleet(scene.job);
   Trainer trainer(scene.Options(), &fleet);
@@ -45,12 +45,12 @@ TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
   EXPECT_EQ(progress.best_checkpoint, "checkpoints/ckpt-1");
   EXPECT_EQ(progress.last_checkpoint, "checkpoints/ckpt-2");  // the final one
   EXPECT_EQ(progress.batches_repeated, 0u);
-  // What was written is what the shards hold in the end.
+  // The checkpoint has the hash of the rows that the shards have at the end.
   EXPECT_EQ(progress.state_hash, fleet.shard(0).rows().StateHash().value() + fleet.shard(1).rows().StateHash().value());
   EXPECT_TRUE(std::filesystem::exists(scene.dir.path() + "/logs/trace-worker-0-3.json"));
 }
 
-TEST(Trainer, GoesOnAsLongAsItGetsBetter) {
+TEST(Trainer, ContinuesWhileEpochsImprove) {
   Scene scene(false);
   scene.job.train.epochs = 3;
   scene.job.fleet.lanes = 3;
@@ -95,7 +95,7 @@ TEST(Trainer, HotRowsChangeNoBitUnderBsp) {
   }
 }
 
-TEST(Trainer, HotRowsSparePullsWithinTheBound) {
+TEST(Trainer, HotRowsSavePullsWithinTheBound) {
   Scene scene(false);
   scene.job.train.epochs = 3;
   scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};
@@ -114,8 +114,8 @@ TEST(Trainer, HotRowsSparePullsWithinTheBound) {
   EXPECT_LT(with.epochs.back().train.log_loss, with.epochs.front().train.log_loss);
 }
 
-// The host's arrays as a GPU's are: a step is over some looks after it was given. Under fp16 the loss is scaled, and
-// the gradients of some batches are said not to fit; the losses of these are not finite.
+// The host's arrays, behaving like a GPU's: a step ends some polls after it was started. Under fp16 the loss is scaled,
+// and the gradients of selected batches are reported to overflow; the losses of these batches are not finite.
 class LateArrays final : public StepArrays {
  public:
   using Unfit = std::function<bool(std::size_t batch)>;  // the n-th training batch
@@ -173,7 +173,7 @@ class LateArrays final : public StepArrays {
   int looks_left_ = 0;
 };
 
-// The host's arrays, and somebody who looks at every step that begins.
+// The host's arrays, with a function that is called at the beginning of each step.
 class WatchedArrays final : public StepArrays {
  public:
   WatchedArrays(const Model& model, std::function<void(const StepSource&)> watch)
@@ -197,7 +197,7 @@ class WatchedArrays final : public StepArrays {
   std::function<void(const StepSource&)> watch_;
 };
 
-// The host's arrays, with predictions that are no numbers for the batches that are chosen.
+// The host's arrays, with NaN predictions for selected batches.
 class PoisonedArrays final : public StepArrays {
  public:
   using Choose = std::function<bool(const StepSource&)>;
@@ -245,8 +245,8 @@ DivergedRun RunDiverging(const Scene& scene, const TrainerOptions& options) {
   return run;
 }
 
-// The loss of the fourth batch is no number: it is never pushed, and the error names clock 3 and the largest value.
-TEST(Trainer, ALossThatIsNoNumberEndsTheJobBeforeAnythingOfItsBatchIsPushed) {
+// The loss of the fourth batch is NaN: the batch is not pushed, and the error names clock 3 and the largest value.
+TEST(Trainer, ANonFiniteLossEndsTheJobBeforeItsBatchIsPushed) {
   Scene scene(true);
   scene.job.train.prefetch = 0;
   for (const std::uint64_t hot_rows : {0u, 1000u}) {
@@ -272,7 +272,7 @@ TEST(Trainer, ALossThatIsNoNumberEndsTheJobBeforeAnythingOfItsBatchIsPushed) {
   }
 }
 
-TEST(Trainer, AnEvaluationThatIsNoNumberEndsTheJobAsDiverged) {
+TEST(Trainer, ANonFiniteEvaluationEndsTheJobAsDiverged) {
   Scene scene(true);
   TrainerOptions options = scene.Options();
   options.pipeline.stepper.make_arrays = [](const Model& model) {
@@ -287,7 +287,7 @@ TEST(Trainer, AnEvaluationThatIsNoNumberEndsTheJobAsDiverged) {
 }
 
 // With a rate that is far too high rows overflow on the servers: the error names a table and a key that has one.
-TEST(Trainer, ALearningRateThatIsTooHighEndsTheJobAsDiverged) {
+TEST(Trainer, ATooHighLearningRateEndsTheJobAsDiverged) {
   Scene scene(true);
   scene.job.model.kind = ModelKind::kFm;
   scene.job.optimizer.linear.kind = scene.job.optimizer.embedding.kind = "sgd";
@@ -329,9 +329,9 @@ LateRun RunUnfit(Scene* scene, const LateArrays::Unfit& unfit, std::size_t steps
   return RunLate(*scene, steps, unfit);
 }
 
-// A step that is brought while another one is computed has rows as young as the bound asks for, and changes no bit
-// where there is no bound.
-TEST(Trainer, TwoStepsAtATime) {
+// A step that is prepared while another one is computed has rows as recent as the bound requires, and without staleness
+// changes no bit.
+TEST(Trainer, TwoStepsAtATimeChangeNoBitUnderBsp) {
   Scene scene(true);
   scene.job.train.prefetch = 3;
   const LateRun one = RunLate(scene, 1), two = RunLate(scene, 2);
@@ -359,8 +359,8 @@ TEST(Trainer, TwoStepsAtATime) {
   }
 }
 
-// A step that takes longer than a heartbeat may: the loop goes on beside it, and the bits are the same.
-TEST(Trainer, LongStepsAreComputedBesideTheLoop) {
+// A step that takes longer than a heartbeat period: the loop continues meanwhile, and the bits are the same.
+TEST(Trainer, LongStepsAreComputedByAnotherThread) {
   Scene scene(true);
   scene.job.data.shuffle = true;
   const auto run = [&](double long_step_seconds) {
@@ -380,8 +380,8 @@ TEST(Trainer, LongStepsAreComputedBesideTheLoop) {
   EXPECT_GE(beside.counters.at("cpu_seconds.loop"), beside.counters.at("cpu_seconds.compute"));
 }
 
-// Where no pull tells a worker that servers are behind.
-TEST(Trainer, PushesThatNobodyAcknowledgesHoldTrainingBack) {
+// Without staleness bounds no pull would slow down a worker whose servers are behind.
+TEST(Trainer, UnacknowledgedPushesPauseTraining) {
   Scene scene(false);
   scene.job.train.epochs = 2;
   scene.job.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
@@ -390,7 +390,7 @@ TEST(Trainer, PushesThatNobodyAcknowledgesHoldTrainingBack) {
     fleet.DelayAcks(5);
     TrainerOptions options = scene.Options();
     options.pipeline.waiting_bytes_max = bytes;
-    options.pipeline.stepper.long_step_seconds = 1e9;  // within the loop, with which it looks
+    options.pipeline.stepper.long_step_seconds = 1e9;  // computes steps within the loop
     std::size_t waiting = 0;
     options.pipeline.stepper.make_arrays = [&](const Model& model) {
       return std::make_unique<WatchedArrays>(model, [&](const StepSource& source) {
@@ -405,7 +405,7 @@ TEST(Trainer, PushesThatNobodyAcknowledgesHoldTrainingBack) {
   }
 }
 
-TEST(Trainer, ABatchThatTheMachineHasNoMemoryForIsAnErrorOfTheJob) {
+TEST(Trainer, OutOfMemoryInABatchIsAnErrorOfTheJob) {
   for (const double long_step_seconds : {0.0, 1e9}) {
     Scene scene(false);
     LocalFleet fleet(scene.job);
@@ -423,7 +423,7 @@ TEST(Trainer, ABatchThatTheMachineHasNoMemoryForIsAnErrorOfTheJob) {
 }
 
 // Rule A4.
-TEST(Trainer, ABatchPassedOverIsTickedAndTrainedButNotPushed) {
+TEST(Trainer, ASkippedBatchIsTickedAndTrainedButNotPushed) {
   Scene scene(true);
   const LateRun all = RunUnfit(&scene, [](std::size_t) { return false; });
   const LateRun without = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; });
@@ -441,12 +441,12 @@ TEST(Trainer, ABatchPassedOverIsTickedAndTrainedButNotPushed) {
   EXPECT_TRUE(std::isfinite(without.progress.epochs.at(0).train.log_loss));
 }
 
-// The one behind it began with the scale that did not fit, and fits: it counts, and halves nothing once more.
-TEST(Trainer, ABatchPassedOverWhileTheNextIsComputed) {
+// The next batch began with the scale that overflowed, but does not overflow: it counts, and the scale is halved once.
+TEST(Trainer, ABatchMayBeSkippedWhileTheNextIsComputed) {
   Scene scene(true);
   scene.job.train.prefetch = 3;
   scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};
-  scene.job.worker_cache.own_pushes = OwnPushes::kBounded;  // else the next waits for the push of the first
+  scene.job.worker_cache.own_pushes = OwnPushes::kBounded;  // otherwise the next batch waits for the push of the first
   const LateRun run = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; }, 2);
   EXPECT_EQ(run.log.most_under_way, 2u);
   EXPECT_EQ(run.log.scales, (std::vector<float>{65536, 65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768}));
@@ -455,18 +455,18 @@ TEST(Trainer, ABatchPassedOverWhileTheNextIsComputed) {
   EXPECT_EQ(run.progress.samples, kTrainRows);
 }
 
-TEST(Trainer, WithoutABatchThatFitsItEndsWithNothingPushed) {
+TEST(Trainer, IfEveryBatchIsSkippedNothingIsPushed) {
   Scene scene(true);
   const LateRun run = RunUnfit(&scene, [](std::size_t) { return true; });
-  EXPECT_EQ(run.log.scales.back(), 256.0f);  // halved by each of 9 batches but for the last
+  EXPECT_EQ(run.log.scales.back(), 256.0f);  // halved by each of 9 batches except the last
   EXPECT_EQ(run.progress.counters.at("batches_passed_over"), 9);
   EXPECT_EQ(run.progress.samples, kTrainRows);
   EXPECT_FALSE(run.sent.contains("Push"));
   EXPECT_EQ(run.progress.phase, "done");
 }
 
-// A factor of the loss that is too large is no divergence (rule A4); a loss that is no number at a factor of 1 is.
-TEST(Trainer, UnderFp16OnlyABatchThatIsNotPassedOverDiverges) {
+// A too large scale of the loss is no divergence (rule A4); a non-finite loss at scale 1 is.
+TEST(Trainer, UnderFp16OnlyABatchThatIsNotSkippedDiverges) {
   Scene scene(true);
   scene.job.train.precision = Precision::kFp16;
   scene.job.train.patience = 0;
@@ -482,8 +482,8 @@ TEST(Trainer, UnderFp16OnlyABatchThatIsNotPassedOverDiverges) {
   EXPECT_TRUE(run.error.message.contains(" at clock 16 (epoch 2)")) << run.error.message;
 }
 
-// What came before the first lease is of no stage.
-TEST(Trainer, TheLoopsStagesFitIntoItsTime) {
+// The time before the first lease belongs to no stage.
+TEST(Trainer, TheTimesOfTheStagesFitIntoTheTotal) {
   Scene scene(true);
   LocalFleet fleet(scene.job);
   fleet.SlowUntil("LeaseRequest", std::chrono::milliseconds(100));
@@ -497,7 +497,7 @@ TEST(Trainer, TheLoopsStagesFitIntoItsTime) {
   EXPECT_LE(stages, counters.at("stage_seconds.wall"));
 }
 
-TEST(Trainer, AJobThatKeepsATableTwiceIsRefused) {
+TEST(Trainer, AJobThatCachesATableTwiceIsRefused) {
   Scene scene(true);
   scene.job.train.hot_rows.rows = 1000;
   scene.job.tables["linear"].has_worker_cache = true;
@@ -510,7 +510,7 @@ TEST(Trainer, AJobThatKeepsATableTwiceIsRefused) {
   EXPECT_TRUE(fleet.Settle());
 }
 
-TEST(Trainer, DataThatIsMissingFailsTheJobAndTellsTheFleet) {
+TEST(Trainer, MissingDataFailsTheJobAndEndsTheFleet) {
   Scene scene(true);
   scene.job.data.test = "nowhere";
   LocalFleet fleet(scene.job);
@@ -522,8 +522,8 @@ TEST(Trainer, DataThatIsMissingFailsTheJobAndTellsTheFleet) {
   EXPECT_NE(fleet.scheduler().stop_reason().reason.find("nowhere"), std::string::npos);
 }
 
-// In the step in which it is welcomed, before it has looked at the job.
-TEST(Trainer, AShardThatItCannotConnectToFailsTheJobAndTellsTheFleet) {
+// The connection fails in the step of the Welcome, before the worker has read the job.
+TEST(Trainer, AShardThatRefusesConnectionsFailsTheJobAndEndsTheFleet) {
   Scene scene(true);
   LocalFleet fleet(scene.job);
   fleet.RefuseShards(
@@ -535,8 +535,8 @@ TEST(Trainer, AShardThatItCannotConnectToFailsTheJobAndTellsTheFleet) {
   EXPECT_NE(fleet.scheduler().stop_reason().reason.find("CURVE keys"), std::string::npos);
 }
 
-// Before the fleet is complete, while the data are being opened, while it trains.
-TEST(Trainer, ToldToStopItEndsAtOnceWhereverItIs) {
+// The stop comes before the fleet is complete, while the data are being opened, or during training.
+TEST(Trainer, AStopEndsTheWorkerAtOnceInAnyPhase) {
   for (const std::string kind : {"Join", "Heartbeat", "Tick"}) {
     Scene scene(true);
     scene.job.storage.durability = Durability::kNone;
@@ -552,7 +552,7 @@ TEST(Trainer, ToldToStopItEndsAtOnceWhereverItIs) {
   }
 }
 
-TEST(Trainer, ASignalEndsIt) {
+TEST(Trainer, ASignalEndsTheWorker) {
   Scene scene(true);
   LocalFleet fleet(scene.job);
   Trainer trainer(scene.Options(), &fleet);
@@ -561,7 +561,7 @@ TEST(Trainer, ASignalEndsIt) {
   EXPECT_EQ(trainer.error().code, ErrorCode::kCancelled);
 }
 
-TEST(Trainer, ADeadSchedulerEndsIt) {
+TEST(Trainer, ADeadSchedulerEndsTheWorker) {
   Scene scene(true);
   LocalFleet fleet(scene.job);
   fleet.KillScheduler();

@@ -1,4 +1,4 @@
-// Shows for which batch the rows of a later one wait: the newest in flight that has them, never an earlier one.
+// Shows that rows of a batch wait for the newest batch in flight that has them, not for an earlier one.
 #include "worker/train/unpushed_rows.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Parts Split(UnpushedRows* rows, std::uint64_t batch, std::uint64_t ended, std::v
   return out;
 }
 
-TEST(UnpushedRows, RowsOfBatchesInFlightWaitForTheNewestOfThem) {
+TEST(UnpushedRows, RowsOfSeveralBatchesWaitForTheNewest) {
   UnpushedRows rows(1);
   EXPECT_EQ(Split(&rows, 1, 0, {1, 2, 3, 4}), (Parts{{0, {}}}));
   EXPECT_EQ(Split(&rows, 2, 0, {3, 5, 4, 6}), (Parts{{1, {0, 2}}, {0, {1, 3}}}));
@@ -46,21 +46,21 @@ TEST(UnpushedRows, ARowOfAnEndedBatchWaitsForNothing) {
   EXPECT_EQ(Split(&rows, 4, 3, {1, 2, 3, 4}), (Parts{{0, {}}}));
 }
 
-TEST(UnpushedRows, AllRowsOfOnePartNeedNoPlaces) {
+TEST(UnpushedRows, APartWithAllRowsNeedsNoPlaces) {
   UnpushedRows rows(1);
   Split(&rows, 1, 0, {1, 2, 3, 4});
   EXPECT_EQ(Split(&rows, 2, 0, {4, 3, 2}), (Parts{{1, {}}}));
   EXPECT_EQ(Split(&rows, 3, 0, {}), (Parts{{0, {}}}));
 }
 
-TEST(UnpushedRows, FewRowsAreNotWorthAPullOfTheirOwn) {
+TEST(UnpushedRows, FewRowsDoNotGetTheirOwnPull) {
   UnpushedRows rows(3);
   Split(&rows, 1, 0, {1, 2, 3, 4});
   EXPECT_EQ(Split(&rows, 2, 0, {7, 1, 3, 8}), (Parts{{1, {}}}));
   EXPECT_EQ(Split(&rows, 3, 0, {9, 10, 11, 8}), (Parts{{0, {0, 1, 2}}, {2, {3}}}));
 }
 
-TEST(UnpushedRows, AfterALargerPlanAllWaitForTheLastBatch) {
+TEST(UnpushedRows, AfterALargerPlanAllRowsWaitForTheLastBatch) {
   UnpushedRows rows(1);
   Split(&rows, 1, 0, {1});
   std::vector<Key> many(10'000);
@@ -68,7 +68,7 @@ TEST(UnpushedRows, AfterALargerPlanAllWaitForTheLastBatch) {
   EXPECT_EQ(Split(&rows, 2, 0, many), (Parts{{1, {}}}));
 }
 
-// Against an exact record: no row waits too briefly, and few wait in vain.
+// Compares with an exact record: no row waits too briefly, and few wait unnecessarily.
 TEST(UnpushedRows, NoRowWaitsTooBriefly) {
   constexpr std::uint64_t kWindow = 3, kBatches = 200;
   constexpr std::size_t kKeys = 500;
