@@ -1,4 +1,4 @@
-// Amounts of bytes: written and read back, at the limit and one past it, and what is none.
+// Shows that amounts of bytes are written and read back, at the limit and one past it, and that other text is refused.
 #include "core/byte_size.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(ByteSizeTest, ReadsAllUnits) {
   EXPECT_EQ(ParseByteSize("2TiB"), std::uint64_t{2} << 40);
 }
 
-TEST(ByteSizeTest, KeepsToItsLimit) {
+TEST(ByteSizeTest, RefusesMoreThanItsLimit) {
   EXPECT_EQ(ParseByteSize("9223372036854775807"), 9223372036854775807u);
   EXPECT_FALSE(ParseByteSize("9223372036854775808"));
   EXPECT_EQ(ParseByteSize("8388607TiB"), 8388607u * (std::uint64_t{1} << 40));
@@ -23,7 +23,7 @@ TEST(ByteSizeTest, KeepsToItsLimit) {
   EXPECT_FALSE(ParseByteSize("99999999999999999999"));
 }
 
-TEST(ByteSizeTest, RefusesWhatIsNone) {
+TEST(ByteSizeTest, RefusesOtherText) {
   for (const char* text : {"", " 1", "-1", "1.5GiB", "GiB", "8GB", "8gib", "8GiB ", "8  GiB", "0x10"})
     EXPECT_FALSE(ParseByteSize(text)) << text;
 }

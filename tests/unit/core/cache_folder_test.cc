@@ -1,4 +1,4 @@
-// Shows where measurements are kept from run to run.
+// Shows in which folder measurements are stored between runs.
 #include "core/cache_folder.h"
 
 #include <gtest/gtest.h>

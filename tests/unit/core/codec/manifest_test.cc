@@ -1,5 +1,5 @@
-// Shows that a manifest reads back as it was written, that damage anywhere in it or to its files is found and named,
-// and that only whole checkpoints are found.
+// Shows that a manifest is read as it was written, that damage anywhere in it or to its files is an error that names
+// it, and that only complete checkpoints are found.
 #include "core/codec/manifest.h"
 
 #include <gtest/gtest.h>
@@ -146,7 +146,7 @@ TEST(Manifest, ReadsBackAsWritten) {
   EXPECT_EQ(EncodeManifest(*read), EncodeManifest(m));
 }
 
-TEST(Manifest, TablesOfDeltasAndWithBackupWorkers) {
+TEST(Manifest, TablesOfDeltasAndWithBackupWorkersAreReadBack) {
   Manifest m = Small();
   m.tables[0].consistency = {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated, 3};
   m.tables[0].pushes = PushedValues::kDeltas;
@@ -155,7 +155,7 @@ TEST(Manifest, TablesOfDeltasAndWithBackupWorkers) {
   EXPECT_EQ(read->tables, m.tables);
 }
 
-TEST(Manifest, BlobsOfWorkers) {
+TEST(Manifest, BlobsOfWorkersAreReadBackOrRefused) {
   Manifest m = Small();
   m.blobs = {{WorkerRank(0), Incarnation(7), {"3-worker-0-7.blob", 100, 5}},
              {WorkerRank(4), Incarnation(9), {"3-worker-4-9.blob", 1, 6}}};
@@ -189,7 +189,7 @@ TEST(Manifest, BlobsOfWorkers) {
   EXPECT_EQ(many(limits::kBlobsMax + 1), "m: field blobs (16385 of them) is invalid");
 }
 
-TEST_F(ManifestFile, ABlobThatIsNotThereIsNamed) {
+TEST_F(ManifestFile, TheErrorNamesAMissingBlob) {
   Manifest m = Small();
   m.blobs = {{WorkerRank(0), Incarnation(7), {"3-worker-0-7.blob", 3, 5}}};
   EXPECT_FALSE(WriteManifest(directory_, m));
@@ -202,8 +202,8 @@ TEST_F(ManifestFile, ABlobThatIsNotThereIsNamed) {
   EXPECT_EQ(read.error().message, directory_ + "/3-worker-0-7.blob: 2 bytes, expected 3");
 }
 
-// Where the parts of its body lie depends on how long the others are.
-TEST(Manifest, ReadsBackHoweverItsPartsLie) {
+// The alignment of each part of the body depends on the lengths of the others.
+TEST(Manifest, IsReadBackAtAnyAlignmentOfItsParts) {
   Manifest m = Small();
   for (std::size_t text = 0; text < 40; ++text)
     for (std::size_t tables = 0; tables < 4; ++tables) {
@@ -234,7 +234,7 @@ TEST(Manifest, EveryTruncationIsFound) {
   EXPECT_FALSE(DecodeManifest(good + "x", "m"));
 }
 
-TEST(Manifest, AnotherVersionIsNamed) {
+TEST(Manifest, TheErrorNamesAnotherVersion) {
   std::string bytes = EncodeManifest(Small());
   bytes[8] = 99;
   auto read = DecodeManifest(bytes, "m");
@@ -243,7 +243,7 @@ TEST(Manifest, AnotherVersionIsNamed) {
   EXPECT_EQ(read.error().message, "m: format version 99, expected 1 to 4: a newer tarn wrote it");
 }
 
-TEST_F(ManifestFile, FilesMustBeThereAndWhole) {
+TEST_F(ManifestFile, FilesMustExistAndBeWhole) {
   ASSERT_TRUE(WriteManifest(directory_, Small()));
   auto read = ReadManifest(directory_);
   ASSERT_TRUE(read) << read.error().message;
@@ -270,7 +270,7 @@ TEST_F(ManifestFile, NamesOutsideTheDirectoryAreRefused) {
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
 }
 
-TEST_F(ManifestFile, NoManifestIsWrittenForFilesThatAreNotThereOrNotWhole) {
+TEST_F(ManifestFile, NoManifestIsWrittenForMissingOrIncompleteFiles) {
   fs::resize_file(directory_ + "/3-shard-0.rows", 2);
   EXPECT_EQ(WriteManifest(directory_, Small()).error().message, directory_ + "/3-shard-0.rows: 2 bytes, expected 3");
   fs::remove(directory_ + "/3-shard-0.rows");
@@ -297,11 +297,11 @@ TEST_F(ManifestFile, AManifestOfAnotherCheckpointIsRefused) {
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
   EXPECT_NE(read.error().message.find("belongs to checkpoint 3, expected 4"), std::string::npos)
       << read.error().message;
-  fs::rename(root_ / "checkpoints/ckpt-4", root_ / "checkpoints/best-model");  // a person may call it anything
+  fs::rename(root_ / "checkpoints/ckpt-4", root_ / "checkpoints/best-model");  // a user may rename it
   EXPECT_TRUE(ReadManifest((root_ / "checkpoints/best-model").string()));
 }
 
-TEST(Manifest, AChainThatMakesNoSenseIsRefused) {
+TEST(Manifest, AnInvalidChainIsRefused) {
   for (auto spoil : std::initializer_list<void (*)(Manifest*)>{
            [](Manifest* m) { std::swap(m->generations[0].id, m->generations[1].id); },
            [](Manifest* m) { m->generations[1].files = m->generations[0].files; }}) {
@@ -313,7 +313,7 @@ TEST(Manifest, AChainThatMakesNoSenseIsRefused) {
   }
 }
 
-// What the version before wrote, from a checkpoint of it.
+// The bytes are from a checkpoint of that version.
 TEST(Manifest, Version1IsOneGeneration) {
   auto read = DecodeManifest(VersionOne(), "m");
   ASSERT_TRUE(read) << read.error().message;
@@ -327,8 +327,8 @@ TEST(Manifest, Version1IsOneGeneration) {
   EXPECT_EQ(read->tables, Small().tables);
 }
 
-// One table of each rule that there was, with options of its own, and one with rows in 16 bits.
-TEST(Manifest, OlderVersionsHaveTheTablesThatTheyWereWrittenFor) {
+// One table of each rule of that time, with its own options, and one with 16-bit rows.
+TEST(Manifest, OlderVersionsAreReadWithTheirTables) {
   const auto first = DecodeManifest(OldManifest(1), "m");
   ASSERT_TRUE(first) << first.error().message;
   for (const int version : {1, 2, 3}) {
@@ -359,8 +359,8 @@ TEST(Manifest, TablesOfAnotherVersionAreRefused) {
   EXPECT_EQ(read.error().message, "m: field tables (in format version 2) is invalid");
 }
 
-// A version 2 whose number became 1 would be one generation without a file: an empty model.
-TEST(Manifest, NoDamagedByteOfTheEnvelopeMakesAnotherManifest) {
+// If damage changed version 2 to 1, the manifest would be one generation without a file: an empty model.
+TEST(Manifest, ADamagedEnvelopeIsRefused) {
   const std::string bytes = EncodeManifest(Small());
   for (const std::string& good : {VersionOne(), OldManifest(1), OldManifest(2), OldManifest(3), bytes})
     ForEveryDamagedHeader(good, [](const std::string& damaged, std::size_t at) {
@@ -370,14 +370,14 @@ TEST(Manifest, NoDamagedByteOfTheEnvelopeMakesAnotherManifest) {
     });
 }
 
-TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
+TEST_F(ManifestFile, OnlyCompleteCheckpointsAreFound) {
   EXPECT_FALSE(FindNewestCheckpoint(root_.string()));
   EXPECT_FALSE(FindNewestCheckpoint((root_ / "nowhere").string()));
   auto missing = ReadManifest(directory_);
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find("not a complete checkpoint"), std::string::npos);
   ASSERT_TRUE(WriteManifest(directory_, Small()));
-  fs::create_directories(root_ / "checkpoints/ckpt-12");  // begun, never finished
+  fs::create_directories(root_ / "checkpoints/ckpt-12");  // incomplete
   fs::create_directories(root_ / "checkpoints/ckpt-x");
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), directory_);
   const auto all = ListCheckpoints(root_.string());
@@ -391,7 +391,7 @@ TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), (root_ / "checkpoints/ckpt-12").string());
 }
 
-TEST_F(ManifestFile, AsManyFilesAsItMayNameAreReadAgain) {
+TEST_F(ManifestFile, AManifestWithTheLargestNumberOfFilesIsReadBack) {
   Manifest m = Small();
   std::vector<CheckpointFile>& files = m.generations[0].files;
   const std::size_t others = m.generations[1].files.size();
@@ -400,12 +400,12 @@ TEST_F(ManifestFile, AsManyFilesAsItMayNameAreReadAgain) {
   const auto read = DecodeManifest(EncodeManifest(m), "m");
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->generations[0].files.size(), files.size());
-  EXPECT_NE(WriteManifest(directory_, m).error().code, ErrorCode::kTooLarge);  // but the files are not there
+  EXPECT_NE(WriteManifest(directory_, m).error().code, ErrorCode::kTooLarge);  // although the files are missing
   files.push_back({.name = "more", .bytes = 1});
   EXPECT_EQ(WriteManifest(directory_, m).error().code, ErrorCode::kTooLarge);
 }
 
-TEST(Manifest, ADirectoryIsCalledByItsNumber) {
+TEST(Manifest, ADirectoryIsNamedByItsNumber) {
   EXPECT_EQ(CheckpointIdOf("run/checkpoints/ckpt-17"), CheckpointId(17));
   EXPECT_EQ(CheckpointIdOf("run/checkpoints/ckpt-17/"), CheckpointId(17));
   EXPECT_EQ(CheckpointIdOf("ckpt-4611686018427387904"), CheckpointId(limits::kCheckpointIdMax));
@@ -432,7 +432,7 @@ TEST(Manifest, OtherFilesHaveAnotherNumber) {
   }
 }
 
-TEST(Manifest, ATableThatMakesNoSenseIsNamed) {
+TEST(Manifest, TheErrorNamesAnInvalidTable) {
   Manifest m = Small();
   m.tables[0].optimizer.kind = "none";
   auto read = DecodeManifest(EncodeManifest(m), "m");
@@ -452,8 +452,8 @@ TEST(Manifest, ATableThatMakesNoSenseIsNamed) {
   EXPECT_FALSE(DecodeManifest(EncodeManifest(m), "m"));
 }
 
-// An empty list of structures may lie anywhere: only what is read must lie aligned.
-TEST(Manifest, AGenerationWithoutTablesReadsBackWhereverItLies) {
+// An empty list of structures may have any alignment; only structures that are read must be aligned.
+TEST(Manifest, AGenerationWithoutTablesIsReadBackAtAnyAlignment) {
   for (std::size_t pad = 0; pad < 9; ++pad) {
     Manifest m = Small();
     m.generations.resize(1);

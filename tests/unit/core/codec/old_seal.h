@@ -1,4 +1,4 @@
-// Sealed files as the formats before had them, whose sum does not cover magic and version.
+// Sealed files in the previous format, whose checksum does not cover magic and version.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline std::string SealedBefore(std::string bytes, std::uint32_t version) {
   return bytes;
 }
 
-// Calls see(bytes, byte) with each other value that each byte of the envelope may take.
+// Calls see(bytes, index) for each byte of the envelope and each other value of it.
 template <typename See>
 void ForEveryDamagedHeader(const std::string& bytes, See see) {
   for (std::size_t at = 0; at < 24; ++at)

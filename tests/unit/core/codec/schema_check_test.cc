@@ -1,5 +1,6 @@
-// Shows for every list and string of the wire's schema, found in the schema and not named here, that its limit holds:
-// at the limit it passes, one past it is refused. And that texts are mended at a character, and bytes cannot be shared.
+// Shows for every list and string of the wire's schema that it is accepted at its limit and refused one past it; the
+// schema provides the list of them. Also that texts are truncated at a character, and that lists which share bytes are
+// refused.
 #include "core/codec/schema_check.h"
 
 #include <flatbuffers/flatbuffers.h>
@@ -106,7 +107,7 @@ std::string Mended(const std::string& reason) {
   return back.reason;
 }
 
-TEST(SchemaCheck, TextsAreMended) {
+TEST(SchemaCheck, InvalidTextsAreMended) {
   const std::string euro = "\xe2\x82\xac";
   EXPECT_EQ(Mended(""), "");
   EXPECT_EQ(Mended("disk full"), "disk full");

@@ -1,5 +1,5 @@
-// Shows that what is sealed opens as it was, in every version that is read, and not with any byte of the envelope
-// damaged: the version least of all, which decides how the body is read.
+// Shows that a sealed body opens unchanged, in every version that is read, and that any damaged byte of the envelope is
+// refused; the version matters most, because it decides how the body is read.
 #include "core/codec/sealed.h"
 
 #include <gtest/gtest.h>
@@ -32,13 +32,13 @@ TEST(Sealed, OpensInEveryVersionThatIsRead) {
   }
 }
 
-TEST(Sealed, NoDamagedByteOfTheEnvelopeOpens) {
+TEST(Sealed, ADamagedEnvelopeIsRefused) {
   ForEveryDamagedHeader(Seal(kFormat, "body"), [](const std::string& damaged, std::size_t at) {
     EXPECT_FALSE(Unseal(kFormat, damaged, "f")) << "byte " << at << ": " << int(damaged[at]);
   });
 }
 
-// Of the old sum, a version with the new one is damage, whichever way.
+// A version with the kind of checksum that belongs to another version is damage.
 TEST(Sealed, ASumOfTheOtherKindIsRefused) {
   const std::string bytes = Seal(kFormat, "body");
   EXPECT_FALSE(Unseal(kFormat, SealedBefore(bytes, 3), "f"));
@@ -47,7 +47,7 @@ TEST(Sealed, ASumOfTheOtherKindIsRefused) {
   EXPECT_FALSE(Unseal(kFormat, older, "f"));
 }
 
-TEST(Sealed, ANewerVersionIsNamed) {
+TEST(Sealed, TheErrorNamesANewerVersion) {
   const auto newer = Unseal({"TARNTEST", "a test's file", 1, 3, 3}, Seal(kFormat, "body"), "f");
   ASSERT_FALSE(newer);
   EXPECT_EQ(newer.error().code, ErrorCode::kUnsupported);

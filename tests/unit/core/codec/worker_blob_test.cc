@@ -1,5 +1,5 @@
-// Shows that a blob is read back as it was written, chunk by chunk, and that one that is cut, damaged, out of order or
-// of somebody else is refused by name.
+// Shows that a blob is read as it was written, chunk by chunk, and that an error refuses one that is truncated,
+// damaged, out of order or of another worker.
 #include "core/codec/worker_blob.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(WorkerBlob, HasTheStateOfAProgramInSeveralChunks) {
   EXPECT_TRUE(EncodeProgramState(head, {}, 300).empty());
 }
 
-TEST(WorkerBlob, AnotherOneIsRefusedByName) {
+TEST(WorkerBlob, AnotherBlobIsRefusedByName) {
   const std::string bytes = BytesOf({ChunkOf(0, true)});
   EXPECT_EQ(Refusal(Read(bytes, nullptr, CheckpointId(0))), "accepted") << "of any checkpoint";
   EXPECT_EQ(Refusal(Read(bytes, nullptr, CheckpointId(11))),
@@ -91,7 +91,7 @@ TEST(WorkerBlob, AnotherOneIsRefusedByName) {
   EXPECT_NE(Refusal(Read(BytesOf({ChunkOf(1, true)}))), "accepted") << "its first chunk is missing";
 }
 
-TEST(WorkerBlob, ACutOneIsRefused) {
+TEST(WorkerBlob, ATruncatedBlobIsRefused) {
   const std::string bytes = BytesOf({ChunkOf(0, false), ChunkOf(1, true)});
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     const Status status = Read(bytes.substr(0, size));
@@ -108,7 +108,7 @@ TEST(WorkerBlob, Version1IsReadAsBefore) {
   EXPECT_EQ(read.at(0).rows, ChunkOf(0, true).rows);
 }
 
-TEST(WorkerBlob, EveryDamagedByteIsSeen) {
+TEST(WorkerBlob, EveryDamagedByteIsRefused) {
   const std::string bytes = BytesOf({ChunkOf(0, false), ChunkOf(1, true)});
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     std::string damaged = bytes;
@@ -117,7 +117,7 @@ TEST(WorkerBlob, EveryDamagedByteIsSeen) {
   }
 }
 
-// Sealed well, and of no sense: sizes that do not fit.
+// The seal is valid, but sizes in the body do not match.
 TEST(WorkerBlob, SizesThatDoNotFitAreRefused) {
   const auto refused = [](auto change) {
     BlobChunk chunk = ChunkOf(0, true);

@@ -1,4 +1,4 @@
-// Shows which endpoints are taken, and which of them only where those who reach them must prove that they may.
+// Shows which endpoints are accepted, and which of them require keys, a private folder or the user's consent.
 #include "net/zmq/address.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(ZmqAddress, PortsAndProtocolsAreChecked) {
   }
 }
 
-TEST(ZmqAddress, WithinTheProcessNobodyElseReaches) {
+TEST(ZmqAddress, InprocNeedsNoKeys) {
   LocalFolders folders;
   EXPECT_EQ(ZmqAddress("inproc://here", false, &folders), "inproc://here");
 }

@@ -1,5 +1,5 @@
-// Shows that with keys a fleet's nodes reach each other and nobody else does: neither without keys nor with others;
-// and that a key file is refused when it is not what it must be.
+// Shows that with keys only a fleet's nodes can connect to each other, but no program without keys or with other keys;
+// and that an invalid key file is refused.
 #include "net/zmq/curve.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ bool Reaches(ZmqTransport* client, ZmqTransport* server, int tries) {
   return !got.empty();
 }
 
-TEST(Curve, OnlyTheFleetGetsIn) {
+TEST(Curve, OnlyNodesWithTheKeysConnect) {
   const CurveKeys keys = *MakeCurveKeys();
   ZmqContext fleet;
   const Status secured = fleet.Secure(keys);
@@ -86,7 +86,7 @@ class KeyFile : public ::testing::Test {
   const std::string path_ = std::filesystem::temp_directory_path() / ("tarn-keys-test-" + std::to_string(getpid()));
 };
 
-TEST_F(KeyFile, ComesBackAndIsNeverOverwritten) {
+TEST_F(KeyFile, IsReadBackAndNeverOverwritten) {
   const CurveKeys keys = *MakeCurveKeys();
   ASSERT_TRUE(SaveCurveKeys(keys, path_));
   const auto back = LoadCurveKeys(path_);
@@ -96,7 +96,7 @@ TEST_F(KeyFile, ComesBackAndIsNeverOverwritten) {
   EXPECT_EQ(SaveCurveKeys(keys, path_).error().code, ErrorCode::kAlreadyExists);
 }
 
-TEST_F(KeyFile, IsRefusedWhenItIsNotOne) {
+TEST_F(KeyFile, IsRefusedIfInvalid) {
   const CurveKeys keys = *MakeCurveKeys();
   const CurveKeys others = *MakeCurveKeys();
   EXPECT_EQ(LoadCurveKeys(path_).error().code, ErrorCode::kNotFound);

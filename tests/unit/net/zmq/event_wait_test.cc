@@ -1,4 +1,4 @@
-// Shows what ends a wait: the time, a message, room for what waits, another thread; sleeping and looking.
+// Shows what ends a wait, whether it sleeps or polls: a timeout, a message, room for waiting messages, another thread.
 #include "net/zmq/event_wait.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class EventWaitTest : public SocketsTest {
     shm_.Step(NowUs());
     Empty();
   }
-  // Finds all lanes empty, as who waits must have done.
+  // Receives until all lanes are empty, which a wait requires.
   void Empty() {
     Parts parts;
     while (router_.socket()->Receive(&parts)) {
@@ -35,7 +35,8 @@ class EventWaitTest : public SocketsTest {
       }
     });
   }
-  // Waits until `done`, for at most so many turns: events of ZeroMQ's own end a wait, too, until a Receive takes them.
+  // Waits until `done`, for a limited number of turns: internal events of ZeroMQ also end a wait, until a Receive
+  // handles them.
   template <typename Done>
   bool WaitUntil(Done done) {
     for (int i = 0; i < 20; ++i) {
@@ -51,7 +52,7 @@ class EventWaitTest : public SocketsTest {
   EventWait wait_{&router_, &links_, &shm_, &sockets_.backlog(), &wake_};
 };
 
-TEST_F(EventWaitTest, TheTimePasses) {
+TEST_F(EventWaitTest, ATimeoutEndsIt) {
   const TimeUs begin = NowUs();
   EXPECT_TRUE(wait_.Wait(0));
   EXPECT_TRUE(wait_.Wait(-5));
@@ -84,14 +85,14 @@ TEST_F(EventWaitTest, AnotherThreadEndsIt) {
   }
 }
 
-TEST_F(EventWaitTest, AWakeUpBeforeItIsNotMissed) {
+TEST_F(EventWaitTest, AnEarlierWakeUpEndsIt) {
   wake_.Wake();
   EXPECT_TRUE(wait_.Wait(kLongUs));
   EXPECT_TRUE(wake_.Take());
 }
 
-// The poll of files would not tell of room.
-TEST_F(EventWaitTest, RoomForWhatWaitsEndsIt) {
+// Polling the file descriptors does not report room.
+TEST_F(EventWaitTest, RoomForWaitingMessagesEndsIt) {
   Router shard({.socket = kOptions, .accepted_peers_max = 1});
   ASSERT_TRUE(shard.Bind(&context_, "inproc://shard"));
   std::vector<PolledSocket> lanes;

@@ -1,5 +1,5 @@
-// Shows what becomes of frames: messages, alone or bundled; and of those that are none: a count, and one answer to
-// whoever connected to us.
+// Shows that frames become messages, alone or bundled, and that invalid frames are counted and answered once, if the
+// peer connected to us.
 #include "net/zmq/intake.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class IntakeTest : public ::testing::Test {
   std::vector<Received> got_;
 };
 
-TEST_F(IntakeTest, TakesMessagesAloneAndInABundle) {
+TEST_F(IntakeTest, AcceptsMessagesAloneAndInABundle) {
   Accept(kShard, Bytes(NumberedTick(1)));
   BundleWriter writer;
   for (const std::uint64_t n : {2, 3}) {
@@ -64,7 +64,7 @@ TEST_F(IntakeTest, TakesMessagesAloneAndInABundle) {
   EXPECT_TRUE(answers_.empty());
 }
 
-TEST_F(IntakeTest, GarbageIsAnsweredToWhoeverConnected) {
+TEST_F(IntakeTest, GarbageIsCountedAndAnsweredToAnAcceptedPeer) {
   Accept(kAccepted, "hello");
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_EQ(answers_[0].first, kAccepted);
@@ -76,7 +76,7 @@ TEST_F(IntakeTest, GarbageIsAnsweredToWhoeverConnected) {
   EXPECT_TRUE(got_.empty());
 }
 
-// Of an accepted peer it is counted and answered; of one that we connected to our node is told to stop.
+// A message of another version is counted. An accepted peer is answered; if we connected to the peer, our node stops.
 TEST_F(IntakeTest, AnotherVersion) {
   std::string other = Bytes(NumberedTick(1));
   other[4] = limits::kProtocolVersion + 1;
@@ -91,7 +91,7 @@ TEST_F(IntakeTest, AnotherVersion) {
   EXPECT_EQ(Counters().refused_version, 2u);
 }
 
-TEST_F(IntakeTest, TooLargeIsCountedUnlessItIsOfAnotherVersion) {
+TEST_F(IntakeTest, ATooLargeMessageIsCountedUnlessItHasAnotherVersion) {
   std::string bytes = Bytes(NumberedTick(1));
   const FrameView frame = ViewOf(bytes);
   intake_.RefuseTooLarge(kAccepted, {&frame, 1}, &got_);

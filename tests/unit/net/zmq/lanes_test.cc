@@ -1,6 +1,6 @@
-// Shows that pulls take the lanes behind the first, in turns, and everything else the first, in order; that answers
-// come back by the lane of the question; that a lane which takes nothing holds up no other, within one bound for the
-// peer; and that all lanes come back after a restart.
+// Shows that pulls use the lanes after the first, in turn, and that all other messages use the first, in order; that an
+// answer uses the lane of its request; that a full lane does not block the others, within one bound for the peer; and
+// that all lanes reconnect after a restart.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 const Peer kShard = ShardPeer(ShardId(0));
 
-// A pull of a range, which is small, or of so many keys.
+// A pull of a range, which is small, or of `keys` keys.
 Message NumberedPull(std::uint64_t n, std::uint32_t keys = 0) {
   KeyList list{.codec = keys == 0 ? KeyCodec::kRange : KeyCodec::kRaw, .count = std::max(1u, keys)};
   list.sections = {{PartitionId(0), list.count, Sequence(0)}};
@@ -43,7 +43,7 @@ class LanesTest : public TransportTest {
     endpoint_ = *server_->Bind("tcp://127.0.0.1:*");
     ASSERT_TRUE(client_->Connect(kShard, endpoint_));
   }
-  // Sends pulls, one at a time, until that many lanes have brought some and all have come. Empty: they do not.
+  // Sends pulls, one at a time, until pulls have arrived by `lanes` lanes and none is missing. Empty: they did not.
   std::vector<Received> ReceiveFrom(std::size_t lanes, std::uint64_t turns = 5'000) {
     std::vector<Received> got, none;
     std::set<Peer> peers;
@@ -62,7 +62,7 @@ class LanesTest : public TransportTest {
   std::string endpoint_;
 };
 
-TEST_F(LanesTest, PullsTakeTheOthersInTurns) {
+TEST_F(LanesTest, PullsUseTheOtherLanesInTurn) {
   Begin(4);
   ASSERT_FALSE(ReceiveFrom(3).empty());
   constexpr std::uint64_t kPulls = 300;
@@ -95,7 +95,7 @@ TEST_F(LanesTest, PullsTakeTheOthersInTurns) {
   EXPECT_EQ(server_->counters().accepted_peers, 4u);
 }
 
-TEST_F(LanesTest, AnswersComeBackAsOfOnePeer) {
+TEST_F(LanesTest, AnswersArriveFromOnePeer) {
   Begin(3);
   std::vector<Received> asked = ReceiveFrom(2);
   ASSERT_FALSE(asked.empty());
@@ -112,7 +112,7 @@ TEST_F(LanesTest, AnswersComeBackAsOfOnePeer) {
   EXPECT_EQ(answered, expected);
 }
 
-TEST_F(LanesTest, OneLaneKeepsAllInOrderAndTheSchedulerHasOne) {
+TEST_F(LanesTest, OneLaneKeepsAllMessagesInOrderAndTheSchedulerHasOne) {
   for (const bool scheduler : {false, true}) {
     Begin(scheduler ? 3 : 1);
     const Peer to = scheduler ? kSchedulerPeer : kShard;
@@ -126,10 +126,10 @@ TEST_F(LanesTest, OneLaneKeepsAllInOrderAndTheSchedulerHasOne) {
   }
 }
 
-TEST_F(LanesTest, SetLanesIsForPeersConnectedLater) {
+TEST_F(LanesTest, SetLanesAppliesToPeersConnectedLater) {
   Begin(1);
   client_->SetLanes(3);
-  ASSERT_TRUE(client_->Connect(kShard, endpoint_));  // where it leads already
+  ASSERT_TRUE(client_->Connect(kShard, endpoint_));  // the endpoint that it already has
   EXPECT_TRUE(ReceiveFrom(2, 100).empty());
   auto server = Make({.shm = false});
   ASSERT_TRUE(client_->Connect(kShard, *server->Bind("tcp://127.0.0.1:*")));
@@ -137,9 +137,9 @@ TEST_F(LanesTest, SetLanesIsForPeersConnectedLater) {
   EXPECT_FALSE(ReceiveFrom(2).empty());
 }
 
-// The first lane is full and has a backlog up to the bound; pulls go on. Then theirs are full, too: the peer's bound
-// is that of all lanes together, and what was kept arrives, in order for each lane.
-TEST_F(LanesTest, AFullLaneHoldsUpNoOther) {
+// The first lane is full and has a backlog up to the bound, while pulls are still sent. Then their lanes are full too:
+// the bound is that of all lanes together, and kept messages arrive in order for each lane.
+TEST_F(LanesTest, AFullLaneBlocksNoOther) {
   constexpr std::size_t kBound = std::size_t{4} << 20;
   Begin(3, {.high_water_mark = 4, .backlog_bytes_max = kBound});
   ASSERT_FALSE(ReceiveFrom(2).empty());
@@ -171,7 +171,7 @@ TEST_F(LanesTest, AFullLaneHoldsUpNoOther) {
   EXPECT_EQ(client_->counters().backlog_bytes, 0u);
 }
 
-TEST_F(LanesTest, AllLanesComeBackAfterARestart) {
+TEST_F(LanesTest, AllLanesReconnectAfterARestart) {
   Begin(3);
   ASSERT_FALSE(ReceiveFrom(2).empty());
   server_.reset();
@@ -192,7 +192,7 @@ TEST_F(LanesTest, AllLanesComeBackAfterARestart) {
   EXPECT_EQ(server_->counters().accepted_peers, 3u);
 }
 
-TEST_F(LanesTest, SharedMemoryReplacesThemAll) {
+TEST_F(LanesTest, SharedMemoryReplacesAllLanes) {
   auto server = Make();
   auto client = Make({.lanes = 3});
   ASSERT_TRUE(client->Connect(kShard, *server->Bind("tcp://127.0.0.1:*")));

@@ -1,5 +1,5 @@
-// Shows that small messages wait for Flush and travel together, that pulls take the lanes behind the first, and that
-// what cannot be encoded or kept is counted.
+// Shows that small messages wait for Flush and are sent together, that pulls use the lanes after the first, and that
+// messages which cannot be encoded or kept are counted.
 #include "net/zmq/message_sender.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class MessageSenderTest : public SocketsTest {
   MessageSender sender_{&links_, &shm_, &sockets_, kBytesMax};
 };
 
-TEST_F(MessageSenderTest, SmallMessagesTravelTogetherAndLargeOnesBehindThem) {
+TEST_F(MessageSenderTest, SmallMessagesAreSentTogetherAndLargeOnesAfterThem) {
   Connect(kShard);
   sender_.Add(kShard, NumberedTick(1));
   sender_.Add(kShard, NumberedTick(2));
@@ -54,7 +54,7 @@ TEST_F(MessageSenderTest, SmallMessagesTravelTogetherAndLargeOnesBehindThem) {
   EXPECT_EQ(Counters().sent_messages, 4u);
 }
 
-TEST_F(MessageSenderTest, PullsTakeTheLanesBehindTheFirst) {
+TEST_F(MessageSenderTest, PullsUseTheLanesAfterTheFirst) {
   Connect(kShard, 3);
   const KeyList keys{.codec = KeyCodec::kRange, .count = 1, .sections = {{PartitionId(0), 1, Sequence(0)}}};
   Message message;
@@ -73,7 +73,7 @@ TEST_F(MessageSenderTest, PullsTakeTheLanesBehindTheFirst) {
   EXPECT_EQ(senders[3], senders[1]);
 }
 
-TEST_F(MessageSenderTest, CountsWhatItDrops) {
+TEST_F(MessageSenderTest, CountsDroppedMessages) {
   Connect(kShard);
   Message bad;
   bad.body = CreateTable{};
@@ -91,7 +91,7 @@ TEST_F(MessageSenderTest, CountsWhatItDrops) {
   for (int i = 0; i < 1'000 && !sockets_.backlog().empty(); ++i) {
     TakeFromRouter();
     sockets_.Flush();
-    // A send looks once a millisecond whether there is room again.
+    // A send checks once a millisecond whether there is room again.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   EXPECT_EQ(Counters().sent_messages + full.dropped_backlog, kPieces);

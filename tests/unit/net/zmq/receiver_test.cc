@@ -1,5 +1,5 @@
-// Shows that messages are taken in turns, within the budget, from those who connected to us and those we connected to;
-// and that words of shared memory go to it.
+// Shows that messages are received in turn, within the budget, from accepted peers and from peers that we connected to;
+// and that handshakes of shared memory are passed to it.
 #include "net/zmq/receiver.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class ReceiverTest : public SocketsTest {
   std::vector<Received> got_;
 };
 
-TEST_F(ReceiverTest, TakesInTurnsWithinTheBudget) {
+TEST_F(ReceiverTest, ReceivesFromPeersInTurnWithinTheBudget) {
   PolledSocket first = NewSocket(), second = NewSocket();
   for (std::uint64_t n = 0; n < kHighWaterMark; ++n) {
     ASSERT_EQ(first.Send({}, *Encode(NumberedTick(n))), SendResult::kSent);
@@ -51,20 +51,20 @@ TEST_F(ReceiverTest, TakesInTurnsWithinTheBudget) {
     for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], numbers[0] + i);
 }
 
-TEST_F(ReceiverTest, TakesFromLinksByTheNameOfTheirPeer) {
+TEST_F(ReceiverTest, MessagesOfALinkHaveItsPeersId) {
   Connect(kShard);
   ASSERT_EQ(links_.Find(kShard)->Send({}, *Encode(NumberedTick(1))), SendResult::kSent);
   receiver_.Drain(10, &got_);
   ASSERT_EQ(got_.size(), 1u);
   ASSERT_EQ(router_.Send(got_[0].from, *Encode(NumberedTick(2))), SendResult::kSent);
-  links_.Find(kShard)->may_hold = true;  // as a poll would have found
+  links_.Find(kShard)->may_hold = true;  // as if a poll had reported it
   receiver_.Drain(10, &got_);
   ASSERT_EQ(got_.size(), 2u);
   EXPECT_EQ(got_[1].from, kShard);
   EXPECT_EQ(TickOf(got_[1]), 2u);
 }
 
-// What is refused uses up the budget, too: a stranger cannot keep the loop busy.
+// Refused messages count in the budget, so that a stranger cannot keep the loop busy.
 TEST_F(ReceiverTest, GarbageUsesUpTheBudget) {
   PolledSocket stranger = NewSocket();
   for (int i = 0; i < kHighWaterMark; ++i) ASSERT_EQ(stranger.Send({}, FrameOf("garbage")), SendResult::kSent);
@@ -76,7 +76,7 @@ TEST_F(ReceiverTest, GarbageUsesUpTheBudget) {
   EXPECT_TRUE(got_.empty());
 }
 
-TEST_F(ReceiverTest, WordsGoToSharedMemory) {
+TEST_F(ReceiverTest, HandshakesGoToSharedMemory) {
   PolledSocket lane = NewSocket();
   const ShmHandshake ask{.kind = ShmHandshake::Kind::kRequest, .socket = "of another host", .ticket = {}};
   ASSERT_EQ(lane.Send({}, Frames{EncodeShmHandshake(ask)}), SendResult::kSent);
@@ -88,7 +88,7 @@ TEST_F(ReceiverTest, WordsGoToSharedMemory) {
   EXPECT_EQ(sent_[0].second.kind, ShmHandshake::Kind::kRefuse);
 }
 
-TEST_F(ReceiverTest, ABombIsRefusedAsTooLarge) {
+TEST_F(ReceiverTest, AMessageOfTooManyFramesIsRefusedAsTooLarge) {
   PolledSocket lane = NewSocket();
   ASSERT_EQ(lane.Send({}, Frames(100, Buffer::Copy("x", 1))), SendResult::kSent);
   ASSERT_EQ(lane.Send({}, *Encode(NumberedTick(1))), SendResult::kSent);

@@ -1,5 +1,4 @@
-// Shows that a Router tells its peers apart, answers them, forgets those that are gone, and counts connections that
-// fail.
+// Shows that a Router distinguishes and answers its peers, forgets closed connections, and counts failed ones.
 #include "net/zmq/router.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +18,7 @@
 namespace tarn::net {
 namespace {
 
-TEST(RouterAlone, HasNobodyBeforeItIsBound) {
+TEST(RouterAlone, HasNoPeersBeforeItIsBound) {
   Router router({.accepted_peers_max = 1});
   EXPECT_EQ(router.socket(), nullptr);
   EXPECT_FALSE(router.MayHold());
@@ -31,7 +30,7 @@ TEST(RouterAlone, HasNobodyBeforeItIsBound) {
 
 using RouterTest = SocketsTest;
 
-TEST_F(RouterTest, AnswersTheOneWhoAsked) {
+TEST_F(RouterTest, AnswersTheSender) {
   PolledSocket first = NewSocket(), second = NewSocket();
   ASSERT_EQ(first.Send({}, FrameOf("a")), SendResult::kSent);
   ASSERT_EQ(TakeFromRouter().size(), 1u);
@@ -54,7 +53,7 @@ TEST_F(RouterTest, AnswersTheOneWhoAsked) {
   EXPECT_EQ(TextOf(parts[0]), "for b");
 }
 
-TEST_F(RouterTest, APeerThatTakesNothingIsFullAndOneThatIsGoneIsForgotten) {
+TEST_F(RouterTest, APeerThatReadsNothingIsFullAndAClosedOneIsForgotten) {
   std::optional<PolledSocket> lane(NewSocket());
   ASSERT_EQ(lane->Send({}, FrameOf("a")), SendResult::kSent);
   ASSERT_EQ(TakeFromRouter().size(), 1u);

@@ -1,5 +1,5 @@
-// Shows that transports of one host come to share memory by themselves, that nothing is lost or overtaken when they
-// change over, and that a peer that is killed, or that does not want it, leaves them where they were.
+// Shows that transports on one host share memory without configuration, that no message is lost or overtaken at the
+// change, and that they work without it if a peer is killed or does not want it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -78,7 +78,7 @@ TEST_F(ShmTransportTest, TheLogNamesWorkersAndShards) {
   EXPECT_EQ(text.find("429496"), std::string::npos) << text;
 }
 
-TEST_F(ShmTransportTest, WhoDoesNotWantItGetsNone) {
+TEST_F(ShmTransportTest, APeerThatDoesNotWantSharedMemoryGetsNone) {
   for (const bool servers : {false, true}) {
     auto server = Make({.shm = !servers});
     auto client = Make({.shm = servers});
@@ -89,14 +89,14 @@ TEST_F(ShmTransportTest, WhoDoesNotWantItGetsNone) {
   }
 }
 
-TEST_F(ShmTransportTest, TheSchedulerIsNotAsked) {
+TEST_F(ShmTransportTest, TheSchedulerSharesNoMemory) {
   auto server = Make();
   auto client = Make();
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
   EXPECT_FALSE(Share(client.get(), server.get(), 50));
 }
 
-// Messages go all the time, both ways, of all sizes, while the two change over; the ring is smaller than many of them.
+// Messages of all sizes are sent in both directions during the change; many are larger than the ring.
 TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
   auto server = Make({.shm_ring_bytes = 256 << 10});
   auto client = Make({.lend_payloads = true, .shm_ring_bytes = 256 << 10});
@@ -134,8 +134,8 @@ TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
   EXPECT_EQ(client->counters().dropped_backlog + server->counters().dropped_backlog, 0u);
 }
 
-// Channels that never run dry leave their turn to each other, and to those who come by the network.
-TEST_F(ShmTransportTest, FullLanesStarveNobody) {
+// Channels that are never empty let each other have their turn, and also peers on the network.
+TEST_F(ShmTransportTest, BusyChannelsDoNotStarveOthers) {
   constexpr std::size_t kClients = 9, kMax = 64;
   auto server = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
@@ -157,7 +157,7 @@ TEST_F(ShmTransportTest, FullLanesStarveNobody) {
   auto stranger = Make({.shm = false});
   ASSERT_TRUE(stranger->Connect(kServer, endpoint));
   constexpr std::uint64_t kStrangers = 1'000'000;
-  std::map<std::uint64_t, std::size_t> heard;  // by what a client's ticks begin with
+  std::map<std::uint64_t, std::size_t> heard;  // by the client's number, with which its ticks begin
   bool stranger_heard = false;
   for (int turn = 0; turn < 3'000; ++turn) {
     for (std::size_t i = 0; i < kClients; ++i) {
@@ -179,7 +179,7 @@ TEST_F(ShmTransportTest, FullLanesStarveNobody) {
   for (std::size_t i = 0; i < kClients; ++i) EXPECT_GT(heard[i + 1], 1'000u) << "client " << i;
 }
 
-TEST_F(ShmTransportTest, NotMoreThanTheLimitShareMemory) {
+TEST_F(ShmTransportTest, PeersBeyondTheLimitShareNoMemory) {
   auto server = Make({.shm_ring_bytes = 64 << 10});
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
   std::vector<std::unique_ptr<ZmqTransport>> clients;
@@ -197,7 +197,7 @@ TEST_F(ShmTransportTest, NotMoreThanTheLimitShareMemory) {
   EXPECT_EQ(Move(clients.back().get(), server.get(), 1).size(), 1u);
 }
 
-TEST_F(ShmTransportTest, ASleeperIsWokenByMemory) {
+TEST_F(ShmTransportTest, AMessageInSharedMemoryWakesASleeper) {
   auto server = Make();
   auto client = Make();
   ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
@@ -221,7 +221,7 @@ TEST_F(ShmTransportTest, ASleeperIsWokenByMemory) {
   echo.join();
 }
 
-TEST_F(ShmTransportTest, WakeReachesASleeperAndALooker) {
+TEST_F(ShmTransportTest, WakeEndsASleepAndAPoll) {
   auto transport = Make();
   for (const std::int64_t look : {0, 1'000'000}) {
     transport->SetBusyPoll(look);
@@ -236,8 +236,8 @@ TEST_F(ShmTransportTest, WakeReachesASleeperAndALooker) {
   }
 }
 
-// A process that pushes for ever to the server that it is told of. It must be made while no other thread runs: a thread
-// may hold a lock at a fork, which nobody would ever give back in the child.
+// A process that pushes to a server until it is killed. It must be made while no other thread runs: another thread
+// might hold a lock at the fork, which would never be released in the child.
 class EndlessClient {
  public:
   EndlessClient() {
@@ -283,7 +283,7 @@ class EndlessClient {
   int tell_ = -1;
 };
 
-// A process that is killed while it sends leaves no file open, and what it had sent arrives.
+// If a process is killed while it sends, the server keeps no file open, and the messages sent before arrive.
 TEST_F(ShmTransportTest, AKilledPeerIsForgotten) {
   std::array<EndlessClient, 3> clients;
   auto server = Make();
@@ -305,8 +305,8 @@ TEST_F(ShmTransportTest, AKilledPeerIsForgotten) {
   }
 }
 
-// The server comes back at the same address: the client finds it by the network, and they share memory again.
-TEST_F(ShmTransportTest, AServerThatComesBack) {
+// The server restarts at the same address: the client reconnects over the network, and they share memory again.
+TEST_F(ShmTransportTest, AClientSharesMemoryAgainAfterTheServersRestart) {
   auto server = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
   auto client = Make();
@@ -323,7 +323,7 @@ TEST_F(ShmTransportTest, AServerThatComesBack) {
   EXPECT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
 }
 
-// A server that keeps to the agreement about memory, and writes into it whatever it likes.
+// A server that follows the handshake of shared memory, and writes any bytes into the memory.
 class StrangeServer {
  public:
   explicit StrangeServer(std::size_t ring_bytes)
@@ -342,7 +342,7 @@ class StrangeServer {
     zmq_getsockopt(router_, ZMQ_LAST_ENDPOINT, text.data(), &size);
     return text.data();
   }
-  // Does its part; whether it is through.
+  // Performs its next step of the handshake. Returns whether it is complete.
   bool Turn() {
     std::array<char, 256> identity{}, word{};
     const int identity_bytes = zmq_recv(router_, identity.data(), identity.size(), ZMQ_DONTWAIT);
@@ -376,8 +376,8 @@ class StrangeServer {
   bool through_ = false;
 };
 
-// What was lent for a message that is then refused is given back before the client sleeps: it sees what lies behind.
-TEST_F(ShmTransportTest, WhatIsRefusedHoldsNothingUp) {
+// A payload that was lent for a refused message is released before the client sleeps, so that it sees the next message.
+TEST_F(ShmTransportTest, ARefusedMessageReleasesItsLentPayloads) {
   StrangeServer server(256 << 10);
   auto client = Make({.lend_payloads = true});
   ASSERT_TRUE(client->Connect(kServer, server.endpoint()));
@@ -385,7 +385,7 @@ TEST_F(ShmTransportTest, WhatIsRefusedHoldsNothingUp) {
   for (int i = 0; i < 2'000 && !(server.Turn() && client->counters().shm_peers == 1); ++i)
     client->Receive(&got, 16, 1'000);
   ASSERT_TRUE(server.Turn());
-  for (int i = 0; i < 20; ++i) client->Receive(&got, 16, 1'000);  // the last word
+  for (int i = 0; i < 20; ++i) client->Receive(&got, 16, 1'000);  // the last message of the handshake
   ASSERT_TRUE(got.empty());
   Frames bad = *Encode(Piece(1, 64 << 10));
   bad[0] = Buffer::Copy(bad[0].data(), bad[0].size() - 1);

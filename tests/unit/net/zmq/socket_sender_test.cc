@@ -1,4 +1,5 @@
-// Shows that what a socket does not take is kept in order, up to the bound, and leaves with Flush; and what is counted.
+// Shows that messages which a socket does not accept are kept in order, up to the bound, and sent by Flush; and what is
+// counted.
 #include "net/zmq/socket_sender.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 const Peer kShard = ShardPeer(ShardId(0));
 using SocketSenderTest = SocketsTest;
 
-TEST_F(SocketSenderTest, KeepsTheOrderOfWhatWaits) {
+TEST_F(SocketSenderTest, KeepsTheOrderOfWaitingMessages) {
   Connect(kShard);
   SocketSender sender(&router_, &links_, 1 << 20);
   std::vector<std::string> sent;
@@ -39,7 +40,7 @@ TEST_F(SocketSenderTest, KeepsTheOrderOfWhatWaits) {
   for (int i = 0; i < 1'000 && got.size() < sent.size(); ++i) {
     for (const auto& message : TakeFromRouter()) got.push_back(message.at(0));
     sender.Flush();
-    // A send looks once a millisecond whether there is room again.
+    // A send checks once a millisecond whether there is room again.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   EXPECT_EQ(got, sent);
@@ -64,7 +65,7 @@ TEST_F(SocketSenderTest, DropsBeyondTheBound) {
   EXPECT_TRUE(sender.backlog().empty());
 }
 
-TEST_F(SocketSenderTest, APeerThatIsNotThereIsCounted) {
+TEST_F(SocketSenderTest, MessagesToAnUnknownPeerAreCounted) {
   SocketSender sender(&router_, &links_, 1 << 20);
   EXPECT_TRUE(sender.SendOrKeep(kShard, FrameOf("x")));
   EXPECT_TRUE(sender.SendOrKeep(Peer(kFirstAcceptedPeer), FrameOf("x")));

@@ -1,6 +1,6 @@
-// Shows over loopback what strangers can do: garbage of every kind, other versions, messages without end and bundles
-// are counted, answered where somebody listens, and otherwise without effect; and how our own bundles look from
-// outside.
+// Shows over loopback that garbage of every kind, other versions, endless messages and bundles of strangers are
+// counted, answered if the stranger can read an answer, and otherwise have no effect; and how our own bundles look to a
+// stranger.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@
 namespace tarn::net {
 namespace {
 
-// A stranger with a ZeroMQ socket of its own.
+// A peer with its own ZeroMQ socket, which may send any frames.
 class Stranger {
  public:
   explicit Stranger(const std::string& endpoint) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, ZMQ_DEALER)) {
@@ -44,7 +44,7 @@ class Stranger {
     for (std::size_t i = 0; i < parts.size(); ++i)
       zmq_send(socket_, parts[i].data(), parts[i].size(), i + 1 < parts.size() ? ZMQ_SNDMORE : 0);
   }
-  // One frame within five seconds, else an empty one.
+  // Receives one frame. Returns an empty one after five seconds.
   Buffer Receive() {
     zmq_pollitem_t item{socket_, 0, ZMQ_POLLIN, 0};
     if (zmq_poll(&item, 1, 5000) <= 0) return {};
@@ -58,7 +58,7 @@ class Stranger {
   void* socket_;
 };
 
-TEST_F(TransportTest, GarbageIsCountedAnsweredAndWithoutEffect) {
+TEST_F(TransportTest, GarbageIsCountedAndAnsweredAndHasNoEffect) {
   auto server = Make();
   auto client = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
@@ -81,7 +81,7 @@ TEST_F(TransportTest, GarbageIsCountedAnsweredAndWithoutEffect) {
   EXPECT_EQ(TickOf(got[0]), 9u);
 }
 
-// A TCP connection of which every byte is ours.
+// A bare TCP connection, to send any bytes.
 class RawConnection {
  public:
   explicit RawConnection(const std::string& endpoint) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -94,7 +94,7 @@ class RawConnection {
   void Send(std::string_view bytes) const {
     [[maybe_unused]] const auto sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Whether the other side ends it within five seconds, whatever it sends before.
+  // Returns whether the other side closes it within five seconds, whatever it sends before.
   bool IsEnded() const {
     std::array<char, 512> bytes;
     for (pollfd file{socket_.get(), POLLIN, 0}; poll(&file, 1, 5000) > 0;)
@@ -111,7 +111,7 @@ const std::string kUnversioned = "\3\0AB"s;                                    /
 const std::string kVersion1 = "\xff\0\0\0\0\0\0\0\1\x7f\0\5"s + kUnversioned;  // signature, revision 0, socket type
 const std::string kVersion2 = "\xff\0\0\0\0\0\0\0\1\x7f\1\5\0\2AB"s;           // revision 1
 
-// They could abort the process, see net/README.md.
+// These peers could abort the process; see net/README.md.
 TEST_F(TransportTest, PeersOfOldProtocolsAreRejected) {
   auto server = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
@@ -125,7 +125,7 @@ TEST_F(TransportTest, PeersOfOldProtocolsAreRejected) {
   EXPECT_EQ(server->counters().refused_malformed, 0u);
 }
 
-// What is under way while a socket is being closed arrives at an engine whose pipe takes nothing any more.
+// Messages that arrive while a socket is being closed reach an engine whose pipe accepts no more.
 TEST_F(TransportTest, GarbageWhileItClosesDoesNotAbort) {
   constexpr int kRounds = 30, kPeers = 60;
   for (int round = 0; round < kRounds; ++round) {
@@ -161,7 +161,7 @@ TEST_F(TransportTest, APeerThatEndsBehindAFullQueueDoesNotAbort) {
   EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_malformed >= 4; }));
 }
 
-// The same message as another version might send it: only the magic number and the version's place are known of it.
+// A message as another version might send it: it has only the magic number and the version in common with ours.
 std::string InVersion(std::uint8_t version) {
   const Buffer frame = (*Encode(NumberedTick(1)))[0];
   std::string bytes(reinterpret_cast<const char*>(frame.data()), 5);
@@ -169,8 +169,8 @@ std::string InVersion(std::uint8_t version) {
   return bytes + "of another length and form";
 }
 
-// A node of another version that joins: it can read our version in the answer.
-TEST_F(TransportTest, ANodeOfAnotherVersionIsCountedAndToldOurs) {
+// A node of another version joins. It can read our version in the answer.
+TEST_F(TransportTest, ANodeOfAnotherVersionIsCountedAndAnsweredWithOurs) {
   auto server = Make();
   Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
   for (const auto& [version, count] :
@@ -187,8 +187,8 @@ TEST_F(TransportTest, ANodeOfAnotherVersionIsCountedAndToldOurs) {
   EXPECT_EQ(server->counters().received_messages, 0u);
 }
 
-// A fleet of another version that our node joins: whatever it answers, the node is told to stop and why.
-TEST_F(TransportTest, AFleetOfAnotherVersionEndsOurNode) {
+// Our node joins a fleet of another version: whatever the fleet answers, the node is stopped with the reason.
+TEST_F(TransportTest, AFleetOfAnotherVersionStopsOurNode) {
   void* context = zmq_ctx_new();
   void* router = zmq_socket(context, ZMQ_ROUTER);
   ASSERT_EQ(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
@@ -222,8 +222,8 @@ TEST_F(TransportTest, AFleetOfAnotherVersionEndsOurNode) {
   zmq_ctx_term(context);
 }
 
-// More frames or bytes than a message may have: nothing but the beginning is kept, the next message is read well.
-TEST_F(TransportTest, BombsOfManyFrames) {
+// Messages with more frames or bytes than allowed: only their beginning is kept, and the next message is received.
+TEST_F(TransportTest, MessagesOfTooManyFramesAreRefused) {
   auto server = Make();
   Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
   stranger.Send(std::vector<std::string>(1000, "frame"));
@@ -262,7 +262,7 @@ class BareStranger {
   }
   ~BareStranger() { close(fd_); }
   bool ok() const { return ok_; }
-  // False: the connection is over.
+  // Returns false if the connection is closed.
   bool SendPart(std::size_t bytes, bool more) {
     std::string frame(9, 0);
     frame[0] = more ? 3 : 2;
@@ -284,7 +284,7 @@ class BareStranger {
 };
 
 // ZeroMQ would keep all parts of it.
-TEST_F(TransportTest, AMessageWithoutEndEndsItsConnection) {
+TEST_F(TransportTest, AnEndlessMessageEndsItsConnection) {
   constexpr std::size_t kPart = 64 << 10, kPartsMax = 16;
   auto server = Make({.unfinished_bytes_max = kPart * kPartsMax});
   auto client = Make();
@@ -292,7 +292,7 @@ TEST_F(TransportTest, AMessageWithoutEndEndsItsConnection) {
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
   BareStranger within(endpoint), beyond(endpoint);
   ASSERT_TRUE(within.ok() && beyond.ok());
-  // Just within the bound, however long it takes; but for the connection's greeting.
+  // Just within the bound, which includes the connection's greeting, however long it takes.
   for (std::size_t i = 0; i + 1 < kPartsMax; ++i) ASSERT_TRUE(within.SendPart(kPart - 9, true));
   std::vector<Received> got;
   bool open = true;
@@ -315,7 +315,8 @@ std::string Bytes(const Message& message) {
   return {reinterpret_cast<const char*>(frame.data()), frame.size()};
 }
 
-// Small messages of one Send travel together; the order to a peer stays, also around large ones, and so do the counts.
+// Small messages of one Send are sent together. The order to a peer is kept, also around large ones, and all are
+// counted.
 TEST_F(TransportTest, BundlesKeepTheOrder) {
   auto server = Make();
   auto client = Make();
@@ -335,7 +336,7 @@ TEST_F(TransportTest, BundlesKeepTheOrder) {
   EXPECT_EQ(client->counters().sent_bytes, server->counters().received_bytes);
 }
 
-// What was gathered before it and what comes behind it go all the same.
+// Messages before and after it are sent nevertheless.
 TEST_F(TransportTest, AMessageThatCannotBeEncodedIsLeftOut) {
   auto server = Make();
   auto client = Make();
@@ -359,9 +360,9 @@ std::string Bundle(const std::vector<std::string>& messages) {
   return {reinterpret_cast<const char*>(frame.data), frame.size};
 }
 
-// Each message of a bundle stands for itself; of a bundle that makes no sense none is taken, nor of one with frames
-// behind it.
-TEST_F(TransportTest, BundlesOfAStranger) {
+// Each message of a bundle is checked alone. No message of an invalid bundle, or of one that is followed by frames, is
+// accepted.
+TEST_F(TransportTest, EachMessageOfAStrangersBundleIsCheckedAlone) {
   auto server = Make();
   Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
   std::string damaged = Bytes(NumberedTick(2));
@@ -386,8 +387,8 @@ TEST_F(TransportTest, BundlesOfAStranger) {
   EXPECT_EQ(server->counters().refused_too_large, 1u);
 }
 
-// Refused messages use up a turn's budget: those behind them must not wait for the next sign of life.
-TEST_F(TransportTest, AGoodMessageBehindManyBadOnes) {
+// Refused messages use up a turn's budget; messages after them must not wait for the next event of the socket.
+TEST_F(TransportTest, AValidMessageAfterManyInvalidOnesIsReceived) {
   auto server = Make();
   Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
   for (int i = 0; i < 1000; ++i) stranger.Send({"garbage"});
@@ -397,7 +398,7 @@ TEST_F(TransportTest, AGoodMessageBehindManyBadOnes) {
   EXPECT_EQ(server->counters().refused_malformed, 1000u);
 }
 
-// What travels together is one ZeroMQ message, so that one wake-up serves it.
+// A bundle is one ZeroMQ message, so that one wake-up is enough.
 TEST_F(TransportTest, SmallMessagesAreOneFrame) {
   auto client = Make();
   void* context = zmq_ctx_new();
@@ -427,7 +428,7 @@ TEST_F(TransportTest, SmallMessagesAreOneFrame) {
 }
 
 // One frame over ZMQ_MAXMSGSIZE ends the stranger's connection, not the server.
-TEST_F(TransportTest, OversizeFrame) {
+TEST_F(TransportTest, AnOversizeFrameEndsItsConnection) {
   auto server = Make();
   auto client = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
@@ -439,8 +440,8 @@ TEST_F(TransportTest, OversizeFrame) {
   EXPECT_EQ(got.size(), 1u);
 }
 
-// Bytes on the bare port: another protocol, noise, a connection that is opened and closed.
-TEST_F(TransportTest, RawBytesOnThePort) {
+// Bytes over bare TCP: another protocol, noise, and a connection that is opened and closed.
+TEST_F(TransportTest, RawBytesOnThePortHaveNoEffect) {
   auto server = Make();
   auto client = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");

@@ -1,5 +1,5 @@
-// Shows over loopback: messages and large pieces arrive whole and in order, both ways and from many peers; nothing
-// blocks when a peer takes nothing; and links come back after a restart.
+// Shows over loopback that messages and large pieces arrive whole and in order, in both directions and from many peers;
+// that a peer which reads nothing does not block the sender; and that links reconnect after a restart.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace tarn::net {
 namespace {
 
-TEST_F(TransportTest, Echo) {
+TEST_F(TransportTest, MessagesArriveInBothDirections) {
   auto server = Make();
   auto client = Make();
   const auto endpoint = server->Bind("tcp://127.0.0.1:*");
@@ -41,7 +41,7 @@ TEST_F(TransportTest, Echo) {
   EXPECT_EQ(client->counters().sent_bytes, server->counters().received_bytes);
 }
 
-TEST_F(TransportTest, OrderAndWholenessOfLargePieces) {
+TEST_F(TransportTest, LargePiecesArriveWholeAndInOrder) {
   auto server = Make();
   auto client = Make();
   ASSERT_TRUE(client->Connect(ShardPeer(ShardId(3)), *server->Bind("tcp://127.0.0.1:*")));
@@ -57,7 +57,7 @@ TEST_F(TransportTest, OrderAndWholenessOfLargePieces) {
   }
 }
 
-TEST_F(TransportTest, ManyPeersAreToldApart) {
+TEST_F(TransportTest, ManyPeersAreDistinguished) {
   auto server = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
   std::vector<std::unique_ptr<ZmqTransport>> clients;
@@ -80,7 +80,7 @@ TEST_F(TransportTest, ManyPeersAreToldApart) {
   }
 }
 
-TEST_F(TransportTest, OneSocketForSeveralPeersThatItConnectsTo) {
+TEST_F(TransportTest, ATransportConnectsToSeveralPeers) {
   auto first = Make();
   auto second = Make();
   auto client = Make();
@@ -96,7 +96,7 @@ TEST_F(TransportTest, OneSocketForSeveralPeersThatItConnectsTo) {
   EXPECT_EQ(TickOf(at_second[0]), 11u);
 }
 
-TEST_F(TransportTest, ReceiveKeepsToItsMaximumAndTimeout) {
+TEST_F(TransportTest, ReceiveKeepsItsMaximumAndTimeout) {
   auto server = Make();
   auto client = Make();
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
@@ -132,8 +132,8 @@ TEST_F(TransportTest, WakeEndsAReceive) {
   EXPECT_EQ(server->Receive(&got, 10, -1), 0u);
 }
 
-// A server that reads nothing: sends keep returning, what waits is bounded, and what was kept arrives in order.
-TEST_F(TransportTest, APeerThatTakesNothing) {
+// The server reads nothing: sends return, waiting bytes are bounded, and kept messages arrive in order.
+TEST_F(TransportTest, APeerThatReadsNothingDoesNotBlock) {
   auto server = Make({.high_water_mark = 4, .backlog_bytes_max = std::size_t{4} << 20});
   auto client = Make({.high_water_mark = 4, .backlog_bytes_max = std::size_t{4} << 20});
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
@@ -154,7 +154,7 @@ TEST_F(TransportTest, APeerThatTakesNothing) {
 }
 
 // The same towards a peer that connected to us: a ROUTER must not drop silently.
-TEST_F(TransportTest, AnAcceptedPeerThatTakesNothing) {
+TEST_F(TransportTest, AnAcceptedPeerThatReadsNothingDoesNotBlock) {
   auto server = Make({.high_water_mark = 4, .backlog_bytes_max = std::size_t{64} << 20});
   auto client = Make({.high_water_mark = 4});
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
@@ -169,7 +169,7 @@ TEST_F(TransportTest, AnAcceptedPeerThatTakesNothing) {
   for (std::uint64_t n = 0; n < kPieces; ++n) EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
 }
 
-TEST_F(TransportTest, ComesBackAfterARestartOnTheSamePort) {
+TEST_F(TransportTest, ReconnectsAfterARestartOnTheSamePort) {
   auto server = Make();
   auto client = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
@@ -212,7 +212,7 @@ TEST_F(TransportTest, AnotherEndpointReplacesTheFirst) {
   EXPECT_EQ(ReceiveN(first.get(), 1, 50'000).size(), 0u);
 }
 
-TEST_F(TransportTest, PeersThatAreGoneAreForgotten) {
+TEST_F(TransportTest, ClosedPeersAreForgotten) {
   auto server = Make();
   auto client = Make();
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
@@ -237,7 +237,7 @@ TEST_F(TransportTest, TheSystemChoosesAPort) {
   }
 }
 
-TEST_F(TransportTest, PortInUse) {
+TEST_F(TransportTest, APortInUseIsAnError) {
   auto server = Make();
   auto other = Make();
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
@@ -247,7 +247,7 @@ TEST_F(TransportTest, PortInUse) {
   EXPECT_EQ(again.error().message, "cannot bind " + endpoint + ": in use; choose another port, or '*' for a free one");
 }
 
-TEST_F(TransportTest, AddressesThatAreNone) {
+TEST_F(TransportTest, InvalidAddressesAreErrors) {
   auto transport = Make();
   for (const char* endpoint :
        {"tcp://127.0.0.1", "tcp://127.0.0.1:port", "ipc://", "ipc://@name", "ipc://name", "tcp://127.0.0.1:65536"}) {
@@ -264,7 +264,7 @@ TEST_F(TransportTest, AddressesThatAreNone) {
   EXPECT_FALSE(transport->Connect(kSchedulerPeer, "nonsense"));
 }
 
-TEST_F(TransportTest, TcpTakesKeysOrInsecure) {
+TEST_F(TransportTest, TcpNeedsKeysOrInsecure) {
   ZmqContext context;
   ZmqTransport transport(&context, {.linger_ms = 0});
   for (const char* endpoint : {"tcp://127.0.0.1:*", "tcp://0.0.0.0:*", "tcp://localhost:1"}) {

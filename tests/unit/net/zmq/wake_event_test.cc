@@ -1,4 +1,4 @@
-// Shows that a wake-up is taken once, whether it comes before a sleep or within it, and that only a sleeper costs a
+// Shows that a wake-up is taken once, whether it comes before or during a sleep, and that only waking a sleeper needs a
 // system call.
 #include "net/zmq/wake_event.h"
 
@@ -13,7 +13,7 @@ bool IsReadable(const WakeEvent& wake) {
   return poll(&file, 1, 0) == 1;
 }
 
-TEST(WakeEvent, ComesOnceBeforeASleep) {
+TEST(WakeEvent, AWakeUpBeforeASleepIsTakenOnce) {
   WakeEvent wake;
   EXPECT_FALSE(wake.Take());
   wake.Wake();
@@ -27,7 +27,7 @@ TEST(WakeEvent, ComesOnceBeforeASleep) {
   EXPECT_TRUE(wake.BeginSleep());
 }
 
-TEST(WakeEvent, ASleeperIsToldByTheFile) {
+TEST(WakeEvent, ASleeperIsWokenByTheFile) {
   WakeEvent wake;
   ASSERT_TRUE(wake.BeginSleep());
   wake.Wake();
