@@ -1,4 +1,4 @@
-// CRC-32C: the vectors of RFC 3720, appendix B.4, and the two implementations against each other.
+// Shows that CRC-32C agrees with the vectors of RFC 3720, appendix B.4, and that its two implementations agree.
 #include "core/crc32c.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(Crc32c, PartsGiveTheSumOfTheWhole) {
     ASSERT_EQ(Crc32c(whole.subspan(cut), Crc32c(whole.first(cut))), Crc32c(whole));
 }
 
-TEST(Crc32c, OneFlippedBitChangesTheSum) {
+TEST(Crc32c, AFlippedBitChangesTheSum) {
   auto bytes = Noise(64);
   const std::uint32_t before = Crc32c(bytes);
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {

@@ -30,7 +30,7 @@ TEST(DiskPool, AStrandKeepsItsOrder) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[std::size_t(i)], i);
 }
 
-TEST(DiskPool, AStrandThatWaitsHoldsUpNoOther) {
+TEST(DiskPool, ABlockedStrandDoesNotDelayOthers) {
   DiskPool pool;
   std::vector<std::unique_ptr<DiskPool::Strand>> slow;
   std::promise<void> end;
@@ -46,7 +46,7 @@ TEST(DiskPool, AStrandThatWaitsHoldsUpNoOther) {
   end.set_value();
 }
 
-// Else each thread would keep the memory of all jobs.
+// Otherwise the malloc arena of each thread would keep memory of all strands.
 TEST(DiskPool, AStrandKeepsItsThread) {
   DiskPool pool;
   DiskPool::Strand first(&pool, "first"), second(&pool, "second");
@@ -62,7 +62,7 @@ TEST(DiskPool, AStrandKeepsItsThread) {
   EXPECT_NE(of_first, of_second);
 }
 
-TEST(DiskPool, AStrandThatIsDestroyedLeavesItsThreadToTheNext) {
+TEST(DiskPool, ADestroyedStrandLeavesItsThreadToTheNext) {
   DiskPool pool;
   std::thread::id threads[2];
   for (std::thread::id& thread : threads) {
@@ -95,7 +95,7 @@ TEST(DiskPool, AJobBeyondTheBoundIsRefused) {
   EXPECT_EQ(done, (std::vector<int>{0, 1, 2, 4}));
 }
 
-TEST(DiskPool, WhatWasPostedIsDoneBeforeAStrandGoes) {
+TEST(DiskPool, PostedJobsEndBeforeAStrandIsDestroyed) {
   int done = 0;
   {
     DiskPool pool;
@@ -106,7 +106,7 @@ TEST(DiskPool, WhatWasPostedIsDoneBeforeAStrandGoes) {
   EXPECT_EQ(done, 10);
 }
 
-TEST(DiskPool, CallersNeedNotBeOneThread) {
+TEST(DiskPool, SeveralThreadsMayPost) {
   DiskPool pool;
   DiskPool::Strand other(&pool, "other"), strand(&pool, "test");
   int sum = 0;
@@ -121,7 +121,7 @@ TEST(DiskPool, CallersNeedNotBeOneThread) {
   EXPECT_EQ(sum, 1000);
 }
 
-TEST(DiskPool, JobsWithoutAStrandRunBesideEachOtherAndEndBeforeThePool) {
+TEST(DiskPool, JobsWithoutAStrandRunInParallelAndEndBeforeThePool) {
   std::latch together(3);
   std::atomic<int> done = 0;
   {

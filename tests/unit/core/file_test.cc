@@ -1,4 +1,4 @@
-// Files: atomic replacement, and errors that name the path and the reason.
+// Shows that files are replaced atomically, that locks have one holder, and that errors name the path and the reason.
 #include "core/file.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(FileTest, ReplacesTheWholeFile) {
   EXPECT_EQ(*ReadFile(Path("a"), 100), "new");
 }
 
-TEST_F(FileTest, PiecesTakeTheirPlaceTogether) {
+TEST_F(FileTest, PiecesReplaceTheFileTogether) {
   const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); };
   ASSERT_TRUE(WriteFileAtomic(Path("a"), "old"));
   auto file = AtomicFile::Create(Path("a"));
@@ -62,7 +62,7 @@ TEST_F(FileTest, PiecesTakeTheirPlaceTogether) {
   EXPECT_EQ(FilesHere(), 1u);
 }
 
-TEST_F(FileTest, PiecesWithoutCommitGoAway) {
+TEST_F(FileTest, PiecesWithoutCommitAreRemoved) {
   {
     auto file = AtomicFile::Create(Path("a"));
     ASSERT_TRUE(file);
@@ -89,7 +89,7 @@ TEST_F(FileTest, MissingFile) {
   EXPECT_EQ(missing.error().message, Path("nothing") + ": cannot open: No such file or directory");
 }
 
-TEST_F(FileTest, FolderIsNoFile) {
+TEST_F(FileTest, AFolderIsNotReadAsAFile) {
   const auto folder = ReadFile(folder_.string(), 10);
   ASSERT_FALSE(folder);
   EXPECT_EQ(folder.error().code, ErrorCode::kIo);
@@ -125,7 +125,7 @@ TEST_F(FileTest, FullDisk) {
   EXPECT_EQ(FilesHere(), 1u);
 }
 
-TEST_F(FileTest, WhatWasLeftBesideIsReplacedAndRemoved) {
+TEST_F(FileTest, ALeftoverTemporaryFileIsReplacedAndRemoved) {
   std::ofstream(Path("a") + ".tmp-" + std::to_string(::getpid())) << "of an earlier process";
   ASSERT_TRUE(WriteFileAtomic(Path("a"), "new"));
   EXPECT_EQ(*ReadFile(Path("a"), 100), "new");
@@ -156,7 +156,7 @@ TEST_F(FileTest, ALockIsWaitedForWithPatience) {
   EXPECT_TRUE(second);
 }
 
-TEST_F(FileTest, ALockHasOneHolderUntilItGoes) {
+TEST_F(FileTest, ALockHasOneHolderUntilItIsReleased) {
   const std::string path = Path("lock");
   {
     const auto lock = FileLock::Take(path, "somebody has it");

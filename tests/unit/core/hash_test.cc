@@ -1,5 +1,5 @@
-// Hashes: Mix64 is a bijection with the inverse that the header names, hashes of near inputs differ and stay the
-// same over builds, and the stream of words is even.
+// Shows that Unmix64 inverts Mix64, that hashes of similar inputs differ and are the same in every build, and that the
+// words of a SplitMix are evenly distributed.
 #include "core/hash.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(Hash, CombineDependsOnOrder) {
   EXPECT_NE(HashCombine(0, 0), HashCombine(HashCombine(0, 0), 0));
 }
 
-TEST(Hash, BytesTellLengthContentAndSeedApart) {
+TEST(Hash, HashBytesDependsOnLengthContentAndSeed) {
   std::set<std::uint64_t> seen;
   std::size_t count = 0;
   for (std::size_t length = 0; length < 40; ++length) {
@@ -66,7 +66,7 @@ TEST(Hash, BytesTellLengthContentAndSeedApart) {
   EXPECT_EQ(seen.size(), count);
 }
 
-TEST(Hash, BytesAreStableOverBuilds) {
+TEST(Hash, HashBytesIsStableOverBuilds) {
   static_assert(HashBytes("linear", 1) == HashBytes(std::string_view("linear"), 1));
   const std::uint64_t expected = HashCombine(Mix64(6 * 0x9e3779b97f4a7c15ULL), 0x7261656e696cULL);
   EXPECT_EQ(HashBytes("linear"), expected);  // "linear" as little-endian bytes

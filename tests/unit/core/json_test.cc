@@ -1,4 +1,4 @@
-// JSON: what is written is what a parser reads back, in order, numbers to the bit, for any bytes in strings.
+// Shows that a parser reads JSON as it was written: members in order, numbers exactly, with any bytes in strings.
 #include "core/json.h"
 
 #include <gtest/gtest.h>
@@ -23,12 +23,12 @@ TEST(Json, ObjectsArraysAndScalars) {
             R"("list":[1,2.5,[],{}]})");
 }
 
-TEST(Json, Indented) {
+TEST(Json, WritesIndentedText) {
   const Json out = {{"a", 1}, {"b", Json::array({1})}, {"c", Json::object()}};
   EXPECT_EQ(JsonText(out, 2), "{\n  \"a\": 1,\n  \"b\": [\n    1\n  ],\n  \"c\": {}\n}");
 }
 
-TEST(Json, NumbersComeBackToTheBit) {
+TEST(Json, NumbersAreReadBackExactly) {
   SplitMix words(5);
   for (int i = 0; i < 20000; ++i) {
     const auto value = std::bit_cast<double>(words.Next());
@@ -43,7 +43,7 @@ TEST(Json, NumbersComeBackToTheBit) {
   EXPECT_EQ(JsonText(std::numeric_limits<std::int64_t>::min()), "-9223372036854775808");
 }
 
-TEST(Json, FloatsHaveFewDigitsAndComeBackToTheBit) {
+TEST(Json, FloatsHaveFewDigitsAndAreReadBackExactly) {
   EXPECT_EQ(JsonText({ShortestNumber(0.1f), ShortestNumber(-2.5e-8f), ShortestNumber(16777216.0f)}),
             "[0.1,-2.5e-08,16777216.0]");
   SplitMix words(7);
@@ -59,7 +59,7 @@ TEST(Json, FloatsHaveFewDigitsAndComeBackToTheBit) {
   }
 }
 
-TEST(Json, EveryByteInAString) {
+TEST(Json, AStringMayContainAnyByte) {
   for (int c = 0; c < 256; ++c) {
     const std::string text = {'a', char(c), 'b'};
     EXPECT_EQ(Json::parse(JsonText(text)).get<std::string>(), c < 128 ? text

@@ -1,4 +1,4 @@
-// Silence counts while somebody listens, and only then.
+// Shows that silence of a peer counts only while this process listens.
 #include "core/listening.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr TimeUs kBreak = 100;
 
-TEST(ListeningTest, SilenceCountsFromTheLastWordOrTheBeginning) {
+TEST(ListeningTest, SilenceCountsFromTheLastMessageOrTheBeginning) {
   Listening listening;
   listening.Begin(1000);
   EXPECT_EQ(listening.Silence(0, 1050, kBreak), 50) << "nobody could hear before";
@@ -18,7 +18,7 @@ TEST(ListeningTest, SilenceCountsFromTheLastWordOrTheBeginning) {
   EXPECT_EQ(listening.Silence(1999, 2000, kBreak), 1);
 }
 
-TEST(ListeningTest, ABreakBeginsItAnew) {
+TEST(ListeningTest, APauseOfTheProcessRestartsTheSilence) {
   Listening listening;
   listening.Begin(1000);
   listening.Note(1000 + kBreak, kBreak);

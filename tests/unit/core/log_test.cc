@@ -1,4 +1,4 @@
-// The log: format of a line, levels, several threads at once, and the limiter.
+// Shows the program's log: the format of a line, levels, several threads at once, and the limit on repeated lines.
 #include "core/log.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST_F(LogTest, LevelsBelowTheSetOneAreDropped) {
   EXPECT_EQ(Lines(), 2u);
 }
 
-TEST_F(LogTest, ToldIsInTheLogAndOnceInTheTerminal) {
+TEST_F(LogTest, AToldLineIsInTheLogAndOnceOnTheTerminal) {
   ASSERT_TRUE(InitLog({.role = "r", .path = path_}));
   testing::internal::CaptureStderr();
   LogAndPrint(LogLevel::kWarning, "tarn-server", "waits");
@@ -73,7 +73,7 @@ TEST_F(LogTest, BracesInAPlainMessageAreText) {
   EXPECT_NE(Text().find("| {} %v {0}\n"), std::string::npos);
 }
 
-TEST_F(LogTest, ThreadsDoNotTearLines) {
+TEST_F(LogTest, LinesOfSeveralThreadsAreWhole) {
   ASSERT_TRUE(InitLog({.role = "r", .path = path_}));
   std::vector<std::jthread> threads;
   threads.reserve(4);
@@ -109,7 +109,7 @@ TEST_F(LogTest, LimiterLetsOneASecondThroughAndCounts) {
   EXPECT_EQ(suppressed, 0u);
 }
 
-TEST_F(LogTest, LimitedLines) {
+TEST_F(LogTest, LimitedLinesAreWrittenOnceASecond) {
   ASSERT_TRUE(InitLog({.role = "r", .path = path_}));
   LogLimiter limiter;
   for (int i = 0; i < 50; ++i) LogWarning(limiter, "bad frame {}", i);

@@ -1,4 +1,4 @@
-// The nearest known word: distances, and the word that error messages then name.
+// Shows the edit distance of words, and which known word error messages suggest.
 #include "core/nearest.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwaps) {
   EXPECT_EQ(EditDistance("worker", "workers"), 1u);
   EXPECT_EQ(EditDistance("wrokers", "workers"), 1u);
   EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
-  EXPECT_EQ(EditDistance("ca", "abc"), 3u);  // a swap is not edited again
+  EXPECT_EQ(EditDistance("ca", "abc"), 3u);  // no further edits between swapped letters
 }
 
 TEST(EditDistance, IsSymmetric) {
@@ -33,7 +33,7 @@ TEST(IsNear, AtMostHalfOfTheWordDiffers) {
   EXPECT_FALSE(IsNear("", "x"));
 }
 
-TEST(NearestWord, FirstOfTheNearest) {
+TEST(NearestWord, IsTheFirstOfTheNearest) {
   constexpr std::string_view kKnown[] = {"servers", "shards", "workers"};
   EXPECT_EQ(NearestWord("wokers", kKnown), "workers");
   EXPECT_EQ(NearestWord("shard", kKnown), "shards");

@@ -1,5 +1,5 @@
-// Shows that Permutation is a bijection of 0..n-1 for every size, that seeds give other orders, and that neighbours are
-// torn apart.
+// Shows that Permutation is a bijection of 0..n-1 for every size, that it depends on the seed, and that it separates
+// neighbours.
 
 #include "core/permutation.h"
 

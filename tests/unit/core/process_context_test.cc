@@ -1,5 +1,5 @@
-// Shows who receives a program's signals: the handler, each time, on the context's thread; nobody before it is set, so
-// that the process ends; nobody after the context is gone.
+// Shows what happens to a program's signals: the handler is called for each, on the context's thread. Before a handler
+// is set a signal ends the process, and after the end of the context signals are ignored.
 #include "core/process_context.h"
 
 #include <gtest/gtest.h>
@@ -18,12 +18,12 @@
 namespace tarn {
 namespace {
 
-// Unblocks what a context has blocked in this thread, which the other tests share.
+// Restores the signal mask of this thread, in which a context blocks signals, for other tests.
 class ProcessContextTest : public testing::Test {
  protected:
   ProcessContextTest() { pthread_sigmask(SIG_SETMASK, nullptr, &before_); }
   ~ProcessContextTest() override {
-    ::signal(SIGUSR1, SIG_IGN);  // drops those that are pending
+    ::signal(SIGUSR1, SIG_IGN);  // drops pending signals
     ::signal(SIGUSR2, SIG_IGN);
     ::signal(SIGUSR1, SIG_DFL);
     ::signal(SIGUSR2, SIG_DFL);
@@ -65,7 +65,7 @@ TEST_F(ProcessContextTest, SignalsArriveAfterAHandlerHasThrown) {
   }
 }
 
-TEST_F(ProcessContextTest, AnotherHandlerTakesOver) {
+TEST_F(ProcessContextTest, AnotherHandlerReplacesTheFirst) {
   const auto process = ProcessContext::Start({SIGUSR1});
   ASSERT_TRUE(process);
   std::binary_semaphore arrived(0);
@@ -77,7 +77,7 @@ TEST_F(ProcessContextTest, AnotherHandlerTakesOver) {
   EXPECT_FALSE(replaced);
 }
 
-TEST_F(ProcessContextTest, RunsWhatIsPostedToIt) {
+TEST_F(ProcessContextTest, RunsPostedFunctions) {
   const auto process = ProcessContext::Start({});
   ASSERT_TRUE(process);
   std::binary_semaphore done(0);
@@ -85,7 +85,7 @@ TEST_F(ProcessContextTest, RunsWhatIsPostedToIt) {
   done.acquire();
 }
 
-TEST_F(ProcessContextTest, SignalsAreIgnoredOnceItIsGone) {
+TEST_F(ProcessContextTest, SignalsAreIgnoredOnceItIsDestroyed) {
   {
     const auto process = ProcessContext::Start({SIGUSR1});
     ASSERT_TRUE(process);

@@ -1,4 +1,5 @@
-// Limits of a process that are too low for a job are named, with what the job needs; what the library throws is caught.
+// Shows that errors name limits of the process that are too low, with the value that the job needs, and that exceptions
+// of the library are caught.
 #include "core/process_limits.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 namespace tarn {
 namespace {
 
-// The message of `check` in a process of its own with that limit; empty if there is none.
+// Runs `check` in a child process with that limit. Returns its error message, or an empty string.
 template <typename Check>
 std::string InProcess(__rlimit_resource resource, std::uint64_t soft, std::uint64_t hard, const Check& check) {
   int pipe_ends[2];
@@ -57,7 +58,7 @@ TEST(ProcessLimits, TheSoftLimitOfFilesIsRaised) {
   EXPECT_EQ(InProcess(RLIMIT_NOFILE, 24, 64, check), "");
 }
 
-TEST(ProcessLimits, OfSomebodysProcessItIsRaisedAsNeeded) {
+TEST(ProcessLimits, InAUsersProcessItIsRaisedOnlyAsNeeded) {
   const auto check = []() -> Status {
     TARN_RETURN_IF_ERROR(RequireFiles(20, "2 shards", RaiseFiles::kAsNeeded));
     rlimit limit{};
@@ -80,7 +81,8 @@ TEST(ProcessLimits, OpenFilesAreCounted) {
   ASSERT_EQ(pipe(ends), 0);
   EXPECT_EQ(OpenFiles(), before + 2);
   const auto none_left = []() -> Status {
-    // UBSan needs a descriptor where it first sees an object of a type: it sees what OpenFiles compares now.
+    // UBSan needs a descriptor when it first checks an object of a type. Let it check those that OpenFiles compares
+    // now.
     for (const std::error_category* category : {&std::system_category(), &std::generic_category()})
       if (std::error_code(EMFILE, *category) != std::errc::too_many_files_open)
         return Fail(ErrorCode::kInternal, category->name());
@@ -108,7 +110,7 @@ TEST(ProcessLimits, TooLittleAddressSpaceIsNamed) {
 TEST(ProcessLimits, AThreadThatCannotBeStartedIsAnError) {
   const auto check = [] {
     return CatchLimits([]() -> Status {
-      // More than the stacks of ended threads that the C library keeps.
+      // More threads than the C library keeps stacks of ended threads.
       for (int i = 0; i < 64; ++i) std::thread([] { std::this_thread::sleep_for(std::chrono::seconds(1)); }).detach();
       return {};
     });
@@ -120,7 +122,7 @@ TEST(ProcessLimits, AThreadThatCannotBeStartedIsAnError) {
 #endif
 #endif
 
-TEST(ProcessLimits, WithoutThemThereIsNoError) {
+TEST(ProcessLimits, WithoutLimitsThereIsNoError) {
   EXPECT_TRUE(CatchLimits([] { return Status{}; }));
   EXPECT_EQ(CatchLimits([]() -> Status { return Fail(ErrorCode::kIo, "its own"); }).error().message, "its own");
 }

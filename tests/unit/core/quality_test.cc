@@ -1,5 +1,5 @@
-// Shows the figures of core/quality.h against plain definitions, and that merging in any grouping is exact where it is
-// counts.
+// Compares the figures of core/quality.h with their definitions, and shows that merging counts is exact in any
+// grouping.
 #include "core/quality.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(Quality, MergingIsExact) {
   EXPECT_NEAR(merged.LogLoss(), whole.LogLoss(), 1e-12);
 }
 
-TEST(Quality, ABucketThatIsFullStaysFull) {
+TEST(Quality, AFullBucketSaturates) {
   Quality quality, more;
   quality.AddBinary(-1, false);
   quality.AddBinary(1, true);
@@ -94,9 +94,9 @@ TEST(Quality, ABucketThatIsFullStaysFull) {
   for (const auto& [index, bucket] : quality.buckets) EXPECT_EQ(bucket.positives + bucket.negatives, UINT32_MAX);
 }
 
-TEST(Quality, ATallyIsTheSame) {
+TEST(Quality, ATallyGivesTheSameQuality) {
   QualityTally tally;
-  for (std::size_t count : {3000, 0, 500}) {  // nothing is left of what was taken
+  for (std::size_t count : {3000, 0, 500}) {  // a taken tally leaves no trace in the next
     Quality plain;
     for (const Row& row : SomeRows(count)) {
       plain.AddBinary(row.logit, row.positive);
@@ -115,7 +115,7 @@ TEST(Quality, ATallyIsTheSame) {
   }
 }
 
-TEST(Quality, LogitsBeyondTheEndsAreAtTheEnds) {
+TEST(Quality, LogitsBeyondTheRangeCountAtItsEnds) {
   Quality quality;
   for (float logit : {-1e30f, -200.f, -16.f, 16.f, 200.f, 1e30f}) quality.AddBinary(logit, logit > 0);
   EXPECT_EQ(quality.Auc(), 1);

@@ -1,4 +1,4 @@
-// Table specs: names of all enumerators both ways, floats of optimizer state, every refusal of Validate at the limit
+// Shows table specs: the names of all enumerators, the size of optimizer state, every error of Validate at the limit
 // and one past it, and salts.
 #include "core/table/table_spec.h"
 
@@ -37,7 +37,7 @@ TEST(Names, BothWays) {
   CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8", "topk", "qsgd", "ternary", "sign", "one_bit", "low_rank"});
 }
 
-TEST(Names, UnknownOnesNameTheNearest) {
+TEST(Names, ErrorsOfUnknownNamesSuggestTheNearest) {
   RuleName kind = "ftrl";
   const auto status = ParseName("adagrat", kind);
   ASSERT_FALSE(status);
@@ -124,7 +124,7 @@ TEST(Validate, Shape) {
             "table 'factors': rows = 5: a sparse table has no number of rows (0)");
 }
 
-TEST(Validate, EnumeratorsCastFromBytes) {
+TEST(Validate, UnknownEnumValuesAreRefused) {
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind(9); }), "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec(10); }),
             "table 'factors': kind or codec is not a known one");
@@ -273,7 +273,7 @@ TEST(Validate, TopK) {
   EXPECT_NE(Refusal([](auto& s) { s.row_codec = ValueCodec::kTopK; }), "accepted");
 }
 
-TEST(Validate, Int8IsForRowsThatItMakesSmaller) {
+TEST(Validate, Int8IsRefusedForRowsThatItMakesNoSmaller) {
   EXPECT_EQ(Refusal([](auto& s) { s.dim = 2, s.pull_codec = s.push_codec = ValueCodec::kInt8; }), "accepted");
   EXPECT_EQ(Refusal([](auto& s) { s.dim = 1, s.pull_codec = ValueCodec::kInt8; }),
             "table 'factors': pull_codec = \"int8\" with dim = 1: a row would take 5 bytes, more than the 4 of fp32; "
@@ -306,7 +306,7 @@ TEST(RowLayout, WordsOfARecord) {
   EXPECT_EQ(RowWords(spec), 3u + 11u + 2u);
 }
 
-TEST(ShapeDifference, TellsTheCodecOfRowsAndTheKindOfLife) {
+TEST(ShapeDifference, IncludesTheCodecOfRowsAndTheKindOfLife) {
   TableSpec a = Good(), b = Good();
   b.row_codec = ValueCodec::kFp16;
   EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "row_codec is fp32 here and fp16 there");
@@ -321,7 +321,7 @@ TEST(ShapeDifference, TellsTheCodecOfRowsAndTheKindOfLife) {
   EXPECT_EQ(SettingsChange(b, a), "expire_clocks 0 -> 7");
 }
 
-TEST(ShapeDifference, RulesWithoutStateMayTakeTheirPlaces) {
+TEST(ShapeDifference, RulesWithoutStateMayReplaceEachOther) {
   TableSpec a = Good(), b = Good();
   a.optimizer.kind = "sgd";
   b.optimizer = {

@@ -1,4 +1,4 @@
-// When a line about a wait is due.
+// Shows when a log line about a wait is due.
 #include "core/wait_notes.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 namespace tarn {
 namespace {
 
-TEST(WaitNotesTest, ALineAPeriodAndANewWaitBeginsAnew) {
+TEST(WaitNotesTest, OneLineIsDuePerPeriodAndANewWaitBeginsAnew) {
   WaitNotes notes;
   EXPECT_FALSE(notes.IsDue(kWaitNotePeriodUs - 1));
   EXPECT_TRUE(notes.IsDue(kWaitNotePeriodUs + 5));

@@ -1,5 +1,5 @@
 // Shows that the rules for asynchronous training follow a float64 reference of their papers' formulas, have the same
-// bits on every instruction set, and are plain SGD where their correction has nothing to correct.
+// bits on every instruction set, and equal plain SGD if there is nothing to correct.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kRate = 0.02f;
 
-// What one step has: the gradient, the row as it was pulled, and the delay.
+// The inputs of one step: the gradient, the row as it was pulled, and the delay.
 struct Step {
   std::vector<float> gradient, pulled;
   std::uint64_t delay = 0;
@@ -56,7 +56,7 @@ class Row {
 
 OptimizerSpec SpecOf(const char* kind) { return {.kind = kind, .learning_rate = kRate}; }
 
-// 300 steps of a row that follows noise, pulled up to some steps before.
+// 300 steps of a row that follows noise; each has the row as it was up to some steps before.
 std::vector<Step> Steps(std::size_t dim, const std::function<const std::vector<float>&()>& now,
                         const std::function<void(const Step&)>& take) {
   SplitMix random(dim);
@@ -73,11 +73,11 @@ std::vector<Step> Steps(std::size_t dim, const std::function<const std::vector<f
   return steps;
 }
 
-// Written from the papers without a look at the kernels.
+// Written from the papers, independently of the kernels.
 using Reference = std::function<void(const Step& step, std::vector<double>* w)>;
 
-// `anew`: each step of the reference begins with the row's values, for a rule that would amplify the rounding of
-// earlier steps.
+// `anew`: each step of the reference begins with the row's actual values, for a rule that amplifies rounding of earlier
+// steps.
 void ExpectFollows(const char* kind, const std::function<Reference(std::size_t dim)>& reference, bool anew = false) {
   for (const std::size_t dim : {1, 3, 8, 16, 37}) {
     SCOPED_TRACE(std::string(kind) + ", dim " + std::to_string(dim));
@@ -109,7 +109,7 @@ TEST(AsyncRulesTest, Signum) {
   });
 }
 
-TEST(AsyncRulesTest, SignumStandsStillAtAGradientOfZero) {
+TEST(AsyncRulesTest, SignumDoesNotMoveAtAGradientOfZero) {
   Row row(SpecOf("signum"), {1.0f, -1.0f});
   row.Take({{0.0f, -0.0f}, {}, 0});
   EXPECT_EQ(row.values(), (std::vector<float>{1.0f, -1.0f}));
@@ -135,7 +135,7 @@ TEST(AsyncRulesTest, DelayAdaptiveSgd) {
   });
 }
 
-// A section of many rows is several calls.
+// A section of many rows needs several calls of the optimizer.
 TEST(AsyncRulesTest, DelayAdaptiveSgdCountsASectionOnce) {
   const Optimizer optimizer(SpecOf("delay_adaptive_sgd"));
   float value = 0;
@@ -197,8 +197,8 @@ TEST(AsyncRulesTest, GapAware) {
       true);
 }
 
-// What an experiment compares with: no correction, no difference.
-TEST(AsyncRulesTest, WithoutACorrectionTheyAreSgdToTheBit) {
+// Experiments compare rules with SGD, so without a correction they must not differ.
+TEST(AsyncRulesTest, WithoutACorrectionTheyHaveTheBitsOfSgd) {
   OptimizerSpec no_weight = SpecOf("dc_asgd"), no_adaptive_weight = SpecOf("dc_asgd_adaptive");
   no_weight.options["dc_lambda"] = 0;
   no_adaptive_weight.options["dc_lambda0"] = 0;
@@ -231,7 +231,7 @@ TEST(AsyncRulesTest, ExponentialStalenessSgd) {
   });
 }
 
-TEST(AsyncRulesTest, DelayThresholdSgdDiscardsWhatIsTooLate) {
+TEST(AsyncRulesTest, DelayThresholdSgdDiscardsLateGradients) {
   OptimizerSpec spec = SpecOf("delay_threshold_sgd");
   spec.options["delay_max"] = 3;
   Row row(spec, {1.0f});
@@ -283,7 +283,7 @@ TEST(AsyncRulesTest, BufferedSgdWeighsDelayedPushes) {
   EXPECT_NEAR(row.values()[0], -double(kRate) * (0.5 + 1) / 2, 1e-8);
 }
 
-TEST(AsyncRulesTest, KAsyncSgdStepsOnceSoManyWorkersHaveCome) {
+TEST(AsyncRulesTest, KAsyncSgdStepsOnceKWorkersHavePushed) {
   OptimizerSpec spec = SpecOf("k_async_sgd");
   spec.options["workers_min"] = 3;
   Row row(spec, {1.0f, -1.0f});
@@ -354,7 +354,7 @@ TEST(AsyncRulesTest, FedYogi) {
   });
 }
 
-// What turns each rule into plain SGD.
+// Settings that turn each rule into plain SGD.
 TEST(AsyncRulesTest, DegenerateSettingsAreSgd) {
   const std::pair<const char*, NamedOptions> kinds[] = {{"exponential_staleness_sgd", {{"delay_decay", 0.0f}}},
                                                         {"delay_threshold_sgd", {{"delay_max", 1e6f}}},

@@ -36,7 +36,7 @@ TEST(ConvertTest, NarrowingMatchesTheScalarFunctions) {
   });
 }
 
-TEST(ConvertTest, RoundingAtOneGoIsNarrowingAndWidening) {
+TEST(ConvertTest, RoundingEqualsNarrowingAndWidening) {
   const std::vector<float> in = HardFloats();
   ForEachTarget([&](const char* name) {
     std::vector<float> out = Poisoned(in.size());
@@ -64,7 +64,7 @@ TEST(ConvertTest, WideningIsExactForEveryPattern) {
   });
 }
 
-TEST(ConvertTest, FindsTheFirstThatFp16HasNoRoomFor) {
+TEST(ConvertTest, FindsTheFirstValueThatOverflowsFp16) {
   const std::vector<float> in = HardFloats();
   ForEachTarget([&](const char* name) {
     for (const float v : in) {

@@ -1,5 +1,5 @@
-// Shows where CUDA's libraries are looked for, in which order, what is taken of several, and that the error tells all
-// places and why a file that is there does not do. On libraries of our own making: a link to the math library.
+// Shows in which places CUDA's libraries are searched, and in which order, which of several files is used, and that the
+// error names all places and the reason why a file cannot be used. The libraries here are links to the math library.
 #include "kernels/cuda_libraries.h"
 
 #include <dlfcn.h>
@@ -41,16 +41,16 @@ class CudaLibrariesTest : public ::testing::Test {
   fs::path top_;
 };
 
-TEST_F(CudaLibrariesTest, TheFirstPlaceThatHasItIsTaken) {
+TEST_F(CudaLibrariesTest, TheFirstPlaceWithTheLibraryIsUsed) {
   EXPECT_TRUE(LoadCudaLibrary(kName, {"", Folder("empty"), With("there")}).has_value());
   EXPECT_TRUE(LoadCudaLibrary(kName, {(top_ / "th*").string()}).has_value()) << "places are patterns";
 }
 
-TEST_F(CudaLibrariesTest, WhatTheLoaderKnowsNeedsNoPlace) {
+TEST_F(CudaLibrariesTest, ALibraryThatTheLoaderFindsNeedsNoPlace) {
   EXPECT_TRUE(LoadCudaLibrary("libm.so.6", {""}).has_value());
 }
 
-TEST_F(CudaLibrariesTest, OfSeveralTheLastByNameIsTriedFirst) {
+TEST_F(CudaLibrariesTest, TheLastOfSeveralByNameIsTriedFirst) {
   const std::string older = With("cuda-13.0"), newer = Folder("cuda-13.1");
   std::ofstream(newer + "/" + kName) << "no library";
   const auto both = LoadCudaLibrary(kName, {(top_ / "cuda-*").string()});
@@ -61,7 +61,7 @@ TEST_F(CudaLibrariesTest, OfSeveralTheLastByNameIsTriedFirst) {
   EXPECT_NE(broken.error().message.find(newer + "/" + kName), std::string::npos) << broken.error().message;
 }
 
-TEST_F(CudaLibrariesTest, AnErrorTellsAllPlaces) {
+TEST_F(CudaLibrariesTest, AnErrorNamesAllPlaces) {
   const std::string one = Folder("one"), two = Folder("two");
   const auto nowhere = LoadCudaLibrary(kName, {one, "", two});
   ASSERT_FALSE(nowhere.has_value());
@@ -70,8 +70,8 @@ TEST_F(CudaLibrariesTest, AnErrorTellsAllPlaces) {
                                          "; TARN_CUDA_LIBRARIES may name its folder");
 }
 
-// The loader is asked for a path here, since nothing else is in its folders.
-TEST_F(CudaLibrariesTest, WhyWhatTheLoaderFindsCannotBeLoadedIsTold) {
+// The loader gets a path here, because its folders have no such library.
+TEST_F(CudaLibrariesTest, AnErrorSaysWhyTheLoadersLibraryCannotBeLoaded) {
   const std::string path = Folder("broken") + "/" + kName;
   const auto absent = LoadCudaLibrary(path, {""});
   ASSERT_FALSE(absent.has_value());
@@ -84,7 +84,7 @@ TEST_F(CudaLibrariesTest, WhyWhatTheLoaderFindsCannotBeLoadedIsTold) {
       << broken.error().message;
 }
 
-TEST_F(CudaLibrariesTest, ALibraryThatLacksWhatIsNeededIsPassedOver) {
+TEST_F(CudaLibrariesTest, ALibraryWithoutTheNeededSymbolsIsSkipped) {
   const std::string older = With("cuda-13.0"), newer = With("cuda-13.1");
   int asked = 0;
   const auto second = LoadCudaLibrary(kName, {(top_ / "cuda-*").string()}, [&](void* library) {
@@ -99,7 +99,7 @@ TEST_F(CudaLibrariesTest, ALibraryThatLacksWhatIsNeededIsPassedOver) {
       << none.error().message;
 }
 
-TEST_F(CudaLibrariesTest, ThePlaces) {
+TEST_F(CudaLibrariesTest, ThePlacesAreInOrder) {
   const std::string path = std::getenv("PATH");
   ::setenv("TARN_CUDA_LIBRARIES", "/a:/b", 1);
   ::setenv("VIRTUAL_ENV", "/venv", 1);
@@ -116,8 +116,8 @@ TEST_F(CudaLibrariesTest, ThePlaces) {
   EXPECT_EQ(CudaLibraryFolders().front(), "") << "without the variable the loader is asked first";
 }
 
-// A machine may have torch in an environment that is on the PATH and that nobody has activated.
-TEST_F(CudaLibrariesTest, ThePythonsOnThePath) {
+// A machine may have torch in an environment that is on the PATH but not activated.
+TEST_F(CudaLibrariesTest, PythonsOnThePathArePlaces) {
   const std::string bin = Folder("env/bin"), path = std::getenv("PATH");
   fs::create_symlink("/bin/sh", bin + "/python3");
   ::setenv("PATH", ("relative:" + Folder("none/bin") + ":" + bin + ":" + bin + ":" + path).c_str(), 1);

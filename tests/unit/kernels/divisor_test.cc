@@ -1,4 +1,4 @@
-// Shows that kernels/cuda/divisor.h divides as the processor does, at every edge of its range.
+// Shows that kernels/cuda/divisor.h divides like the processor, at every edge of its range.
 #include "kernels/cuda/divisor.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ void Check(std::uint32_t by, SplitMix& random) {
   }
 }
 
-TEST(DivisorTest, DividesAsTheProcessorDoes) {
+TEST(DivisorTest, DividesLikeTheProcessor) {
   SplitMix random(1);
   for (std::uint32_t by = 1; by < 2000; ++by) Check(by, random);
   for (unsigned shift = 1; shift < 31; ++shift)

@@ -1,5 +1,5 @@
 // Shows that the flat operations agree with float64 at odd lengths and alignments, give the same bits on every
-// instruction set, and that the reductions have the one shape that their header promises.
+// instruction set, and that reductions sum in the order that their header documents.
 #include "kernels/elementwise.h"
 
 #include <cstring>
@@ -41,7 +41,7 @@ double Shape(const std::vector<double>& terms) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-TEST(ElementwiseTest, ReductionsHaveThePromisedShape) {
+TEST(ElementwiseTest, ReductionsHaveTheDocumentedOrder) {
   SplitMix random(2);
   for (const std::size_t n : kLengths) {
     const std::vector<float> a = RandomFloats(n, random, -1e3, 1e3), b = RandomFloats(n, random);
@@ -78,7 +78,7 @@ TEST(ElementwiseTest, SameBitsOnEveryTargetAndAlignment) {
   ExpectSameBitsOnEveryTarget([&] { return compute(5, 2); });
 }
 
-// The other tests' comparisons mean nothing if every run takes the same code.
+// Otherwise the comparisons of the other tests would run the same code twice.
 TEST(ElementwiseTest, TargetsAreReallySwitched) {
   std::set<std::size_t> indices;
   std::size_t targets = 0;
@@ -100,7 +100,7 @@ TEST(ElementwiseTest, ReluAndNaN) {
   });
 }
 
-TEST(ElementwiseTest, FindsWhatIsNotFiniteWhereverItIs) {
+TEST(ElementwiseTest, FindsANonFiniteValueAnywhere) {
   SplitMix random(2);
   const float infinity = std::numeric_limits<float>::infinity();
   for (const std::size_t n : kLengths) {

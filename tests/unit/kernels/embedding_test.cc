@@ -1,5 +1,5 @@
-// Shows that bags and concatenations see the rows that their indices name, that the gradients come back to the same
-// rows, and that both have the same bits on every instruction set.
+// Shows that bags and concatenations use the rows of their indices, that gradients are added to the same rows, and that
+// both have the same bits on every instruction set.
 #include "kernels/embedding.h"
 
 #include "tests/unit/kernels/kernel_test_util.h"
@@ -74,7 +74,7 @@ TEST(EmbeddingTest, ASliceOfABatchKeepsItsOffsets) {
   EXPECT_TRUE(SameBits(whole, parts));
 }
 
-TEST(EmbeddingTest, TheBiasIsSeenByAllSamples) {
+TEST(EmbeddingTest, TheBiasIsAddedToAllSamples) {
   SplitMix random(8);
   for (const std::size_t samples : {0, 1, 9, 1000}) {
     const std::vector<float> rows = RandomFloats(5, random), grad_out = RandomFloats(samples, random);

@@ -67,7 +67,7 @@ TEST(FmTest, BackwardIsTheGradientOfFiniteDifferences) {
         for (std::size_t s = 0; s < y.size(); ++s) sum += y[s] * double(b.grad_out[s]);
         return sum;
       };
-      // A row that a sample names twice pairs with itself; by occurrence its gradient is the derivative all the same.
+      // A row that a sample contains twice is paired with itself; its gradient by occurrence is still the derivative.
       for (std::size_t i = 0; i < b.rows.size(); ++i) {
         const float kept = b.rows[i];
         b.rows[i] = kept + 0x1p-10f;
@@ -81,7 +81,7 @@ TEST(FmTest, BackwardIsTheGradientOfFiniteDifferences) {
     }
 }
 
-TEST(FmTest, WithoutInverseOccurrencesAreRows) {
+TEST(FmTest, WithoutAnInverseOccurrencesAreRows) {
   SplitMix random(3);
   const Batch b = RandomBatch(8, 30, random);
   const std::size_t occurrences = b.inverse.size();

@@ -1,6 +1,6 @@
-// Shows that measured algorithms come back from their file as they were, beside those of other GPUs and libraries, and
-// that a file which is damaged, of another version or of another kind gives one clear error and is not destroyed
-// unless it was this file.
+// Shows that measured algorithms are read from their file as they were written, next to those of other GPUs and
+// libraries; that a file which is damaged, or of another version or kind, is an error; and that only a damaged file is
+// replaced.
 #include "kernels/gemm_algorithms.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class GemmAlgorithmsTest : public ::testing::Test {
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path());
     ASSERT_TRUE(WriteFileAtomic(path_, text));
   }
-  // A sum that fits.
+  // The text with a valid checksum.
   static std::string Sealed(const std::string& text) {
     char line[32];
     std::snprintf(line, sizeof line, "crc32c %08x\n", Crc32c(text));
@@ -36,7 +36,7 @@ class GemmAlgorithmsTest : public ::testing::Test {
   }
 
   const std::string folder_ = ::testing::TempDir() + "gemm_algorithms_test-" + std::to_string(::getpid());
-  const std::string path_ = folder_ + "/cache/tarn/gemm-algorithms";  // there is none of these folders yet
+  const std::string path_ = folder_ + "/cache/tarn/gemm-algorithms";  // none of these folders exists yet
 };
 
 GemmKey Key(std::size_t m) {
@@ -62,7 +62,7 @@ GemmChoice Choice(std::uint64_t seed) {
 
 GemmAlgorithms Algorithms() { return {"NVIDIA H200", 130101}; }
 
-TEST_F(GemmAlgorithmsTest, ComeBackAsTheyWere) {
+TEST_F(GemmAlgorithmsTest, AreReadBackAsWritten) {
   GemmAlgorithms written = Algorithms();
   EXPECT_FALSE(written.changed());
   std::vector<GemmKey> keys = {Key(1), Key(65536)};
@@ -86,7 +86,7 @@ TEST_F(GemmAlgorithmsTest, ComeBackAsTheyWere) {
   EXPECT_FALSE(read.changed());
 }
 
-TEST_F(GemmAlgorithmsTest, TheFileIsWhatTheHeaderSays) {
+TEST_F(GemmAlgorithmsTest, TheFileHasTheDocumentedFormat) {
   GemmAlgorithms algorithms = Algorithms();
   GemmChoice choice{.fused = true, .us = 42.75f};
   choice.algorithm = {0x1f, 0, 0, 0, 0, 0, 0, 0xffffffffffffffff};
@@ -98,7 +98,7 @@ TEST_F(GemmAlgorithmsTest, TheFileIsWhatTheHeaderSays) {
   EXPECT_EQ(Text(), Sealed("tarn gemm algorithms 1\n" + line));
 }
 
-TEST_F(GemmAlgorithmsTest, OthersKeepTheirLines) {
+TEST_F(GemmAlgorithmsTest, LinesOfOtherGpusAreKept) {
   GemmAlgorithms other("NVIDIA A100-SXM4-80GB", 130101), older("NVIDIA H200", 120805), mine = Algorithms();
   other.Keep(Key(1), Choice(1));
   older.Keep(Key(1), Choice(2));
@@ -106,7 +106,7 @@ TEST_F(GemmAlgorithmsTest, OthersKeepTheirLines) {
   ASSERT_TRUE(other.Save(path_));
   ASSERT_TRUE(older.Save(path_));
   ASSERT_TRUE(mine.Save(path_));
-  GemmAlgorithms late = Algorithms();  // did not load, and adds to what is there
+  GemmAlgorithms late = Algorithms();  // has not loaded the file, and adds to it
   late.Keep(Key(2), Choice(4));
   ASSERT_TRUE(late.Save(path_));
   const auto read = [&](GemmAlgorithms algorithms) {
@@ -120,8 +120,9 @@ TEST_F(GemmAlgorithmsTest, OthersKeepTheirLines) {
   EXPECT_EQ(read({"NVIDIA H100", 130101}).size(), 0u);
 }
 
-// Every writer adds to what it has read: without a lock the last of two would write what it read before the first.
-TEST_F(GemmAlgorithmsTest, WritersAtOnceLoseNothing) {
+// Each writer adds to the file as it has read it. Without a lock, the second of two would overwrite the lines of the
+// first.
+TEST_F(GemmAlgorithmsTest, ConcurrentWritersLoseNothing) {
   constexpr std::size_t kProcesses = 4, kEach = 8;
   std::vector<pid_t> writers;
   for (std::size_t p = 0; p < kProcesses; ++p) {
@@ -162,9 +163,11 @@ TEST_F(GemmAlgorithmsTest, AFolderThatCannotBeMadeIsAnError) {
   EXPECT_TRUE(algorithms.changed());
 }
 
-TEST_F(GemmAlgorithmsTest, NoFileIsNotFound) { EXPECT_EQ(Algorithms().Load(path_).error().code, ErrorCode::kNotFound); }
+TEST_F(GemmAlgorithmsTest, AMissingFileIsNotFound) {
+  EXPECT_EQ(Algorithms().Load(path_).error().code, ErrorCode::kNotFound);
+}
 
-// Whichever byte is wrong, and wherever it ends.
+// For each damaged byte and each truncation.
 TEST_F(GemmAlgorithmsTest, ADamagedFileIsRefusedAndThenReplaced) {
   GemmAlgorithms algorithms = Algorithms();
   algorithms.Keep(Key(1), Choice(3));
@@ -188,7 +191,7 @@ TEST_F(GemmAlgorithmsTest, ADamagedFileIsRefusedAndThenReplaced) {
   EXPECT_EQ(Text(), whole);
 }
 
-TEST_F(GemmAlgorithmsTest, ALineThatIsNotOneIsNamed) {
+TEST_F(GemmAlgorithmsTest, TheErrorNamesAnInvalidLine) {
   for (const char* line :
        {"", "1 2 3", "one 512 479 bf16 bf16 fp32 N T 480 480 512 0 256 bias 1 4 00 130101 NVIDIA H200",
         "1 512 479 fp8 bf16 fp32 N T 480 480 512 0 256 bias 1 4 00 130101 NVIDIA H200",
@@ -202,7 +205,7 @@ TEST_F(GemmAlgorithmsTest, ALineThatIsNotOneIsNamed) {
   }
 }
 
-TEST_F(GemmAlgorithmsTest, FilesOfAnotherKindOrVersionAreLeftAlone) {
+TEST_F(GemmAlgorithmsTest, FilesOfAnotherKindOrVersionAreNotChanged) {
   for (const auto& [text, code] : {std::pair{"a letter\nto somebody\n", ErrorCode::kMalformed},
                                    {"", ErrorCode::kMalformed},
                                    {"tarn gemm algorithms 2\nwho knows\n", ErrorCode::kUnsupported}}) {

@@ -54,7 +54,7 @@ TEST(GemmTest, AgreesWithFloat64) {
         }
 }
 
-TEST(GemmTest, SameBitsAgainAlignedOtherwiseAndWithMoreThreads) {
+TEST(GemmTest, BitsDoNotDependOnAlignmentOrThreads) {
   SplitMix random(2);
   const int threads = omp_get_max_threads();
   for (const auto& [m, n, k] : {Case{256, 64, 429}, Case{33, 17, 1000}, Case{700, 300, 50}}) {
@@ -80,8 +80,8 @@ std::vector<float> Rounded(std::vector<float> values) {
   return values;
 }
 
-// Every product of two bf16 numbers is exact in fp32: what is left is the rounding of the sums. Both ways, whichever is
-// this processor's.
+// Products of two bf16 numbers are exact in fp32, so only sums are rounded. Tests both implementations, whichever this
+// processor uses.
 TEST(GemmTest, Bf16RoundsTheFactorsOnly) {
   SplitMix random(11);
   for (const auto& [m, n, k] : kCases)
@@ -118,14 +118,14 @@ TEST(GemmTest, Bf16RoundsTheFactorsOnly) {
       }
 }
 
-// Which of the two it is follows from the processor: the bits must not change from run to run.
+// The processor determines the implementation, because bits must not change from run to run.
 TEST(GemmTest, OnlyAmxHasTiles) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool listed = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & bit_AMX_BF16) != 0;
   EXPECT_TRUE(listed || !HasBf16Tiles());
 }
 
-// More shapes than are kept, in an order that comes back to the first.
+// More shapes than are cached, in an order that repeats the first ones.
 TEST(GemmTest, Bf16OfManyShapes) {
   const std::vector<float> ones(400 * 400, 1.0f);
   for (int round = 0; round < 2; ++round)
@@ -198,7 +198,7 @@ TEST(LinearTest, ForwardAgreesWithFloat64) {
     }
 }
 
-// LinearForward asks for it where that pays.
+// LinearForward uses the fused layer where it is faster.
 TEST(LinearTest, TheFusedLayerAgreesWithFloat64) {
   SplitMix random(13);
   for (const LinearShape& shape : {LinearShape{1, 1, 1}, LinearShape{5, 3, 7}, LinearShape{65, 129, 31},
@@ -217,8 +217,8 @@ TEST(LinearTest, TheFusedLayerAgreesWithFloat64) {
     }
 }
 
-// A gradient that is no number must not vanish in a layer of many rows and stay in one of few.
-TEST(LinearTest, WhatIsNoNumberIsTheSameForFewRowsAndMany) {
+// A NaN gradient must not vanish in a layer of many rows if it stays in one of few rows.
+TEST(LinearTest, ANanIsTheSameInFewRowsAndMany) {
   for (const std::size_t rows : {std::size_t{4}, kFusedRowsMin}) {
     const std::vector<float> x(rows * 3, std::nanf("")), w(3 * kFusedOutMin, 1.0f), bias(kFusedOutMin, 0.0f);
     for (const bool relu : {false, true}) {
@@ -265,8 +265,8 @@ TEST(LinearTest, BackwardAgreesWithFloat64) {
     }
 }
 
-// The factors are no bf16 yet.
-TEST(LinearTest, TheTwoWaysOfBf16GradientsAgree) {
+// The factors are not rounded to bf16 yet.
+TEST(LinearTest, BothImplementationsOfBf16GradientsAgree) {
   SplitMix random(12);
   for (const LinearShape& shape : {LinearShape{5, 3, 7}, LinearShape{300, 100, 17}, LinearShape{64, 1, 33}}) {
     const auto [rows, in, out, precision] = shape;

@@ -1,7 +1,7 @@
 // Shows that matrix products on a GPU agree with float64, for every precision, transposition, epilogue and kind of
-// element, at odd, empty and larger shapes, whatever the outputs held before; that what lies between rows stays; that a
-// pass of its own gives what a fused epilogue gives; that layers built of them have the gradients of the CPU's; and
-// that algorithms which were measured are found again. Skipped, with the reason, where there is no GPU.
+// element, at odd, empty and larger shapes, whatever the outputs contained before; that memory between rows is not
+// changed; that a separate pass gives the results of a fused epilogue; that layers have the gradients of the CPU's; and
+// that measured algorithms are used again. Skipped, with the reason, if there is no GPU.
 #include <unistd.h>
 
 #include <filesystem>
@@ -34,12 +34,12 @@ std::vector<float> FromHalves(const Halves& halves, Element element) {
   return values;
 }
 
-// As the element holds it.
+// The values, rounded to the element.
 std::vector<float> Rounded(const std::vector<float>& values, Element element) {
   return element == Element::kFp32 ? values : FromHalves(ToHalves(values, element), element);
 }
 
-// How far one rounding to the element can be off, of 1.
+// The largest rounding error of a value of 1.
 double Ulp(Element element) {
   if (element == Element::kFp32) return 0x1p-24;
   return element == Element::kBf16 ? 0x1p-8 : 0x1p-11;
@@ -50,13 +50,13 @@ Element ElementOf(Precision precision) {
   return precision == Precision::kFp16 ? Element::kFp16 : Element::kFp32;
 }
 
-// What is left of a sum of k products of numbers in [-1, 1): of their roundings and, in tf32, of the factors'.
+// A bound on the error of a sum of k products of numbers in [-1, 1): rounding of the sums and, in tf32, of the factors.
 double Tolerance(std::size_t k, Precision precision) {
   const double terms = 2 + 3 * std::sqrt(double(k));
   return (precision == Precision::kTf32 ? 0x1p-10 : 1e-6) * terms;
 }
 
-// Of the mask of a matrix of n columns.
+// Bit (i, j) of the mask of a matrix of n columns.
 bool BitOf(const std::vector<std::uint32_t>& mask, std::size_t n, std::size_t i, std::size_t j) {
   return (mask[i * ReluMaskStride(n) + j / 32] >> j % 32 & 1) != 0;
 }
@@ -72,7 +72,8 @@ class GpuGemmTest : public GpuFixture {
   }
 };
 
-// A host matrix as a factor: its values, rounded to what the product multiplies, and where element (i, j) of op() is.
+// A host matrix as a factor: its values, rounded to the type that is multiplied, and the place of element (i, j) of
+// op().
 struct Factor {
   std::size_t rows, columns, stride;
   Transpose transpose;
@@ -146,8 +147,8 @@ TEST_F(GpuGemmTest, Bf16RoundsTheFactorsOnly) {
       }
 }
 
-// The same shape with each of its matrices aligned and not: what was planned for the one must not serve the other.
-TEST_F(GpuGemmTest, MatricesThatAreNotAligned) {
+// Each matrix of a shape is aligned or not: a plan for aligned matrices must not be used for unaligned ones.
+TEST_F(GpuGemmTest, UnalignedMatrices) {
   SplitMix random(9);
   const GemmShape shape{40, 24, 32};
   for (const Precision precision : {Precision::kFp32, Precision::kBf16})
@@ -191,7 +192,7 @@ bool IsRelu(Epilogue e) {
 }
 bool IsMasked(Epilogue e) { return e == Epilogue::kReluGradient || e == Epilogue::kReluBiasGradient; }
 
-// One product with an epilogue: everything in float64, and the same on the GPU.
+// One product with an epilogue, computed in float64 and on the GPU.
 struct EpilogueCase {
   GemmShape shape;
   Precision precision;
@@ -206,7 +207,7 @@ class GpuEpilogueTest : public GpuGemmTest {
   void Check(const EpilogueCase& test, SplitMix& random) {
     const auto [m, n, k] = test.shape;
     const Element multiplied = ElementOf(test.precision);
-    // Factors that the GPU is to round are rounded already: its sums are then of the same numbers as ours.
+    // Factors that the GPU would round are rounded already, so that it sums the same numbers as the reference.
     const Factor a = Factor::Random(m, k, test.epilogue == Epilogue::kBiasGradient ? Transpose::kYes : Transpose::kNo,
                                     0, multiplied, random);
     const Factor b = Factor::Random(k, n, Transpose::kYes, 0, multiplied, random);
@@ -270,7 +271,7 @@ class GpuEpilogueTest : public GpuGemmTest {
     return name.str();
   }
 
-  // A fused sum may be of what C was before it was rounded.
+  // A fused sum may use the values of C before they are rounded.
   static void ExpectSums(const EpilogueCase& test, const std::vector<double>& sums, const std::vector<float>& actual,
                          std::size_t shift, std::size_t terms, double tolerance) {
     const double slack = tolerance * std::sqrt(double(terms) + 1) * 3 + 1e-5 * double(terms);
@@ -281,7 +282,7 @@ class GpuEpilogueTest : public GpuGemmTest {
   }
 };
 
-TEST_F(GpuEpilogueTest, AllOfThem) {
+TEST_F(GpuEpilogueTest, AllEpilogues) {
   SplitMix random(3);
   struct Kind {
     Precision precision;
@@ -334,8 +335,8 @@ TEST_F(GpuGemmTest, MasksAtExactZeros) {
     }
 }
 
-// Fused or not is then a question of speed. Each comes once, is measured when it comes again, and comes once more.
-TEST_F(GpuEpilogueTest, AllOfThemWithMeasuredAlgorithms) {
+// The fastest epilogue is used, fused or not. Each product is computed three times; the second time it is measured.
+TEST_F(GpuEpilogueTest, AllEpiloguesWithMeasuredAlgorithms) {
   SplitMix random(4);
   GemmAlgorithms algorithms = MakeGemmAlgorithms(stream());
   UseGemmAlgorithms(stream(), &algorithms);
@@ -370,8 +371,8 @@ TEST_F(GpuGemmTest, MeasuredAlgorithmsGiveTheSameBitsAgain) {
   std::filesystem::remove(path);
 }
 
-// Two layers that are alike, in one step, are not a product that comes again.
-TEST_F(GpuGemmTest, WhatComesOnceIsNotMeasured) {
+// Two equal layers in one step do not count as a repeated product.
+TEST_F(GpuGemmTest, AProductThatOccursOnceIsNotMeasured) {
   SplitMix random(9);
   GemmAlgorithms algorithms = MakeGemmAlgorithms(stream());
   UseGemmAlgorithms(stream(), &algorithms);
@@ -396,7 +397,7 @@ constexpr LinearShape kLayers[] = {{1, 1, 1}, {5, 3, 7}, {64, 33, 1}, {33, 100, 
                                    {0, 3, 4}, {3, 0, 4}, {4, 3, 0},   {256, 128, 64}};
 
 // The interface of the CPU: fp32 in, fp32 out.
-TEST_F(GpuGemmTest, LayersAreThoseOfTheCpu) {
+TEST_F(GpuGemmTest, LayersAgreeWithTheCpu) {
   SplitMix random(6);
   for (LinearShape shape : kLayers)
     for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16})
@@ -417,7 +418,7 @@ TEST_F(GpuGemmTest, LayersAreThoseOfTheCpu) {
         std::vector<float> e_dw = Poisoned(out * in), e_dbias = Poisoned(out);
         const LinearShape cpu{rows, in, out};
         LinearForward(cpu, x.data(), w.data(), bias.data(), relu, e_y.data());
-        // By the GPU's y: a sum that is all but 0 may be on the other side of it.
+        // Uses the GPU's y, because a sum close to 0 may have the other sign on the CPU.
         LinearBackward(cpu, x.data(), w.data(), y.data(), relu, e_dy.data(), e_dx.data(), e_dw.data(), e_dbias.data());
         const auto near = [&](const std::vector<float>& actual, const std::vector<float>& expected, std::size_t k) {
           ExpectNear(actual, {expected.begin(), expected.end()}, Tolerance(k, precision));
@@ -427,7 +428,7 @@ TEST_F(GpuGemmTest, LayersAreThoseOfTheCpu) {
         near(Download<float>(d_dx), e_dx, out);
         near(Download<float>(d_dw), e_dw, rows);
         near(Download<float>(d_dbias), e_dbias, rows);
-        // Without what need not be there.
+        // Without the optional outputs.
         std::vector<float> before = Download<float>(d_dw);
         LinearForward(stream(), shape, d_x.as<float>(), d_w.as<float>(), nullptr, false, d_y.as<float>());
         LinearBackward(stream(), shape, d_x.as<float>(), d_w.as<float>(), nullptr, false, d_dy.as<float>(), nullptr,
@@ -436,7 +437,7 @@ TEST_F(GpuGemmTest, LayersAreThoseOfTheCpu) {
       }
 }
 
-// Two layers in 16 bits, forward and back with masks, against float64 of what the GPU itself rounded on the way.
+// Two layers in 16 bits, forward and backward with masks, compared with float64 of the values that the GPU rounded.
 TEST_F(GpuGemmTest, LayersOf16Bits) {
   SplitMix random(7);
   for (const Precision precision : {Precision::kBf16, Precision::kFp16})
@@ -499,7 +500,7 @@ TEST_F(GpuGemmTest, LayersOf16Bits) {
     }
 }
 
-// The layer's own stream, with fp32 and a mask: what the next layer's backward pass asks for.
+// Layers in fp32 with a mask, which the next layer's backward pass needs.
 TEST_F(GpuGemmTest, LayersOf32BitsWithMasks) {
   SplitMix random(8);
   const std::size_t rows = 200, in = 96, out = 72;

@@ -1,6 +1,6 @@
-// Shows that recorded work does what was recorded, as often as it is launched, to what its arrays hold then; that a
-// graph takes other work in its place; and that work which cannot be recorded leaves the stream as it was. Skipped,
-// with the reason, where there is no GPU.
+// Shows that recorded work is executed at each launch, with the contents that its arrays have then; that a graph can be
+// recorded again; and that work which cannot be recorded does not change the stream. Skipped, with the reason, if there
+// is no GPU.
 #include "kernels/graph.h"
 
 #include "kernels/device_gemm.h"
@@ -15,7 +15,7 @@ namespace {
 
 class GpuGraphTest : public GpuFixture {
  protected:
-  // The stream still does what it is given.
+  // Expects that the stream still executes work.
   void ExpectUsable() {
     DeviceBuffer x = Upload(std::vector<float>{1, 2, 3});
     Scale(stream(), 3, 2.0f, x.as<float>());
@@ -62,8 +62,8 @@ TEST_F(GpuGraphTest, CopiesOfPinnedMemoryAreRecorded) {
   }
 }
 
-// The same operations of other sizes and arrays, then others, fewer and none.
-TEST_F(GpuGraphTest, ARecordingReplacesTheOneBefore) {
+// The same operations with other sizes and arrays, then other operations, fewer ones and none.
+TEST_F(GpuGraphTest, ARecordingReplacesThePreviousOne) {
   SplitMix random(1);
   Graph graph(&stream());
   for (const std::size_t n : {1000u, 7u, 100'000u}) {
@@ -91,8 +91,8 @@ TEST_F(GpuGraphTest, ARecordingReplacesTheOneBefore) {
   }
 }
 
-// What sorts takes other numbers of passes for other sizes.
-TEST_F(GpuGraphTest, OccurrencesAreGroupedAgain) {
+// The number of passes of a sort depends on its size.
+TEST_F(GpuGraphTest, GroupingIsRecordedAgainForOtherSizes) {
   constexpr std::size_t kMax = 20'000;
   auto scratch = SortScratch::Make(stream(), kMax);
   auto segments = Segments::Make(stream(), {.occurrences = kMax, .rows = kMax, .dim = 1});
@@ -143,7 +143,7 @@ TEST_F(GpuGraphTest, ProductsAreRecordedOnceTheyHaveRun) {
   EXPECT_EQ(Download<float>(c), Download<float>(d));
 }
 
-// Neither what has run once nor what a recording has asked for is measured before it runs again.
+// A product that has run once, or that a recording has requested, is measured when it runs again.
 TEST_F(GpuGraphTest, ProductsAreRecordedOnceTheyHaveBeenMeasured) {
   const GemmShape shape{33, 20, 65};
   SplitMix random(4);
@@ -164,7 +164,7 @@ TEST_F(GpuGraphTest, ProductsAreRecordedOnceTheyHaveBeenMeasured) {
     EXPECT_TRUE(stream().Wait().has_value()) << "the error was the recording's";
   }
   EXPECT_EQ(algorithms.size(), 0u);
-  DeviceBuffer moved = Upload(std::vector<float>(1));  // now only the recording knows that it comes again
+  DeviceBuffer moved = Upload(std::vector<float>(1));  // so far only the recording has requested the product again
   work(d);
   EXPECT_EQ(algorithms.size(), 1u);
   const Status recorded = graph.Record([&] { work(c); });
@@ -174,7 +174,7 @@ TEST_F(GpuGraphTest, ProductsAreRecordedOnceTheyHaveBeenMeasured) {
   UseGemmAlgorithms(stream(), nullptr);
 }
 
-TEST_F(GpuGraphTest, WhatCannotBeRecordedLeavesTheStreamAsItWas) {
+TEST_F(GpuGraphTest, WorkThatCannotBeRecordedDoesNotChangeTheStream) {
   DeviceBuffer x = Upload(std::vector<float>{1, 2, 3});
   const auto doubled = [&] { Scale(stream(), 3, 2.0f, x.as<float>()); };
   Graph graph(&stream());
@@ -201,7 +201,7 @@ TEST_F(GpuGraphTest, WhatCannotBeRecordedLeavesTheStreamAsItWas) {
   EXPECT_EQ(Download<float>(x), (std::vector<float>{2, 4, 6}));
 }
 
-TEST_F(GpuGraphTest, AnErrorWhileRecordingIsNotTheStreams) {
+TEST_F(GpuGraphTest, AnErrorWhileRecordingIsNotAnErrorOfTheStream) {
   auto host = PinnedBuffer::Allocate(stream(), 12, "a test");
   ASSERT_TRUE(host.has_value());
   Graph graph(&stream());
@@ -212,7 +212,7 @@ TEST_F(GpuGraphTest, AnErrorWhileRecordingIsNotTheStreams) {
   ExpectUsable();
 }
 
-TEST_F(GpuGraphTest, AnErrorBeforeIsStillTheStreams) {
+TEST_F(GpuGraphTest, AnEarlierErrorStaysAnErrorOfTheStream) {
   auto host = PinnedBuffer::Allocate(stream(), 12, "a test");
   ASSERT_TRUE(host.has_value());
   DeviceBuffer x = Upload(std::vector<float>{1, 2, 3});
@@ -227,7 +227,7 @@ TEST_F(GpuGraphTest, AnErrorBeforeIsStillTheStreams) {
   ExpectUsable();
 }
 
-TEST_F(GpuGraphTest, TheVersionOfMemoryGrowsWithWhatIsAllocatedAndFreed) {
+TEST_F(GpuGraphTest, TheVersionOfMemoryGrowsWithAllocationsAndFrees) {
   const std::uint64_t before = MemoryVersion(stream());
   std::uint64_t held = 0;
   {
@@ -248,7 +248,7 @@ TEST_F(GpuGraphTest, TheVersionOfMemoryGrowsWithWhatIsAllocatedAndFreed) {
   EXPECT_EQ(MemoryVersion(stream()), held + 1);
 }
 
-TEST_F(GpuGraphTest, AStreamThatMultipliesNothingHasNoMemoryForIt) {
+TEST_F(GpuGraphTest, AStreamWithoutProductsAllocatesNoMemoryForThem) {
   DeviceBuffer x = Upload(std::vector<float>{2, 3});
   const std::uint64_t before = MemoryVersion(stream());
   Relu(stream(), 2, x.as<float>());

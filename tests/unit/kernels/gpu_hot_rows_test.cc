@@ -1,5 +1,5 @@
-// Shows that the hot-row cache in a GPU's memory does what the one in the host's memory does, call by call: the same
-// slots, the same misses, the same rows. Skipped, with the reason, where there is no GPU.
+// Shows that the hot-row cache in a GPU's memory has the same slots, misses and rows as the one in the host's memory,
+// call by call. Skipped, with the reason, if there is no GPU.
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -116,8 +116,8 @@ TEST_F(GpuHotRowsTest, RandomBatchesInFlight) {
     }
 }
 
-// In a process of its own: what fails there fails for all that use the GPU.
-TEST(GpuHotRowsDeathTest, UnpinningWhatIsNotPinnedFails) {
+// In a child process: the failure affects all uses of the GPU in the process.
+TEST(GpuHotRowsDeathTest, UnpinningARowThatIsNotPinnedFails) {
   if (const auto stream = Stream::Make(); !stream) GTEST_SKIP() << stream.error().message;
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto misuse = [] {
@@ -138,7 +138,7 @@ TEST(GpuHotRowsDeathTest, UnpinningWhatIsNotPinnedFails) {
   EXPECT_EXIT(misuse(), ::testing::ExitedWithCode(3), "GPU 0: ");
 }
 
-TEST_F(GpuHotRowsTest, NotEnoughMemorySaysWhatWouldFit) {
+TEST_F(GpuHotRowsTest, TheErrorForTooLittleMemorySaysWhatWouldFit) {
   const auto cache = MakeHotRows(stream(), {.dim = 1 << 20, .rows = 1u << 30, .batch_keys_max = 1});
   ASSERT_FALSE(cache.has_value());
   EXPECT_EQ(cache.error().code, ErrorCode::kIo);

@@ -1,6 +1,6 @@
-// Shows that rows are found behind the 2^32nd byte, and where there is memory, behind the 2^32nd float. Only the rows
-// that are looked at are ever written. And that memory which is given back can be had again. Skipped, with the reason,
-// where there is no GPU or it has less memory.
+// Shows that rows are found beyond byte 2^32 and, if there is enough memory, beyond float 2^32 (only the rows that are
+// read are written), and that freed memory can be allocated again. Skipped, with the reason, if there is no GPU or it
+// has less memory.
 #include <algorithm>
 
 #include "kernels/elementwise.h"
@@ -67,8 +67,8 @@ TEST_F(GpuLargeArraysTest, HotRows) {
   EXPECT_TRUE(SameBits(row, {expected, expected + kDim})) << "it is where the host finds it";
 }
 
-// More than half of what is free, each time a little more: what was there before is what the next one needs.
-TEST_F(GpuLargeArraysTest, MemoryThatIsGivenBackIsThereForOtherSizes) {
+// Allocates more than half of the free memory, a little more each time, which needs the memory of the previous one.
+TEST_F(GpuLargeArraysTest, FreedMemoryIsReusedForOtherSizes) {
   const std::size_t free = stream().free_bytes();
   for (const std::size_t sixteenths : {9u, 10u, 9u, 11u}) {
     auto large = DeviceBuffer::Allocate(stream(), free / 16 * sixteenths, "a test's array");

@@ -1,6 +1,6 @@
-// Shows that the operations by which models and the training step hold together give on a GPU what they give on the
-// CPU: strided copies, the bias, losses row by row, clipping, padded matrices. Outputs poisoned first. Skipped, with
-// the reason, where there is no GPU.
+// Shows that operations of models and of the training step give the same results on a GPU as on the CPU: strided
+// copies, the bias, losses row by row, clipping, padded matrices. Outputs are poisoned first. Skipped, with the reason,
+// if there is no GPU.
 #include <algorithm>
 #include <array>
 
@@ -63,7 +63,7 @@ TEST_F(GpuModelOperationsTest, Bias) {
   }
 }
 
-// With gradients that are subnormal as floats.
+// Logits of which some gradients are subnormal.
 std::vector<float> RandomLogits(std::size_t n, SplitMix& random) {
   std::vector<float> logits = RandomFloats(n, random, -30, 30);
   for (std::size_t i = 0; i < n; i += 53) logits[i] = float(-86 - 18 * random.Unit());
@@ -104,8 +104,8 @@ TEST_F(GpuModelOperationsTest, LossesRowByRow) {
     }
 }
 
-// A NaN in a row, first or later, and infinities: the CPU's numbers, whatever they are.
-TEST_F(GpuModelOperationsTest, SoftmaxOfWhatIsNotFinite) {
+// A NaN in a row, first or later, and infinities give the same numbers as on the CPU.
+TEST_F(GpuModelOperationsTest, SoftmaxOfNonFiniteValues) {
   const std::vector<float> logits = {kPoison, 1, 2, 1, kPoison, 2, HUGE_VALF, 1, 2, -HUGE_VALF, 3, 3};
   const std::vector<float> classes = {0, 2, 0, 1};
   std::vector<float> grad = Poisoned(12);
@@ -124,7 +124,7 @@ TEST_F(GpuModelOperationsTest, SoftmaxOfWhatIsNotFinite) {
   EXPECT_NEAR(on_device[3], std::log(2), 1e-12);
 }
 
-// Two arrays, the first in units of 8 and once more where nothing is on 16 bytes, which changes no bit.
+// Two arrays, the first in units of 8, and again without alignment to 16 bytes, which changes no bit.
 TEST_F(GpuModelOperationsTest, ClippingWithoutTheHost) {
   SplitMix random(4);
   for (const std::size_t n : {1, 2, 1000, 600'003})
@@ -191,8 +191,8 @@ TEST_F(GpuModelOperationsTest, PaddedMatrices) {
   }
 }
 
-// The last layer of a network: 16-bit factors, fp32 sums that nothing rounds.
-TEST_F(GpuModelOperationsTest, LayersOf16BitsThatEndInFloats) {
+// The last layer of a network: 16-bit factors, and fp32 sums that are not rounded.
+TEST_F(GpuModelOperationsTest, LayersOf16BitsWithFloatOutputs) {
   SplitMix random(6);
   for (const auto& [rows, in, out] : {std::array<std::size_t, 3>{1, 1, 1}, {70, 64, 8}, {33, 19, 5}})
     for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {

@@ -1,6 +1,6 @@
-// Shows that what groups, chooses and sums by row on a GPU, and the losses, give what the CPU's give, and float64: to
-// the bit where the header says so, and else in the order that it tells. Odd sizes, empty ones and large ones; outputs
-// poisoned first. Skipped, with the reason, where there is no GPU.
+// Shows that grouping, selection and sums by row on a GPU agree with the CPU and with float64: with equal bits if the
+// header says so, otherwise in the order that it documents. Odd, empty and large sizes; outputs are poisoned first.
+// Skipped, with the reason, if there is no GPU.
 #include <algorithm>
 #include <functional>
 
@@ -35,7 +35,7 @@ class GpuSparseTest : public GpuFixture {
     return std::move(*segments);
   }
 
-  // Of exactly the batch.
+  // Segments of exactly this batch.
   std::unique_ptr<Segments> Grouped(const Indices& inverse, std::size_t n_rows, std::uint32_t dim) {
     const auto scratch = Scratch(inverse.size());
     auto segments = MakeSegments(inverse.size(), n_rows, dim);
@@ -45,7 +45,7 @@ class GpuSparseTest : public GpuFixture {
   }
 };
 
-// n indices below `rows`; row 2, if there is one, is named by about half of the occurrences, and the last row by none.
+// n indices below `rows`. About half of them are row 2, if it exists, and none is the last row.
 Indices SkewedIndices(std::size_t n, std::uint32_t rows, SplitMix& random) {
   Indices out(n);
   for (std::uint32_t& row : out) row = rows > 3 && random.Chance(0.5) ? 2 : std::uint32_t(random.Below(rows - 1));
@@ -161,8 +161,8 @@ TEST_F(GpuSparseTest, BackwardOfFewDuplicatesHasTheBitsOfTheCpu) {
   EXPECT_TRUE(SameBits(Download<float>(d_rows), rows));
 }
 
-// Floats that do not begin at a multiple of 16 bytes are moved one by one.
-TEST_F(GpuSparseTest, BackwardOfArraysThatAreNotAligned) {
+// Floats that do not begin at a multiple of 16 bytes are copied one by one.
+TEST_F(GpuSparseTest, BackwardOfUnalignedArrays) {
   SplitMix random(4);
   constexpr std::uint32_t kRows = 50, kDim = 8;
   const Indices inverse = SkewedIndices(2000, kRows, random);
@@ -178,7 +178,7 @@ TEST_F(GpuSparseTest, BackwardOfArraysThatAreNotAligned) {
   ExpectSums({actual.begin() + 1, actual.end()}, expected, 2000);
 }
 
-TEST_F(GpuSparseTest, SegmentsAndScratchServeBatchAfterBatch) {
+TEST_F(GpuSparseTest, SegmentsAndScratchAreReusedForManyBatches) {
   SplitMix random(5);
   const auto scratch = Scratch(20'000);
   const auto segments = MakeSegments(20'000, 300, 16);
@@ -243,7 +243,7 @@ TEST_F(GpuSparseTest, UniqueKeysAscendAndGroupTheirOccurrences) {
     }
 }
 
-TEST_F(GpuSparseTest, PositionsAndTheWayBack) {
+TEST_F(GpuSparseTest, PositionsAndTheirInverse) {
   SplitMix random(9);
   for (const std::size_t n : {0, 1, 257, 100'003})
     for (const std::uint64_t salt : {std::uint64_t{0}, ~std::uint64_t{0}, random.Next()}) {

@@ -1,6 +1,5 @@
-// Shows that a GPU's streams serve whichever thread has them, streams of several GPUs in one thread too, that bytes are
-// copied within its memory, and that an error which was reported is over. Skipped, with the reason, where there is no
-// GPU.
+// Shows that any thread can use a GPU's stream, also streams of several GPUs, that bytes are copied within a GPU's
+// memory, and that a reported error is cleared. Skipped, with the reason, if there is no GPU.
 #include <span>
 #include <thread>
 
@@ -12,7 +11,7 @@
 namespace tarn::kernels {
 namespace {
 
-// What a stream is given in turns, of everything that asks CUDA something one.
+// Work for one stream: one operation of each kind that calls CUDA.
 struct Work {
   explicit Work(std::unique_ptr<Stream> on) : stream(std::move(on)) {}
 
@@ -44,7 +43,7 @@ struct Work {
   PinnedBuffer host;
 };
 
-// All of them go one step before one goes the next.
+// Executes each step on all streams before the next step.
 void DoInTurns(std::span<Work> all) {
   for (const auto step : {&Work::GetMemory, &Work::GetPinnedMemory, &Work::AskSort, &Work::RunKernel, &Work::Multiply,
                           &Work::Copy, &Work::AskMemory, &Work::Finish})
@@ -62,14 +61,14 @@ class GpuStreamTest : public GpuFixture {
   }
 };
 
-TEST_F(GpuStreamTest, ThreadsUseStreamsThatOthersMade) {
+TEST_F(GpuStreamTest, AThreadMayUseAStreamOfAnotherThread) {
   std::vector<std::thread> threads;
   for (std::vector<Work> all = WorkOnAll(); Work & work : all)
-    threads.emplace_back([work = std::move(work)]() mutable { DoInTurns({&work, 1}); });  // gives its memory back, too
+    threads.emplace_back([work = std::move(work)]() mutable { DoInTurns({&work, 1}); });  // also frees its memory
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(GpuStreamTest, OneThreadUsesAllOfThem) {
+TEST_F(GpuStreamTest, OneThreadMayUseStreamsOfAllGpus) {
   std::vector<Work> all = WorkOnAll();
   DoInTurns(all);
 }
@@ -82,7 +81,7 @@ TEST_F(GpuStreamTest, CopiesWithinTheGpu) {
   EXPECT_EQ(Download<std::uint8_t>(to), (std::vector<std::uint8_t>{9, 9, 2, 3, 4, 5, 6}));
 }
 
-TEST_F(GpuStreamTest, AnErrorThatWasReportedIsOver) {
+TEST_F(GpuStreamTest, AReportedErrorIsCleared) {
   float x = 0;
   CopyToHost(stream(), nullptr, sizeof x, &x);
   const Status refused = stream().Wait();

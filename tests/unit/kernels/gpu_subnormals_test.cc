@@ -1,5 +1,5 @@
-// Shows that a GPU gives the bits that the CPU gives where subnormals count as zero, next to zero too. Skipped, with
-// the reason, where there is no GPU.
+// Shows that a GPU gives the same bits as a CPU that treats subnormals as zero, also next to zero. Skipped, with the
+// reason, if there is no GPU.
 #include "kernels/subnormals.h"
 
 #include <cfloat>
@@ -13,7 +13,7 @@ namespace {
 
 class GpuSubnormalsTest : public GpuFixture {};
 
-// Around what has a scale at all, and what has one that is not subnormal.
+// Values around the smallest ones that have a scale, and around those whose scale is not subnormal.
 TEST_F(GpuSubnormalsTest, Int8RowsNextToZero) {
   constexpr std::uint32_t kDim = 5;
   std::vector<float> in;

@@ -1,6 +1,6 @@
-// Shows that the operations on a GPU give what their CPU implementations give, which the other tests here compare with
-// float64: to the bit, since every element is rounded alike. Odd sizes, empty ones and large ones; outputs poisoned
-// first. Skipped, with the reason, where there is no GPU.
+// Shows that operations on a GPU have the bits of their CPU implementations, which other tests compare with float64:
+// every element is rounded in the same way. Odd, empty and large sizes; outputs are poisoned first. Skipped, with the
+// reason, if there is no GPU.
 #include <array>
 #include <functional>
 
@@ -50,7 +50,7 @@ TEST_F(GpuTest, FlatArrays) {
   }
 }
 
-TEST_F(GpuTest, ArraysThatAreNotAligned) {
+TEST_F(GpuTest, UnalignedArrays) {
   SplitMix random(2);
   Stream& s = stream();
   const std::vector<float> in = RandomFloats(1001, random), out = RandomFloats(1001, random);
@@ -115,7 +115,7 @@ TEST_F(GpuTest, Int8Rows) {
     std::vector<float> in = RandomFloats(300 * dim, random);
     std::fill_n(in.begin(), dim, 0.0f);          // a row of zeros
     std::fill_n(in.begin() + dim, dim, 1e-44f);  // too small for a scale
-    in[2 * dim] = HUGE_VALF;                     // nothing to be told of this row
+    in[2 * dim] = HUGE_VALF;                     // a row that is not finite
     const std::size_t bytes = 300 * Int8RowBytes(dim);
     std::vector<std::byte> expected(bytes);
     EncodeInt8Rows(dim, 300, in.data(), expected.data());
@@ -129,7 +129,7 @@ TEST_F(GpuTest, Int8Rows) {
   }
 }
 
-// Rows of all widths, on 16 bytes and not.
+// Rows of all widths, aligned to 16 bytes and not.
 struct RowsCase {
   std::uint32_t dim;
   std::size_t samples, shift;
@@ -227,7 +227,7 @@ TEST_F(GpuTest, Interaction) {
   }
 }
 
-// Sums that are next to zero, below it, are -0: what the vectors are padded with does not make them +0.
+// Sums just below zero are -0; padding of the vectors must not make them +0.
 TEST_F(GpuTest, InteractionNextToZero) {
   constexpr float kMin = 0x1p-126f;
   for (const std::uint32_t dim : {2u, 3u, 4u, 5u, 7u}) {
@@ -299,7 +299,7 @@ TEST_F(GpuTest, NotEnoughMemoryIsAnError) {
       << buffer.error().message;
 }
 
-TEST(GpuErrorTest, AGpuThatIsNotThereIsNamed) {
+TEST(GpuErrorTest, TheErrorNamesAMissingGpu) {
   const auto stream = Stream::Make(1000);
   ASSERT_FALSE(stream.has_value());
   EXPECT_NE(stream.error().message.find("GPU 1000"), std::string::npos) << stream.error().message;

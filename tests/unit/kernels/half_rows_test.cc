@@ -1,5 +1,5 @@
-// Rows in 16 bits: narrowing gives the bits of scalar_half.h on every instruction set, keeps what the format has, has
-// no bias, and widening gives back what was kept.
+// Shows that narrowing rows to 16 bits gives the bits of scalar_half.h on every instruction set, keeps values of the
+// format, and has no bias, and that widening is exact.
 #include "kernels/half_rows.h"
 
 #include <cmath>
@@ -54,7 +54,7 @@ TEST(HalfRowsTest, NarrowingMatchesTheScalarFunctionsOnEveryTarget) {
   }
 }
 
-TEST(HalfRowsTest, WhatTheFormatHasStaysWhatItIs) {
+TEST(HalfRowsTest, ValuesOfTheFormatAreKept) {
   for (std::uint32_t half = 0; half < 0x10000; ++half)
     for (const ValueCodec codec : kCodecs) {
       const float value = Widened(codec, std::uint16_t(half));
@@ -64,7 +64,7 @@ TEST(HalfRowsTest, WhatTheFormatHasStaysWhatItIs) {
     }
 }
 
-TEST(HalfRowsTest, ChanceMakesNoInfinity) {
+TEST(HalfRowsTest, RandomRoundingMakesNoInfinity) {
   for (const std::uint32_t random : {0u, 0xffffffffu}) {
     EXPECT_EQ(Fp16ByChance(1e6f, random), 0x7bff);
     EXPECT_EQ(Fp16ByChance(-65519.0f, random), 0xfbff);
@@ -75,7 +75,7 @@ TEST(HalfRowsTest, ChanceMakesNoInfinity) {
 }
 
 // The mean over many seeds is the value: within five standard errors, for values between two neighbours of any size.
-TEST(HalfRowsTest, HasNoBias) {
+TEST(HalfRowsTest, RandomRoundingHasNoBias) {
   constexpr std::uint32_t kDim = 4096;
   constexpr std::size_t kRows = 64;
   for (const ValueCodec codec : kCodecs)

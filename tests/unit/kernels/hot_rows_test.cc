@@ -1,6 +1,6 @@
-// Shows what the hot-row cache promises, on the implementation in the host's memory: that a row is found with its
-// version or counts as missing, that pinned rows stay what and where they are, which row goes when a bucket is full,
-// and that all of this holds over random batches of which several are in flight.
+// Shows the contract of the hot-row cache, with the implementation in the host's memory: a row is found with its
+// version or counts as missing, pinned rows keep their contents and slots, and which row is replaced when a bucket is
+// full; also for random batches of which several are in flight.
 #include "kernels/hot_rows.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Cache {
   void Insert(const std::vector<Key>& keys, std::uint64_t least, std::vector<std::uint32_t>* slots) {
     rows_->Insert(keys.size(), keys.data(), Clock(least), slots->data());
   }
-  // Of row i every float is first + i.
+  // Fills row i with floats first + i.
   void Fill(const std::vector<std::uint32_t>& slots, float first, std::uint64_t version) {
     std::vector<float> rows(slots.size() * kDim);
     for (std::size_t i = 0; i < slots.size(); ++i)
@@ -44,7 +44,7 @@ class Cache {
   void Unpin(const std::vector<std::uint32_t>& slots) { rows_->Unpin(slots.size(), slots.data()); }
   void Evict(const std::vector<Key>& keys) { rows_->Evict(keys.size(), keys.data()); }
 
-  // A batch from its pull to its end, every row of `version`.
+  // Runs a batch from its pull to its end; every row has `version`.
   std::vector<std::uint32_t> Keep(const std::vector<Key>& keys, std::uint64_t version, float first = 0) {
     std::vector<std::uint32_t> slots = Find(keys, version);
     Insert(keys, version, &slots);
@@ -85,7 +85,7 @@ std::size_t Count(const std::vector<bool>& values) {
   return std::size_t(std::count(values.begin(), values.end(), true));
 }
 
-TEST(HotRowsTest, WhatWasFilledIsFound) {
+TEST(HotRowsTest, FilledRowsAreFound) {
   Cache cache({.dim = kDim, .rows = 10 * kBucket, .batch_keys_max = 1000});
   const std::vector<Key> keys = {7, 0, ~Key{0}, 1 << 20};
   std::vector<std::uint32_t> slots = cache.Find(keys, 3);
@@ -134,7 +134,7 @@ TEST(HotRowsTest, ARowOlderThanAllowedCountsAsMissing) {
   EXPECT_EQ(cache.At(slots[0]), 6);
 }
 
-TEST(HotRowsTest, ARowOnItsWayIsFoundForWhatItWillBring) {
+TEST(HotRowsTest, APendingRowIsFoundByTheVersionThatItWillHave) {
   Cache cache = OneBucket();
   std::vector<std::uint32_t> first = cache.Find({1}, 10);
   cache.Insert({1}, 10, &first);
@@ -144,7 +144,7 @@ TEST(HotRowsTest, ARowOnItsWayIsFoundForWhatItWillBring) {
   EXPECT_EQ(cache.Find({1}, 12), first) << "it brought more than was asked for";
 }
 
-TEST(HotRowsTest, AFullBucketOfPinnedRowsTakesNoMore) {
+TEST(HotRowsTest, AFullBucketOfPinnedRowsAcceptsNoMore) {
   Cache cache = OneBucket();
   const std::vector<Key> keys = Keys(0, kBucket + 2);
   std::vector<std::uint32_t> slots = cache.Find(keys, 0);
@@ -172,11 +172,11 @@ TEST(HotRowsTest, APinnedRowIsNotOverwrittenByANewerOne) {
   EXPECT_EQ(cache.At(old[0]), 5);
   EXPECT_EQ(cache.Find({1}, 0), fresh) << "the old one is detached";
   cache.Unpin(old);
-  // Detached and unpinned: it is free, and the next to be taken.
+  // The slot is detached and unpinned, so it is free and is used next.
   EXPECT_EQ(cache.Keep({2}, 11), old);
 }
 
-TEST(HotRowsTest, EvictedRowsStayForThoseWhoHaveThem) {
+TEST(HotRowsTest, EvictedRowsStayForBatchesThatHavePinnedThem) {
   Cache cache = OneBucket();
   cache.Keep({1, 2}, 10, 5);
   const std::vector<std::uint32_t> mine = cache.Find({1}, 10);
@@ -193,7 +193,7 @@ TEST(HotRowsTest, EvictedRowsStayForThoseWhoHaveThem) {
   EXPECT_EQ(cache.At(mine[0]), 5);
 }
 
-TEST(HotRowsTest, TheLeastFrequentlyFoundGoesFirst) {
+TEST(HotRowsTest, TheLeastFrequentlyFoundRowIsReplacedFirst) {
   Cache cache = OneBucket(HotScore::kLfu);
   const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
   std::vector<Key> warm = Keys(0, kBucket);
@@ -201,11 +201,11 @@ TEST(HotRowsTest, TheLeastFrequentlyFoundGoesFirst) {
   EXPECT_EQ(Count(cache.Has(warm)), kBucket - 1);
   EXPECT_EQ(cache.Keep({1000}, 0)[0], slots[50]);
   EXPECT_EQ(cache.Keep({1001}, 0)[0], slots[50]) << "a row that came once goes before those that were found again";
-  EXPECT_EQ(Count(cache.Has({1001})), 1u);  // now all have been found as often: the first slot
+  EXPECT_EQ(Count(cache.Has({1001})), 1u);  // all have been found equally often, so the first slot is replaced
   EXPECT_EQ(cache.Keep({1002}, 0)[0], *std::min_element(slots.begin(), slots.end()));
 }
 
-TEST(HotRowsTest, AgeingLetsOldFameGo) {
+TEST(HotRowsTest, AgingReducesOldScores) {
   Cache cache = OneBucket(HotScore::kLfu);
   const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
   for (int i = 0; i < 20; ++i) cache.Has({0});  // a score of 21, the others' is 1
@@ -215,7 +215,7 @@ TEST(HotRowsTest, AgeingLetsOldFameGo) {
   EXPECT_EQ(cache.Keep({1001}, 0)[0], slots[0]);
 }
 
-TEST(HotRowsTest, TheLeastRecentlyFoundGoesFirst) {
+TEST(HotRowsTest, TheLeastRecentlyFoundRowIsReplacedFirst) {
   Cache cache = OneBucket(HotScore::kLru);
   const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
   for (int i = 0; i < 100; ++i) cache.Has({7});
@@ -227,7 +227,7 @@ TEST(HotRowsTest, TheLeastRecentlyFoundGoesFirst) {
   EXPECT_EQ(cache.Keep({1001}, 0)[0], slots[0]) << "what came last goes last";
 }
 
-TEST(HotRowsTest, RowsTooOldToAnswerAnythingGoBeforeAll) {
+TEST(HotRowsTest, RowsTooOldForAnyPullAreReplacedFirst) {
   Cache cache = OneBucket();
   cache.Keep(Keys(0, kBucket - 1), 5);
   const std::vector<std::uint32_t> old = cache.Keep({500}, 3);
@@ -235,24 +235,24 @@ TEST(HotRowsTest, RowsTooOldToAnswerAnythingGoBeforeAll) {
   EXPECT_EQ(cache.Keep({1000}, 5), old);
 }
 
-TEST(HotRowsTest, ARowThatComesAnewKeepsItsScore) {
+TEST(HotRowsTest, ARowThatIsInsertedAgainKeepsItsScore) {
   Cache cache = OneBucket(HotScore::kLfu);
   const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
   for (int i = 0; i < 3; ++i) cache.Has({0, 1});  // a score of 4, the others' is 1
   const std::vector<std::uint32_t> pinned = cache.Find({1}, 0);
-  std::vector<Key> batch = Keys(1000, kBucket - 1);  // more than the others have slots
+  std::vector<Key> batch = Keys(1000, kBucket - 1);  // more keys than the other rows have slots
   batch.insert(batch.end(), {0, 1});
   const std::vector<std::uint32_t> anew = cache.Keep(batch, 5);
   EXPECT_EQ(anew[kBucket - 1], slots[0]) << "nobody of its own batch takes its place";
   EXPECT_NE(anew[kBucket], kNoSlot);
   EXPECT_NE(anew[kBucket], slots[1]) << "who has it pinned keeps the old one";
   cache.Unpin(pinned);
-  // Both come anew with their scores: of the rest, each of which came once, the first ones go.
+  // Both are inserted again with their scores; of the others, each inserted once, the first are replaced.
   for (Key key = 2000; key < 2000 + kBucket; ++key) cache.Keep({key}, 5);
   EXPECT_EQ(Count(cache.Has({0, 1}, 5)), 2u);
 }
 
-TEST(HotRowsTest, OfRowsThatAreTooOldTheLowestScoreGoesFirst) {
+TEST(HotRowsTest, OfTooOldRowsTheOneWithTheLowestScoreIsReplacedFirst) {
   Cache cache = OneBucket(HotScore::kLfu);
   const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
   std::vector<Key> warm = Keys(0, kBucket);
@@ -261,8 +261,8 @@ TEST(HotRowsTest, OfRowsThatAreTooOldTheLowestScoreGoesFirst) {
   EXPECT_EQ(cache.Keep({1000}, 5)[0], slots[50]);
 }
 
-// As many keys of one bucket and one digest as a bucket holds: only the keys tell them apart.
-TEST(HotRowsTest, KeysOfOneDigestAreToldApart) {
+// A bucket full of keys with the same digest: only the keys differ.
+TEST(HotRowsTest, KeysWithOneDigestAreDistinguished) {
   constexpr std::uint32_t kBuckets = 4;
   Cache cache({.dim = kDim, .rows = kBuckets * kBucket, .batch_keys_max = 1000});
   std::vector<Key> same;
@@ -308,8 +308,8 @@ TEST(HotRowsDeathTest, MisuseIsRefused) {
   EXPECT_DEATH(cache.Unpin({5}), "an unpinned slot was pinned");
 }
 
-// Batches as a pipeline has them: each finds and inserts, is filled some batches later, computes and lets go. A row is
-// right if it holds its key and a version that the batch may use; where it lies it stays until the batch is done.
+// Batches of a pipeline: each finds and inserts rows, is filled some batches later, computes and unpins. A row is right
+// if it belongs to its key, has a version that the batch may use, and keeps its slot until the batch ends.
 class Pipeline {
  public:
   explicit Pipeline(HotScore score)
@@ -399,7 +399,7 @@ class Pipeline {
     std::vector<float> rows;
     for (const std::uint32_t i : positions) rows.insert(rows.end(), kDim, Value(batch.keys[i], batch.version));
     cache_->Fill(positions.size(), positions.data(), batch.slots.data(), rows.data(), Clock(batch.version));
-    // Unless it was evicted or has been inserted anew since, that is what will be found from now on.
+    // From now on this version is found, unless the row was evicted or inserted again since.
     for (const std::uint32_t i : positions)
       if (const auto kept = versions_.find(batch.keys[i]); kept != versions_.end())
         kept->second = std::max(kept->second, batch.version);
@@ -415,7 +415,7 @@ class Pipeline {
   Cache cache_;
   std::uint64_t clock_ = 0;
   std::deque<Batch> batches_;
-  std::map<Key, std::uint64_t> versions_;  // at most that a key may be found with
+  std::map<Key, std::uint64_t> versions_;  // the largest with which a key may be found
   std::uint64_t hits_ = 0, unkept_ = 0;
 };
 

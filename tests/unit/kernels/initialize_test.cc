@@ -1,5 +1,5 @@
-// Shows that a row's initial values are a pure function of (spec, salt, key, index), that they have the distribution
-// that was asked for, and that their bits are what they have always been.
+// Shows that a row's initial values are a pure function of (spec, salt, key, index), that they have the specified
+// distribution, and that their bits are those of all earlier versions.
 #include "kernels/initialize.h"
 
 #include <set>
@@ -25,7 +25,7 @@ TEST(InitializeTest, DependsOnSaltKeyAndIndexAlone) {
   for (const auto kind : {InitializerKind::kUniform, InitializerKind::kNormal}) {
     const InitializerSpec spec{kind, 0, 1};
     const std::vector<float> wide = Row(spec, 7, 99, 4096);
-    Row(spec, 3, 4, 17);  // what happens in between does not matter
+    Row(spec, 3, 4, 17);  // other calls in between have no effect
     EXPECT_TRUE(SameBits(wide, Row(spec, 7, 99, 4096)));
     const std::vector<float> narrow = Row(spec, 7, 99, 10);
     EXPECT_TRUE(SameBits(narrow, std::vector<float>(wide.begin(), wide.begin() + 10)));
@@ -36,8 +36,8 @@ TEST(InitializeTest, DependsOnSaltKeyAndIndexAlone) {
   }
 }
 
-// Rows of any width, fewer and more values than are worked on together, on every instruction set.
-TEST(InitializeTest, RowsOfManyKeysAreThoseOfEach) {
+// Rows of any width, with fewer and more values than one vector step, on every instruction set.
+TEST(InitializeTest, RowsOfManyKeysEqualThoseOfEachKey) {
   ForEachTarget([](const char* name) {
     for (const auto kind :
          {InitializerKind::kZero, InitializerKind::kConstant, InitializerKind::kUniform, InitializerKind::kNormal})
@@ -51,7 +51,7 @@ TEST(InitializeTest, RowsOfManyKeysAreThoseOfEach) {
             const std::vector<float> row = Row(spec, 7, keys[i], dim);
             expected.insert(expected.end(), row.begin(), row.end());
           }
-          expected.push_back(kPoison);  // what is behind the rows stays
+          expected.push_back(kPoison);  // memory after the rows is not changed
           std::vector<float> rows = Poisoned(n * dim + 1);
           InitializeRows(spec, 7, keys, dim, rows.data());
           EXPECT_TRUE(SameBits(rows, expected)) << name << " dim " << dim << " rows " << n;
@@ -107,7 +107,7 @@ TEST(InitializeTest, NormalHasTheMomentsAndTails) {
   for (std::size_t i = 0; i < 100; ++i) EXPECT_NEAR(moved[i], 3 + 0.5 * unit[i], 1e-6);
 }
 
-// Checkpoints leave out rows that nobody has pushed: they must be born the same in every later version.
+// Checkpoints do not contain rows that were never pushed, so these must have the same initial values in every version.
 TEST(InitializeTest, BitsAreStable) {
   std::uint64_t state = 0;
   for (const auto kind : {InitializerKind::kUniform, InitializerKind::kNormal})

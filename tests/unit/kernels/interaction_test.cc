@@ -1,5 +1,6 @@
-// Shows that the interaction is every pair's dot product behind the first vector, that its gradient is that of finite
-// differences, and that the bits are those of plain sums in the order of their terms, on every instruction set.
+// Shows that the interaction is the first vector followed by the dot product of every pair, that its gradient agrees
+// with finite differences, and that the bits are those of plain sums in the order of their terms, on every instruction
+// set.
 #include "kernels/interaction.h"
 
 #include <array>
@@ -109,8 +110,8 @@ void ExpectPlainBits(std::size_t samples, std::uint32_t vectors, std::uint32_t d
   EXPECT_TRUE(SameBits(grad, PlainBackward(samples, vectors, dim, in, grad_out))) << vectors << " x " << dim;
 }
 
-// Every number of rows of a tile, with one block of lanes and more, whole ones and rests.
-TEST(InteractionTest, BitsAreThoseOfPlainSums) {
+// Every number of rows of a tile, with one and several blocks of lanes, and with partial blocks.
+TEST(InteractionTest, BitsEqualThoseOfPlainSums) {
   SplitMix random(4);
   ForEachTarget([&](const char* name) {
     SCOPED_TRACE(name);

@@ -1,5 +1,5 @@
-// Shows that keys come back as they were whatever they are, that near ones take few bytes and hashed ones are left as
-// they are, and that no bytes whatsoever are taken for keys that they are not, nor read beyond their end.
+// Shows that any keys are decoded as they were encoded, that keys close to each other take few bytes, that hashed keys
+// are not encoded, and that invalid bytes are refused and never read beyond their end.
 #include "kernels/key_delta.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::vector<std::byte> Encoded(const std::vector<Key>& keys) {
   return bytes;
 }
 
-// From memory of exactly that size, so that sanitizers see what is read beyond.
+// Decodes from memory of exactly that size, so that sanitizers detect reads beyond it.
 bool Decodes(std::size_t n, const std::vector<std::byte>& bytes, std::vector<Key>* keys) {
   const auto exact = std::make_unique<std::byte[]>(bytes.size());
   std::copy(bytes.begin(), bytes.end(), exact.get());
@@ -32,7 +32,7 @@ std::vector<Key> KeysOfWidth(std::size_t n, std::size_t width, SplitMix& random)
   return keys;
 }
 
-TEST(KeyDeltaTest, ComesBackAtEveryWidthAndLength) {
+TEST(KeyDeltaTest, IsDecodedAtEveryWidthAndLength) {
   SplitMix random(1);
   ForEachTarget([&](const char* name) {
     for (std::size_t width = 0; width <= 5; ++width)
@@ -52,7 +52,7 @@ TEST(KeyDeltaTest, ComesBackAtEveryWidthAndLength) {
   });
 }
 
-TEST(KeyDeltaTest, BlocksHaveWidthsOfTheirOwnUpToAllOfAKey) {
+TEST(KeyDeltaTest, EachBlockHasItsOwnWidthUpToAWholeKey) {
   std::vector<Key> keys(320, 7);
   keys[300] = ~Key{0};  // its block is as wide as a key
   keys[100] = 70'000;
@@ -63,7 +63,7 @@ TEST(KeyDeltaTest, BlocksHaveWidthsOfTheirOwnUpToAllOfAKey) {
   EXPECT_EQ(back, keys);
 }
 
-TEST(KeyDeltaTest, HashedKeysAreLeftAsTheyAre) {
+TEST(KeyDeltaTest, HashedKeysAreNotEncoded) {
   SplitMix random(2);
   for (const std::size_t n : {1, 32, 128, 129, 10'000}) EXPECT_TRUE(Encoded(KeysOfWidth(n, 8, random)).empty()) << n;
   EXPECT_TRUE(Encoded({}).empty());
@@ -99,7 +99,7 @@ TEST(KeyDeltaTest, AWidthBeyondAKeyAndAKeyBeyond64BitsAreRefused) {
   EXPECT_FALSE(Decodes(32, bytes, &back));
 }
 
-TEST(KeyDeltaTest, DamagedAndRandomBytesStayWithinTheirBounds) {
+TEST(KeyDeltaTest, DamagedAndRandomBytesAreReadWithinBounds) {
   SplitMix random(3);
   std::vector<Key> back;
   int accepted = 0;
@@ -111,7 +111,7 @@ TEST(KeyDeltaTest, DamagedAndRandomBytesStayWithinTheirBounds) {
       bytes[random.Below(bytes.size())] = static_cast<std::byte>(random.Next());
     accepted += Decodes(n, bytes, &back) ? 1 : 0;
   }
-  EXPECT_GT(accepted, 0);  // a difference that is damaged is another key
+  EXPECT_GT(accepted, 0);  // a damaged difference gives another key
 }
 
 }  // namespace

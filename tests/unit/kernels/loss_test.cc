@@ -48,7 +48,7 @@ TEST(LossTest, LogisticGradientIsRoundedFromAnAccurateOne) {
     ASSERT_FLOAT_EQ(grad[i], float(1.0L / (1.0L + std::exp(-static_cast<long double>(logits[i])))));
 }
 
-// Far more rows than one product of their factors holds: 2^1024 is too large for a double.
+// So many rows that the product of their factors would exceed a double's range of 2^1024.
 TEST(LossTest, LogisticLossOfManyRows) {
   for (const std::size_t n : {511, 512, 513, 4096 * 8, 70'001}) {
     const std::vector<float> logits(n, 0.0f), labels(n, 1.0f);
@@ -151,8 +151,8 @@ TEST(LossTest, SoftmaxLossGradientAndAccuracy) {
     }
 }
 
-// Of few classes and of more than are worked on together, rows enough for several tiles.
-TEST(LossTest, ARowIsTheSameAmongOthersAndAlone) {
+// Few classes and more than one vector step, with enough rows for several tiles.
+TEST(LossTest, ARowHasTheSameBitsAloneAndAmongOthers) {
   SplitMix random(9);
   for (const std::uint32_t classes : {1u, 2u, 7u, 8u, 10u, 33u, 500u, 1023u, 1024u, 1025u, 3001u})
     for (const std::size_t n : {1, 2, 127, 128, 129, 300}) {
@@ -176,7 +176,7 @@ TEST(LossTest, ARowIsTheSameAmongOthersAndAlone) {
     }
 }
 
-// A faster shape must not make another training of a job than it was.
+// A faster implementation must not change the result of a job.
 TEST(LossTest, SoftmaxBitsAreStable) {
   ForEachTarget([](const char* name) {
     SplitMix random(10);
@@ -200,7 +200,7 @@ TEST(LossTest, SoftmaxBitsAreStable) {
   });
 }
 
-// Wherever two equal ones stand, the first counts; a NaN in front is the largest, one elsewhere never.
+// Of two equal values the first counts, at any positions. A NaN at the first position is the largest, elsewhere never.
 TEST(LossTest, TheBestOfManyClasses) {
   ForEachTarget([](const char* name) {
     for (const std::uint32_t classes : {2u, 10u, 31u, 32u, 50u, 100u})
@@ -233,14 +233,15 @@ TEST(LossTest, SoftmaxTiesAndExtremes) {
   for (const float g : grad) EXPECT_TRUE(std::isfinite(g));
 }
 
-TEST(LossTest, ALabelThatIsNoClassIsAnError) {
+TEST(LossTest, ALabelOutOfRangeIsAnError) {
   const std::vector<float> logits = {1, 2, 3};
   const std::uint32_t label = 3;
   EXPECT_DEATH(SoftmaxCrossEntropy(1, 3, logits.data(), &label, 1.0f, nullptr),
                "labels are below the number of classes");
 }
 
-// At the label, at the best, elsewhere, first: by row, so that no other row's NaN stands in.
+// The NaN is at the label, at the best class, elsewhere, or first; one row at a time, so that rows do not hide each
+// other.
 TEST(LossTest, SoftmaxOfNaNIsNaN) {
   const std::vector<float> labels = {0, 1, 2};
   ForEachTarget([&](const char* name) {

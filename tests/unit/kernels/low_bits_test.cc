@@ -1,5 +1,5 @@
-// Shows that rows of a few bits a value have the values of their papers, that the ones rounded by chance are
-// right on average, and what becomes of zeros and of values that are not finite.
+// Shows that rows of a few bits a value have the values of their papers, that random rounding is right on average, and
+// how zeros and non-finite values are encoded.
 #include "kernels/low_bits.h"
 
 #include <cmath>
@@ -39,7 +39,7 @@ double Norm(const float* row, std::uint32_t dim) {
   return std::sqrt(squares);
 }
 
-TEST(LowBitsTest, QsgdGivesALevelBesideTheValue) {
+TEST(LowBitsTest, QsgdRoundsToALevelNextToTheValue) {
   SplitMix random(1);
   for (const std::uint32_t dim : kDims) {
     const std::vector<float> in = RandomFloats(3 * dim, random, -2, 3);
@@ -71,8 +71,8 @@ TEST(LowBitsTest, TernaryIsZeroOrTheLargest) {
   }
 }
 
-// Each row has the same four values of interest; the others make its chance another one.
-TEST(LowBitsTest, ChanceIsRightOnAverage) {
+// Each row has the same four tested values; its other values change its random numbers.
+TEST(LowBitsTest, RandomRoundingIsRightOnAverage) {
   constexpr std::uint32_t kDim = 8;
   constexpr std::size_t kRows = 40'000;
   const std::vector<float> same = {0.9f, -0.3f, 0.05f, -0.001f};
@@ -132,7 +132,7 @@ TEST(LowBitsTest, OneBitHasTheMeansOfBothSides) {
   }
 }
 
-TEST(LowBitsTest, EqualRowsAreEqualBytes) {
+TEST(LowBitsTest, EqualRowsHaveEqualBytes) {
   SplitMix random(6);
   for (const ValueCodec codec : kCodecs)
     for (const std::uint32_t dim : kDims) {
@@ -153,7 +153,7 @@ TEST(LowBitsTest, ZerosAndTheTiniestGiveZeros) {
       for (const float value : Through(codec, 3, {tiny, 0.0f, tiny})) EXPECT_EQ(value, 0.0f) << Name(codec) << tiny;
 }
 
-TEST(LowBitsTest, WhatIsNotFiniteStaysVisible) {
+TEST(LowBitsTest, NonFiniteValuesStayNonFinite) {
   for (const ValueCodec codec : kCodecs)
     for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
       const std::vector<float> out = Through(codec, 3, {1, bad, 2, 1, 1, 1});

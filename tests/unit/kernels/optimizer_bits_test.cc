@@ -1,5 +1,5 @@
-// Shows what replicas and repetitions rest on: an optimizer's bits depend on the rows' state and gradients alone, not
-// on the batches they come in, their order, their place in memory or the instruction set.
+// Shows that an optimizer's bits depend only on the rows' state and gradients, not on batches, order, addresses or the
+// instruction set. Replay and equal runs rely on this.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kRows = 53;
 constexpr std::uint64_t kClocks = 20;
 
-// How a run lays out and groups its rows.
+// The layout and the batches of the rows in a run.
 struct Manner {
   std::size_t batch = kRows;
   std::size_t shift = 0;  // of rows in memory, in floats
@@ -78,8 +78,8 @@ TEST(OptimizerBitsTest, AreTheSameOnEveryInstructionSet) {
     }
 }
 
-// What checkpoints of earlier versions go on with: the bits that every version since the first has computed.
-TEST(OptimizerBitsTest, AreThoseOfEveryVersion) {
+// Runs continue from checkpoints of earlier versions, so every version must compute the bits of the first.
+TEST(OptimizerBitsTest, AreTheSameInEveryVersion) {
   const std::map<std::string, std::uint64_t> hashes = {
       {"sgd", 0xadcccaacb5bbc337},
       {"sgd, l2, clipped by value, cosine", 0x0b0604bbe551b03c},
@@ -119,8 +119,8 @@ TEST(OptimizerBitsTest, AreThoseOfEveryVersion) {
   }
 }
 
-// The plain loop in this file, which no vector unit has a hand in, is what the kernel computes to the bit.
-TEST(OptimizerBitsTest, AdagradIsThePlainFormula) {
+// The kernel has the bits of the scalar loop in this file.
+TEST(OptimizerBitsTest, AdagradHasTheBitsOfThePlainFormula) {
   OptimizerSpec spec;
   spec.kind = "adagrad";
   SplitMix random(3);

@@ -1,4 +1,4 @@
-// The optimizers as the tests run them: every kind, plain and with all that may be added to it.
+// The optimizers that tests run: every kind, plain and with all options.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@
 namespace tarn::kernels {
 namespace {
 
-// One row in float64, written from the papers' formulas without a look at the kernel.
+// One row in float64, written from the papers' formulas, independently of the kernel.
 class Reference {
  public:
   Reference(const OptimizerSpec& spec, const std::vector<float>& w)
@@ -122,7 +122,7 @@ TEST(OptimizerTest, FollowsTheReferenceOverManySteps) {
     }
 }
 
-// With conditioned gradients, which are kept beside the row meanwhile.
+// With clipped gradients, which need memory of a row's width.
 TEST(OptimizerTest, RowsOfTheLargestWidth) {
   constexpr std::uint32_t kDim = limits::kRowDimMax;
   SplitMix random(11);
@@ -197,7 +197,7 @@ TEST(OptimizerTest, AdamCountsTheStepsOfEachRow) {
   }
 }
 
-TEST(OptimizerTest, AdamsCountStaysWhereAFloatCannotAddOne) {
+TEST(OptimizerTest, AdamsStepCountSaturates) {
   OptimizerSpec spec;
   spec.kind = "adam";
   Row row(spec, {1.0f});
@@ -209,7 +209,7 @@ TEST(OptimizerTest, AdamsCountStaysWhereAFloatCannotAddOne) {
   }
 }
 
-TEST(OptimizerTest, ARowNamedTwiceTakesTwoSteps) {
+TEST(OptimizerTest, ARowThatOccursTwiceTakesTwoSteps) {
   for (const OptimizerCase& c : OptimizerCases()) {
     SplitMix random(9);
     const std::vector<float> start = RandomFloats(8, random), g = RandomFloats(16, random);

@@ -1,4 +1,4 @@
-// The sum of the terms of a row as specified by kernels/segments.h, without the positions and slots of kernels.
+// The sum of a row's terms as kernels/segments.h specifies it, computed without the kernels' positions and slots.
 #pragma once
 
 #include <algorithm>

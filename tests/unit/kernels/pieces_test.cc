@@ -1,5 +1,5 @@
-// Shows that the positions and slots by which a GPU sums the occurrences of rows (segment_sum.cuh runs the same
-// functions) take every occurrence once, in the order that kernels/segments.h tells, and never share a slot.
+// Shows that the positions and slots with which a GPU sums the occurrences of rows (segment_sum.cuh runs the same
+// functions) use every occurrence once, in the order that kernels/segments.h documents, and that no two share a slot.
 #include "kernels/cuda/pieces.h"
 
 #include "tests/unit/kernels/kernel_test_util.h"
@@ -8,7 +8,7 @@
 namespace tarn::kernels::cuda {
 namespace {
 
-// The passes of segment_sum.cuh over one column, in any order of the pieces: here backwards, which no sum may notice.
+// The passes of segment_sum.cuh over one column. Here pieces are processed backwards, which must not change a sum.
 class Batch {
  public:
   Batch(const std::vector<std::uint32_t>& sizes, SplitMix& random) {
@@ -29,7 +29,7 @@ class Batch {
     return out;
   }
 
-  // Every piece that uses a slot is found from it again, and none that does not.
+  // Expects that each slot leads back to exactly the pieces that use it.
   void ExpectPiecesOfSlots() const {
     std::vector<std::uint32_t> expected(PieceSlots(n_), kNoPiece), actual = expected;
     ForEachPiece([&](std::size_t, std::uint32_t begin, std::uint32_t end, std::uint32_t at) {
@@ -94,7 +94,7 @@ void Check(const std::vector<std::uint32_t>& sizes, SplitMix& random) {
   EXPECT_TRUE(SameBits(batch.Sum(), expected));
 }
 
-TEST(PiecesTest, SegmentsOfEverySizeAroundThePieces) {
+TEST(PiecesTest, SegmentsOfSizesAroundThoseOfPieces) {
   SplitMix random(1);
   Check({}, random);
   for (const std::uint32_t size : {0u, 1u, 63u, 64u, 65u, 127u, 128u, 129u, 4095u, 4096u, 4097u, 262144u, 262145u})

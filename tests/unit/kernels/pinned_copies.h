@@ -1,5 +1,5 @@
-// Synchronous copies between the host and a GPU, through pinned memory. So on an emulated GPU only the program could
-// copy other memory, which is an error (tests/emulated/main.cc).
+// Synchronous copies between the host and a GPU, through pinned memory. So any copy of unpinned memory on an emulated
+// GPU is an error of the program under test (tests/emulated/main.cc).
 #pragma once
 
 #include <gtest/gtest.h>

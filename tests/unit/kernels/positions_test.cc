@@ -1,4 +1,4 @@
-// Shows that positions are the Positioner's of a sparse table, and that the way back gives the keys, on every
+// Shows that positions equal those of the Positioner of a sparse table, and that the inverse gives the keys, on every
 // instruction set and in place.
 #include "kernels/positions.h"
 
@@ -8,7 +8,7 @@
 namespace tarn::kernels {
 namespace {
 
-TEST(PositionsTest, AreTheirTablesAndLeadBack) {
+TEST(PositionsTest, EqualThePositionersAndAreInverted) {
   ForEachTarget([](const char*) {
     SplitMix random(1);
     for (const std::uint64_t salt : {std::uint64_t{0}, ~std::uint64_t{0}, random.Next()})

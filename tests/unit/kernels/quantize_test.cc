@@ -1,5 +1,5 @@
-// Shows that int8 rows keep their values to half a step of their scale, what becomes of zeros, tiny and non-finite
-// values, and that the bits are the same on every instruction set and alignment.
+// Shows that int8 rows keep their values to half a step of their scale, how zeros, tiny and non-finite values are
+// encoded, and that the bits are the same on every instruction set and alignment.
 #include "kernels/quantize.h"
 
 #include "tests/unit/kernels/kernel_test_util.h"
@@ -33,7 +33,7 @@ TEST(QuantizeTest, ErrorIsAtMostHalfAStep) {
       }
 }
 
-TEST(QuantizeTest, TheLargestIsKept) {
+TEST(QuantizeTest, TheLargestValueIsKept) {
   const std::vector<float> out = Through(4, {-2.54f, 1.27f, 0.0f, 0.02f});
   EXPECT_FLOAT_EQ(out[0], -2.54f);
   EXPECT_NEAR(out[1], 1.27f, 0.0101f);
@@ -41,7 +41,7 @@ TEST(QuantizeTest, TheLargestIsKept) {
   EXPECT_NEAR(out[3], 0.02f, 1e-6);
 }
 
-TEST(QuantizeTest, WhatIsFiniteStaysFinite) {
+TEST(QuantizeTest, FiniteValuesStayFinite) {
   std::vector<float> in;
   for (float x = std::numeric_limits<float>::max(); in.size() < 1000; x = std::nextafter(x, 0.0f)) in.push_back(x);
   const std::vector<float> out = Through(1, in);
@@ -58,7 +58,7 @@ TEST(QuantizeTest, ZerosAndTheTiniestGiveZeros) {
     EXPECT_EQ(Through(2, {tiny, 0.0f}), (std::vector<float>{0.0f, 0.0f})) << tiny;
 }
 
-TEST(QuantizeTest, WhatIsNotFiniteStaysInSight) {
+TEST(QuantizeTest, NonFiniteValuesStayNonFinite) {
   for (const float bad : {kPoison, HUGE_VALF, -HUGE_VALF}) {
     const std::vector<float> out = Through(3, {1.0f, bad, 2.0f, 1.0f, 2.0f, 3.0f});
     for (int j = 0; j < 3; ++j) EXPECT_TRUE(std::isnan(out[j]));

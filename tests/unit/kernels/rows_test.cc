@@ -1,5 +1,5 @@
-// Shows that rows arrive where they should, whatever the width, that repeated rows are summed in input order, and
-// that encoded gathers equal a gather followed by an encoding.
+// Shows that rows of any width are gathered and scattered, that repeated rows are summed in input order, and that an
+// encoded gather equals a gather followed by an encoding.
 #include "kernels/rows.h"
 
 #include "kernels/convert.h"
@@ -39,7 +39,7 @@ TEST(RowsTest, GatherAndScatter) {
     }
 }
 
-// What lies between the rows of the wider matrix stays.
+// Memory between the rows of the wider matrix is not changed.
 TEST(RowsTest, ColumnsAreCopiedAndAdded) {
   SplitMix random(9);
   for (const std::uint32_t columns : kWidths)
@@ -59,7 +59,7 @@ TEST(RowsTest, ColumnsAreCopiedAndAdded) {
     }
 }
 
-// UBSan tells what the standard library's copies do not take.
+// UBSan reports null pointers that are passed to copies of the standard library.
 TEST(RowsTest, NoColumnsNeedNoArrays) {
   CopyColumns(3, 0, nullptr, 0, nullptr, 0);
   AddColumns(3, 0, nullptr, 0, nullptr, 0);

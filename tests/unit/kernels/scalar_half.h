@@ -1,5 +1,5 @@
-// The 16-bit formats one element at a time, with branches and nothing clever: what kernels/convert.h and
-// kernels/half_rows.h are compared with, and what tests of other folders compute their expectations with.
+// Simple scalar implementations of the 16-bit formats. Tests compare kernels/convert.h and kernels/half_rows.h with
+// them, and compute expected values with them.
 #pragma once
 
 #include <bit>

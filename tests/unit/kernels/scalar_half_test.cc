@@ -1,5 +1,5 @@
-// bf16 and fp16: every pattern widens exactly and narrows back to itself; narrowing rounds to nearest even at every
-// boundary between two neighbours; overflow, subnormals, signs and NaN follow IEEE 754.
+// Shows that every bf16 and fp16 pattern widens exactly and narrows back to itself, that narrowing rounds to nearest
+// even at every boundary between two neighbours, and that overflow, subnormals, signs and NaN follow IEEE 754.
 #include "tests/unit/kernels/scalar_half.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Half, EveryFp16PatternWidensToItsValue) {
   }
 }
 
-TEST(Half, EveryPatternComesBack) {
+TEST(Half, EveryPatternIsNarrowedToItself) {
   for (std::uint32_t h = 0; h < 65536; ++h) {
     const auto half = std::uint16_t(h);
     const bool fp16_nan = (half & 0x7fff) > 0x7c00, bf16_nan = (half & 0x7fff) > 0x7f80;
@@ -45,7 +45,8 @@ TEST(Half, EveryPatternComesBack) {
   }
 }
 
-// Between each finite pattern and the next: below the middle goes down, above it up, the middle to the even one.
+// Between each finite pattern and the next, values below the middle are rounded down, above it up, and the middle to
+// even.
 template <typename Narrow, typename Widen>
 void CheckRounding(std::uint16_t largest, Narrow narrow, Widen widen) {
   for (std::uint32_t h = 0; h < largest; ++h) {
@@ -92,8 +93,8 @@ TEST(Half, SmallestValues) {
   EXPECT_EQ(Bf16FromFloat(-0.0f), 0x8000);
 }
 
-// Any float lands on the nearest pattern: checked against the distance to both neighbours.
-TEST(Half, RandomFloatsLandOnTheNearest) {
+// Random floats are rounded to the nearest pattern: no neighbour is closer.
+TEST(Half, RandomFloatsAreRoundedToTheNearest) {
   SplitMix words(11);
   for (int i = 0; i < 200000; ++i) {
     const float value = std::bit_cast<float>(std::uint32_t(words.Next()));

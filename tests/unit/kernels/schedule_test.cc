@@ -1,4 +1,4 @@
-// Shows the learning rate at the clocks where its schedule turns.
+// Shows the learning rate at the clocks at which its schedule changes.
 #include <gtest/gtest.h>
 
 #include <cmath>

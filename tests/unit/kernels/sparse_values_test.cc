@@ -1,5 +1,5 @@
-// Shows that what is not zero arrives with every bit, that the size is what was said, and that bytes which stand for
-// something else are refused by name, whatever they are.
+// Shows that nonzero values are decoded with every bit, that the encoded size is as computed, and that invalid bytes
+// are refused with the reason.
 #include "kernels/sparse_values.h"
 
 #include <bit>
@@ -31,7 +31,7 @@ void ExpectThrough(const std::vector<float>& in) {
   }
 }
 
-TEST(SparseValuesTest, EveryBitArrives) {
+TEST(SparseValuesTest, ValuesKeepEveryBit) {
   SplitMix random(1);
   for (const std::size_t n : {0, 1, 2, 7, 1000, 70'000})
     for (const double share : {0.0, 0.001, 0.1, 1.0}) {
@@ -43,8 +43,8 @@ TEST(SparseValuesTest, EveryBitArrives) {
   ExpectThrough({-0.0f, kPoison, HUGE_VALF, 1e-45f, 0.0f, -3e38f, -HUGE_VALF, -0.0f});
 }
 
-// Each length that a gap may have.
-TEST(SparseValuesTest, LongGaps) {
+// A gap of each encoded length.
+TEST(SparseValuesTest, GapsOfEveryLengthAreEncoded) {
   for (const std::size_t at : {127, 128, 16'383, 16'384, 2'097'151, 2'097'152}) {
     std::vector<float> in(at + 3, 0.0f);
     in[at] = 1.0f;
@@ -53,7 +53,7 @@ TEST(SparseValuesTest, LongGaps) {
   }
 }
 
-TEST(SparseValuesTest, FiveBytesForAValueThatIsNearOthers) {
+TEST(SparseValuesTest, AValueCloseToOthersTakesFiveBytes) {
   std::vector<float> in(10'000, 0.0f);
   for (std::size_t i = 0; i < in.size(); i += 100) in[i] = 1.0f;
   EXPECT_EQ(SparseBytes(in.size(), in.data()), 4 + 100 * 5u);

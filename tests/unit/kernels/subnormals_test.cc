@@ -9,7 +9,7 @@
 namespace tarn::kernels {
 namespace {
 
-// volatile: computed when it runs.
+// volatile: computed at run time, not by the compiler.
 template <typename T>
 T Halved(T x) {
   volatile T operand = x;

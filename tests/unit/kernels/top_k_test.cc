@@ -1,5 +1,5 @@
-// Shows that the k largest magnitudes are those that a stable sort would put first, for every k, with ties, zeros and
-// values that are not finite.
+// Shows that the k largest magnitudes are the first k of a stable sort, for every k, with ties, zeros and non-finite
+// values.
 #include "kernels/top_k.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ void ExpectTopK(const std::vector<float>& in, std::size_t k, TopKScratch& scratc
     EXPECT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(in[index[i]]));
 }
 
-TEST(TopKTest, IsTheHeadOfASort) {
+TEST(TopKTest, EqualsTheBeginningOfAStableSort) {
   SplitMix random(1);
   TopKScratch scratch;
   for (const std::size_t n : {0, 1, 2, 63, 1000, 70'001})
@@ -40,7 +40,7 @@ TEST(TopKTest, IsTheHeadOfASort) {
       if (k <= n) ExpectTopK(RandomFloats(n, random), k, scratch);
 }
 
-TEST(TopKTest, OfEqualOnesTheFirst) {
+TEST(TopKTest, OfEqualValuesTheFirstAreSelected) {
   SplitMix random(2);
   TopKScratch scratch;
   std::vector<float> in(500);
@@ -54,7 +54,7 @@ TEST(TopKTest, ZerosInfinityAndNaN) {
   for (std::size_t k = 0; k <= in.size(); ++k) ExpectTopK(in, k, scratch);
 }
 
-// Neighbours in the low bits fall into different buckets of the last count only.
+// Values that differ only in low bits fall into different buckets only in the last pass.
 TEST(TopKTest, LowBitsCount) {
   TopKScratch scratch;
   for (const std::uint32_t n : {3000u, 65'537u}) {
@@ -70,7 +70,7 @@ TEST(TopKTest, AllEqual) {
     for (const std::size_t k : {0, 1, 6, 7}) ExpectTopK(std::vector<float>(7, value), k, scratch);
 }
 
-TEST(RowNormsTest, AreThoseOfDoubles) {
+TEST(RowNormsTest, AgreeWithDoubles) {
   SplitMix random(5);
   for (const std::uint32_t dim : {1u, 3u, 8u, 33u})
     for (const std::size_t n : {0, 1, 17}) {
@@ -91,7 +91,7 @@ TEST(RowNormsTest, AreThoseOfDoubles) {
     }
 }
 
-TEST(RowNormsTest, WhatIsNotFiniteStaysInSight) {
+TEST(RowNormsTest, NonFiniteValuesGiveNonFiniteNorms) {
   const std::vector<float> rows{1.0f, kPoison, 2.0f, -HUGE_VALF, 3e38f, 3e38f, 1e-40f, 0.0f};
   std::vector<float> norms(4);
   RowNorms(2, 4, rows.data(), norms.data());

@@ -1,5 +1,5 @@
-// Shows that duplicates are found whatever the keys look like, in the order of first occurrence, and that what a
-// scratch was used for before makes no difference.
+// Shows that duplicates are found for any keys, in the order of first occurrence, and that earlier uses of a scratch
+// have no effect.
 #include "kernels/unique.h"
 
 #include <gtest/gtest.h>

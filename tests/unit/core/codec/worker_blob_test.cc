@@ -1,5 +1,5 @@
-// Shows that a blob is read as it was written, chunk by chunk, and that an error refuses one that is truncated,
-// damaged, out of order or of another worker.
+// Shows that a blob is read as it was written, chunk by chunk, and that a blob which is truncated, damaged, out of
+// order or of another worker is refused by name.
 #include "core/codec/worker_blob.h"
 
 #include <gtest/gtest.h>

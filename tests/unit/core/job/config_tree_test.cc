@@ -1,4 +1,4 @@
-// The tree of a TOML document: kinds and places of values, overrides, and the bounds on size and depth.
+// Shows the tree of a TOML document: kinds and places of values, overrides, and the bounds on size and depth.
 #include "core/job/config_tree.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ ConfigNode Parsed(std::string_view text) {
   return root ? *root : ConfigNode{};
 }
 
-TEST(ConfigTree, KindsAndPlaces) {
+TEST(ConfigTree, NodesHaveTheirKindAndPlace) {
   const ConfigNode root = Parsed("a = 1\n\n[s]\nb = 2.5\nc = \"x\"\nd = true\ne = [1,\n 2]\nf = 2024-01-31\n");
   EXPECT_EQ(root.Find("a")->integer, 1);
   EXPECT_EQ(root.Find("a")->place, "f:1");
@@ -41,8 +41,8 @@ TEST(ConfigTree, SyntaxErrorsNameTheLine) {
   EXPECT_FALSE(ParseConfig("a = \"\xff\"\n", "f"));
 }
 
-// Characters that toml++'s test for white space takes for impossible, in places where white space may stand.
-TEST(ConfigTree, CharactersNearWhiteSpaceAreNone) {
+// Characters on which toml++'s test for white space would fail, at places where white space is allowed.
+TEST(ConfigTree, CharactersThatTomlMisclassifiesAreSyntaxErrors) {
   for (const std::string letter : {"\u03dd", "\u3042", "\ufe70", "\u1681", "\u2070", "\u00b0"}) {
     EXPECT_FALSE(ParseConfig(letter + " = 1", "f")) << letter;
     EXPECT_FALSE(ParseConfig("a = 1" + letter, "f")) << letter;
@@ -52,7 +52,7 @@ TEST(ConfigTree, CharactersNearWhiteSpaceAreNone) {
   }
 }
 
-TEST(ConfigTree, SizeAtTheLimitAndOnePast) {
+TEST(ConfigTree, ADocumentOnePastTheSizeLimitIsRefused) {
   const std::string text(limits::kJobBytesMax, '\n');
   EXPECT_TRUE(ParseConfig(text, "f"));
   const auto over = ParseConfig(text + "\n", "f");
@@ -67,7 +67,7 @@ std::string DeepKey(std::size_t dots) {
   return key;
 }
 
-TEST(ConfigTree, DepthAtTheLimitAndOnePast) {
+TEST(ConfigTree, ADocumentOnePastTheDepthLimitIsRefused) {
   EXPECT_TRUE(ParseConfig(DeepKey(7) + " = 1", "f"));
   const auto deep = ParseConfig("# second line\n" + DeepKey(8) + " = 1", "f");
   ASSERT_FALSE(deep);
@@ -106,7 +106,7 @@ TEST(Override, ValuesAreTomlOrBareWords) {
   EXPECT_EQ(s.Find("a")->place, "--set 's.a=2'");
 }
 
-TEST(Override, LaterOnesWinAndTablesMerge) {
+TEST(Override, LaterOverridesWinAndTablesMerge) {
   ConfigNode root = Parsed("[s]\na = 1\n[s.t]\nb = 1\n");
   ASSERT_TRUE(ApplyOverride(root, "s.t.c=2"));
   ASSERT_TRUE(ApplyOverride(root, "s.t={b=5}"));

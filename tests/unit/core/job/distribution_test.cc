@@ -16,12 +16,12 @@ TEST(DistributionTest, ReadsWhatItWrites) {
   }
 }
 
-TEST(DistributionTest, SpacesDoNotMatter) {
+TEST(DistributionTest, SpacesAreIgnored) {
   EXPECT_EQ(ParseDistribution("  uniform( 1 ,2 ) "), (Distribution{Distribution::Kind::kUniform, 1, 2}));
   EXPECT_EQ(ParseDistribution("constant(2)"), (Distribution{Distribution::Kind::kConstant, 2}));
 }
 
-TEST(DistributionTest, RefusesOthersAndSaysWhatItExpects) {
+TEST(DistributionTest, TheErrorOfOtherTextSaysWhatIsExpected) {
   for (const char* text :
        {"", "-1", "nan", "inf", "1e7", "1 2", "uniform", "uniform(1)", "uniform(2, 1)", "uniform(1, 2",
         "uniform(1, 2, 3)", "normal(1, 2)", "exponential()", "lognormal(1, x)", "pareto(1, 1)"}) {

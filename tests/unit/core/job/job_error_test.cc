@@ -1,5 +1,5 @@
-// Every way in which a job file can be wrong, with the whole text of its error: place, key, what was expected, what
-// was found, and the nearest known word. Numbers are tried at the limit and one past it.
+// Shows the whole error text for every kind of invalid job file: place, key, what was expected, what was found, and the
+// nearest known word. Numbers are tested at the limit and one past it.
 #include <gtest/gtest.h>
 
 #include "core/job/job.h"
@@ -215,7 +215,7 @@ TEST(JobError, Arrays) {
 }
 
 // The next layer's rows have a value for each unit, and a bias: 4,096 is the widest row.
-TEST(JobError, LayersAsWideAsRowsAllow) {
+TEST(JobError, LayersMustFitARow) {
   for (const std::string key : {"hidden", "bottom"}) {
     EXPECT_EQ(ErrorOf("[model]\n" + key + " = [4095, 4095]\n"), "accepted");
     EXPECT_EQ(ErrorOf("[model]\n" + key + " = [4095, 4096]\n"),
@@ -268,7 +268,7 @@ TEST(JobError, WorkerCacheThatDoesNotFit) {
   EXPECT_EQ(ErrorOf("[consistency]\nown_pushes = \"sean\"\n"),
             "job.toml:2: consistency.own_pushes: unknown own_pushes 'sean': expected one of seen, bounded; the nearest "
             "is 'seen'");
-  // What a table's mode does not know is off, unless the table asks for it.
+  // A setting that a table's mode does not support is off, unless the table sets it.
   const std::string ssp = "[consistency]\nmode = \"ssp\"\nstaleness = 4\nworker_cache = 4096\n";
   EXPECT_EQ(ErrorOf(ssp + "[tables.linear]\nmode = \"asp\"\n"), "accepted");
   EXPECT_NE(ErrorOf(ssp + "[tables.linear]\nmode = \"asp\"\nworker_cache = 4096\n"), "accepted");
@@ -315,7 +315,7 @@ TEST(JobError, PushEveryThatDoesNotFit) {
             "job.toml:5: consistency.push_every: push_every = 5: a worker would wait for its own pushes; expected at "
             "most staleness + 1 = 4");
   EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\npush_every = 1024\n" + bounded), "accepted");
-  // Ticks are of all tables.
+  // A tick applies to all tables.
   EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n[tables.layer]\nmode = \"bsp\"\n"),
             "job.toml:5: consistency.push_every: push_every = 4: pushes would arrive later than [tables.layer] allows, "
             "which lets a worker be 0 clocks behind; expected at most 1");
@@ -357,19 +357,19 @@ TEST(JobError, OverridesAreNamed) {
             "--set 'consistency.apply=aggregated': consistency.apply: apply ");
 }
 
-TEST(JobError, WhatIsNoTomlIsToldWithARemedy) {
+TEST(JobError, SyntaxErrorsNameARemedy) {
   EXPECT_EQ(ErrorOf("[model]\nkind = fm  # small\n"), "job.toml:2: kind = fm: a string needs quotes: kind = \"fm\"");
   EXPECT_EQ(ErrorOf("[data]\r\ndir = ../data/criteo-1m\r\n"),
             "job.toml:2: dir = ../data/criteo-1m: a string needs quotes: dir = \"../data/criteo-1m\"");
   EXPECT_EQ(ErrorOf("[optimizer]\nlearning_rate = 0,05\n"),
             "job.toml:2: learning_rate = 0,05: expected a decimal point and no comma: 0.05");
   EXPECT_EQ(ErrorOf("[data]\nshuffle = True\n"), "job.toml:2: shuffle = True: expected true or false in lower case");
-  // Nothing is guessed of what may mean anything.
+  // An ambiguous text gets no advice.
   EXPECT_EQ(ErrorOf("[fleet]\nworkers = 1,000,000\n").find("decimal"), std::string::npos);
   EXPECT_EQ(ErrorOf("[model]\nhidden = [8, x]\n").find("quotes"), std::string::npos);
 }
 
-TEST(JobError, ADecimalCommaOfAnOverride) {
+TEST(JobError, ADecimalCommaInAnOverrideIsExplained) {
   EXPECT_EQ(ErrorOf("", {"optimizer.learning_rate=0,1"}),
             "--set 'optimizer.learning_rate=0,1': optimizer.learning_rate: expected a number, found a string; with a "
             "decimal point: 0.1");

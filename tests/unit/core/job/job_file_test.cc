@@ -1,4 +1,4 @@
-// Job files that are fine: defaults, every key, what is inherited, overrides, paths, and the examples.
+// Shows how valid job files are read: defaults, every key, inherited settings, overrides, paths, and the examples.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -18,12 +18,12 @@ Job Parsed(std::string_view text, std::vector<std::string> overrides = {}) {
   return job ? *job : Job{};
 }
 
-TEST(JobFile, EmptyGivesTheDefaults) {
+TEST(JobFile, AnEmptyFileGivesTheDefaults) {
   EXPECT_EQ(Parsed(""), Job{});
   EXPECT_EQ(Parsed("[job]\n[fleet]\n[consistency]\n[storage]\n[model]\n[train]\n[optimizer]\n[tables]\n"), Job{});
 }
 
-TEST(JobFile, EveryKey) {
+TEST(JobFile, EveryKeyIsRead) {
   const Job job = Parsed(R"(
 [job]
 name = "try-1.x"
@@ -114,7 +114,7 @@ recompute = true
   EXPECT_EQ(GpuOf(job.train), 3);
 }
 
-TEST(JobFile, EveryOptimizerKey) {
+TEST(JobFile, EveryOptimizerKeyIsRead) {
   const Job job = Parsed(R"(
 [optimizer]
 kind = "adamw"
@@ -150,7 +150,7 @@ schedule_factor = 0.05
   EXPECT_EQ(job.optimizer.dense, expected);
 }
 
-// Options of other rules are for the roles that have those, and for later overrides.
+// Options of other rules apply to the roles with these rules, and to later overrides.
 TEST(JobFile, OptionsAreInheritedByName) {
   std::vector<std::string> notes;
   const auto job = ParseJob(R"(
@@ -340,7 +340,7 @@ row_codec = "bf16"
   EXPECT_EQ(spec.life.admit_count, 3u);
 }
 
-TEST(JobFile, Int8IsForRowsOnTheirWay) {
+TEST(JobFile, Int8IsForSentRowsOnly) {
   const Job job = Parsed("[tables.a]\npull_codec = \"int8\"\npush_codec = \"int8\"\n");
   EXPECT_EQ(job.tables.at("a").pull_codec, ValueCodec::kInt8);
   EXPECT_EQ(job.tables.at("a").push_codec, ValueCodec::kInt8);
@@ -516,7 +516,7 @@ TEST(JobFile, PathsOfOverridesAreRelativeToTheCurrentFolder) {
     EXPECT_EQ(Parsed(text, {said}).data.dir, here + "/mine") << said;
   EXPECT_EQ(Parsed(text, {"data.dir=../a"}).data.dir, (fs::current_path().parent_path() / "a").string());
   EXPECT_EQ(Parsed(text, {"data.train=other"}).data.dir, "/jobs/d");
-  EXPECT_EQ(Parsed(text, {"data.train=other"}).data.train, "other");  // in data.dir, whoever says it
+  EXPECT_EQ(Parsed(text, {"data.train=other"}).data.train, "other");  // relative to data.dir in overrides too
   EXPECT_EQ(Parsed(text).storage.tier_dir, "t");
   EXPECT_EQ(Parsed(text, {"storage.tier_dir=fast/tier/"}).storage.tier_dir, here + "/fast/tier");
   EXPECT_EQ(Parsed(text, {"storage.tier_dir=/fast"}).storage.tier_dir, "/fast");
@@ -560,7 +560,7 @@ TEST(JobFile, BinRules) {
             "unknown bin rule 'log': expected 'log2', 'width:W', 'identity' or 'none'");
 }
 
-// Every example is a valid job, named after its file, that says in comments what its keys do.
+// Every example is a valid job, named after its file, with comments that explain its keys.
 TEST(JobFile, Examples) {
   int count = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(TARN_SOURCE_DIR) / "examples")) {

@@ -1,5 +1,5 @@
-// Shows that an override of a key that sections inherit means the same over a job's file and over the resolved job that
-// a run keeps (job.toml, MANIFEST), from which a resume starts: for every such key, in every section that inherits it.
+// Shows that an override of an inherited key has the same effect on a job's file as on the resolved job that a run
+// stores (job.toml, MANIFEST) and resumes from: for every such key, in every section that inherits it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,7 +18,7 @@ std::string Resolved(const std::string& text, const std::vector<std::string>& ov
   return job ? ResolvedToml(*job) : job.error().message;
 }
 
-// As a run writes it, which may itself be of a run that was resumed.
+// The resolved job as a run writes it; that run may itself have been resumed.
 std::string Kept(const std::string& text) {
   const auto job = ParseJob(text, "job.toml", "/jobs");
   EXPECT_TRUE(job) << job.error().message;
@@ -26,7 +26,7 @@ std::string Kept(const std::string& text) {
   return again ? ToToml(*again) : again.error().message;
 }
 
-// Another value than any that the jobs below have.
+// Overrides each key with a value that the jobs below do not have.
 struct OtherValues {
   std::vector<std::string> overrides;
   void Number(std::string_view key, float, Range range) {
@@ -41,9 +41,9 @@ struct OtherValues {
 
 constexpr const char* kOptimizers =
     "[optimizer]\nkind = \"adagrad\"\nlearning_rate = 0.02\nperiod_clocks = 9\n"
-    "[optimizer.dense]\nkind = \"adam\"\nlearning_rate = 0.02\nl2 = 0.5\n";  // one equal to what it would inherit
+    "[optimizer.dense]\nkind = \"adam\"\nlearning_rate = 0.02\nl2 = 0.5\n";  // one key equal to its inherited value
 
-TEST(JobInherits, EveryKeyOfTheOptimizer) {
+TEST(JobInherits, EveryKeyOfTheOptimizerIsInherited) {
   OtherValues others;
   const OptimizerSpec spec;
   VisitOptimizer(others, spec);
@@ -66,7 +66,7 @@ TEST(JobInherits, EveryKeyOfTheOptimizer) {
 }
 
 // Options in [optimizer] of another rule apply to tables that choose that rule.
-TEST(JobInherits, OptionsOfOtherRules) {
+TEST(JobInherits, OptionsOfOtherRulesAreInherited) {
   const std::string text = "[optimizer]\nkind = \"sgd\"\nmomentum = 0.25\n";
   const std::vector<std::string> other = {"optimizer.embedding.kind=nesterov"};
   const std::string at_once = Resolved(text, other);
@@ -74,7 +74,7 @@ TEST(JobInherits, OptionsOfOtherRules) {
   EXPECT_EQ(Resolved(Kept(text), other), at_once) << Kept(text);
 }
 
-TEST(JobInherits, EveryKeyOfTheConsistency) {
+TEST(JobInherits, EveryKeyOfTheConsistencyIsInherited) {
   const std::string job =
       "[consistency]\nmode = \"ssp\"\nstaleness = 4\nown_pushes = \"bounded\"\n"
       "[tables.narrow]\nstaleness = 3\n[tables.gathered]\napply = \"aggregated\"\n[tables.bsp]\nmode = \"bsp\"\n"
@@ -99,7 +99,7 @@ TEST(JobInherits, EveryKeyOfTheConsistency) {
   }
 }
 
-// `apply` follows from the mode where the job does not give it, also after a resume; one that was given stays.
+// `apply` follows from the mode unless the job sets it, also after a resume; a set value is kept.
 TEST(JobInherits, ApplyFollowsTheMode) {
   const std::string ssp = "consistency.mode=ssp";
   EXPECT_NE(Resolved(Kept(""), {ssp}).find("apply = \"immediate\""), std::string::npos);
@@ -107,7 +107,7 @@ TEST(JobInherits, ApplyFollowsTheMode) {
             std::string::npos);
 }
 
-TEST(JobInherits, AnotherModeResetsWhatItDoesNotKnow) {
+TEST(JobInherits, AnotherModeResetsUnsupportedSettings) {
   const std::string job =
       "[consistency]\nmode = \"ssp\"\nstaleness = 4\napply = \"aggregated\"\nworker_cache = \"1MiB\"\n"
       "[tables.a]\nstaleness = 2\n";
@@ -128,7 +128,7 @@ TEST(JobInherits, AnotherModeResetsWhatItDoesNotKnow) {
   EXPECT_NE(Resolved(sums, {"consistency.mode=bsp"}).find("push_every = 1"), std::string::npos);
   const std::string hot = "[train]\nhot_rows = 1000\n[model]\nkind = \"fm\"\n";
   EXPECT_NE(Resolved(hot, {"consistency.mode=asp"}).find("hot_rows = 0"), std::string::npos);
-  // What two overrides say against each other, or the file by itself, is an error as ever.
+  // A contradiction between two overrides, or within the file, is still an error.
   EXPECT_NE(Resolved(job, {"consistency.mode=asp", "consistency.staleness=4"}).find("only \"ssp\" has a bound"),
             std::string::npos);
   EXPECT_NE(Resolved("[consistency]\nmode = \"asp\"\nstaleness = 4\n").find("only \"ssp\" has a bound"),

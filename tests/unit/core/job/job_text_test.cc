@@ -131,13 +131,13 @@ Job RandomJob(std::uint64_t seed) {
   return job;
 }
 
-TEST(JobText, DefaultJobReadsBack) {
+TEST(JobText, ADefaultJobIsReadBack) {
   const auto job = ParseJob(ToToml(Job{}), "f", "/jobs");
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(*job, Job{});
 }
 
-TEST(JobText, RandomJobsReadBack) {
+TEST(JobText, RandomJobsAreReadBack) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const Job job = RandomJob(seed);
     const std::string text = ToToml(job);
@@ -148,7 +148,7 @@ TEST(JobText, RandomJobsReadBack) {
   }
 }
 
-TEST(JobText, HostileStringsReadBack) {
+TEST(JobText, HostileStringsAreReadBack) {
   Job job;
   for (std::string text : {"\"", "\\", "a\"b\\c", "é€𝄞", "# not a comment", "]\n[fleet"}) {
     job.data.dir = "/" + text;
@@ -209,8 +209,8 @@ std::string RuleRow(const UpdateRule& rule) {
   return fmt::format("| `{}` | {} | {} |\n", rule.name, rule.meaning, slots);
 }
 
-// The tables of rules and of their options in docs/job-file.md, as they follow from the declarations. Rules whose
-// options are the same share a row.
+// The tables of rules and of their options in docs/job-file.md, generated from the declarations. Rules with equal
+// options share a row.
 std::string DocumentedRules() {
   std::string rules = "| `kind` | what a step does | a row keeps |\n| --- | --- | --- |\n";
   std::string options = "| option | default | range | of |\n| --- | --- | --- | --- |\n";
@@ -246,7 +246,7 @@ TEST(JobText, RulesThatShareAnOptionShareItsDefault) {
     }
 }
 
-TEST(Fingerprint, AgreesWhereNodesMustAgree) {
+TEST(Fingerprint, DependsOnlyOnSettingsThatNodesMustShare) {
   const Job job = RandomJob(1);
   EXPECT_EQ(Fingerprint(job), Fingerprint(*ParseJob(ToToml(job), "f", "")));
   Job elsewhere = job;
@@ -268,7 +268,7 @@ TEST(Fingerprint, AgreesWhereNodesMustAgree) {
 }
 
 // Logs identify their job by the fingerprint: a new key with its default value must not change it.
-TEST(Fingerprint, StaysFromVersionToVersion) { EXPECT_EQ(Fingerprint(Job{}), 1689391393083902347u); }
+TEST(Fingerprint, IsTheSameInEveryVersion) { EXPECT_EQ(Fingerprint(Job{}), 1689391393083902347u); }
 
 TEST(JobNames, BothWays) {
   for (std::string_view name : {"criteo", "libsvm", "idx"}) {

@@ -1,4 +1,4 @@
-// Tables described by text: all that can be said, what is left out, and every refusal with its place.
+// Shows how tables are read from text: every key, defaults, and each error with its place.
 #include "core/job/table_text.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace tarn {
 namespace {
 
-TEST(TableText, NothingIsADefaultTable) {
+TEST(TableText, AnEmptyTextIsADefaultTable) {
   const auto spec = ParseTable("users", "");
   ASSERT_TRUE(spec) << spec.error().message;
   TableSpec expected;
@@ -29,7 +29,7 @@ TEST(TableText, WithoutAnOptimizerATableHasThatOfItsRole) {
       << "a section inherits nothing";
 }
 
-TEST(TableText, EverythingIsRead) {
+TEST(TableText, EveryKeyIsRead) {
   const auto spec = ParseTable("w", R"(
 kind = "dense"
 dim = 3
@@ -71,7 +71,7 @@ TEST(TableText, InitializersHaveNamesForTheirNumbers) {
   EXPECT_EQ(initializer("kind = 'normal'\nstddev = 0.5"), (InitializerSpec{InitializerKind::kNormal, 0, 0.5}));
 }
 
-TEST(TableText, RefusalsSayWhereWhatAndWhatWasExpected) {
+TEST(TableText, ErrorsNamePlaceValueAndExpectation) {
   const auto refusal = [](const char* text) {
     const auto spec = ParseTable("t", text);
     EXPECT_FALSE(spec) << text;
@@ -92,7 +92,7 @@ TEST(TableText, RefusalsSayWhereWhatAndWhatWasExpected) {
   EXPECT_EQ(refusal("[initializer]\nkind = 'normal'\nlow = 1").substr(0, 45),
             "table 't':3: initializer: unknown key 'low'; ");
   EXPECT_EQ(refusal("initializer = 3"), "table 't':1: initializer: expected a table, [initializer], found an integer");
-  // What is wrong with the whole is Validate's to say.
+  // Errors of the whole table are found by Validate.
   EXPECT_NE(refusal("kind = 'dense'").find("'t'"), std::string::npos);
   EXPECT_NE(refusal("[initializer]\nkind = 'uniform'\nlow = 1\nhigh = 0").find("the low end comes first"),
             std::string::npos);

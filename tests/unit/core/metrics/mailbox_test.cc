@@ -1,5 +1,5 @@
-// Shows that a mailbox hands over the newest value, that values nobody takes are freed, and that neither side needs a
-// lock.
+// Shows that the reader of a mailbox gets the newest value, that values which are not read are freed, and that neither
+// side needs a lock.
 #include "core/metrics/mailbox.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Shows how metrics become members of a line of metrics.jsonl, and counters of a heartbeat and back.
+// Shows how metrics are written as members of a line of metrics.jsonl, and are sent as counters of a heartbeat.
 #include "core/metrics/metric_list.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ TEST(MetricList, ValuesByALabelAreAnObject) {
   EXPECT_EQ(TextOf(list), R"({"rows_not_finite_by_table":{"a":1,"b":2.5},"cpu_seconds":{}})");
 }
 
-TEST(MetricList, WhatIsOfHttpAloneIsLeftOut) {
+TEST(MetricList, MetricsOnlyForHttpAreLeftOut) {
   MetricList list;
   list.AddHistogram(WorkerMetric("staleness_clocks"), {1, 2}).AddBy(SchedulerMetric("state"), {{"train", 1}});
   EXPECT_EQ(TextOf(list), "{}");
@@ -57,19 +57,19 @@ TEST(MetricList, ReadsTheCountersOfHeartbeats) {
             R"({"batches":7,"stage_seconds":{"pull":1.5,"push":2},"loss_sum":0.5})");
 }
 
-TEST(MetricList, ValuesOfALabelMayComeApart) {
+TEST(MetricList, ValuesOfALabelMayBeSeparated) {
   const std::vector<Counter> counters = {{"cpu_seconds.push", 1}, {"batches", 7}, {"cpu_seconds.loop", 2}};
   EXPECT_EQ(TextOf(MetricList().AddCounters(kOfWorker, counters)),
             R"({"cpu_seconds":{"push":1,"loop":2},"batches":7})");
 }
 
-TEST(MetricList, LeavesOutCountersThatItDoesNotKnow) {
+TEST(MetricList, IgnoresUnknownCounters) {
   const std::vector<Counter> counters = {
       {"pulls_parked", 1}, {"batches.x", 2}, {"stage_seconds", 3}, {"", 4}, {".", 5}};
   EXPECT_EQ(TextOf(MetricList().AddCounters(kOfWorker, counters)), "{}");
 }
 
-TEST(MetricValue, OfACounterIsWholeWhereItCanBe) {
+TEST(MetricValue, OfACounterIsAWholeNumberIfPossible) {
   for (const auto& [value, text] : {std::pair{3.0, "3"}, {0.5, "0.5"}, {-1.0, "-1.0"}, {1e18, "1e+18"}})
     EXPECT_EQ(TextOf(MetricList().Add(WorkerMetric("loss_sum"), MetricValue::OfCounter(value))),
               std::string(R"({"loss_sum":)") + text + "}");

@@ -17,12 +17,12 @@ static_assert(FindMetric(kOfShard, "batches") == nullptr, "of another role");
 static_assert(MetricIndex(kOfAll, "ready") == 0);
 static_assert(FindMetric(kOfAll, "sent_bytes") == nullptr, "not of all");
 
-// The scheduler also reports what is summed.
+// The scheduler also reports sums over nodes.
 unsigned ReportersOf(const MetricSpec& spec) {
   return spec.of | (spec.shown == MetricShown::kSummed ? kOfScheduler : 0);
 }
 
-TEST(MetricTable, NobodyReportsTwoOfOneName) {
+TEST(MetricTable, NoReporterHasTwoMetricsOfOneName) {
   for (const MetricSpec& one : metrics::kTable)
     for (const MetricSpec& other : metrics::kTable)
       EXPECT_TRUE(&one == &other || one.name != other.name || (ReportersOf(one) & ReportersOf(other)) == 0) << one.name;
@@ -63,7 +63,7 @@ std::string ReportersText(const MetricSpec& spec) {
   return text;
 }
 
-TEST(MetricTable, IsInTheDocumentation) {
+TEST(MetricTable, EqualsTheTableInTheDocumentation) {
   std::string expected = "| metric | kind | of | meaning |\n| --- | --- | --- | --- |\n";
   for (const MetricSpec& spec : metrics::kTable)
     expected += "| `" + std::string(spec.name) + "` | " + KindOf(spec) + " | " + ReportersText(spec) + " | " +

@@ -1,4 +1,4 @@
-// The file of metrics: several writers share it line by line, and nobody waits for its disk.
+// Shows that several writers share the file of metrics line by line, and that no writer waits for its disk.
 #include "core/metrics/metrics_file.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(MetricsFile, TakesLinesFromSeveralWriters) {
+TEST(MetricsFile, ContainsTheLinesOfSeveralWriters) {
   const auto path = (std::filesystem::temp_directory_path() / ("tarn-metrics-" + std::to_string(::getpid()))).string();
   std::filesystem::remove(path);
   {
@@ -38,7 +38,7 @@ TEST(MetricsFile, TakesLinesFromSeveralWriters) {
   std::filesystem::remove(path);
 }
 
-// A pipe that nobody reads stands in for a disk that stalls.
+// A pipe without a reader simulates a disk that stalls.
 TEST(MetricsWriter, AWriterNeverWaitsForItsFile) {
   const auto path = (std::filesystem::temp_directory_path() / ("tarn-pipe-" + std::to_string(::getpid()))).string();
   std::filesystem::remove(path);
@@ -51,7 +51,7 @@ TEST(MetricsWriter, AWriterNeverWaitsForItsFile) {
     auto writer = MetricsWriter::Open(&pool, path);
     ASSERT_TRUE(writer);
     for (std::size_t i = 0; i < 4 * MetricsWriter::kWaitingMax; ++i) (*writer)->Append({std::string(65536, 'x')});
-    std::jthread disk([&](const std::stop_token& over) {  // it answers again: the writer may end
+    std::jthread disk([&](const std::stop_token& over) {  // reads from the pipe, so that the writer can end
       std::string some(1 << 20, ' ');
       while (!over.stop_requested())
         if (const ssize_t n = ::read(reader, some.data(), some.size()); n > 0) arrived += std::size_t(n);

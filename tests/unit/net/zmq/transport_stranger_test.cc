@@ -292,7 +292,7 @@ TEST_F(TransportTest, AnEndlessMessageEndsItsConnection) {
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
   BareStranger within(endpoint), beyond(endpoint);
   ASSERT_TRUE(within.ok() && beyond.ok());
-  // Just within the bound, which includes the connection's greeting, however long it takes.
+  // Just within the bound, with room for the connection's greeting.
   for (std::size_t i = 0; i + 1 < kPartsMax; ++i) ASSERT_TRUE(within.SendPart(kPart - 9, true));
   std::vector<Received> got;
   bool open = true;
