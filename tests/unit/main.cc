@@ -1,5 +1,5 @@
-// The main function of the unit tests: GoogleTest's, and --source=FILE runs the tests of one source file, named by its
-// path below the repository's root (tests/unit/core/hash_test.cc), so that ctest has an entry a file.
+// The main function of the unit tests. --source=FILE runs only the tests of one source file, named by its path below
+// the repository's root (tests/unit/core/hash_test.cc): ctest has one entry per file.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Takes --source=FILE out of the arguments.
+// Removes --source=FILE from the arguments and returns FILE.
 std::optional<std::string> TakeSource(int* argc, char** argv) {
   constexpr std::string_view kOption = "--source=";
   std::optional<std::string> source;

@@ -1,4 +1,4 @@
-// What the model of large fleets (bench/scale_model) must conserve, whatever its costs are.
+// Shows properties that the model of large fleets (bench/scale_model) must have for any costs.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -59,25 +59,26 @@ class ScaleModel : public testing::Test {
   Costs costs_;
 };
 
-TEST_F(ScaleModel, OneWorkerWithoutCostsTakesTheComputeAndNothingElse) {
+TEST_F(ScaleModel, AClockOfOneWorkerWithoutCostsIsItsComputation) {
   EXPECT_NEAR(RunIt(Fleet(1, 1)).clock_seconds, kBatchNs * 1e-9, 1e-9);
 }
 
-TEST_F(ScaleModel, ManyWorkersWithoutCostsAreAsManyTimesAsFast) {
+TEST_F(ScaleModel, WithoutCostsSpeedIsProportionalToTheWorkers) {
   const FleetResult result = RunIt(Fleet(6, 4));
   EXPECT_NEAR(result.samples_per_second, 6 * kBatchRows / (kBatchNs * 1e-9), 1);
   EXPECT_NEAR(result.worker_compute, 1, 1e-6);
 }
 
-// A clock is: rows go out, compute, gradients come in, the tick, its end. The pulls wait at the shard already; so the
-// way of a push, of its acknowledgement, of the tick and of the reply are all that is added.
-TEST_F(ScaleModel, LatencyAddsFourWaysToAClock) {
+// A clock consists of the replies with rows, the computation, the pushes, their acknowledgements, and the ticks. The
+// pulls of the next clock already wait at the shard, so four latencies are added: reply, push, acknowledgement and
+// tick.
+TEST_F(ScaleModel, AClockContainsFourLatencies) {
   FleetOptions options = Fleet(2, 1);
   options.network.latency_us = 500;
   EXPECT_NEAR(RunIt(options).clock_seconds, kBatchNs * 1e-9 + 4 * 500e-6, 2e-6);
 }
 
-TEST_F(ScaleModel, ASlowWorkerHoldsUpBspAndNotAsp) {
+TEST_F(ScaleModel, ASlowWorkerDelaysBspButNotAsp) {
   FleetOptions options = Fleet(16, 1);
   options.clocks = 40;
   options.stragglers = {.share = 0.15, .times_slower = 2, .period_seconds = 0};
@@ -89,7 +90,7 @@ TEST_F(ScaleModel, ASlowWorkerHoldsUpBspAndNotAsp) {
   EXPECT_LT(asp, ideal * 0.999);
 }
 
-TEST_F(ScaleModel, ASlowWorkerWithASmallerBatchDoesNotHoldUpBsp) {
+TEST_F(ScaleModel, ASlowWorkerWithASmallerBatchDoesNotDelayBsp) {
   costs_[Work::kCompute] = {.row_ns = kBatchNs / kBatchRows};
   FleetOptions options = Fleet(16, 1);
   options.stragglers = {.share = 0.15, .servers = false, .batch_share = 0.5, .times_slower = 2, .period_seconds = 0};
@@ -113,20 +114,20 @@ TEST_F(ScaleModel, ALinkIsNoFasterThanItsBandwidth) {
 TEST_F(ScaleModel, CostsOfAServerAreItsBusyTime) {
   costs_[Work::kGather].message_ns = 1e6;
   const FleetResult result = RunIt(Fleet(3, 1));
-  // One push of each worker a clock, one after the other, behind the compute.
+  // After the computation, the server handles one push of each worker per clock, one after the other.
   EXPECT_NEAR(result.clock_seconds, (kBatchNs + 3e6) * 1e-9, 1e-8);
   EXPECT_NEAR(result.server_busy, 3e6 / (kBatchNs + 3e6), 1e-3);
 }
 
-// Answers that come while it is at work make one turn.
-TEST_F(ScaleModel, AWorkerSettlesOnceATurnNotOnceAMessage) {
+// Answers that arrive during a turn are handled together in the next turn.
+TEST_F(ScaleModel, AWorkerSettlesOncePerTurnNotPerMessage) {
   constexpr double kSettleNs = 1e6;
   const FleetResult without = RunIt(Fleet(1, 64));
   costs_[Work::kSettle].message_ns = kSettleNs;
   const FleetResult with = RunIt(Fleet(1, 64));
   const double settles = (with.clock_seconds - without.clock_seconds) / (kSettleNs * 1e-9);
   EXPECT_GE(settles, 1);
-  EXPECT_LT(settles, without.messages_per_clock / 2 / 4);  // half of them come to the worker
+  EXPECT_LT(settles, without.messages_per_clock / 2 / 4);  // half of the messages are received by the worker
 }
 
 TEST_F(ScaleModel, TheSameSeedGivesTheSameTimes) {
@@ -159,7 +160,7 @@ TEST(Frames, SmallMessagesToANodeShareOneAndLargeOnesKeepTheirPlace) {
   EXPECT_EQ(found, (std::vector<std::pair<ModelNode*, double>>{{&a, 300}, {&a, 2e4}, {&b, full}, {&a, 3}, {&b, 1}}));
 }
 
-TEST(Frames, OfABundleOfServersAreAsManyAsItsServers) {
+TEST(Frames, ABundleOfServersHasOneFramePerServer) {
   ModelNode bundle;
   std::vector<Unsent> messages;
   for (const double copies : {4.0, 3.0})
@@ -172,7 +173,7 @@ TEST(Frames, OfABundleOfServersAreAsManyAsItsServers) {
   EXPECT_EQ(frames[0].server.bytes, 200);
 }
 
-TEST(Machine, ThreadsShareCoresInEqualParts) {
+TEST(Machine, ThreadsShareCoresEqually) {
   sim::EventQueue events;
   Host host(&events, 2, 1.5);
   Thread a(&host), b(&host), c(&host);
@@ -204,7 +205,7 @@ TEST(Costs, AFitFindsTheLineThroughNoise) {
   EXPECT_EQ(line.dense_ns, 0);
 }
 
-TEST(Costs, AFileReadsBackAndNamesWhatIsWrong) {
+TEST(Costs, AFileIsReadBackAndErrorsAreNamed) {
   Costs costs;
   costs[Work::kServe] = {1.5, 2.25, 3, 0.1};
   costs.busy_slowdown = 1.25;

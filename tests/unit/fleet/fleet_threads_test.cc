@@ -1,6 +1,6 @@
 // Shows that the threads of a whole fleet work together: the scheduler's loop, a server with two shards, their log,
 // checkpoint and metrics on the disk's threads, two clients that share memory with the shards, and an HTTP server that
-// is read all the while. ThreadSanitizer watches all of it.
+// answers requests all the time. Run with ThreadSanitizer, it finds data races between them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -92,7 +92,7 @@ class FleetThreads : public testing::Test {
     const std::string& url = status_->url();
     return net::HttpClient(static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)))).Get("/metrics").body;
   }
-  // The values of a metric, of all ranks.
+  // The sum of a metric's values over all ranks.
   double Sum(const std::string& name) const {
     double sum = 0;
     const std::string text = "\n" + Metrics();
@@ -134,7 +134,7 @@ class FleetThreads : public testing::Test {
   std::thread scheduler_, shards_;
 };
 
-TEST_F(FleetThreads, TrainAndAreWatched) {
+TEST_F(FleetThreads, TrainWhileTheirMetricsAreRead) {
   std::atomic<bool> over = false;
   std::jthread watcher([&] {
     while (!over) {
@@ -169,7 +169,7 @@ TEST_F(FleetThreads, TrainAndAreWatched) {
   EXPECT_TRUE(fs::exists(run_dir_ / "summary.json"));
 }
 
-TEST_F(FleetThreads, StopAtOnceThoughTheyWait) {
+TEST_F(FleetThreads, StopAtOnceWhileTheyWait) {
   EXPECT_TRUE(
       Eventually([&] { return Sum("tarn_shard_ready") == 0 && Sum("tarn_scheduler_updated_timestamp_seconds") > 0; }));
   server_->RequestStop();

@@ -158,8 +158,7 @@ TEST_P(EveryField, IsRefusedByNameWhenInvalid) {
       ASSERT_FALSE(result) << name;
       EXPECT_EQ(result.error().code, ErrorCode::kMalformed) << name;
       const bool of_header = name == "role" || name == "body_type";
-      const std::string field =
-          name.substr(0, name.rfind(".value"));  // a struct of one number has the name of its field
+      const std::string field = name.substr(0, name.rfind(".value"));  // one-number structs: the field's name
       EXPECT_TRUE(of_header || result.error().message.starts_with(body + "." + field + ":"))
           << name << ": " << result.error().message;
     });

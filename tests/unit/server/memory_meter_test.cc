@@ -39,8 +39,7 @@ TEST(MemoryMeterTest, TrimsThatFreeLittleBecomeLessFrequent) {
   for (TimeUs period = 1'000'000; period <= 16'000'000; period *= 2) {
     EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
     meter.Trimmed(500 * kMiB, 490 * kMiB + 1);
-    const TimeUs next =
-        now + std::min<TimeUs>(period, 4'000'000);  // TrimIsDue has already set the time of the next trim
+    const TimeUs next = now + std::min<TimeUs>(period, 4'000'000);  // as set by TrimIsDue
     EXPECT_FALSE(meter.TrimIsDue(500 * kMiB, kBudget, next - 1));
     now = next;
   }

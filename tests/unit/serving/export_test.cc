@@ -1,5 +1,5 @@
-// Exports: what is written comes back, in every codec; a damaged byte anywhere, a cut, a longer and a strange file are
-// refused by name; nothing is there before it is whole.
+// Shows that exports are read as they were written, in every codec; that errors name a damaged, truncated, longer or
+// foreign file; and that an export appears only once it is complete.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ class ExportTest : public testing::Test {
   std::string path_;
 };
 
-TEST_F(ExportTest, ComesBackInEveryCodec) {
+TEST_F(ExportTest, IsReadBackInEveryCodec) {
   for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16}) {
     Write(codec);
     const auto file = ExportFile::Open(path_);
@@ -82,7 +82,7 @@ TEST_F(ExportTest, ComesBackInEveryCodec) {
 }
 
 TEST_F(ExportTest, ManySectionsAreSearchedAsOne) {
-  Write(ValueCodec::kFp32, 400'000);  // 8 MB: sections are of 4
+  Write(ValueCodec::kFp32, 400'000);  // 8 MB; a section has 4 MB
   const auto file = ExportFile::Open(path_);
   ASSERT_TRUE(file) << file.error().message;
   const ExportTable* users = file->FindTable("users");
@@ -114,7 +114,7 @@ TEST_F(ExportTest, ADamagedByteAnywhereIsRefused) {
   }
 }
 
-TEST_F(ExportTest, ACutOrALongerFileIsRefused) {
+TEST_F(ExportTest, ATruncatedOrLongerFileIsRefused) {
   Write(ValueCodec::kFp16);
   auto bytes = Bytes();
   bytes.resize(bytes.size() + 8);
@@ -125,7 +125,7 @@ TEST_F(ExportTest, ACutOrALongerFileIsRefused) {
   }
 }
 
-TEST_F(ExportTest, ANewerFormatAndOtherFilesAreNamed) {
+TEST_F(ExportTest, ErrorsNameANewerFormatAndOtherFiles) {
   Write(ValueCodec::kFp32);
   std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary).seekp(8).put('\x02');
   EXPECT_EQ(ExportFile::Open(path_).error().code, ErrorCode::kUnsupported);
@@ -137,7 +137,7 @@ TEST_F(ExportTest, ANewerFormatAndOtherFilesAreNamed) {
   EXPECT_NE(ExportFile::Open(path_ + "z").error().message.find("not an export"), std::string::npos);
 }
 
-TEST_F(ExportTest, APipeIsNotWaitedFor) {
+TEST_F(ExportTest, APipeIsRefusedAtOnce) {
   const std::string pipe = (folder_ / "pipe").string();
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   auto opened = std::async(std::launch::async, [&] { return ExportFile::Open(pipe).error().message; });
@@ -148,7 +148,7 @@ TEST_F(ExportTest, APipeIsNotWaitedFor) {
   EXPECT_EQ(opened.get(), pipe + ": not a regular file");
 }
 
-TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {
+TEST_F(ExportTest, AnUnfinishedExportLeavesNoFile) {
   {
     auto writer = ExportWriter::Create(path_, FullInfo());
     ASSERT_TRUE(writer);
@@ -159,7 +159,7 @@ TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {
 }
 
 // Wherever its empty list of sections lies.
-TEST_F(ExportTest, AValueBeyondFp16IsRefusedByItsKey) {
+TEST_F(ExportTest, TheErrorOfAValueBeyondFp16NamesItsKey) {
   Rows rows = SomeRows(3, 3, 1.5f);
   rows[77] = {1.0f, -70000.0f, 2.0f};
   const auto totals = WriteExport(path_, FullInfo(), {{SparseSpec(), rows, {}, ValueCodec::kFp16}});
@@ -169,7 +169,7 @@ TEST_F(ExportTest, AValueBeyondFp16IsRefusedByItsKey) {
   EXPECT_TRUE(WriteExport(path_, FullInfo(), {{SparseSpec(), rows, {}, ValueCodec::kBf16}}));
 }
 
-TEST_F(ExportTest, WithoutRowsItIsStillAnExport) {
+TEST_F(ExportTest, AnExportMayHaveNoRows) {
   for (std::size_t length = 1; length < 40; ++length) {
     ExportInfo info = FullInfo();
     info.job = std::string(length, 'j');

@@ -1,5 +1,5 @@
-// A full export and deltas: each key is what the newest file that knows it says, and a delta goes only on top of the
-// state that it was made for.
+// Shows a full export with deltas: each key has the row, or the removal, of the newest file that contains it, and a
+// delta applies only to the state that it was made for.
 #include "serving/model.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ class ModelTest : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(ModelTest, TheNewestFileThatKnowsAKeyDecides) {
+TEST_F(ModelTest, TheNewestFileThatContainsAKeyDecides) {
   SplitMix random(3);
   Rows state;
   for (int i = 0; i < 200; ++i) state[random.Below(300)] = {float(i), 1, 2};
@@ -73,7 +73,7 @@ TEST_F(ModelTest, ADeltaOfAnotherStateIsRefused) {
   EXPECT_NE(model.Apply(Path(5)).error().message.find("applies to checkpoint 4"), std::string::npos);
   EXPECT_EQ(model.Apply(Path(3)).error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(model.Apply(Path(4)));
-  EXPECT_FALSE(model.Apply(Path(4)));  // not twice
+  EXPECT_FALSE(model.Apply(Path(4)));  // the same delta again
   EXPECT_TRUE(model.Apply(Path(5)));
   EXPECT_NE(Model::Open(Path(4)).error().message.find("full export"), std::string::npos);
 }

@@ -1,4 +1,4 @@
-// Exports as the tests of readers make them: a sparse and a dense table, of any rows.
+// Small exports for tests of readers: a sparse and a dense table with any rows.
 #pragma once
 
 #include <filesystem>
@@ -35,7 +35,7 @@ inline TableSpec DenseSpec() {
 
 using Rows = std::map<Key, std::vector<float>>;
 
-// What one table of an export holds.
+// The content of one table of an export.
 struct TableContent {
   TableSpec spec;
   Rows rows;

@@ -1,4 +1,4 @@
-// A gate lets messages through in the recorded order, whatever order they come in, and reports what differs.
+// Shows that a gate passes messages in the recorded order, in whatever order they arrive, and reports differences.
 #include "sim/trial/effect_gate.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,8 @@ class EffectGateTest : public ::testing::Test {
                EffectOf(WorkerRank(1), PullAt(1, 0))},
         gate_(&order_) {}
 
-  // The line of the message that the gate lets through; empty: none. The shard does what it asks for.
+  // Takes the next message from the gate, as if the shard handled it. Returns its line, or an empty string if none
+  // passes.
   std::string Next() {
     const auto next = gate_.TakeNext();
     if (!next) return "";
@@ -64,7 +65,7 @@ class EffectGateTest : public ::testing::Test {
   EffectGate gate_;
 };
 
-TEST_F(EffectGateTest, LetsMessagesThroughInTheRecordedOrder) {
+TEST_F(EffectGateTest, PassesMessagesInTheRecordedOrder) {
   gate_.Hold(kPeer, From(1, PullAt(1, 7)));
   gate_.Hold(kPeer, From(0, PushOf(1)));
   EXPECT_EQ(Next(), "");
@@ -85,7 +86,7 @@ TEST_F(EffectGateTest, ARepeatedMessageReplacesTheFirst) {
   EXPECT_EQ(gate_.Waiting(), "1 of 3 effects were repeated; next is 'push 0 1 1 2'");
 }
 
-TEST_F(EffectGateTest, ALaterTickStandsForAnEarlierOne) {
+TEST_F(EffectGateTest, ALaterTickReplacesAnEarlierOne) {
   order_ = {EffectOf(WorkerRank(1), TickTo(2)), EffectOf(WorkerRank(1), TickTo(5))};
   Tick tick = TickTo(5);
   tick.position = {LeaseId(3), 40};
@@ -105,7 +106,7 @@ TEST_F(EffectGateTest, ALaterTickStandsForAnEarlierOne) {
   EXPECT_EQ(gate_.difference(), "");
 }
 
-TEST_F(EffectGateTest, EqualPullsArePulledEach) {
+TEST_F(EffectGateTest, EqualPullsAreEachPassedOnce) {
   order_ = {EffectOf(WorkerRank(1), PullAt(1, 0)), EffectOf(WorkerRank(1), PullAt(1, 0))};
   gate_.Hold(kPeer, From(1, PullAt(1, 7)));
   gate_.Hold(kPeer, From(1, PullAt(1, 8)));
@@ -114,7 +115,7 @@ TEST_F(EffectGateTest, EqualPullsArePulledEach) {
   EXPECT_TRUE(gate_.complete());
 }
 
-TEST_F(EffectGateTest, ARefusedMessageIsAwaitedAgain) {
+TEST_F(EffectGateTest, ARefusedMessageIsExpectedAgain) {
   gate_.Hold(kPeer, From(1, TickTo(1)));
   ASSERT_TRUE(gate_.TakeNext());  // the shard refuses it
   EXPECT_FALSE(gate_.TakeNext());
@@ -134,7 +135,7 @@ TEST_F(EffectGateTest, APushMayBeginWithItsSecondTable) {
   EXPECT_EQ(gate_.difference(), "");
 }
 
-TEST_F(EffectGateTest, TellsWhatDiffers) {
+TEST_F(EffectGateTest, ReportsDifferences) {
   gate_.OnTick(WorkerRank(0), TickTo(1));
   EXPECT_EQ(gate_.difference(), "effect 1 is 'tick 0 0 1 0', expected 'tick 1 0 1 0'");
   gate_.OnTick(WorkerRank(0), TickTo(2));

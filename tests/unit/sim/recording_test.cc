@@ -1,4 +1,4 @@
-// A recording is read, and one that is damaged, or of a run that cannot be repeated, is refused by name.
+// Shows that a recording is read, and that errors name one that is damaged or of a run that cannot be repeated.
 #include "sim/trial/recording.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST_F(RecordingTest, IsRead) {
   EXPECT_EQ(recording->begins[1].pushed, std::vector<std::uint64_t>{0});
 }
 
-TEST_F(RecordingTest, ADamagedOneIsRefused) {
+TEST_F(RecordingTest, ADamagedRecordingIsRefused) {
   for (const char* line :
        {"tick 1 0 1", "tick 1 0 1 0 ", "tock 1 0 1 0", "tick -1 0 1 0", "tick  1 0 1 0", "tick 1 0 1 x"}) {
     Write("shard-0", std::string(line) + "\n");
@@ -54,7 +54,7 @@ TEST_F(RecordingTest, ADamagedOneIsRefused) {
   }
 }
 
-TEST_F(RecordingTest, ALeaseThatItsWorkerNeverHandledIsThatOfAWorkerWithoutLaterOnes) {
+TEST_F(RecordingTest, AnUnhandledLeaseMustBeTheLastOfItsWorker) {
   Write("worker-0", "begin 5 0\n");
   const auto recording = Recording::Load(job_, folder_.path());
   ASSERT_TRUE(recording) << recording.error().message;
@@ -77,7 +77,7 @@ TEST_F(RecordingTest, ARunThatLostAProcessIsRefused) {
   EXPECT_NE(Complaint().find("shard-0: no such file: expected a run that tools/launch --record"), std::string::npos);
 }
 
-TEST_F(RecordingTest, WhatDependsOnTimeIsRefused) {
+TEST_F(RecordingTest, ARunThatDependsOnTimeIsRefused) {
   const Job plain = job_;
   job_.train.device = "gpu";
   EXPECT_NE(Complaint().find("train.device"), std::string::npos);

@@ -194,8 +194,7 @@ TEST(Death, EndedEntriesLeaveTheViewWhenAllClocksHavePassed) {
   fleet.Pass(8);
   fleet.AddWorker(0);
   fleet.Pass(3);
-  EXPECT_NE(EntryOf(fleet.scheduler.view(), dead.incarnation),
-            nullptr);  // the other worker has not passed its end clock
+  EXPECT_NE(EntryOf(fleet.scheduler.view(), dead.incarnation), nullptr);  // the other is not past its end
   for (int i = 0; i < 30; ++i) {
     fleet.Work(*fleet.workers[1]);
     fleet.Work(fleet.Newest(0));

@@ -86,8 +86,7 @@ TEST_F(ShardsTest, AViewIsConfirmedOnceAllHaveAdoptedIt) {
   EXPECT_EQ(shards_.at(ShardId(0)).confirmed, ViewVersion(4));  // not beyond the newest view
   EXPECT_EQ(shards_.MinClock(), Clock(6));
   EXPECT_EQ(shards_.MaxClock(), Clock(8));
-  shards_.OnHeartbeat(ShardId(1), ShardBeat(ViewVersion(2), Clock(1)), ViewVersion(4),
-                      ViewVersion(0));  // an outdated heartbeat
+  shards_.OnHeartbeat(ShardId(1), ShardBeat(ViewVersion(2), Clock(1)), ViewVersion(4), ViewVersion(0));  // outdated
   EXPECT_EQ(shards_.LeastConfirmed(), ViewVersion(3));
   EXPECT_EQ(shards_.MinClock(), Clock(6));
 }

@@ -218,8 +218,7 @@ TEST_F(ShardChainTest, K7ChangesOfAnIncompleteCheckpointAreInTheNext) {
   Cut(4, 0);  // neither did this full one
   Push(6);
   EXPECT_EQ(Cut(5, 3).code, ErrorCode::kOk);
-  EXPECT_EQ(Rows(5),
-            4u);  // since 1, because the shard was never told that 3 is complete: more rows than necessary, but correct
+  EXPECT_EQ(Rows(5), 4u);  // since 1: the shard was not told that 3 is complete, and more rows do no harm
 }
 
 TEST_F(ShardChainTest, K7ReportsTheHashOfAllRowsOnRequest) {
@@ -237,8 +236,7 @@ TEST_F(ShardChainTest, K7ReportsTheHashOfAllRowsOnRequest) {
 
 TEST_F(ShardChainTest, K7ABaseThatIsGoneOrUnknownDoesNotStopTheShard) {
   Push(1);
-  EXPECT_EQ(Cut(7, 6).code,
-            ErrorCode::kNotFound);  // no cut was made and nothing loaded, so changes since 6 are not known
+  EXPECT_EQ(Cut(7, 6).code, ErrorCode::kNotFound);  // no cut or load before, so changes are not known
   EXPECT_FALSE(shard_->stopped());
   Cut(8, 0);
   files_.Remove("ckpt-8");

@@ -119,8 +119,7 @@ class RowStoreTierTest : public testing::Test {
     ASSERT_TRUE(plain_->Remove(specs_[0].id, some.keys));
   }
   void Load() {
-    const TableSpec& spec =
-        specs_[random_.Chance(0.5) ? 0 : 2];  // tables without a life, whose records may be any bits
+    const TableSpec& spec = specs_[random_.Chance(0.5) ? 0 : 2];  // without a life: records may be any bits
     const Keys some = SomeKeys(spec, 20);
     std::vector<std::uint32_t> records(some.keys.size() * RowWords(spec));
     for (auto& word : records) word = static_cast<std::uint32_t>(random_.Next());  // NaNs among them

@@ -1,5 +1,5 @@
-// Shows that the generator keeps its promises: rows are a pure function of (options, n) at any parallelism, columns
-// have the published statistics, the teacher's best AUC and log-loss are the profile's, and sets on disk are whole.
+// Shows that generated rows are a pure function of (options, n) at any parallelism, that columns have the published
+// statistics, that the teacher's AUC and log-loss are those of the profile, and that sets on disk are complete.
 #include "tools/generate/generator.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(Generator, IntegersHaveTheirMoments) {
   }
 }
 
-TEST(Generator, CategoriesHaveTheirHeads) {
+TEST(Generator, CategoriesHaveTheirMostFrequentValues) {
   for (int f = 0; f < kCategoricalColumns; ++f) {
     const CategoricalColumn& column = kCategoricals[f];
     std::array<double, kHeadRanks + 1> counts{};
@@ -115,7 +115,7 @@ Quality BestOf(const std::vector<Row>& rows) {
 }
 
 // One standard error of the AUC of 100,000 rows is 0.0015.
-TEST(Generator, TheTeacherIsAsStrongAsItsProfile) {
+TEST(Generator, TheTeacherHasTheQualityOfItsProfile) {
   const Quality criteo = BestOf(Rows());
   EXPECT_NEAR(criteo.Auc(), 0.8246, 0.005);
   EXPECT_NEAR(criteo.LogLoss(), 0.4276, 0.006);
@@ -129,7 +129,7 @@ TEST(Generator, TheTeacherIsAsStrongAsItsProfile) {
   EXPECT_FALSE(TeacherOfProfile("kriteo"));
 }
 
-TEST(Generator, LabelsAreAsProbableAsTheySay) {
+TEST(Generator, LabelsHaveTheirStatedProbability) {
   std::array<double, 10> labels{}, sums{}, counts{};
   for (const Row& row : Rows()) {
     const double p = 1 / (1 + std::exp(-row.logit));
@@ -148,8 +148,8 @@ TEST(Generator, RowsDependOnSeedAndNumberAlone) {
   EXPECT_NE(CriteoText(Generator({.seed = 8}), 0, 300), whole);
 }
 
-// Changed bytes for unchanged parameters must not go unnoticed: raise kVersion of write_set.cc with this value.
-TEST(Generator, BytesAreWhatTheyWere) {
+// If the bytes change for the same parameters, raise kVersion in write_set.cc together with this value.
+TEST(Generator, BytesAreStable) {
   const std::string text = CriteoText(Generator({}), 0, 10000) + CriteoText(Generator({}), kTestFirstRow, 10000);
   EXPECT_EQ(HashBytes(text), 0xdc6c5100e28f3a1bULL);
 }
@@ -176,7 +176,7 @@ TEST(Generator, SkewMakesKeysHotter) {
   EXPECT_GT(unique_of(1 / 1.04), unique_of(1));  // where the closed form has its pole
 }
 
-TEST(Generator, NoiseTurnsLabelsAndIsInTheProbability) {
+TEST(Generator, NoiseFlipsLabelsAndChangesTheProbability) {
   const Generator clean({}), noisy({.label_noise = 0.25});
   Row a, b;
   for (std::uint64_t n = 0; n < 1000; ++n) {
@@ -205,7 +205,7 @@ TEST(Generator, DriftRedrawsAShareOfTheWeightsEachDay) {
   EXPECT_EQ(a.logit, b.logit);
 }
 
-TEST(Generator, OptionsOutOfRangeAreNamed) {
+TEST(Generator, ErrorsNameOptionsOutOfRange) {
   EXPECT_TRUE(Validate(GeneratorOptions{}));
   const auto bad = Validate(GeneratorOptions{.label_noise = 0.6});
   ASSERT_FALSE(bad);
@@ -241,7 +241,7 @@ TEST(Set, AnyNumberOfThreadsWritesTheSameBytes) {
   EXPECT_TRUE(Read(one.path() + "/test.tsv") == CriteoText(Generator({}), kTestFirstRow, 2000));
 }
 
-TEST(Set, AWholeSetIsLeftAsItIs) {
+TEST(Set, ACompleteSetIsNotWrittenAgain) {
   testing::TempDir dir;
   const SetOptions options = SmallSet(dir.path());
   const auto first = WriteSet(options);

@@ -1,6 +1,6 @@
-// Shows that what tarn-inspect says of a checkpoint is so: no count that its manifest has can be wrong unnoticed, no
-// row of a damaged or foreign file is shown, rows with NaN are the first of the largest, a delta goes on top of the
-// tables and shapes that it was made for alone, and nothing is written into a checkpoint.
+// Shows that the output of tarn-inspect is correct: every wrong count in a manifest is found, no row of a damaged or
+// foreign file is shown, rows with NaN are the first of the largest, a delta applies only to the tables and shapes that
+// it was made for, and nothing is written into a checkpoint.
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -21,7 +21,7 @@ using Which = RowsQuestion::Which;
 
 class InspectorTest : public server::ChainFixture {
  protected:
-  // A full checkpoint and two with what changed, of two shards.
+  // A full checkpoint and two increments, of two shards.
   void CutThree() {
     for (std::uint64_t id = 1; id <= 3; ++id) {
       Change(&random_, id == 1 ? 1500 : 200);
@@ -41,8 +41,8 @@ class InspectorTest : public server::ChainFixture {
   SplitMix random_{7};
 };
 
-// Of three checkpoints the second is of the best epoch, and the run's folder was moved since.
-TEST_F(InspectorTest, TheBestCheckpointIsChosenWhereTheJobValidates) {
+// The second of three checkpoints is of the best epoch, and the run's folder was moved since.
+TEST_F(InspectorTest, TheBestCheckpointIsChosenIfTheJobValidates) {
   using Choose = CheckpointChoice::Which;
   CutThree();
   const std::string run = root_.string();
@@ -84,7 +84,7 @@ TEST_F(InspectorTest, TheBestCheckpointIsChosenWhereTheJobValidates) {
   EXPECT_TRUE(gone.error().message.contains("ckpt-9: the best checkpoint of the run no longer exists; use --newest"));
 }
 
-TEST_F(InspectorTest, NoCountCanBeWrong) {
+TEST_F(InspectorTest, EveryWrongCountIsFound) {
   CutThree();
   const Manifest whole = manifests_.at(3);
   ASSERT_TRUE(VerifyCheckpoint(Directory(3))) << VerifyCheckpoint(Directory(3)).error().message;
@@ -118,8 +118,9 @@ TEST_F(InspectorTest, NoCountCanBeWrong) {
   EXPECT_TRUE(VerifyCheckpoint(Directory(3)));
 }
 
-// How many pushes a key waits for may be changed by a resume: the hashes of older generations still cover their keys.
-TEST_F(InspectorTest, KeysThatWaitedOnceAreNoDamage) {
+// A resume may change how many pushes a key needs for admission; the hashes of older generations still cover their
+// keys.
+TEST_F(InspectorTest, KeysOfAnotherAdmissionAreNoDamage) {
   Change(&random_, 1500);
   ASSERT_TRUE(Cut(1, 0, 2, &random_));
   tables_[1].life.admit_count = 1;
@@ -129,8 +130,8 @@ TEST_F(InspectorTest, KeysThatWaitedOnceAreNoDamage) {
   EXPECT_TRUE(verified) << verified.error().message;
 }
 
-// Where no key waits, the hash of older generations is known too.
-TEST_F(InspectorTest, NoHashOfAGenerationCanBeWrong) {
+// If no key waits for admission, the hashes of older generations can be verified too.
+TEST_F(InspectorTest, EveryWrongHashOfAGenerationIsFound) {
   tables_ = {tables_[0], tables_[2]};
   CutThree();
   for (std::size_t g = 0; g < 3; ++g) {
@@ -181,7 +182,7 @@ TEST_F(InspectorTest, RowsWithNanAreTheLargest) {
   EXPECT_EQ(largest(9), (Keys{"3", "13", "23", "33", "43", "53", "59", "58", "57"}));
 }
 
-TEST_F(InspectorTest, ADeltaGoesOnTopOfItsTablesAlone) {
+TEST_F(InspectorTest, ADeltaAppliesOnlyToItsTables) {
   CutThree();
   ASSERT_TRUE(Export(1, "all", {}));
   ASSERT_TRUE(Export(1, "adam", {.tables = {"adam"}}));
@@ -201,7 +202,7 @@ TEST_F(InspectorTest, ADeltaGoesOnTopOfItsTablesAlone) {
   }
 }
 
-TEST_F(InspectorTest, NothingGoesOnTopOfAnotherShape) {
+TEST_F(InspectorTest, NoDeltaAppliesToAnotherShape) {
   CutThree();
   tables_[0].dim = 40;
   state_[tables_[0].id].rows.clear();
@@ -231,7 +232,7 @@ TEST_F(InspectorTest, NothingIsWrittenIntoACheckpoint) {
   EXPECT_FALSE(fs::exists(Out("elsewhere")));
 }
 
-TEST_F(InspectorTest, WhoSharesADamagedFileIsNamed) {
+TEST_F(InspectorTest, CheckpointsThatShareADamagedFileAreNamed) {
   CutThree();
   const std::string file = Directory(2) + "/1-shard-0.sst";
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(9).put('x');
