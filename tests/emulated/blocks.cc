@@ -1,6 +1,6 @@
-// Blocks of threads: each thread of a block is a fiber, which runs until it waits for others or ends. They run in a
-// random order, and blocks one after the other in a random order too; what really runs at once on a GPU is judged by
-// memory.cc.
+// Blocks of threads: each thread of a block is a fiber, which runs until it waits for others or ends. Threads run in a
+// random order, and blocks run one after the other, also in a random order. memory.cc detects accesses that would race
+// on a GPU.
 #include <sys/mman.h>
 #include <xmmintrin.h>
 
@@ -16,7 +16,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Saves the registers that a call keeps and its stack, and goes on where another stack was left.
+// Saves the callee-saved registers and the stack pointer, and continues on another stack where it was left.
 extern "C" void emulated_switch(void** from, void* to);
 asm(R"(
 .text
@@ -48,7 +48,7 @@ thread_local Actor* actor = nullptr;
 namespace {
 
 constexpr unsigned kThreadsMax = 1024, kWarp = 32;
-constexpr std::size_t kStackBytes = (64 << 10) + 17 * 64;  // no power of two: the cache holds the tops of many
+constexpr std::size_t kStackBytes = (64 << 10) + 17 * 64;  // no power of two: the tops of many share a cache
 
 struct Thread {
   Actor as;
@@ -56,17 +56,17 @@ struct Thread {
   unsigned index = 0;
   dim3 at;
   std::uint64_t value = 0, result = 0;
-  unsigned lane = 0;  // of whom it wants the value
+  unsigned lane = 0;  // the lane whose value it requests
   bool done = false;
 };
 
-// What waits for the lanes of a mask.
+// A wait for the lanes of a mask.
 struct Gathering {
   unsigned mask = 0, arrived = 0;
   Meeting what = Meeting::kSync;
 };
 
-// The block that runs. One at a time: a GPU runs under the device's lock.
+// The running block. Only one runs at a time, because kernels run under the device's lock.
 struct Block {
   Kernel* kernel = nullptr;
   const Body* body = nullptr;
@@ -74,7 +74,7 @@ struct Block {
   unsigned size = 0, at_barrier = 0, done = 0;
   bool trapped = false;
   std::array<Thread, kThreadsMax> threads;
-  std::array<std::array<Gathering, 64>, kThreadsMax / kWarp> gatherings;  // by the masks that come
+  std::array<std::array<Gathering, 64>, kThreadsMax / kWarp> gatherings;  // one for each mask in use
   std::vector<unsigned> ready, next;
   Thread* running = nullptr;
   void* scheduler_sp = nullptr;
@@ -134,11 +134,11 @@ void Prepare(unsigned index, std::uint32_t number) {
   thread.at = {index % block.block.x, index / block.block.x % block.block.y, index / block.block.x / block.block.y};
   char* const stack = block.stacks + std::size_t{index} * kStackBytes;
 #if defined(__SANITIZE_ADDRESS__)
-  // The frames of the thread before, which never returned, left their borders.
+  // The previous thread's frames never returned, so their AddressSanitizer poison is still on the stack.
   if (auto* const before = static_cast<char*>(thread.sp); before != nullptr)
     __asan_unpoison_memory_region(before, static_cast<std::size_t>(stack + kStackBytes - before));
 #endif
-  auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 1;  // 8 below a multiple of 16, as behind a call
+  auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 1;  // 8 below a multiple of 16, as after a call
   *top = nullptr;
   *--top = reinterpret_cast<void*>(&ThreadMain);
   top -= 6;
@@ -212,7 +212,7 @@ bool RunKernel(Kernel* kernel, const Config& config, const Body& body) {
   std::iota(order.begin(), order.end(), 0u);
   Shuffled(&order);
   const unsigned modes = _mm_getcsr();
-  _mm_setcsr(modes | 0x8040);  // subnormals are zero, as --ftz=true says
+  _mm_setcsr(modes | 0x8040);  // subnormals are zero, like with nvcc's --ftz=true
   bool well = true;
   for (const std::uint32_t number : order) {
     ForgetSharedMemory(config.shared);

@@ -1,6 +1,6 @@
-// cuBLASLt by what it promises: column-major products with their epilogues, computed plainly. What the real one demands
-// and cannot always see is a violation here, since it would compute nonsense or fail on the GPU; what it says that it
-// does not support it refuses here too, some of it only when it is to run, as the real one does.
+// cuBLASLt as documented: column-major products with their epilogues, in plain loops. A violated requirement, which the
+// library does not always detect, ends the program here. Unsupported products are rejected, like by the library, some
+// of them only when they run.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -46,7 +46,7 @@ struct Shape {
   std::uint64_t m, n, k;
 };
 
-// What a product is; violations are what nobody may ask.
+// The shape of a product. Ends the program if the matrices do not fit each other.
 Shape ShapeOf(const MatmulDesc& op, const MatrixLayout& a, const MatrixLayout& b, const MatrixLayout& c,
               const MatrixLayout& d) {
   const auto rows = [](const MatrixLayout& l, cublasOperation_t o) { return o == CUBLAS_OP_N ? l.rows : l.columns; };
@@ -75,7 +75,7 @@ Shape ShapeOf(const MatmulDesc& op, const MatrixLayout& a, const MatrixLayout& b
   return s;
 }
 
-// Of what it has no kernel.
+// Whether the emulated library has a kernel for the product.
 bool Supported(const MatmulDesc& op, const Shape& s) {
   if (s.m == 0 || s.n == 0 || s.k == 0) return false;
   return !(IsGradient(op.epilogue) && s.k == 1) && !(Has(op.epilogue, 512) && s.n == 1);
@@ -114,7 +114,7 @@ struct Call {
   std::size_t workspace_bytes;
 };
 
-// Column by column of op(X), `rows` numbers each.
+// The columns of op(X) one after the other, `rows` numbers each.
 std::vector<float> Unpacked(const void* data, const MatrixLayout& l, cublasOperation_t op) {
   const std::uint64_t rows = op == CUBLAS_OP_N ? l.rows : l.columns, columns = op == CUBLAS_OP_N ? l.columns : l.rows;
   std::vector<float> out(rows * columns);
@@ -245,7 +245,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t op
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// One in four products has a first algorithm that is refused when it is to run.
+// For one in four products the first algorithm is rejected when it runs.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

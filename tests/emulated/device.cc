@@ -1,9 +1,8 @@
 // Streams, events, graphs and memory: CUDA's runtime.
 //
-// What a stream is given is done when somebody waits for it, and no sooner: what has no order that it was told is done
-// as late as it can be. TARN_EMULATED_SEED=1 (the default is 0): each wait lets the other streams do all that they can
-// before; 2 and more: some of it, at random. Threads and blocks of kernels come in a random order in any case.
-// Functions of the host are called by a thread of the device's.
+// The work of a stream is executed when a thread waits for it, as late as its order allows. TARN_EMULATED_SEED=1 (the
+// default is 0): a wait first executes all other streams as far as possible; 2 and more: a random part of them. Threads
+// and blocks of kernels run in a random order in any case. A thread of the device calls host functions.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -27,8 +26,8 @@ using Lock = std::unique_lock<std::mutex>;
 
 struct EventState {
   std::uint64_t recorded = 0, reached = 0;
-  Stream* stream = nullptr;  // of the last record
-  std::uint64_t at = 0;      // what had been done by then
+  Stream* stream = nullptr;  // on which the event was last recorded
+  std::uint64_t at = 0;      // operations done before the last record
 };
 
 struct Op {
@@ -66,7 +65,7 @@ struct Device {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Stream*> streams;
-  cudaError_t failed = cudaSuccess;    // stays
+  cudaError_t failed = cudaSuccess;    // permanent
   std::uint64_t random = 0, done = 0;  // operations
   Order order = Order::kLatest;
   bool has_host_thread = false;
@@ -107,7 +106,7 @@ bool Runnable(const Stream& stream) {
   return op.kind != Op::Kind::kWait || op.event->reached >= op.generation;
 }
 
-// Does the first operation of a stream, or what it waits for.
+// Executes the first operation of a stream, or one that it waits for.
 void RunOne(Stream& stream, Lock& lock) {
   Device& d = device();
   Op& op = stream.ops.front();
@@ -134,7 +133,7 @@ void RunOne(Stream& stream, Lock& lock) {
   d.changed.notify_all();
 }
 
-// Lets another stream than `than`, a random one, do up to so much, if it can.
+// Executes up to `ops_max` operations of a random stream other than `than`, if there is one that can run.
 void RunAnother(const Stream& than, std::uint64_t ops_max, Lock& lock) {
   Device& d = device();
   std::vector<Stream*> able;
@@ -162,14 +161,14 @@ void DrainAll(Lock& lock) {
   Drain(device().null_stream, lock);
 }
 
-// The thread that calls functions of the host.
+// Runs on the thread that calls host functions.
 void CallHostFunctions() {
   Device& d = device();
   Lock lock(d.mutex);
   while (true) {
     d.changed.wait(lock, [&] { return d.host_functions != 0; });
     lock.unlock();
-    std::this_thread::sleep_for(std::chrono::microseconds(200));  // as late as nearly possible
+    std::this_thread::sleep_for(std::chrono::microseconds(200));  // usually as late as possible
     lock.lock();
     Stream* stream = nullptr;
     for (Stream* candidate : d.streams)
@@ -196,7 +195,7 @@ void CallHostFunctions() {
   }
 }
 
-// Records or queues; under the lock.
+// Captures or queues an operation. The caller holds the lock.
 cudaError_t Give(cudaStream_t to, Op op) {
   Stream& stream = Of(to);
   if (stream.capture != nullptr) {
@@ -488,8 +487,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Lock lock(device().mutex);
   if (RefusedWhileCaptured(stream)) return Set(cudaErrorStreamCaptureUnsupported);
   if (Of(stream).ops.empty()) return Result();
-  if (Random() % 4 == 0 && Runnable(Of(stream)))
-    RunOne(Of(stream), lock);  // whoever asks often enough is told in the end
+  // Repeated queries eventually succeed.
+  if (Random() % 4 == 0 && Runnable(Of(stream))) RunOne(Of(stream), lock);
   return Set(Of(stream).ops.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -555,7 +554,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   const Lock lock(device().mutex);
-  *ms = static_cast<float>(end->state->at - begin->state->at);  // a millisecond for each operation: nobody waits for it
+  *ms = static_cast<float>(end->state->at - begin->state->at);  // one millisecond per operation, not real time
   return Result();
 }
 

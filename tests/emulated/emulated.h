@@ -1,4 +1,4 @@
-// What an emulated GPU was asked for, for tests.
+// For tests: counts of the operations on the emulated GPU.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The parts of the emulation to each other.
+// Declarations that the parts of the emulation share.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace emulated {
 
-// A thread of the block that runs, as accesses are judged.
+// The running thread of the current block, for the check of its accesses.
 struct Actor {
   Kernel* kernel = nullptr;
   std::uint32_t launch = 0, block = 0;
@@ -15,33 +15,33 @@ struct Actor {
   const char *stack = nullptr, *stack_end = nullptr;
   const char *body = nullptr, *body_end = nullptr;
 };
-// That which runs on this thread of the host; null: none.
+// The one that runs on this host thread; null: none.
 extern thread_local Actor* actor;
 
-// blocks.cc: runs a kernel to its end, or to a trap: then false.
+// blocks.cc: runs a kernel to its end. Returns false if it trapped.
 bool RunKernel(Kernel* kernel, const Config& config, const Body& body);
-// memory.cc: before a thread of a kernel waits or ends.
+// memory.cc: must be called before a thread of a kernel waits or ends.
 void SettleAccess();
-// The shared memory whose size the launch says.
+// The shared memory whose size the launch determines.
 void* SharedMemory();
-// What is in it is no number, until the block writes. (A read of a __shared__ array before is a violation.)
+// Fills it with NaNs for the next block. (A read of a __shared__ array before a write is a violation.)
 void ForgetSharedMemory(std::size_t bytes);
 
-// memory.cc. Reserved: nobody may touch it until it is Born, in the order of its stream.
+// memory.cc. Reserved memory must not be accessed until its stream executes Born.
 void* Reserve(std::size_t bytes);
 void Born(void* memory);
 void Dead(void* memory);
-bool IsWithin(const void* memory, std::size_t bytes);  // one that is reserved
+bool IsWithin(const void* memory, std::size_t bytes);  // of one reserved array
 std::size_t BytesInUse();
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
 #else
-constexpr std::size_t kMemoryBytes = std::size_t{40} << 30;  // of which only what is touched is there
+constexpr std::size_t kMemoryBytes = std::size_t{40} << 30;  // address space; only touched pages take memory
 #endif
 constexpr std::size_t kPinnedMax = std::size_t{1} << 30;
 constexpr std::size_t kSharedMax = 227 << 10, kSharedUnasked = 48 << 10;
 
-std::uint64_t Random();  // under the lock of the device
+std::uint64_t Random();  // the caller holds the device's lock
 const std::string& NameOf(const Kernel& kernel);
 
 }  // namespace emulated

@@ -1,4 +1,4 @@
-// What rewritten kernels and their launches call: see README.md.
+// The functions that rewritten kernels and launches call; see README.md.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ unsigned long long AtomicMin(unsigned long long* at, unsigned long long value);
 std::uint16_t HalfOf(float v);
 float FloatOf(std::uint16_t half);
 
-// What the lanes of a mask do together. All of them must come, with the same mask and for the same.
+// A joint operation of the lanes of a mask. All of them must call it, with the same mask and operation.
 enum class Meeting { kSync, kBallot, kMax, kShuffle };
 std::uint64_t Meet(unsigned mask, Meeting what, std::uint64_t value, unsigned lane);
 
@@ -38,10 +38,10 @@ T Shuffle(unsigned mask, T value, unsigned lane) {
   return value;
 }
 
-// What a GPU would not do, or not do reliably: says so on stderr and ends the process.
+// Reports an operation that would fail or be unreliable on a GPU, on stderr, and ends the process.
 [[noreturn]] void Violation(const std::string& what);
 
-// In a kernel: that it is aligned as what it points to.
+// Ends the process if the address, in a kernel, is not aligned.
 void CheckAligned(const void* memory, std::size_t alignment);
 template <typename T, typename U>
 T* Cast(U* p) {
@@ -49,18 +49,18 @@ T* Cast(U* p) {
   return reinterpret_cast<T*>(p);
 }
 
-// Work of a library on a stream.
+// Adds work of a library to a stream.
 cudaError_t Enqueue(const char* name, cudaStream_t stream, std::function<void()> work);
-// That so many bytes are of one array of the GPU that is there; `write`: they are written.
+// Ends the process unless the bytes lie in one existing array of the GPU. `write`: they will be written.
 void CheckDevice(const void* memory, std::size_t bytes, bool write, const char* who);
 
-// A kernel, as its template arguments make it, once it is in the program.
+// A kernel of the program, one for each set of template arguments.
 struct Kernel {
   explicit Kernel(const char* name);
-  const char* name;                                                            // with what it was called by
-  const char* where = nullptr;                                                 // its launch; null: there was none
-  std::uint64_t launches = 0, threads = 0, read_bytes = 0, written_bytes = 0;  // as its threads asked
-  std::uint64_t touched_bytes = 0;                                             // every word once a launch
+  const char* name;             // with the names of the functions around its launch
+  const char* where = nullptr;  // file and line of its launch; null: not launched yet
+  std::uint64_t launches = 0, threads = 0, read_bytes = 0, written_bytes = 0;  // counted for each access
+  std::uint64_t touched_bytes = 0;                                             // each word counts once per launch
 };
 
 struct Config {
@@ -73,7 +73,7 @@ struct Config {
 struct Body {
   virtual ~Body() = default;
   virtual void Run() const = 0;
-  std::size_t bytes = 0;  // of the object, which all threads read
+  std::size_t bytes = 0;  // size of the object, which all threads read
 };
 template <typename F>
 struct BodyOf final : Body {

@@ -1,6 +1,7 @@
 """Rewrites kernels/cuda/*.cu and *.cuh for a C++ compiler: launches become calls, and shared memory whose size the launch
-says becomes a pointer. Refuses kernels that nobody launches, since no test has them. Headers of kernels/ get smaller
-grids of a fixed size, whose idle threads would take most of the time. usage: launches.py OUT FILE..."""
+determines becomes a pointer. Fails if a kernel is never launched, because no test covers it. In headers of kernels/
+grids of a fixed size become smaller, because their idle threads would take most of the time.
+usage: launches.py OUT FILE..."""
 
 import pathlib
 import re
@@ -8,7 +9,7 @@ import sys
 
 
 def matching(text, at, opening, closing):
-    """Where the bracket that opens at `at` closes."""
+    """Returns the index of the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(text)):
         depth += (text[i] == opening) - (text[i] == closing)
@@ -18,7 +19,7 @@ def matching(text, at, opening, closing):
 
 
 def begin_of_callee(text, end):
-    """Where what stands before `end` begins: a name with its template arguments."""
+    """Returns where the name with template arguments before `end` begins."""
     i = end
     while text[i - 1].isspace():
         i -= 1
@@ -37,7 +38,7 @@ def begin_of_callee(text, end):
 def rewritten(text, name):
     text = re.sub(r"extern\s+__shared__\s+(\w+)\s+(\w+)\[\];",
                   r"\1* const \2 = static_cast<\1*>(::emulated::DynamicShared());", text)
-    # A compiler may read a vector number by number: whether it is aligned is asked where its address is made.
+    # A compiler may read a vector element by element, so alignment is checked where the pointer is cast.
     text = re.sub(r"reinterpret_cast<((?:const )?(?!void)[\w:]+)\*>\(", r"::emulated::Cast<\1>(", text)
     out, at = [], 0
     for launch in re.finditer("<<<", text):
@@ -47,7 +48,7 @@ def rewritten(text, name):
         open_arguments = text.index("(", end_of_config)
         end = matching(text, open_arguments, "(", ")")
         line = text.count("\n", 0, begin) + 1
-        # A function is not asked for its address: its template arguments may follow from those of the call.
+        # Takes no address of a function template, because its arguments may be deduced from the call.
         identity = f"reinterpret_cast<const void*>({callee})" if callee[0].islower() else "nullptr"
         arguments = text[open_arguments + 1:end]
         out.append(text[at:begin])
@@ -66,7 +67,7 @@ def smaller_grids(text, name):
 
 
 def never_launched(text):
-    """The kernels whose name stands nowhere but where they are defined."""
+    """Returns the kernels whose name occurs only in their definition."""
     bounds = r"(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?"
     kernels = re.findall(rf"__global__\s+{bounds}void\s+{bounds}(\w+)\(", text)
     if len(kernels) != text.count("__global__"):

@@ -1,6 +1,6 @@
-// Runs the GPU's tests on the emulated one. A test fails if the GPU copied from or to memory of the host that is not
-// pinned: such a copy waits, on a GPU. TARN_EMULATED_KERNELS=1 prints what kernels were launched and what they asked of
-// the memory; =all fails if one of them never was.
+// Runs the GPU's tests on the emulated GPU. A test fails if the GPU copied from or to host memory that is not pinned:
+// on a GPU the program would wait for such a copy. TARN_EMULATED_KERNELS=1 prints the launches, threads and bytes of
+// each kernel; =all also fails if a kernel was never launched.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// One that is compiled with its like and that no caller asks for: rounding to the format that is there.
+// A template instance that no caller uses: rounding floats to floats.
 constexpr std::string_view kNeverAskedFor = "ForEachRow<RoundTo<float>";
 
 class CopiesArePinned : public testing::EmptyTestEventListener {
@@ -25,7 +25,7 @@ class CopiesArePinned : public testing::EmptyTestEventListener {
   std::uint64_t pageable_ = 0;
 };
 
-// Whether all kernels were launched.
+// Prints all kernels. Returns whether all were launched, except kNeverAskedFor.
 bool TellKernels() {
   std::vector<emulated::KernelUse> kernels = emulated::Kernels();
   std::ranges::sort(kernels, {}, &emulated::KernelUse::name);

@@ -1,10 +1,10 @@
-// The GPU's memory, and what kernels may do with it.
+// The GPU's memory, and a check of every access of kernels.
 //
-// The kernels are compiled with -fsanitize=thread, whose calls before every access of memory end here and not in a
-// sanitizer's library. So each access of a thread of a kernel is judged: whether it is within an array that is there,
-// or in shared or its own memory; whether it is aligned to its size, as a GPU demands; and whether another thread of
-// the same kernel has written there, or reads what is written here, without a barrier between the two. Under
-// AddressSanitizer, which does not go with those calls, arrays are the host's and it judges alone.
+// The kernels are compiled with -fsanitize=thread, which inserts a call before every memory access; this file
+// implements these calls in place of the sanitizer's library. Each access of a kernel's thread is checked: it must lie
+// within an existing array, or in shared or its own memory; it must be aligned to its size, as on a GPU; and no other
+// thread of the kernel may have written there, or read what is written now, without a barrier in between.
+// AddressSanitizer excludes that option: under it arrays are in host memory, and only AddressSanitizer checks accesses.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include "tests/emulated/internal.h"
 
-extern "C" char __data_start, _end;  // of what the program may write: in kernels, the __shared__ arrays
+extern "C" char __data_start, _end;  // bounds of writable data, which contains the __shared__ arrays of kernels
 
 namespace emulated {
 namespace {
@@ -24,7 +24,7 @@ constexpr bool kJudges = false;
 constexpr bool kJudges = true;
 #endif
 
-constexpr std::size_t kFilledMax = std::size_t{64} << 20;  // arrays beyond are as the system gives them: zeros
+constexpr std::size_t kFilledMax = std::size_t{64} << 20;  // larger arrays are not filled with NaNs but contain zeros
 constexpr std::size_t kArenaBytes = std::size_t{1} << 40, kPage = 4096, kOffset = 512;
 
 struct Array {
@@ -33,12 +33,12 @@ struct Array {
   bool born = false;
 };
 
-// Who touched a word of four bytes last.
+// The last access to a word of four bytes.
 struct Touch {
   std::uint32_t launch = 0, block = 0;
   std::uint16_t thread = 0, barriers = 0, meetings = 0;
-  std::uint8_t bytes = 0;  // of the word, one bit each
-  std::uint8_t many = 0;   // reads, also by 1: others of the warp, 2: of the block, 4: other blocks
+  std::uint8_t bytes = 0;  // the accessed bytes of the word, one bit each
+  std::uint8_t many = 0;   // other readers: 1: of the warp, 2: of the block, 4: of other blocks
 };
 struct Word {
   Touch write, read;
@@ -61,7 +61,7 @@ struct Memory {
   Word* const words = kJudges ? reinterpret_cast<Word*>(Map(kArenaBytes / 4 * sizeof(Word))) : nullptr;
   char* const shared =
       kJudges ? Map(kSharedMax) : static_cast<char*>(std::aligned_alloc(1024, kSharedMax + 1024 - kSharedMax % 1024));
-  std::size_t shared_bytes = 0;  // of the launch
+  std::size_t shared_bytes = 0;  // of the current launch
   Word* const shared_words = kJudges ? reinterpret_cast<Word*>(Map(kSharedMax / 4 * sizeof(Word))) : nullptr;
   Word* const static_words =
       kJudges ? reinterpret_cast<Word*>(Map((static_cast<std::size_t>(&_end - &__data_start) / 4 + 8) * sizeof(Word)))
@@ -77,7 +77,7 @@ std::string Where(const Actor& a) {
          std::to_string(a.thread) + " of block " + std::to_string(a.block);
 }
 
-// A write that meets another's, or a read, and is none the less right if it changes nothing.
+// A write that races with another write or a read. It is no violation if it does not change the bytes.
 struct Suspect {
   const Actor* by = nullptr;
   const char* at = nullptr;
@@ -122,9 +122,9 @@ void Suspected(const Actor& a, const char* at, std::size_t bytes, const char* pa
   suspect.past = past;
 }
 
-// Kernels that look at more than they use: a key's finder at the whole slot of another key with the same digest, whose
-// pins and score that one's finder writes; at digests that are taken away meanwhile of other keys.
-// The teams of a warp that have no row left load the row of its first team, and keep nothing of it.
+// Returns whether a kernel loads more than it uses, so that a race is allowed. PinFound reads the whole slot of another
+// key with the same digest, whose pins and score another thread writes; Detach removes digests that other threads read.
+// In Apply, the teams of a warp without a row load the row of its first team, and do not use it.
 bool MayReadWhatIsWritten(const Touch& past, const Actor& a) {
   const std::string_view name = a.kernel->name;
   if (name.find("PinFound") != name.npos || name.find("Detach") != name.npos) return true;
@@ -176,7 +176,7 @@ void Judge(Actor& a, Word* words, const char* base, const char* at, std::size_t 
   }
 }
 
-// The array that holds all of it; null: none does.
+// The array that contains all the bytes; null: there is none.
 Array* ArrayOf(const char* at, std::size_t bytes) {
   Memory& m = memory();
   const auto offset = static_cast<std::size_t>(at - m.arena);
@@ -272,7 +272,7 @@ bool IsWithin(const void* address, std::size_t bytes) {
   return at + bytes <= array.begin + array.bytes;
 }
 
-// What is in it is no number, until somebody writes.
+// Fills the array with NaNs, which stay until the program writes.
 void Born(void* address) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
@@ -355,7 +355,7 @@ inline void Seen(const void* at, std::size_t bytes, bool write) {
 }  // namespace emulated
 
 #if !defined(__SANITIZE_ADDRESS__)
-// What code that is compiled with -fsanitize=thread calls.
+// The functions that code compiled with -fsanitize=thread calls.
 extern "C" {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
@@ -375,7 +375,7 @@ TARN_ACCESS(16)
 #undef TARN_ACCESS
 void __tsan_read_range(void* p, std::size_t bytes) { emulated::Seen(p, bytes, false); }
 void __tsan_write_range(void* p, std::size_t bytes) { emulated::Seen(p, bytes, true); }
-// Of the host's code between the kernels.
+// Atomics of host code between the kernels; they are not checked.
 std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
 std::uint32_t __tsan_atomic32_load(const volatile std::uint32_t* p, int) {
   return __atomic_load_n(p, __ATOMIC_SEQ_CST);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Plants known faults into the CUDA code, one at a time, and shows that the tests on the emulated GPU find each.
+"""Inserts known faults into the CUDA code, one at a time, and shows that the tests on the emulated GPU find each.
 
   tests/emulated/mutants.py                   every fault, one after the other
   tests/emulated/mutants.py missing-event-wait
-  tests/emulated/mutants.py --check           only that every fault can still be planted
+  tests/emulated/mutants.py --check           checks only that every fault can still be inserted
 
-Needs a build (tools/build release): compiles what a fault touches and links the test with it. Exit status 1 if one is not
-found.
+Needs a build (tools/build release): compiles the files that a fault changes and links the test with them. Exit status 1
+if a fault is not found.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS_MAX = 300
 
 KERNELS, STEPPER, TRAIN = "emulated_kernels_test", "emulated_stepper_test", "emulated_train_test"
-# name, file, text that stands there once, what stands there instead, what is compiled, test, filter, environment
+# name, file, text that occurs in it once, its replacement, files to compile, test program, filter, environment
 CUDA = "kernels/cuda/"
 MUTANTS = [
     ("missing-event-wait", "worker/train/device_arrays.cc", "    stream_.WaitFor(*way_);\n    return {};", "    return {};",
@@ -127,7 +127,7 @@ class Build:
 
 
 def found_by(build, mutant, scratch):
-    """How the test shows the fault; None if it does not."""
+    """Returns how the test shows the fault; None if it does not."""
     _, file, old, new, sources, program, tests, more = mutant
     mutated = scratch / "mutated"
     text = (ROOT / file).read_text().replace(old, new)
@@ -157,7 +157,7 @@ def found_by(build, mutant, scratch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="which faults (all)")
-    parser.add_argument("--check", action="store_true", help="plant none; exit 1 if the sources have moved away from one")
+    parser.add_argument("--check", action="store_true", help="insert none; exit 1 if a file lacks the text of its fault")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="of the tests (%(default)s)")
     options = parser.parse_args()
     stale = [f"{mutant[0]}: {mutant[1]} holds its text {(ROOT / mutant[1]).read_text().count(mutant[2])} times, must be once"

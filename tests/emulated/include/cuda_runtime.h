@@ -1,4 +1,4 @@
-// What kernels are written with, as far as tarn uses it.
+// The functions and variables of CUDA kernels, as far as tarn uses them.
 #pragma once
 
 #include <cmath>

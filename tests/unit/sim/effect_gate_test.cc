@@ -86,7 +86,7 @@ TEST_F(EffectGateTest, ARepeatedMessageReplacesTheFirst) {
   EXPECT_EQ(gate_.Waiting(), "1 of 3 effects were repeated; next is 'push 0 1 1 2'");
 }
 
-TEST_F(EffectGateTest, ALaterTickReplacesAnEarlierOne) {
+TEST_F(EffectGateTest, ALaterTickContainsAnEarlierOne) {
   order_ = {EffectOf(WorkerRank(1), TickTo(2)), EffectOf(WorkerRank(1), TickTo(5))};
   Tick tick = TickTo(5);
   tick.position = {LeaseId(3), 40};

@@ -54,7 +54,7 @@ TEST_F(RecordingTest, ADamagedRecordingIsRefused) {
   }
 }
 
-TEST_F(RecordingTest, AnUnhandledLeaseMustBeTheLastOfItsWorker) {
+TEST_F(RecordingTest, AnUnhandledLeaseIsAssignedToAWorkerWithoutLaterOnes) {
   Write("worker-0", "begin 5 0\n");
   const auto recording = Recording::Load(job_, folder_.path());
   ASSERT_TRUE(recording) << recording.error().message;

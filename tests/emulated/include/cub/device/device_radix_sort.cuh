@@ -1,4 +1,4 @@
-// CUB's algorithms by what they promise: the results, and that they need the memory that they asked for.
+// CUB's algorithms as documented: they compute the results, and check the temporary memory that they require.
 #pragma once
 #include <algorithm>
 #include <numeric>
@@ -9,7 +9,7 @@
 namespace cub {
 namespace emulated_algorithms {
 
-// What an algorithm says that it needs, and whether it got that; then `work` runs on the stream.
+// Without `temp`, returns the size that the algorithm needs. Otherwise checks it and runs `work` on the stream.
 template <typename Work>
 cudaError_t Run(const char* name, void* temp, std::size_t& bytes, std::size_t items, cudaStream_t stream, Work work) {
   const std::size_t needed = 512 + 16 * items;
