@@ -157,7 +157,7 @@ def found_by(build, mutant, scratch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="which faults (all)")
-    parser.add_argument("--check", action="store_true", help="insert none; exit 1 if a file lacks the text of its fault")
+    parser.add_argument("--check", action="store_true", help="insert none; exit 1 if a fault's text is missing")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="of the tests (%(default)s)")
     options = parser.parse_args()
     stale = [f"{mutant[0]}: {mutant[1]} holds its text {(ROOT / mutant[1]).read_text().count(mutant[2])} times, must be once"

@@ -19,7 +19,7 @@ std::uint64_t Sum(const std::vector<std::uint64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
 }
 
-TEST(Checkpoint, AtAClockThatNobodyHasPassed) {
+TEST(Checkpoint, IsCutAtAClockThatNoWorkerHasPassed) {
   FakeFleet fleet(Durable(2, 2));
   fleet.rows[0] = 1000;
   fleet.AddAll();

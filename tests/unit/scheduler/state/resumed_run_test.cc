@@ -65,7 +65,7 @@ constexpr std::pair<ConsistencyMode, ApplyMode> kModes[] = {{ConsistencyMode::kB
                                                             {ConsistencyMode::kSsp, ApplyMode::kAggregated},
                                                             {ConsistencyMode::kBsp, ApplyMode::kImmediate}};
 
-TEST(Resume, CoversEveryRowOnceWhereverTheCutWas) {
+TEST(Resume, CoversEveryRowOnceForAnyCut) {
   for (auto [mode, apply] : kModes)
     for (int steps = 1; steps < 60; steps += 3) {
       CutAndResume(mode, apply, steps, -100, 0);
@@ -73,7 +73,7 @@ TEST(Resume, CoversEveryRowOnceWhereverTheCutWas) {
     }
 }
 
-TEST(Resume, CoversEveryRowOnceWhoeverDiedDuringTheCut) {
+TEST(Resume, CoversEveryRowOnceIfAWorkerDiesDuringTheCut) {
   for (auto [mode, apply] : kModes)
     for (int steps = 1; steps < 30; steps += 4)
       for (int kill_step = 0; kill_step < 14; ++kill_step)

@@ -1,4 +1,4 @@
-// Rules W2, W3, W5 on arrival at a shard: coded keys, held lists and top-k values are decoded to keys and rows; invalid
+// Shows rules W2, W3, W5 in a shard: coded keys, held lists and top-k values are decoded to keys and rows; invalid
 // ones, and those of senders that are not served, are left unchanged.
 #include "server/shard/message_decoder.h"
 

@@ -1,4 +1,4 @@
-// Rule E3 up to the incarnation: which senders are served, and how the others are answered.
+// Shows the checks of rule E3 up to the incarnation: which senders are served, and how the others are answered.
 #include "server/shard/senders.h"
 
 #include <gtest/gtest.h>

@@ -234,7 +234,7 @@ TEST_F(ShardChainTest, K7ReportsTheHashOfAllRowsOnRequest) {
   EXPECT_EQ(Rows(3), 1u);
 }
 
-TEST_F(ShardChainTest, K7ABaseThatIsGoneOrUnknownDoesNotStopTheShard) {
+TEST_F(ShardChainTest, K7AMissingOrUnknownBaseDoesNotStopTheShard) {
   Push(1);
   EXPECT_EQ(Cut(7, 6).code, ErrorCode::kNotFound);  // no cut or load before, so changes are not known
   EXPECT_FALSE(shard_->stopped());
@@ -302,7 +302,7 @@ TEST_F(ShardCheckpointTest, ACutWaitsForRoomInTheStore) {
   EXPECT_EQ(written_.size(), 1u);
 }
 
-TEST_F(ShardCheckpointTest, K3ThePartIsRepeatedUntilTheOrderIsGone) {
+TEST_F(ShardCheckpointTest, K3ThePartIsRepeatedUntilTheOrderIsWithdrawn) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   Order(1, false, 0, "ckpt-1");
   out_.clear();

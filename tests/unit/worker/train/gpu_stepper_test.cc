@@ -190,7 +190,7 @@ TEST_P(GpuStepperTest, TwoStepsAtATimeHaveTheBitsOfOneAfterTheOther) {
   }
 }
 
-TEST(GpuStepperOrderTest, IsDoneSoonerOrLaterAndSaysSo) {
+TEST(GpuStepperOrderTest, ReportsItsEndOnceItIsDone) {
   std::atomic<int> told = 0;
   StepCase step({ModelKind::kDlrm, 3, 4, 2}, {.device = "gpu"}, 300);
   const auto tell = [&] {
@@ -231,7 +231,7 @@ TEST_P(GpuStepperTest, IndexesMayBeOnTheGpu) {
 }
 
 // The scale of the loss is part of the recorded step: after gradients that overflowed, it is another step.
-TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
+TEST(GpuStepGraphsTest, AChangedLossScaleIsAnotherStep) {
   if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
   const TrainSection train{.precision = Precision::kFp16, .device = "gpu"};
@@ -248,7 +248,7 @@ TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
 }
 
 // A larger batch needs more memory for activations, while the model's inputs stay at their addresses.
-TEST(GpuStepGraphsTest, MemoryThatMoved) {
+TEST(GpuStepGraphsTest, StepsAreRecordedAgainAfterMemoryHasMoved) {
   if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kMlp, 0, 6, 4};
   constexpr std::size_t kRows = 10'000, kMoreRows = 12'000;
@@ -269,7 +269,7 @@ TEST(GpuStepGraphsTest, MemoryThatMoved) {
 }
 
 // More kinds of steps than can be stored: each three times in a row, then all in turn.
-TEST(GpuStepGraphsTest, MoreSizesThanAreKept) {
+TEST(GpuStepGraphsTest, MoreSizesThanAreStored) {
   if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
   StepCase recorded(shape, {.device = "gpu"}, 300), plain(shape, {.device = "gpu"}, 300);
@@ -300,7 +300,7 @@ TEST(GpuLossScaleTest, ABatchThatOverflowsFp16IsSkipped) {
   EXPECT_FALSE(gpu.Run(300, 1, true, 0.1).gradients.empty());
 }
 
-TEST(GpuWorkspaceTest, WhatDoesNotFitIsNamedAndCounted) {
+TEST(GpuWorkspaceTest, AnAllocationThatFailsIsNamedAndCounted) {
   auto stream = kernels::Stream::Make();
   if (!stream) GTEST_SKIP() << stream.error().message;
   Workspace memory(stream->get());
