@@ -219,7 +219,7 @@ TEST(ClientCache, ATableMayHaveItsOwnCacheOrNone) {
   EXPECT_EQ(fleet.client.counters().cache_hits, 3u);
 }
 
-TEST(ClientCache, OwnPushesAreSeenByDefault) {
+TEST(ClientCache, OwnPushesAreSeenIfTheJobWantsIt) {
   for (OwnPushes own : {OwnPushes::kSeen, OwnPushes::kBounded}) {
     Cached c(own);
     c.At(1);
