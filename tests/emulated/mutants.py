@@ -25,9 +25,9 @@ KERNELS, STEPPER, TRAIN = "emulated_kernels_test", "emulated_stepper_test", "emu
 # name, file, text that occurs in it once, its replacement, files to compile, test program, filter, environment
 CUDA = "kernels/cuda/"
 MUTANTS = [
-    ("missing-event-wait", "worker/train/device_arrays.cc", "    stream_.WaitFor(*way_);\n    return {};", "    return {};",
+    ("missing-event-wait", "worker/train/device_arrays.cc", "    stream_.WaitFor(*copy_stream_);\n    return {};", "    return {};",
      ["worker/train/device_arrays.cc"], STEPPER, "*AgreesWithTheCpu/dlrm", {}),
-    ("gradients-fetched-too-early", "worker/train/device_arrays.cc", "    way_->WaitFor(stream_);\n", "",
+    ("gradients-fetched-too-early", "worker/train/device_arrays.cc", "    copy_stream_->WaitFor(stream_);\n", "",
      ["worker/train/device_arrays.cc"], STEPPER, "*AgreesWithTheCpu/dlrm", {}),
     ("event-not-recorded", CUDA + "stream.cc",
      '  native_->Note(cudaEventRecord(first.given, first.stream), "record an event");\n', "",
