@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/codec/schema_check.h"
+#include "core/limits.h"
 
 namespace tarn {
 
@@ -43,9 +44,12 @@ To Cast(From value) {
 }
 
 // Adds the options of the rule that are missing, so that neither what is stored nor what was read depends on defaults.
+// There is room for all of them unless the table has options that its rule does not know; Validate refuses those.
 void AddDefaults(const RuleName& kind, NamedOptions* options) {
-  if (const UpdateRule* rule = FindUpdateRule(kind))
-    for (const tarn::RuleOption& option : rule->options) options->emplace(option.name, option.by_default);
+  const UpdateRule* rule = FindUpdateRule(kind);
+  if (rule == nullptr) return;
+  for (const tarn::RuleOption& option : rule->options)
+    if (options->size() < limits::kRuleOptionsMax) options->emplace(option.name, option.by_default);
 }
 
 tarn::LifeSpec UnPackLife(const LifeSpec* m) {

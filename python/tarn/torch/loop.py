@@ -194,6 +194,7 @@ class Prefetcher(Generic[_B]):
                 batch, self._session.batch = waiting[0].batch, waiting[0].leased
                 waiting.popleft()
                 self._recipe.begin(batch)
+                self._session.copy_ahead_due = True
                 yield batch
                 self._recipe.end()
                 self._warn()

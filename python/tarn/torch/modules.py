@@ -37,7 +37,7 @@ class Remote(nn.Module):
         self.name, self.table, self.session = name, table, session
         self.num_embeddings, self.embedding_dim, self.padding_idx = of.num_embeddings, of.embedding_dim, of.padding_idx
         self.scale_grad_by_freq = of.scale_grad_by_freq
-        self.to_gpu = False  # whether the last call had ids on a GPU
+        self.gpu: torch.device | None = None  # of the last call's ids; None: they were on the CPU
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
         """The copy has the same table and session. Needed by copy.deepcopy(model), as for averaged weights."""
@@ -77,7 +77,7 @@ class Remote(nn.Module):
         """For ids of any shape: the index of each id's row, the rows, and the index of the padding."""
         self._check_process()
         self._check_ids(ids)
-        self.to_gpu = ids.is_cuda
+        self.gpu = ids.device if ids.is_cuda else None
         pulled = self.session.take(self, ids)
         leaf = self.session.leaf(pulled, ids.device)
         padding = None if self.padding_idx is None else pulled.plan.size

@@ -60,20 +60,24 @@ class _Slab:
         return copies
 
     def copy_if_arrived(self, gpu: torch.device) -> None:
-        """Begins the copies to the GPU before `on` asks for them, if the rows have arrived."""
+        """Begins the copies to the GPU before `on` asks for them, if the request has ended. The copy of one that failed is
+        never used, because its wait raises. Without memory for them, `on` tries again."""
         if gpu not in self._copies and self.future is not None and self.future.ready():
-            self._copy_to(gpu)
+            with contextlib.suppress(torch.cuda.OutOfMemoryError):
+                self._copy_to(gpu)
 
     def _copy_to(self, device: torch.device) -> None:
         """One copy each. Those to a GPU are on a stream of their own, so that they do not wait for the model's work."""
         rows, index = self._host
         with contextlib.ExitStack() as context:
             context.enter_context(torch.inference_mode(False))  # another module of the request may be in training
-            if device.type == "cuda":
-                context.enter_context(torch.cuda.stream(_stream_of_copies(device)))
-            self._copies[device] = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
-            if device.type == "cuda":
-                self._copied[device] = _stream_of_copies(device).record_event()
+            stream = _stream_of_copies(device) if device.type == "cuda" else None
+            if stream is not None:
+                context.enter_context(torch.cuda.stream(stream))
+            copies = rows.to(device, non_blocking=True), index.to(device, non_blocking=True)
+            if stream is not None:
+                self._copied[device] = stream.record_event()
+            self._copies[device] = copies
 
     def wait(self, what: Callable[[], str]) -> None:
         if self.future is not None:
@@ -138,6 +142,7 @@ class Session:
         self.calls: list[list[tuple[Remote, torch.Tensor]]] = []  # the recorders of the calls in progress
         self.dense: list[DenseTables] = []  # of the models with dense="tarn"
         self._ahead: list[Pulled] = []  # requested, not used yet
+        self.copy_ahead_due = False  # the next call of a module also begins the copies of rows pulled ahead
         self._clock = 0  # of the last call
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[tuple[Any, int]] = collections.deque()  # futures of pushes and ticks, bytes of each
@@ -177,7 +182,7 @@ class Session:
     ) -> tuple[list[Pulled], _Slab, torch.Tensor]:
         """The distinct keys of each call, and memory for their rows, which are not pulled yet."""
         keys = [module.keys(ids) for module, ids in calls]
-        counts, pinned = [each.numel() for each in keys], any(module.to_gpu or ids.is_cuda for module, ids in calls)
+        counts, pinned = [each.numel() for each in keys], any(module.gpu is not None or ids.is_cuda for module, ids in calls)
         index = torch.empty(sum(counts), dtype=torch.int64, device="cpu", pin_memory=pinned)
         try:
             plans = self.client.plans_at([module.table for module, _ in calls], [each.data_ptr() for each in keys], counts,
@@ -212,6 +217,13 @@ class Session:
             each.ids = each.ids.clone()  # the program may write to its tensor before the call
             self._ahead.append(each)
 
+    def _copy_ahead(self) -> None:
+        """Begins to copy rows pulled ahead to the GPUs of their modules, as far as they have arrived."""
+        self.copy_ahead_due = False
+        for slab, gpu in dict.fromkeys((each.slab, each.module.gpu) for each in self._ahead):  # in the order of the requests
+            if gpu is not None:
+                slab.copy_if_arrived(gpu)
+
     def has_ahead(self, clock: int) -> bool:
         return any(each.clock == clock for each in self._ahead)
 
@@ -221,9 +233,6 @@ class Session:
         if clock != self._clock:
             self._clock = clock
             self._ahead = [each for each in self._ahead if each.clock >= clock]  # older rows would exceed the bound
-            if ids.is_cuda:
-                for slab in {each.slab for each in self._ahead}:
-                    slab.copy_if_arrived(ids.device)
         for recorder in self.calls:
             recorder.append((module, ids))
         for i, each in enumerate(self._ahead):
@@ -239,6 +248,8 @@ class Session:
         Call it once."""
         pulled.wait()
         rows = pulled.rows(device)
+        if self.copy_ahead_due:  # behind the copy of the rows that are needed now
+            self._copy_ahead()
         if torch.is_grad_enabled():
             self._before_training()
             rows.requires_grad_()

@@ -190,6 +190,7 @@ class RecipeTest(unittest.TestCase):
             ahead.future.wait()
             self.ps.tick().wait()
             model.session._ahead[-1].clock = self.ps.clock
+            model.session.copy_ahead_due = True
             model(now)
             self.assertIn(GPU, ahead._copies)
             with torch.cuda.stream(torch.cuda.Stream(GPU)):

@@ -118,8 +118,12 @@ class CopiesToAGpuTest(unittest.TestCase):
             self.enterContext(mock.patch.object(torch.cuda, name, each))
         self.enterContext(mock.patch.object(session, "_stream_of_copies", lambda _: own))
         self.gpu = mock.Mock(type="cuda")
-        self.slab = session._Slab(FakeHost("rows", self), FakeHost("index", self))
-        self.slab.future = mock.Mock(ready=lambda: self.arrived)
+        self.slab = self.slab_of("")
+
+    def slab_of(self, name, arrived=None):
+        slab = session._Slab(FakeHost(f"{name}rows", self), FakeHost(f"{name}index", self))
+        slab.future = mock.Mock(ready=lambda: self.arrived if arrived is None else arrived)
+        return slab
 
     COPIES = ["enter copies", "rows to GPU", "index to GPU", "record on copies", "leave copies"]
 
@@ -141,6 +145,30 @@ class CopiesToAGpuTest(unittest.TestCase):
         self.assertEqual([each.name for each in copies], ["rows on GPU", "index on GPU"])
         self.assertEqual(self.log, [each for stream in ("own", "other") for each in (
             f"{stream} waits", f"rows on GPU used by {stream}", f"index on GPU used by {stream}")])
+
+    def test_the_rows_of_each_request_are_copied_in_order_behind_those_needed_now(self):
+        client = FakeClient()
+        attached(Bags(), client)
+        own = session.of(client)
+        for name, arrived, gpu in (("b ", True, self.gpu), ("late ", False, self.gpu), ("cpu ", True, None), ("a ", True, self.gpu)):
+            own._ahead += [mock.Mock(slab=self.slab_of(name, arrived), module=mock.Mock(gpu=gpu))] * 2
+        own.copy_ahead_due = True
+        now = mock.Mock(plan=None)
+        now.rows = lambda _: self.log.append("rows needed now") or torch.zeros(1)
+        with torch.inference_mode():
+            for _ in range(2):
+                own.leaf(now, self.gpu)
+        copies = [each for each in self.log if "rows" in each]
+        self.assertEqual(copies, ["rows needed now", "b rows to GPU", "a rows to GPU", "rows needed now"])
+        own._ahead.clear()
+
+    def test_without_memory_the_copy_is_tried_again(self):
+        self.arrived = True
+        with mock.patch.object(FakeHost, "to", side_effect=torch.cuda.OutOfMemoryError):
+            self.slab.copy_if_arrived(self.gpu)
+        self.log.clear()
+        self.slab.on(self.gpu)
+        self.assertEqual(self.log[:5], self.COPIES)
 
     def test_rows_that_nobody_copied_before(self):
         self.slab.on(self.gpu)
@@ -169,6 +197,7 @@ class FakeHost:
         self.name, self.test = name, test
 
     def to(self, _, non_blocking):
+        self.test.assertFalse(torch.is_inference_mode_enabled())
         self.test.log.append(f"{self.name} to GPU")
         return FakeHost(f"{self.name} on GPU", self.test)
 

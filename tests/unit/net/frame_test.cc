@@ -292,25 +292,33 @@ TEST(Frame, VersionsAreSentIfOneIsKnown) {
   EXPECT_LT((*Encode(message))[0].size(), (*known)[0].size());
 }
 
-TEST(Frame, MissingOptionsHaveTheirDefaults) {
+// A message that a tarn with other options may have sent: the rule is unknown when the message is encoded, so that no
+// default is added, and "adagrad" when it is decoded.
+Expected<Message> OfAdagrad(NamedOptions options) {
   CreateTable body;
-  body.spec.optimizer.kind = "adagraX";  // unknown, so the sender adds no options
+  body.spec.optimizer.kind = "adagraX";
+  body.spec.optimizer.options = std::move(options);
   auto frames = Encode({.body = body});
-  ASSERT_TRUE(frames) << ToString(frames.error());
-  ASSERT_EQ(frames->size(), 1u);
+  if (!frames) return std::unexpected(frames.error());
   const std::span bytes(reinterpret_cast<char*>(frames->front().data()), frames->front().size());
-  const auto kind = std::ranges::search(bytes, std::string("adagraX"));
-  ASSERT_FALSE(kind.empty());
-  kind.back() = 'd';
-  const auto back = Decode(std::span<const Buffer>(*frames));
-  ASSERT_TRUE(back) << ToString(back.error());
-  const NamedOptions& options = std::get<CreateTable>(back->body).spec.optimizer.options;
-  EXPECT_EQ(options.size(), FindUpdateRule("adagrad")->options.size());
-  const auto again = Encode(*back);
-  ASSERT_TRUE(again) << ToString(again.error());
-  const auto twice = Decode(std::span<const Buffer>(*again));
-  ASSERT_TRUE(twice) << ToString(twice.error());
-  EXPECT_TRUE(Equal(*back, *twice));
+  std::ranges::search(bytes, std::string("adagraX")).back() = 'd';
+  return Decode(std::span<const Buffer>(*frames));
+}
+
+TEST(Frame, MissingOptionsHaveTheirDefaults) {
+  NamedOptions unknown;
+  for (std::uint32_t i = 0; i < limits::kRuleOptionsMax; ++i) unknown[std::to_string(100 + i)] = 1;
+  for (const NamedOptions& options : {NamedOptions(), unknown}) {
+    const auto back = OfAdagrad(options);
+    ASSERT_TRUE(back) << ToString(back.error());
+    EXPECT_EQ(std::get<CreateTable>(back->body).spec.optimizer.options.size(),
+              options.empty() ? FindUpdateRule("adagrad")->options.size() : limits::kRuleOptionsMax);
+    const auto again = Encode(*back);
+    ASSERT_TRUE(again) << ToString(again.error());
+    const auto twice = Decode(std::span<const Buffer>(*again));
+    ASSERT_TRUE(twice) << ToString(twice.error());
+    EXPECT_TRUE(Equal(*back, *twice));
+  }
 }
 
 TEST(Frame, PulledRowsFollowTheGradients) {
