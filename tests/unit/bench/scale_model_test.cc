@@ -193,21 +193,22 @@ TEST(Costs, AFitFindsTheLineThroughNoise) {
   SplitMix random(1);
   std::vector<Sample> samples;
   for (int i = 0; i < 2000; ++i) {
-    const Amount amount{1, double(random.Below(1000)), 0, i % 2 == 0 ? 1.0 : 256.0};
-    double ns = (700 + 5 * amount.rows + 2 * amount.third) * (0.95 + 0.1 * random.Unit());
+    const Amount amount{1, double(random.Below(1000)), 0, i % 2 == 0 ? 1.0 : 256.0, 1.0 + double(random.Below(7))};
+    double ns = (700 + 5 * amount.rows + 2 * amount.third + 300 * amount.tables) * (0.95 + 0.1 * random.Unit());
     if (i % 50 == 0) ns *= 100;  // lost its core
     samples.push_back({amount, ns});
   }
   const Line line = Fit(samples);
-  EXPECT_NEAR(line.message_ns, 700, 35);
+  EXPECT_NEAR(line.message_ns, 700, 50);
   EXPECT_NEAR(line.row_ns, 5, 0.25);
   EXPECT_NEAR(line.third_ns, 2, 0.15);
+  EXPECT_NEAR(line.table_ns, 300, 15);
   EXPECT_EQ(line.dense_ns, 0);
 }
 
 TEST(Costs, AFileIsReadBackAndErrorsAreNamed) {
   Costs costs;
-  costs[Work::kServe] = {1.5, 2.25, 3, 0.1};
+  costs[Work::kServe] = {1.5, 2.25, 3, 0.1, 40};
   costs.busy_slowdown = 1.25;
   const std::string path = testing::TempDir() + "/costs.txt";
   std::ofstream(path) << ToText(costs);
