@@ -1,9 +1,9 @@
-# CUDA, where a toolkit is found: CMAKE_CUDA_COMPILER or CUDACXX if given, that of `tools/install cuda`, or the one on
-# the PATH. TARN_HAS_CUDA says whether. No GPU is needed to build.
+# Finds a CUDA toolkit: that of CMAKE_CUDA_COMPILER or CUDACXX if one is set, else that of `tools/install cuda`, else
+# the one on the PATH. Sets TARN_HAS_CUDA: ON if a toolkit with cuBLAS was found. The build needs no GPU.
 
 option(TARN_CUDA "build the CUDA kernels where a toolkit is found" ON)
 set(TARN_HAS_CUDA OFF)
-# ON where a toolkit that is installed later changes nothing: tools/build configures anew where it is not.
+# OFF: `tools/install cuda` may still change the result, so tools/build configures again once a toolkit is installed.
 set(settled ON)
 if(TARN_CUDA AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
   include(CheckLanguage)
@@ -17,7 +17,7 @@ if(TARN_CUDA AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # Machine code for the A100 and the H100 and H200, and PTX for what comes after.
+    # Machine code for the A100, the H100 and the H200, and PTX for newer GPUs.
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual CACHE STRING "GPUs to build for")
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17)  # the newest that CMake 3.25 knows
@@ -27,7 +27,7 @@ if(TARN_CUDA AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
       # Programs load cuBLASLt when they use a GPU (kernels/cuda/cublas_lt.h).
       list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
     else()
-      message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} has no cuBLAS beside it; tools/install cuda brings both")
+      message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} has no cuBLAS beside it; tools/install cuda installs both")
     endif()
     if(CCACHE)
       set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})

@@ -1,6 +1,6 @@
-# Runs at `cmake --install`: copies the headers that users include, and all headers of the tree that these include, from
-# `source`, or from `generated` if they are made by the build, below `destination` of the prefix, under the paths by which
-# they are included.
+# Runs at `cmake --install`: copies the headers that users include, and all headers of tarn that these include, to
+# `destination` below the prefix, under the paths by which they are included. A header that is not in `source` is one
+# that the build generates, in `generated`.
 cmake_policy(VERSION 3.25)
 set(todo worker/tarn.h worker/tarn_c.h serving/model.h)
 set(headers)

@@ -1,7 +1,7 @@
-# What `cmake --install` installs, by component: `programs`; `library`, which is libtarn.so with the C functions of
-# worker/tarn_c.h and the C++ classes of worker/tarn.h and serving/model.h; `development`, which is the headers of these,
-# a CMake package (find_package(tarn), target tarn::tarn) and a pkg-config file (tarn). The component `tools` is for the
-# Python package alone (python/pyproject.toml). The target tarn_package builds all that is installed.
+# What `cmake --install` installs, by component. `programs`: the programs. `library`: libtarn.so, with the C functions of
+# worker/tarn_c.h and the C++ classes of worker/tarn.h and serving/model.h. `development`: the headers of these, a CMake
+# package (find_package(tarn), target tarn::tarn) and a pkg-config file (tarn). `tools`: only for the Python package
+# (python/pyproject.toml). The target tarn_package builds everything that is installed.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -13,7 +13,7 @@ foreach(program ${programs})
 endforeach()
 install(TARGETS ${programs} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
 
-# Laid out like a bundle (tools/bundle): tools find the programs in ../bin. Without those for developers.
+# Laid out like a bundle (tools/bundle), so that the tools find the programs in ../bin. Without the developers' tools.
 install(DIRECTORY tools/tarn_tools DESTINATION tools COMPONENT tools EXCLUDE_FROM_ALL
   PATTERN __pycache__ EXCLUDE PATTERN bench*.py EXCLUDE PATTERN gpu_*.py EXCLUDE PATTERN bundle.py EXCLUDE
   PATTERN includes.py EXCLUDE PATTERN programs.py EXCLUDE)
@@ -31,7 +31,7 @@ target_include_directories(tarn_c INTERFACE
 set_target_properties(tarn_c PROPERTIES EXPORT_NAME tarn)
 install(TARGETS tarn_c EXPORT tarn LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 
-# What has functions of public headers is compiled with symbols that others see.
+# libtarn.so exports the symbols of the sources that implement public headers; all other symbols are hidden.
 target_link_libraries(tarn_c PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,tarn_serving>)
 set_target_properties(tarn_serving PROPERTIES
   POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
@@ -44,7 +44,7 @@ tarn_public(tarn_core core/error.cc core/quality.cc core/table/table_spec.cc)
 tarn_public(tarn_worker_lib worker/tarn.cc)
 tarn_public(tarn_serving serving/export_file.cc serving/model.cc)
 
-# Headers are found when they are installed: those that users include, and what these include.
+# install_headers.cmake finds the headers at installation.
 install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
 set(generated \"${PROJECT_BINARY_DIR}/schemas/include\")
 set(destination \"${CMAKE_INSTALL_INCLUDEDIR}/tarn\")"
@@ -58,7 +58,7 @@ configure_package_config_file(cmake/tarn-config.cmake.in ${PROJECT_BINARY_DIR}/t
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tarn-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tarn-config.cmake ${PROJECT_BINARY_DIR}/tarn-config-version.cmake
   DESTINATION ${package} COMPONENT development)
-# It names places relative to its own: the prefix is known when it is installed.
+# The paths in tarn.pc are relative to its own directory, because the prefix is known only at installation.
 string(REGEX REPLACE "[^/]+" ".." up ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 configure_file(cmake/tarn.pc.in ${PROJECT_BINARY_DIR}/tarn.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tarn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)

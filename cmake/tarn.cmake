@@ -12,7 +12,7 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)
-  # What one checkout has compiled serves the next one too.
+  # Hashes paths relative to the checkout, so that all checkouts of the user share the cache.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
 endif()
 
@@ -20,14 +20,14 @@ endif()
 set(TARN_SANITIZE "" CACHE STRING "sanitizers to build with")
 option(TARN_FUZZ "build the fuzz targets with libFuzzer (needs clang)" OFF)
 
-# No contraction of a*b+c anywhere: replicas and repetitions must agree to the bit.
+# No contraction of a*b+c to a fused operation: results must have the same bits on all nodes and in all runs.
 set(flags -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # gcc 12 sees ghosts in moved variants
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # false positives of gcc 12 for moved variants
     -Wno-missing-field-initializers  # designated initializers name what differs from the default
     -ffp-contract=off -fno-math-errno)
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
-# A program looks for shared libraries in ../lib first, and so do the libraries that it finds there: tools/bundle fills
-# it. (The newer kind of search path would not hold for libraries of libraries.)
+# Programs search ../lib, which tools/bundle fills, for shared libraries first. The path is a DT_RPATH, because a
+# DT_RUNPATH would not apply to the libraries that these libraries need.
 set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
 add_link_options(LINKER:--disable-new-dtags)
 if(TARN_SANITIZE)
@@ -64,9 +64,9 @@ function(tarn_join group name)
 endfunction()
 
 # tarn_test(core_test LABEL unit SOURCES hash_test.cc fake.cc [THREADS hash_test.cc] LINK tarn::core): a GoogleTest
-# program, and a ctest entry for each of its files NAME_test.cc, called by the label and where it lies below tests/unit
-# (unit.core/hash_test). THREADS: those that ThreadSanitizer runs, too (label threads). The target unit_tests builds all
-# programs of the label unit, threads_tests those with THREADS.
+# program, and a ctest entry for each of its files NAME_test.cc, named by the label and the path below tests/unit
+# (unit.core/hash_test). THREADS: the sources that also run under ThreadSanitizer (label threads). The target unit_tests
+# builds all programs of the label unit; threads_tests builds all programs with THREADS.
 function(tarn_test name)
   cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;THREADS;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -96,7 +96,7 @@ function(tarn_test name)
       set_tests_properties(${test} PROPERTIES LABELS "${arg_LABEL};threads")
     endif()
     if(arg_LABEL STREQUAL gpu)
-      # Nothing has failed if the list of what was skipped is the end.
+      # The list of skipped tests ends the output only if no test has failed.
       set_tests_properties(${test} PROPERTIES
         SKIP_REGULAR_EXPRESSION "tests?, listed below:\n(\\[  SKIPPED \\] [A-Za-z0-9_./]+\n)+$")
     endif()
@@ -104,8 +104,9 @@ function(tarn_test name)
 endfunction()
 
 # tarn_fuzz(job_file_fuzz SOURCES job_file_fuzz.cc LINK tarn::core CORPUS corpus/job_file): a program around
-# LLVMFuzzerTestOneInput. With TARN_FUZZ it is libFuzzer's (bin/NAME CORPUS... -runs=100000); without, it replays the
-# corpus and some mutations of it, as the ctest entry unit.NAME, and slow.NAME is a long run in the fuzz preset. CORPUS: files or folders, relative to the caller's.
+# LLVMFuzzerTestOneInput. With TARN_FUZZ libFuzzer drives it (bin/NAME CORPUS... -runs=100000). Without, it replays the
+# corpus and some mutations of it, as the ctest entry unit.NAME; the entry slow.NAME is a long run in the fuzz preset.
+# CORPUS: files or folders, relative to the caller's folder.
 function(tarn_fuzz name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;CORPUS" ${ARGN})
   if(TARN_FUZZ)
