@@ -39,7 +39,7 @@ class Buffer {
 #endif
   }
 
-  // The same. `held` is released together with the bytes, by the thread that releases them last.
+  // The same, and keeps `held` alive: the thread that releases the last reference to the bytes also releases `held`.
   static Buffer Allocate(std::size_t bytes, std::shared_ptr<void> held) {
     Buffer whole = Allocate(bytes);
     if (bytes == 0) return whole;
@@ -61,7 +61,8 @@ class Buffer {
   static Buffer Hold(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
     return Buffer({owner, bytes}, size);
   }
-  // The same for bytes that are valid only for a limited time: users that need them longer must copy them.
+  // The same for bytes that are valid only for a limited time; lent() is then true. Users that need them longer must
+  // copy them.
   static Buffer Lend(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
     Buffer buffer = Hold(bytes, size, owner);
     buffer.lent_ = true;

@@ -13,7 +13,7 @@ namespace tarn {
 // for other text, and for more than 2^63 - 1.
 Expected<std::uint64_t> ParseByteSize(std::string_view text);
 
-// The shortest such text.
+// `bytes` exactly, in the largest unit that divides it: 1536 -> "1536", 1 << 30 -> "1GiB".
 std::string ToByteSize(std::uint64_t bytes);
 
 }  // namespace tarn

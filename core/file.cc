@@ -17,7 +17,7 @@
 namespace tarn {
 namespace {
 
-constexpr std::string_view kBeside = ".tmp-";
+constexpr std::string_view kTemporaryInfix = ".tmp-";
 
 // The path by which this process can name an open file.
 std::string PathOf(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
@@ -50,23 +50,23 @@ Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
   }
 }
 
-AtomicFile::AtomicFile(std::string path, std::string beside, Descriptor file, bool named)
-    : path_(std::move(path)), beside_(std::move(beside)), file_(std::move(file)), named_(named) {}
+AtomicFile::AtomicFile(std::string path, std::string temporary_path, Descriptor file, bool named)
+    : path_(std::move(path)), temporary_path_(std::move(temporary_path)), file_(std::move(file)), named_(named) {}
 
 AtomicFile::~AtomicFile() {
-  if (file_.get() >= 0 && named_) ::unlink(beside_.c_str());
+  if (file_.get() >= 0 && named_) ::unlink(temporary_path_.c_str());
 }
 
 Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
-  std::string beside = fmt::format("{}{}{}", path, kBeside, ::getpid());
+  std::string temporary_path = fmt::format("{}{}{}", path, kTemporaryInfix, ::getpid());
   const std::string folder = std::filesystem::path(path).parent_path().string();
-  Descriptor nameless(::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
+  Descriptor unnamed(::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
   // Not every file system supports unnamed files, and naming them requires /proc.
-  if (nameless.get() >= 0 && ::access(PathOf(nameless.get()).c_str(), F_OK) == 0)
-    return AtomicFile(path, std::move(beside), std::move(nameless), false);
-  Descriptor named(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (named.get() < 0) return Failed(beside, "create");
-  return AtomicFile(path, std::move(beside), std::move(named), true);
+  if (unnamed.get() >= 0 && ::access(PathOf(unnamed.get()).c_str(), F_OK) == 0)
+    return AtomicFile(path, std::move(temporary_path), std::move(unnamed), false);
+  Descriptor named(::open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (named.get() < 0) return Failed(temporary_path, "create");
+  return AtomicFile(path, std::move(temporary_path), std::move(named), true);
 }
 
 Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offset) {
@@ -80,23 +80,23 @@ Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offse
   return {};
 }
 
-// After an error before the rename the destructor removes the temporary file.
+// After an error before or at the rename, the destructor removes the temporary file.
 Status AtomicFile::Commit() {
   if (::fsync(file_.get()) != 0) return Failed(path_, "sync");
   if (!named_) {
-    ::unlink(beside_.c_str());  // left by an earlier process with the same id
-    if (::linkat(AT_FDCWD, PathOf(file_.get()).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
-      return Failed(beside_, "create");
+    ::unlink(temporary_path_.c_str());  // left by an earlier process with the same id
+    if (::linkat(AT_FDCWD, PathOf(file_.get()).c_str(), AT_FDCWD, temporary_path_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return Failed(temporary_path_, "create");
     named_ = true;
   }
-  if (::rename(beside_.c_str(), path_.c_str()) != 0) return Failed(path_, "rename into place");
+  if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) return Failed(path_, "rename into place");
   if (::close(file_.Release()) != 0) return Failed(path_, "close");
   return SyncDirectory(std::filesystem::path(path_).parent_path().string());
 }
 
 void RemoveUnfinished(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const std::string prefix = std::filesystem::path(path).filename().string() + std::string(kBeside);
+  const std::string prefix = std::filesystem::path(path).filename().string() + std::string(kTemporaryInfix);
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
        it.increment(error)) {

@@ -28,7 +28,7 @@ inline Status WriteFileAtomic(const std::string& path, std::string_view text) {
 
 // A file that is written in pieces and put in place atomically by Commit. Until then it has no name, so it disappears
 // if the process ends. On file systems without unnamed files it is PATH.tmp-PID, which remains if the process is
-// killed. Errors as above. Not thread-safe.
+// killed. Errors as for WriteFileAtomic. Not thread-safe.
 class AtomicFile {
  public:
   static Expected<AtomicFile> Create(const std::string& path);
@@ -42,11 +42,11 @@ class AtomicFile {
   Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string beside, Descriptor file, bool named);
+  AtomicFile(std::string path, std::string temporary_path, Descriptor file, bool named);
 
-  std::string path_, beside_;
+  std::string path_, temporary_path_;
   Descriptor file_;
-  bool named_;  // beside_ exists
+  bool named_;  // temporary_path_ exists
 };
 
 // Timeout for the lock of a killed process: the kernel releases the lock only after it has freed the process's memory.

@@ -7,8 +7,8 @@
 
 namespace tarn {
 
-inline constexpr std::size_t kKeyBlock = 32;
-inline constexpr std::size_t kKeySlack = 8;
+inline constexpr std::size_t kKeyBlock = 32;  // keys of a block
+inline constexpr std::size_t kKeySlack = 8;   // zero bytes after the last block
 
 // The maximum and the minimum size of n coded keys.
 constexpr std::size_t DeltaBytesMax(std::size_t n) {

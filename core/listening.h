@@ -10,8 +10,8 @@
 
 namespace tarn {
 
-// For error messages of a node to which the scheduler does not answer: a scheduler with other keys looks like a dead
-// one.
+// Part of the question in error messages about a scheduler that does not answer: a node whose keys differ from the
+// scheduler's gets no answer either.
 inline constexpr std::string_view kSameKeys = "and do both have the same key file (--keys)";
 
 class Listening {

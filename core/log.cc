@@ -83,7 +83,7 @@ void LogAndPrint(LogLevel level, std::string_view program, std::string_view mess
       logger == nullptr ? !LogEnabled(level) : std::any_of(logger->sinks().begin(), logger->sinks().end(), is_stderr);
   if (!seen)
     std::fprintf(stderr, "%.*s: %.*s\n", int(program.size()), program.data(), int(message.size()), message.data());
-  if (logger != nullptr) Log(level, message);  // last: its disk may stall
+  if (logger != nullptr) Log(level, message);  // last, because the log's disk may stall
 }
 
 bool LogLimiter::Allow(TimeUs now, std::uint64_t& suppressed) {

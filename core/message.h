@@ -34,10 +34,10 @@ inline constexpr std::uint32_t kAnyRank = 0xffffffff;  // of a joining worker th
 struct Section {
   PartitionId partition;
   std::uint32_t count = 0;
-  // Push: this section's push id sequence. Pull: the last sequence of the worker's own pushes to this partition
+  // Push: the sequence of this section's push id. Pull: the last sequence of the worker's own pushes to this partition
   // that the answer must contain (0: none).
   Sequence sequence;
-  Version version = kNoVersion;  // Push: of the partition when this section's rows were pulled
+  Version version = kNoVersion;  // Push: version of the partition when this section's rows were pulled
 };
 
 enum class KeyCodec : std::uint8_t {
@@ -53,8 +53,8 @@ struct KeyList {
   Key first_key = 0;
   std::uint32_t count = 0;
   std::vector<Section> sections;
-  // The sender's number for these keys, never reused for other keys (rule W3). With keys: the shard may store them
-  // under it. 0: no number.
+  // The sender's number for these keys, never reused for other keys (rule W3); 0: none. A shard that receives the keys
+  // may store them under this number.
   std::uint64_t list = 0;
   Buffer frame;  // see KeyCodec
 };
@@ -95,13 +95,14 @@ enum class PushAction : std::uint8_t {
   kDelete,  // removes them
 };
 
-// Gradients of rows of one table, summed over the batch's duplicates. values: count rows, and with `pulled` further
-// count rows. kAssign: values of rows, in fp32. kDelete: no values.
+// A push to rows of one table. `values` by action: kStep: the gradients of keys.count rows, summed over the batch's
+// duplicates, and with `pulled` after them the keys.count rows as pulled. kAssign: the new values of the rows, in fp32.
+// kDelete: empty.
 struct PushPart {
   TableId table;
-  Clock pulled_clock;  // the least minimum clock of the replies that brought their rows
+  Clock pulled_clock;  // the lowest minimum clock of the replies with which the worker received these rows
   ValueCodec codec = ValueCodec::kFp32;
-  std::optional<ValueCodec> pulled;  // the codec of the rows as their worker pulled them (UpdateRule::needs_pulled)
+  std::optional<ValueCodec> pulled;  // codec of the rows as pulled, for rules with UpdateRule::needs_pulled
   PushAction action = PushAction::kStep;
   KeyList keys;
   Buffer values;
@@ -112,8 +113,8 @@ struct Push {
   std::vector<PushPart> tables;
 };
 
-// One per section of the push, in order. kOk: applied (or gathered) now or before. kOutOfOrder: `expected` names
-// the sequence that the partition waits for; nothing was applied. Other codes: see ErrorCode.
+// The answer for one section of a push. kOk: applied (or gathered) now or before. kOutOfOrder: not applied; `expected`
+// is the sequence that the partition waits for. Other codes: see ErrorCode.
 struct SectionAck {
   PartitionId partition;
   Sequence sequence;
@@ -122,7 +123,7 @@ struct SectionAck {
 };
 struct PushAck {
   RequestId request;
-  std::vector<SectionAck> sections;
+  std::vector<SectionAck> sections;  // one per section of the push, in its order
 };
 
 // Rows that will be pulled soon. Not answered.
@@ -138,7 +139,7 @@ struct Message {
   Sender sender;
   Epoch epoch;  // of the sender's route map
   Body body;
-  Buffer values;  // of PutBlob, BlobPiece
+  Buffer values;  // payload of PutBlob and BlobPiece
 };
 
 // Calls keys(buffer) and values(buffer) for the payload of a message, table by table; some may be empty.
@@ -172,7 +173,7 @@ using Peer = StrongId<struct PeerTag, std::uint64_t>;
 inline constexpr Peer kSchedulerPeer{0};
 // The peer through which a client reaches a shard.
 inline constexpr Peer ShardPeer(ShardId shard) { return Peer(1 + std::uint64_t{shard.value}); }
-// Peers that connect to us (through a ROUTER) have numbers from here on.
+// The numbers of peers that connected to the local node (through its ROUTER) begin here.
 inline constexpr std::uint64_t kFirstAcceptedPeer = std::uint64_t{1} << 32;
 
 struct Outgoing {

@@ -29,8 +29,8 @@ inline std::size_t EditDistance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-// The first of `known` with the minimum distance to `word`; empty if `known` is empty. Only the first 64 bytes of words
-// are compared.
+// The first of `known` with the minimum distance to `word`; empty if `known` is empty. Only the first 64 bytes of
+// `word` are compared.
 inline std::string_view NearestWord(std::string_view word, std::span<const std::string_view> known) {
   word = word.substr(0, 64);
   std::string_view best;
@@ -45,7 +45,7 @@ inline std::string_view NearestWord(std::string_view word, std::span<const std::
   return best;
 }
 
-// Whether `word` may be a misspelling of `known`: the distance is at most half the length of `word`.
+// Whether `word` may be a misspelling of `known`: the distance of its first 64 bytes is at most half its length.
 inline bool IsNear(std::string_view word, std::string_view known) {
   return EditDistance(word.substr(0, 64), known) * 2 <= word.size();
 }

@@ -60,7 +60,7 @@ class QualityTally {
 
   // The rows added since the last Take.
   Quality Take();
-  // The same without its buckets.
+  // The sums since the last Take, without buckets.
   const Quality& sums() const { return sums_; }
 
  private:

@@ -23,7 +23,7 @@ namespace tarn {
 // The name of a metric in heartbeats: NAME, or NAME.LABEL for one value of its label.
 std::string CounterName(const MetricSpec* spec, std::string_view label = {});
 
-// Integers remain integers in JSON.
+// The value of a metric. Integers remain integers in JSON.
 class MetricValue {
  public:
   template <std::integral T>

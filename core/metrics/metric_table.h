@@ -194,8 +194,8 @@ constexpr const MetricSpec* FindMetric(unsigned of, std::string_view name) {
   return i < std::size(metrics::kTable) ? &metrics::kTable[i] : nullptr;
 }
 
-// Compares indexes, because under UBSan GCC does not accept a comparison of addresses with null as a constant
-// expression.
+// The metric; does not compile if there is none. Compares indexes, because under UBSan GCC does not accept a comparison
+// of addresses with null as a constant expression.
 consteval const MetricSpec* MetricOf(unsigned of, std::string_view name) {
   const std::size_t i = MetricIndex(of, name);
   if (i == std::size(metrics::kTable)) metrics::NoSuchMetric();

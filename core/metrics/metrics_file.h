@@ -16,14 +16,14 @@ namespace tarn {
 // A file of JSON lines to which several processes may append at once: every line is one write.
 class MetricsFile {
  public:
-  // Opens the file for appending; creates it if it does not exist. kIo, naming the path.
+  // Opens the file for appending; creates it if it does not exist. kIo (kNotFound: no such directory), naming the path.
   static Expected<MetricsFile> Open(const std::string& path);
 
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&& other) noexcept;
   ~MetricsFile();
 
-  // Writes the line and a newline. kIo.
+  // Writes the line and a newline. kIo; a part of the line may then be in the file.
   Status Append(std::string_view line);
 
  private:
@@ -33,8 +33,9 @@ class MetricsFile {
   std::string path_;
 };
 
-// The same for callers that must not block on disk I/O: a strand of a pool writes the lines. A failed write is logged
-// and its line lost. While kWaitingMax calls wait for the disk, further ones are dropped. Any thread.
+// A MetricsFile for callers that must not block on disk I/O: a strand of a pool writes the lines. A line that cannot be
+// written is dropped and logged. While kWaitingMax calls wait for the disk, the lines of further calls are dropped. Any
+// thread.
 class MetricsWriter {
  public:
   static constexpr std::size_t kWaitingMax = 64;

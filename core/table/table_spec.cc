@@ -101,7 +101,7 @@ Status ValidateShape(const TableSpec& spec) {
   return {};
 }
 
-// int8 is for rows in messages, if it makes them smaller; the codecs after it are for gradients.
+// int8 is for rows in messages, if it makes them smaller; the codecs after it are only for pushes.
 Status ValidateCodecs(const TableSpec& spec) {
   if (spec.push_codec == ValueCodec::kLowRank && spec.kind != TableKind::kDense)
     return Invalid(
@@ -263,7 +263,8 @@ Status Validate(const CompressionSpec& spec) {
 
 namespace {
 
-// A rule with needs_pulled needs the pulled row of each gradient, which a sum or a part of gradients does not have.
+// A rule with needs_pulled needs the pulled row of each gradient. A sum over workers, or a gradient with residuals, has
+// no such row.
 Status ValidateRule(const TableSpec& spec) {
   const UpdateRule* rule = FindUpdateRule(spec.optimizer.kind);
   if (rule == nullptr || !rule->needs_pulled) return {};
@@ -308,7 +309,7 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {
 }
 
 std::uint64_t ResidualRowsMax(const TableSpec& spec) {
-  constexpr std::uint64_t kPerRow = 56;  // key, clock, list links, and the index
+  constexpr std::uint64_t kPerRow = 56;  // bytes for the key, the clock, list links, and the index
   const std::uint64_t arrays = spec.compression.momentum == 0 ? 1 : 2;
   return spec.compression.residual_bytes / (kPerRow + arrays * spec.dim * sizeof(float));
 }

@@ -78,8 +78,8 @@ constexpr std::uint64_t StalenessBound(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kSsp ? std::uint64_t{spec.staleness} + spec.staleness_range : 0;
 }
 
-// What workers push to a table: gradients of the loss, or how far they have moved the rows that they pulled, with the
-// sign of a gradient (old minus new values; local steps). Workers must agree.
+// What workers push to a table: gradients of the loss; or, after local steps, deltas of the rows that they pulled, with
+// the sign of a gradient: old minus new values. The same for all workers.
 enum class PushedValues : std::uint8_t { kGradients, kDeltas };
 
 // The encoding of values in messages. Pulls may use the first four, pushes all; sparse rows on servers are stored in
@@ -141,7 +141,7 @@ struct LifeSpec {
   double expire_seconds = 0;         // seconds of wall-clock time without a push
   float min_score = 0.0f;            // rows with a lower score expire
   float score_decay = 1.0f;          // factor of the score per clock; each push adds 1
-  std::uint64_t rows_max = 0;        // of the table; lowest scores, or longest without a push, first
+  std::uint64_t rows_max = 0;        // of the table; rows with the lowest scores, or the oldest push, expire first
   std::uint64_t sweep_clocks = 100;  // rows expire at multiples of this (rule R4)
   friend bool operator==(const LifeSpec&, const LifeSpec&) = default;
 };
@@ -149,11 +149,11 @@ struct LifeSpec {
 // Settings of push codecs that keep residuals: what a push leaves out is added to the next gradient of the same key
 // (rule W5).
 struct CompressionSpec {
-  float share = 0.01f;              // kTopK: of the rows (sparse) or values (dense)
-  float momentum = 0.0f;            // kTopK: of the gradients before the selection, local to the worker; 0: none
-  std::uint64_t warmup_clocks = 0;  // kTopK: the first clocks, in which the share falls to `share` exponentially
+  float share = 0.01f;              // kTopK: share of the rows (sparse) or values (dense) that a push sends
+  float momentum = 0.0f;            // kTopK: momentum of the worker's gradients, before the selection; 0: none
+  std::uint64_t warmup_clocks = 0;  // kTopK: number of first clocks, in which the share falls exponentially to `share`
   std::uint32_t rank = 2;           // kLowRank: columns of the two matrices
-  std::uint64_t residual_bytes = limits::kResidualBytesDefault;  // of a worker, for a sparse table
+  std::uint64_t residual_bytes = limits::kResidualBytesDefault;  // memory of a worker for residuals of a sparse table
   friend bool operator==(const CompressionSpec&, const CompressionSpec&) = default;
 };
 
@@ -168,9 +168,9 @@ struct TableSpec {
   ConsistencySpec consistency;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
-  ValueCodec row_codec = ValueCodec::kFp32;  // of values on servers: not int8; dense tables: fp32
+  ValueCodec row_codec = ValueCodec::kFp32;  // of values on servers: fp32, bf16 or fp16; dense tables: fp32
   LifeSpec life;                             // sparse only
-  CompressionSpec compression;               // push codecs that keep residuals
+  CompressionSpec compression;               // for push codecs that keep residuals
   PushedValues pushes = PushedValues::kGradients;
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
@@ -187,8 +187,8 @@ std::string_view Name(ConsistencyMode v);
 std::string_view Name(ApplyMode v);
 std::string_view Name(ValueCodec v);
 
-// Parses a name. After an error `out` is unchanged; the message has the name, all known names and the nearest: `unknown
-// mode 'aps': expected one of bsp, ssp, asp; the nearest is 'asp'`.
+// Parses a name. kInvalidArgument if it is unknown; `out` is then unchanged, and the message has the name, all known
+// names and the nearest: `unknown mode 'aps': expected one of bsp, ssp, asp; the nearest is 'asp'`.
 Status ParseName(std::string_view name, TableKind& out);
 Status ParseName(std::string_view name, PushedValues& out);
 Status ParseName(std::string_view name, InitializerKind& out);

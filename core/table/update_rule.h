@@ -1,6 +1,6 @@
-// An update rule: how a server changes rows by pushed gradients. A rule is one file, kernels/rules/NAME.cc, with a
-// declaration (an UpdateRule) and the computation, and its name in the list of kernels/rules/CMakeLists.txt. Job files
-// and their errors, documentation, row layouts, messages, logs, checkpoints and tools use the declaration.
+// An update rule computes how pushed gradients change the rows of a server. A rule is one file, kernels/rules/NAME.cc,
+// with a declaration (an UpdateRule) and the computation, and its name in the list of kernels/rules/CMakeLists.txt. Job
+// files and their errors, documentation, row layouts, messages, logs, checkpoints and tools use the declaration.
 // kernels/README.md describes how to add a rule.
 //
 //   const UpdateRule* rule = FindUpdateRule("adam");
@@ -41,9 +41,9 @@ inline constexpr Range kNotNegative{0, 1e6};
 inline constexpr Range kPositive{0, 1e6, true};
 inline constexpr Range kDecay{0, 1, false, true};
 
-// A numeric option: a key of the job file's [optimizer] sections, stored as a float. Rules may share an option, such as
-// "epsilon": a role inherits its value from [optimizer] even if their rules differ. The default must then be the same
-// in all of them; an option with another default needs another name.
+// A numeric option: a key of the job file's [optimizer] sections, stored as a float. Several rules may have the same
+// option, such as "epsilon". It must then have the same default in all of them, because [optimizer.ROLE] inherits its
+// value from [optimizer] even if the two sections have different rules.
 struct RuleOption {
   std::string_view name;  // at most limits::kRuleNameBytesMax bytes, like that of a rule
   float by_default = 0;
@@ -64,7 +64,7 @@ struct RuleContext {
   Clock clock;                  // of the push, or the closing clock
   float rate = 0;               // the learning rate at that clock
   std::uint64_t staleness = 0;  // staleness of the gradients' rows when they were pulled, in clocks
-  std::uint64_t delay = 0;      // gradient delay: sections applied to the partition since their rows were pulled
+  std::uint64_t delay = 0;      // gradient delay: sections applied to the partition since the rows were pulled
   WorkerRank worker;            // kNoWorker if the gradients are a sum over workers
 };
 inline constexpr WorkerRank kNoWorker{0xffffffff};
@@ -83,7 +83,7 @@ struct RuleCall {
   const float* gradients = nullptr;  // n x dim
   const float* pulled = nullptr;     // n x dim; for rules with needs_pulled: the rows as pulled by their worker
   std::span<float> partition_state;  // state of the rows' partition and table
-  bool begins_section = false;       // for rules with by_section: the first of the calls of its section
+  bool begins_section = false;       // for rules with by_section: this is the first call for its section
 };
 
 struct UpdateRule {
