@@ -43,8 +43,7 @@ inline constexpr std::uint32_t kQualityBucketsMax = 1u << 16;  // of a lease's q
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;     // of one shard's part
 inline constexpr std::uint32_t kCheckpointChainMax = 1000;     // incremental checkpoints after a full one
 inline constexpr std::uint64_t kCheckpointIdMax = std::uint64_t{1} << 62;
-inline constexpr std::size_t kManifestFilesMax = std::size_t{1}
-                                                 << 20;  // a checkpoint that would exceed it is a full one
+inline constexpr std::size_t kManifestFilesMax = std::size_t{1} << 20;    // beyond it, a checkpoint is a full one
 inline constexpr std::size_t kManifestTablesMax = std::size_t{4} << 20;   // FlatBuffer tables: files, epochs, ...
 inline constexpr std::size_t kManifestBytesMax = std::size_t{512} << 20;  // of the file
 inline constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;  // of the scheduler's state: a manifest and more

@@ -50,8 +50,8 @@ inline std::unexpected<Error> UnknownName(std::string_view what, std::string_vie
                   (IsNear(text, nearest) ? "; the nearest is " + Quoted(nearest) : std::string()));
 }
 
-// Sets `out` to the value with the name `text`. If there is none, returns UnknownName's error and leaves `out` as it
-// is.
+// Sets `out` to the value with the name `text`. If there is none, returns UnknownName's error; `out` is then
+// unchanged.
 template <typename E, std::size_t N>
 Status ParseIn(const Named<E> (&list)[N], std::string_view what, std::string_view text, E& out) {
   std::vector<std::string_view> names;

@@ -51,13 +51,13 @@ struct EpochResult {
   std::uint32_t epoch = 0;  // 0, 1, ...
   Scores train;             // progressive: of the predictions before each update
   std::optional<Scores> valid, test;
-  bool best = false;  // when it was scored
+  bool best = false;  // the best epoch so far, when it was scored
   friend bool operator==(const EpochResult&, const EpochResult&) = default;
 };
 
 // The files written by one checkpoint. The first generation of a manifest holds all rows of its cut. Each later one (an
-// increment) holds the rows changed since the previous one, and the removed keys. If several hold a key, the latest
-// counts.
+// increment) holds the rows changed since the previous one, and the removed keys. If several generations hold a key,
+// the latest counts.
 struct Generation {
   CheckpointId id;  // of the checkpoint that wrote it
   Clock clock;      // of its cut
@@ -76,25 +76,25 @@ struct WorkerBlob {
 };
 
 struct Manifest {
-  std::string job_text;           // as resolved
+  std::string job_text;           // the resolved job (ToToml)
   std::uint64_t fingerprint = 0;  // of that job
   CheckpointId id;
   std::uint32_t partition_bits = 0;
   std::vector<TableSpec> tables;            // in order of id
   std::vector<Generation> generations;      // oldest first; names of files are relative to the directory
   std::optional<std::uint64_t> state_hash;  // of all rows, if known
-  Incarnation next_incarnation;             // above all that were issued
+  Incarnation next_incarnation;             // above all incarnations that were issued
   Clock resume_clock;
   DataState data;
   std::vector<EpochResult> epochs;     // finished ones, with their scores
   std::uint64_t samples = 0;           // trained rows that the checkpoint covers
-  std::uint64_t batches_repeated = 0;  // up to the cut
+  std::uint64_t batches_repeated = 0;  // batches that may have been trained twice, up to the cut
   std::uint64_t batches_behind = 0;    // trained after the positions were recorded; a resume repeats them (K2)
   std::uint64_t workers_died = 0;
   double seconds = 0, train_seconds = 0;
   std::string best_checkpoint;    // directory; empty: none yet
   bool best_lost = false;         // the best epoch is a later one, whose checkpoint could not be written
-  std::vector<WorkerBlob> blobs;  // in order of rank, one of each at most; of this checkpoint alone
+  std::vector<WorkerBlob> blobs;  // in order of rank, at most one per rank; only of this checkpoint
 };
 
 // Replaces directory/MANIFEST atomically, and makes it and the directory's names durable. Before that, checks that
@@ -114,7 +114,7 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
 // A hash of the names, sizes and checksums of a checkpoint's files: equal hashes mean equal rows.
 std::uint64_t FilesHash(const Manifest& manifest);
 
-// The number of a directory named ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); none for
+// The number of a directory named ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); nullopt for
 // another name.
 std::optional<CheckpointId> CheckpointIdOf(const std::string& directory);
 

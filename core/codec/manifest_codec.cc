@@ -90,7 +90,7 @@ std::string BodyOf(const Manifest& m) {
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
-// Reads a verified buffer. bad() names a field with an invalid value; empty: all are valid.
+// Reads a verified buffer. bad() is the name of a field with an invalid value, empty if all fields are valid.
 class Reader {
  public:
   Manifest Read(const fb::Manifest& m, std::uint32_t version) {
@@ -185,7 +185,7 @@ class Reader {
       bad_ = fmt::format("tables (in format version {})", version);
   }
 
-  // In ascending order, without duplicate files or ranks.
+  // Checks that generations and blobs are in ascending order, that no file occurs twice, and the sizes of blobs.
   void CheckGenerations(const Manifest& m) {
     std::set<std::string> names;
     for (std::size_t i = 0; i < m.generations.size(); ++i) {

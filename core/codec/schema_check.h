@@ -17,13 +17,13 @@ namespace tarn {
 //   - every enum has a known value, also in structs and in lists;
 //   - tables and structs exist, unless they are optional;
 //   - lists and strings are within their limits, and strings are UTF-8 unless they hold bytes;
-//   - items of lists are aligned (the verifier of FlatBuffers 2.0.8, VerifyVectorOrString, checks only a list's
-//     length);
-//   - all lists and strings together have no more than `bytes_max` bytes. Lists may share bytes of the buffer; with the
-//     size of the buffer as the limit, the decoded values are nevertheless at most proportional to it.
+//   - items of lists are aligned (VerifyVectorOrString of FlatBuffers 2.0.8 checks the alignment of a list's length,
+//     but not that of its items);
+//   - all lists and strings together have at most `bytes_max` bytes. Otherwise lists that share bytes of the buffer
+//     could decode to far more bytes than the buffer has; pass the size of the buffer to prevent this.
 // kMalformed or kTooLarge; the message begins with the field, such as "view.tables[].kind: value 7, expected 0 to 1".
 Status Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max);
-// The same; `status` must be ok, and receives the error.
+// The same, with the error in `status`, which must be ok before.
 void Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max, Status* status);
 
 // Corrects texts in place, in a buffer that is being built: truncates them to their limit at a character boundary, and

@@ -1,6 +1,6 @@
 // The envelope of small state files, which identifies the format and detects damage. The header before the body: 8
 // bytes of magic, then little-endian format version (32 bits), CRC-32C of all other bytes (32 bits), size of the body
-// (64 bits). In the oldest versions the CRC-32C covers only the bytes after it. Pure functions.
+// (64 bits). Before version whole_sum_from the CRC-32C covers only the bytes after it. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct SealedFormat {
   std::uint32_t whole_sum_from = 1;      // from this version on, the checksum covers magic and version too
 };
 
+// The header and the body.
 std::string Seal(const SealedFormat& format, std::string_view body);
 
-// The same in place: writes the header into the first kSealBytes of `sealed`, before the body, which the caller has
-// already placed there.
-inline constexpr std::size_t kSealBytes = 24;
+inline constexpr std::size_t kSealBytes = 24;  // of the header
+// The same in place: writes the header into the first kSealBytes of `sealed`; the caller has placed the body after it.
 void SealInPlace(const SealedFormat& format, std::span<std::byte> sealed);
 
 // Size of the envelope and body at the beginning of `bytes`, from its header; bytes.size() if truncated.

@@ -26,8 +26,8 @@ inline constexpr std::uint32_t kBlobVersion = 3;  // 2: the checksum covers the 
 inline constexpr std::uint32_t kResidualDimMax = 2 * limits::kRowDimMax;
 inline constexpr std::size_t kResidualNameBytesMax = limits::kNameBytesMax + 16;
 
-// Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) have not been
-// sent yet for keys[i], whose last gradient was at clocks[i].
+// Residuals of one table, ordered by the time of their last gradient, oldest first. For keys[i], whose last gradient
+// was at clocks[i], the `dim` values that begin at values[i * dim] have not been sent yet.
 struct ResidualRows {
   std::string table;
   std::uint32_t dim = 0;
@@ -61,8 +61,8 @@ struct BlobOrigin {
   WorkerRank rank;
 };
 
-// Passes the chunks of a complete blob to `take`, in order, and stops at the first error: kCorrupt, kUnsupported (a
-// newer version), naming the blob and what was expected.
+// Passes the chunks of a complete blob to `take`, in order, and stops at the first error: that of `take`, or kCorrupt
+// or kUnsupported (a newer version), naming the blob and what was expected.
 Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,
                 const std::function<Status(BlobChunk chunk)>& take);
 

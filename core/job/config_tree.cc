@@ -9,12 +9,12 @@
 #include "core/utf8.h"
 
 // toml++ 3.3 has assertions that malformed input violates, although the code after them reports such input correctly. A
-// debug build would abort, and with NDEBUG the assertions become compiler assumptions. Both are replaced here.
+// debug build would abort, and with NDEBUG the assertions become compiler assumptions. Here they do nothing.
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
 #define TOML_EXCEPTIONS 0
-// Its test for white space declares some characters, such as Greek or Japanese ones, unreachable, which is undefined
-// behaviour. Here the test returns false for them.
+// The test of toml++ for white space declares some characters, such as Greek or Japanese ones, unreachable, which would
+// be undefined behaviour. Here the test returns false for them.
 #include <toml++/impl/preprocessor.h>
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
@@ -126,9 +126,9 @@ std::string SuggestFix(std::string_view line) {
   if (const std::string number = WithDecimalPoint(value); !number.empty())
     return fmt::format("{}: expected a decimal point and no comma: {}", shown, number);
   if (value.find_first_of("\"'[]{}=") != std::string_view::npos) return {};
-  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 'a' - 'A') : c; };
+  const auto to_lower = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 'a' - 'A') : c; };
   std::string lower(value);
-  std::ranges::transform(lower, lower.begin(), small);
+  std::ranges::transform(lower, lower.begin(), to_lower);
   if (lower == "true" || lower == "false") return fmt::format("{}: expected true or false in lower case", shown);
   const bool is_text =
       (lower.front() >= 'a' && lower.front() <= 'z') || std::string_view("./~_").contains(lower.front());

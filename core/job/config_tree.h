@@ -1,5 +1,5 @@
-// A TOML document as a tree whose values have their place in the text. The reader of job files uses it. Parsed by
-// toml++, which no header includes.
+// A TOML document as a tree. Each value has its place in the text, for error messages. The reader of job files uses it.
+// Parsed by toml++, which no header includes.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,10 @@ std::string_view KindName(ConfigNode::Kind kind);
 // kTooLarge over limits::kJobBytesMax.
 Expected<ConfigNode> ParseConfig(std::string_view text, std::string_view origin);
 
-// Sets one value: "section.key=value". The value is TOML. Other text counts as a string if it does not begin like a
-// string, array or table, so that quotes can be omitted. Errors begin with "--set 'section.key=value'".
+// Sets one value: "section.key=value". The value is TOML. Text that is not valid TOML counts as a string, so that
+// quotes can be omitted, unless it begins like a string, array or table. kInvalidArgument or kTooLarge; the message
+// begins with
+// "--set 'section.key=value'", and `root` is unchanged.
 Status ApplyOverride(ConfigNode& root, std::string_view assignment);
 
 }  // namespace tarn

@@ -40,7 +40,7 @@ std::optional<double> ParseNumber(std::string_view text) {
   return value;
 }
 
-// The numbers between the parentheses; none if one of them is not a number of the range.
+// The numbers between the parentheses; empty if one of them is not a number from 0 to Distribution::kMax.
 std::vector<double> ParseNumbers(std::string_view text) {
   std::vector<double> numbers;
   while (true) {

@@ -85,7 +85,7 @@ struct BinRule {
 
 // [data]
 struct DataSection {
-  std::string dir;  // relative paths below are below this; itself relative to the job file
+  std::string dir;  // base of relative paths of the files below; itself relative to the job file's directory
   DataFormat format = DataFormat::kCriteo;
   std::string train, valid, test;  // file names; valid and test may be empty. idx: prefix of the pair of files
   std::uint32_t integer_columns = 13;
@@ -94,9 +94,9 @@ struct DataSection {
   std::vector<BinRule> bins;        // empty, one for all columns, or one per column
   bool dense_integers = false;      // Criteo: also log1p of the integers as dense floats (DLRM)
   std::uint64_t limit_rows = 0;     // 0: all rows of the training file
-  std::uint32_t malformed_max = 0;  // malformed lines up to here are counted and skipped, beyond: an error
+  std::uint32_t malformed_max = 0;  // malformed lines of a file that a worker skips; one more is an error
   std::uint64_t split_rows = 0;     // rows of a leased split; 0: chosen from the size of the set
-  bool shuffle = false;             // train in a random order of rows, by seed and epoch; else in the file's
+  bool shuffle = false;             // train in a random order of rows, by seed and epoch; else in file order
   std::uint32_t classes = 2;        // idx, libsvm: number of classes
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
@@ -110,7 +110,7 @@ struct ModelSection {
   std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
   std::vector<std::uint32_t> bottom = {64, 32};  // DLRM, DCN v2: layers of the bottom MLP, before embedding_dim
   std::uint32_t cross_layers = 3;                // DCN v2
-  std::uint32_t cross_rank = 0;                  // DCN v2: of their matrices; 0: full
+  std::uint32_t cross_rank = 0;                  // DCN v2: rank of the cross layers' matrices; 0: full
   double init_stddev = 0.01;                     // of embeddings: N(0, init_stddev)
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
@@ -163,12 +163,12 @@ inline PushedValues PushesOf(const LocalSection& local) {
 // [delays]: how long the work of a fleet takes, for experiments. In simulated time (sim/trial) nothing else takes time.
 // A real run waits after each batch until its time has passed, and delays messages (net/slow_transport.h).
 struct DelaysSection {
-  Distribution batch;                                         // seconds of computing a training batch, for each batch
-  Distribution worker{Distribution::Kind::kConstant, 1};      // factor of `batch`, once for each worker
+  Distribution batch;                                         // seconds to compute a batch, drawn for each batch
+  Distribution worker{Distribution::Kind::kConstant, 1};      // factor of `batch`, drawn once for each worker
   std::uint32_t stragglers = 0;                               // workers with the highest ranks, which are slower
-  double straggler_factor = 1;                                // of their batch times
+  double straggler_factor = 1;                                // factor of the stragglers' batch times
   double pause_probability = 0;                               // of a pause before a batch
-  Distribution pause;                                         // its seconds
+  Distribution pause;                                         // duration of a pause, in seconds
   Distribution latency{Distribution::Kind::kConstant, 5e-5};  // seconds of a message, one way
   double gbit_per_second = 0;                                 // of each node, in each direction; 0: no limit
   friend bool operator==(const DelaysSection&, const DelaysSection&) = default;
@@ -183,7 +183,7 @@ struct OptimizerSection {
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 
-// [tables.NAME]: settings that may differ for one table from those of the model.
+// [tables.NAME]: settings of one table that replace those of the job and the model.
 struct TableOverride {
   bool has_consistency = false, has_worker_cache = false;
   ConsistencySpec consistency;
@@ -199,8 +199,9 @@ struct TableOverride {
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 
-// The inheritable keys that the job sets itself, so that a later override applies to the sections that inherit the key
-// (ToToml writes only these keys there). Not part of the job's meaning: all values compare equal.
+// The keys that [consistency] and the inheriting sections ([optimizer.ROLE], [tables.NAME]) set themselves. ToToml does
+// not write inherited keys, so that an override of the written job still applies to the sections that inherit the key.
+// Not part of the job's meaning: any two values compare equal.
 struct ExplicitKeys {
   // [optimizer], from which the roles inherit. It may contain options of rules other than its own.
   OptimizerSpec optimizer;
@@ -233,7 +234,7 @@ struct Job {
 // backup workers. The bits of the parameters then depend only on the data.
 bool IsLockstep(const ConsistencySpec& consistency);
 
-// Rows of each rank's batch, rounded; empty without train.batch_shares. Above 0 in a job that was read.
+// Rows of each rank's batch, rounded; empty without train.batch_shares. All are above 0 in a job from ParseJob.
 std::vector<std::uint64_t> BatchRowsByRank(const Job& job);
 
 // Rows that one worker trains between a pull and its push: in `epoch`, counted from 0; and the maximum over all epochs.
@@ -245,7 +246,7 @@ inline std::uint64_t RoundRowsMax(const Job& job) { return std::uint64_t{job.tra
 // Applies the job's settings for this table to `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);
 
-// The spec as this job runs it: with the job's consistency, and the consistency and codecs of [tables.NAME].
+// The spec as this job runs it: with the consistency of the job, then with the settings of [tables.NAME].
 TableSpec AsRun(const Job& job, TableSpec spec);
 
 // The GPU that `device` of [train] names, counted from 0; for "gpu" 0, because the GPU of a worker depends on its rank
@@ -257,9 +258,10 @@ const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 
 // Reads the file, applies overrides ("section.key=value" with TOML values; a bare word is a string) and validates the
 // result. data.dir is made absolute: it is relative to the job file's directory, in an override to the current
-// directory. The same holds for storage.tier_dir in an override. `notes`, unless null, gets a sentence for each key of
-// the file that an override makes meaningless and resets (such as a staleness bound with mode = "asp"), and for each
-// override that some section does not inherit. An override that no section inherits is an error.
+// directory. The same holds for storage.tier_dir in an override. `notes`, unless null, gets a sentence for each key
+// without effect: a key of the file that an override of the mode resets (such as a staleness bound with mode = "asp"),
+// an option that the update rule does not have, an override that some section does not inherit. An override of
+// [optimizer] that no role inherits is an error.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {},
                       std::vector<std::string>* notes = nullptr);
 
@@ -267,7 +269,7 @@ Expected<Job> LoadJob(const std::string& path, std::span<const std::string> over
 // exist.
 Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 
-// LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what its data.dir is relative to.
+// LoadJob from text; `origin` names it in errors ("job.toml"); its data.dir is relative to `base_dir`.
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
                        std::span<const std::string> overrides = {}, std::vector<std::string>* notes = nullptr);
 
@@ -300,7 +302,8 @@ Status ParseName(std::string_view name, LocalMethod& out);
 std::string ToString(const BinRule& rule);
 Expected<BinRule> ParseBinRule(std::string_view text);
 
-// A 64-bit fingerprint of all settings on which the nodes of a fleet must agree; part of every Join.
+// A 64-bit fingerprint of all settings on which the nodes of a fleet must agree; in every message but a Join
+// (Message::job).
 std::uint64_t Fingerprint(const Job& job);
 
 }  // namespace tarn

@@ -25,12 +25,12 @@ enum class TextRule : std::uint8_t {
   kPath,    // no control characters, at most 4096 bytes; may be empty
 };
 
-inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();      // the largest TOML has
+inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();      // largest integer of TOML
 inline constexpr std::uint64_t kHotRowsMax = std::numeric_limits<std::uint32_t>::max() - 1;  // of kernels/hot_rows.h
 inline constexpr double kJobSecondsMax = 1e7;                                                // about 16 weeks
 inline constexpr std::uint32_t kJobLanesMax = 16;
 inline constexpr std::uint32_t kBatchShareMax = 1'000'000;
-inline constexpr std::uint32_t kJobUnitsMax = limits::kRowDimMax - 1;  // of a layer: inputs of the next, with a bias
+inline constexpr std::uint32_t kJobUnitsMax = limits::kRowDimMax - 1;  // of a layer: with a bias, a row of the next
 
 template <typename Visitor, typename Section>
 void VisitJobSection(Visitor& visitor, Section& section) {

@@ -53,11 +53,11 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
   return {};
 }
 
-// The keys that a table may set; others are inherited from the job.
-struct TableRules {
+// The settings of [consistency], which a table inherits for keys that it does not set.
+struct TableSettings {
   ConsistencySpec consistency;
   WorkerCacheSpec worker_cache;
-  bool mode_is_new = false;  // set by an override, so keys of the file may belong to another mode
+  bool mode_is_new = false;  // an override sets the mode, so keys of the file may belong to another mode
 };
 
 void NoteConsistencyKeys(const SectionReader& in, ExplicitKeys* keys, const std::string& section) {
@@ -68,8 +68,8 @@ void NoteConsistencyKeys(const SectionReader& in, ExplicitKeys* keys, const std:
   VisitWorkerCache(finder, worker_cache);
 }
 
-// While a worker combines pushes, its clock does not advance for the fleet (rule H6), so every other table must allow
-// as much staleness.
+// By how many clocks a table lets a worker's ticks be late. A worker that combines the pushes of k clocks ticks up to
+// k - 1 clocks late for all tables (rule H6).
 std::uint64_t ClocksThatMayWait(const ConsistencySpec& spec) {
   switch (spec.mode) {
     case ConsistencyMode::kBsp: return 0;
@@ -79,29 +79,29 @@ std::uint64_t ClocksThatMayWait(const ConsistencySpec& spec) {
   return limits::kPushEveryMax;
 }
 
-Status CheckPushEvery(const SectionReader& in, const TableRules& rules) {
-  const std::uint32_t clocks = rules.worker_cache.push_every;
+Status CheckPushEvery(const SectionReader& in, const TableSettings& settings) {
+  const std::uint32_t clocks = settings.worker_cache.push_every;
   if (clocks == 1) return {};
   const auto refuse = [&](std::string_view key, const std::string& why) {
     return in.Refusal({"push_every", key}, fmt::format("push_every = {}: {}", clocks, why));
   };
-  if (!MayCombine(rules.consistency))
+  if (!MayCombine(settings.consistency))
     return refuse("mode", fmt::format("not with mode = \"{}\" and apply = \"{}\", where each clock is pushed "
                                       "separately; expected \"ssp\" or \"asp\", and \"immediate\"",
-                                      Name(rules.consistency.mode), Name(rules.consistency.apply)));
-  if (rules.worker_cache.own_pushes == OwnPushes::kSeen)
+                                      Name(settings.consistency.mode), Name(settings.consistency.apply)));
+  if (settings.worker_cache.own_pushes == OwnPushes::kSeen)
     return refuse("own_pushes",
                   "pulls do not include pushes that the worker has not sent yet; expected own_pushes = \"bounded\"");
-  if (const std::uint64_t bound = ClocksThatMayWait(rules.consistency); clocks > bound + 1)
+  if (const std::uint64_t bound = ClocksThatMayWait(settings.consistency); clocks > bound + 1)
     return refuse(
         "staleness",
         fmt::format("a worker would wait for its own pushes; expected at most staleness + 1 = {}", bound + 1));
   return {};
 }
 
-Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
-  const std::uint64_t bytes = rules.worker_cache.bytes;
-  if (bytes != 0 && rules.consistency.mode == ConsistencyMode::kAsp)
+Status CheckWorkerCache(const SectionReader& in, const TableSettings& settings) {
+  const std::uint64_t bytes = settings.worker_cache.bytes;
+  if (bytes != 0 && settings.consistency.mode == ConsistencyMode::kAsp)
     return in.Refusal({"worker_cache", "mode"},
                       fmt::format("worker_cache = {} with mode = \"asp\": asp has no bound on the age of a cached row; "
                                   "expected mode = \"ssp\"",
@@ -109,34 +109,34 @@ Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
   if (bytes != 0 && bytes < limits::kWorkerCacheBytesMin)
     return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (no cache) or at least {}", ToByteSize(bytes),
                                                     ToByteSize(limits::kWorkerCacheBytesMin)));
-  if (rules.worker_cache.refresh_rows && (bytes == 0 || rules.consistency.mode != ConsistencyMode::kSsp))
+  if (settings.worker_cache.refresh_rows && (bytes == 0 || settings.consistency.mode != ConsistencyMode::kSsp))
     return in.Refusal(
         {"refresh_rows", "worker_cache", "mode"},
         fmt::format("refresh_rows = true with mode = \"{}\" and worker_cache = {}: servers refresh the "
                     "rows of a cache, within the bound of ssp; expected mode = \"ssp\" and worker_cache > 0",
-                    Name(rules.consistency.mode), ToByteSize(bytes)));
-  if (rules.worker_cache.refresh_rows && rules.consistency.staleness_range != 0)
+                    Name(settings.consistency.mode), ToByteSize(bytes)));
+  if (settings.worker_cache.refresh_rows && settings.consistency.staleness_range != 0)
     return in.Refusal(
         {"refresh_rows", "staleness_range"},
         fmt::format("refresh_rows = true with staleness_range = {}: servers may hold rows back by up to as "
                     "many clocks; expected staleness_range = 0",
-                    rules.consistency.staleness_range));
-  return CheckPushEvery(in, rules);
+                    settings.consistency.staleness_range));
+  return CheckPushEvery(in, settings);
 }
 
-// Reads the keys into `rules`, which has the inherited values. Keys that are not set follow from the mode: only ssp has
-// staleness, only bsp aggregates by default, and settings that the mode does not support are off. If an override
+// Reads the keys into `settings`, which has the inherited values. Keys that are not set follow from the mode: only ssp
+// has staleness, only bsp aggregates by default, and settings that the mode does not support are off. If an override
 // changed the mode, keys of the file for the previous mode are reset, with a note.
-Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
-  ConsistencySpec& out = rules.consistency;
+Status ReadConsistency(SectionReader& in, TableSettings& settings, Notes* notes) {
+  ConsistencySpec& out = settings.consistency;
   const ConsistencySpec above = out;
-  const WorkerCacheSpec cache_above = rules.worker_cache;
+  const WorkerCacheSpec cache_above = settings.worker_cache;
   VisitConsistency(in, out);
-  VisitWorkerCache(in, rules.worker_cache);
+  VisitWorkerCache(in, settings.worker_cache);
   TARN_RETURN_IF_ERROR(in.Finish());
-  if (in.Has("mode")) rules.mode_is_new = in.IsOverride("mode");
+  if (in.Has("mode")) settings.mode_is_new = in.IsOverride("mode");
   const auto resets = [&](std::string_view key, const auto& value, const auto& instead) {
-    if (!rules.mode_is_new || !in.Has(key) || in.IsOverride(key) || value == instead) return false;
+    if (!settings.mode_is_new || !in.Has(key) || in.IsOverride(key) || value == instead) return false;
     notes->push_back(
         in.Note(key, fmt::format("mode = \"{}\" does not support it; it is {} in this run", Name(out.mode), instead)));
     return true;
@@ -160,17 +160,19 @@ Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   if (Status fits = Validate(out); !fits)
     return in.Refusal({"staleness_range", "backup_workers", "apply", "mode"}, fits.error().message);
   const WorkerCacheSpec kept = InheritedWorkerCache(cache_above, out);
-  if (!in.Has("worker_cache")) rules.worker_cache.bytes = kept.bytes;
-  if (!in.Has("push_every")) rules.worker_cache.push_every = kept.push_every;
-  if (!in.Has("refresh_rows")) rules.worker_cache.refresh_rows = kept.refresh_rows && rules.worker_cache.bytes != 0;
-  if (out.mode == ConsistencyMode::kAsp && resets("worker_cache", rules.worker_cache.bytes, std::uint64_t{0}))
-    rules.worker_cache.bytes = 0;
-  if (!MayCombine(out) && resets("push_every", rules.worker_cache.push_every, 1u)) rules.worker_cache.push_every = 1;
-  if (out.mode != ConsistencyMode::kSsp && resets("refresh_rows", rules.worker_cache.refresh_rows, false))
-    rules.worker_cache.refresh_rows = false;
-  if (in.IsOverride("worker_cache") && rules.worker_cache.bytes == 0 && !in.IsOverride("refresh_rows"))
-    rules.worker_cache.refresh_rows = false;
-  return CheckWorkerCache(in, rules);
+  if (!in.Has("worker_cache")) settings.worker_cache.bytes = kept.bytes;
+  if (!in.Has("push_every")) settings.worker_cache.push_every = kept.push_every;
+  if (!in.Has("refresh_rows"))
+    settings.worker_cache.refresh_rows = kept.refresh_rows && settings.worker_cache.bytes != 0;
+  if (out.mode == ConsistencyMode::kAsp && resets("worker_cache", settings.worker_cache.bytes, std::uint64_t{0}))
+    settings.worker_cache.bytes = 0;
+  if (!MayCombine(out) && resets("push_every", settings.worker_cache.push_every, 1u))
+    settings.worker_cache.push_every = 1;
+  if (out.mode != ConsistencyMode::kSsp && resets("refresh_rows", settings.worker_cache.refresh_rows, false))
+    settings.worker_cache.refresh_rows = false;
+  if (in.IsOverride("worker_cache") && settings.worker_cache.bytes == 0 && !in.IsOverride("refresh_rows"))
+    settings.worker_cache.refresh_rows = false;
+  return CheckWorkerCache(in, settings);
 }
 
 // Makes `path` absolute; relative paths start at `base_dir`.
@@ -256,7 +258,7 @@ void ReadLife(SectionReader& in, TableOverride& out) {
   VisitLife(in, out.life);
 }
 
-// Checks where codecs for pushes may be used, and reads their keys.
+// Reads the settings of push codecs. Rejects a push codec for pulls, and settings without effect.
 Status ReadResiduals(SectionReader& in, TableOverride& out) {
   constexpr std::string_view kKeys[] = {"push_topk", "push_momentum", "push_warmup_clocks", "push_rank",
                                         "residual_memory"};
@@ -280,7 +282,7 @@ Status ReadResiduals(SectionReader& in, TableOverride& out) {
   return {};
 }
 
-Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, TableOverride& out, Notes* notes) {
+Status ReadTable(SectionReader in, const Job& job, const TableSettings& inherited, TableOverride& out, Notes* notes) {
   out.has_pull_codec = in.Has("pull_codec");
   out.has_push_codec = in.Has("push_codec");
   out.has_row_codec = in.Has("row_codec");
@@ -292,30 +294,30 @@ Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, 
     return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (the others are for values on "
                                                  "their way)",
                                                  Name(out.row_codec)));
-  TableRules rules = inherited;
-  TARN_RETURN_IF_ERROR(ReadConsistency(in, rules, notes));
-  // Workers have one clock for all tables, so every table must go on without the same workers, or never wait.
-  const std::uint32_t backups = rules.consistency.backup_workers, of_job = job.consistency.backup_workers;
-  if (backups != of_job && rules.consistency.mode != ConsistencyMode::kAsp)
+  TableSettings settings = inherited;
+  TARN_RETURN_IF_ERROR(ReadConsistency(in, settings, notes));
+  // Workers have one clock for all tables, so every table must allow the same number of late workers, or never wait.
+  const std::uint32_t backups = settings.consistency.backup_workers, of_job = job.consistency.backup_workers;
+  if (backups != of_job && settings.consistency.mode != ConsistencyMode::kAsp)
     return in.Refusal({"backup_workers", "mode", "apply"},
                       fmt::format("mode = \"{}\", apply = \"{}\" and backup_workers = {} in a job with "
                                   "consistency.backup_workers = {}: this table would wait for workers for which other "
                                   "tables do not wait; expected mode = \"asp\", or that of [consistency]",
-                                  Name(rules.consistency.mode), Name(rules.consistency.apply), backups, of_job));
-  if (out.has_consistency) out.consistency = rules.consistency;
-  out.has_worker_cache = rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") ||
+                                  Name(settings.consistency.mode), Name(settings.consistency.apply), backups, of_job));
+  if (out.has_consistency) out.consistency = settings.consistency;
+  out.has_worker_cache = settings.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") ||
                          in.Has("push_every") || in.Has("refresh_rows");
-  if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
-  if (KeepsResiduals(out.push_codec) && rules.worker_cache.push_every > 1)
+  if (out.has_worker_cache) out.worker_cache = settings.worker_cache;
+  if (KeepsResiduals(out.push_codec) && settings.worker_cache.push_every > 1)
     return in.Refusal({"push_codec"}, fmt::format("\"{}\" with push_every = {}: what a push leaves out goes with the "
                                                   "next one already; expected push_every = 1 for this table",
-                                                  Name(out.push_codec), rules.worker_cache.push_every));
+                                                  Name(out.push_codec), settings.worker_cache.push_every));
   if (Status fits = Validate(out.life); !fits)
     return in.Refusal({"min_score", "score_decay", "expire_seconds", "expire_clocks", "life"}, fits.error().message);
   return {};
 }
 
-Status ReadTables(const ConfigNode* node, std::string_view origin, const TableRules& inherited, Job& job,
+Status ReadTables(const ConfigNode* node, std::string_view origin, const TableSettings& inherited, Job& job,
                   Notes* notes) {
   if (node == nullptr) return {};
   SectionReader tables(node, "tables", origin);
@@ -362,8 +364,8 @@ Status CheckCombining(const SectionReader& in, const Job& job) {
                                 clocks, strictest, bound, bound + 1));
 }
 
-// Only the model knows which tables are sparse; rejects settings that are invalid for all tables.
-Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, Notes* notes) {
+// Rejects hot_rows if it is invalid for every sparse table; which tables are sparse depends on the model.
+Status CheckHotRows(const SectionReader& in, const TableSettings& settings, Job& job, Notes* notes) {
   const std::uint64_t rows = job.train.hot_rows.rows;
   if (rows == 0) return {};
   if (job.worker_cache.bytes != 0)
@@ -381,7 +383,7 @@ Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, 
     return sparse && table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
   };
   const bool unbounded = job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound);
-  if (unbounded && rules.mode_is_new && !in.IsOverride("hot_rows")) {
+  if (unbounded && settings.mode_is_new && !in.IsOverride("hot_rows")) {
     notes->push_back(in.Note("hot_rows", "mode = \"asp\" does not support it; it is 0 in this run"));
     job.train.hot_rows.rows = 0;
     return {};
@@ -499,11 +501,11 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   Job job;
   TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
   TARN_RETURN_IF_ERROR(ReadFleet(fleet, job.fleet));
-  TableRules rules;
-  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules, notes));
+  TableSettings settings;
+  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, settings, notes));
   NoteConsistencyKeys(consistency, &job.explicit_keys, "consistency");
-  job.consistency = rules.consistency;
-  job.worker_cache = rules.worker_cache;
+  job.consistency = settings.consistency;
+  job.worker_cache = settings.worker_cache;
   TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
@@ -516,9 +518,9 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.explicit_keys, notes));
   TARN_RETURN_IF_ERROR(CheckPushedValues(local, job.local, job.optimizer));
   TARN_RETURN_IF_ERROR(CheckWorkersMin(fleet, job));
-  TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
+  TARN_RETURN_IF_ERROR(ReadTables(tables, origin, settings, job, notes));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
-  TARN_RETURN_IF_ERROR(CheckHotRows(train, rules, job, notes));
+  TARN_RETURN_IF_ERROR(CheckHotRows(train, settings, job, notes));
   NoteReach(consistency, job, notes);
   return job;
 }
@@ -559,8 +561,8 @@ Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::stri
   auto root = ParseConfig(text, origin);
   if (!root) return std::unexpected(root.error());
   for (const std::string& assignment : overrides) TARN_RETURN_IF_ERROR(ApplyOverride(*root, assignment));
-  std::vector<std::string> unread;
-  return ReadJob(*root, origin, base_dir, notes != nullptr ? notes : &unread);
+  std::vector<std::string> ignored;
+  return ReadJob(*root, origin, base_dir, notes != nullptr ? notes : &ignored);
 }
 
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides,

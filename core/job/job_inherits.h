@@ -37,10 +37,10 @@ inline OptimizerSpec InheritedOptimizer(const OptimizerSpec& above, const RuleNa
   OptimizerSpec spec = above;
   spec.kind = kind;
   spec.options.clear();
-  const UpdateRule *rule = FindUpdateRule(kind), *its = FindUpdateRule(above.kind);
-  if (rule == nullptr || its == nullptr) return spec;
+  const UpdateRule *rule = FindUpdateRule(kind), *rule_above = FindUpdateRule(above.kind);
+  if (rule == nullptr || rule_above == nullptr) return spec;
   for (const RuleOption& option : rule->options)
-    if (above.options.contains(option.name) || its->Has(option.name))
+    if (above.options.contains(option.name) || rule_above->Has(option.name))
       spec.options[std::string(option.name)] = OptionOf(above, option.name);
   return spec;
 }

@@ -8,38 +8,38 @@ namespace tarn {
 namespace {
 
 // A visitor for core/job/job_fields.h that searches for a key.
-struct KeyFinder {
+struct KeySearch {
   std::string_view key;
   bool found = false;
 
-  void Look(std::string_view name) { found = found || name == key; }
+  void Compare(std::string_view name) { found = found || name == key; }
   template <typename... Rest>
   void Integer(std::string_view name, Rest&&...) {
-    Look(name);
+    Compare(name);
   }
   template <typename... Rest>
   void Number(std::string_view name, Rest&&...) {
-    Look(name);
+    Compare(name);
   }
   template <typename... Rest>
   void Integers(std::string_view name, Rest&&...) {
-    Look(name);
+    Compare(name);
   }
   template <typename T>
   void Text(std::string_view name, const T&, TextRule) {
-    Look(name);
+    Compare(name);
   }
   template <typename T>
   void Name(std::string_view name, const T&) {
-    Look(name);
+    Compare(name);
   }
   template <typename T>
   void Bins(std::string_view name, const T&) {
-    Look(name);
+    Compare(name);
   }
-  void Bytes(std::string_view name, std::uint64_t) { Look(name); }
-  void Boolean(std::string_view name, bool) { Look(name); }
-  void Draws(std::string_view name, const Distribution&) { Look(name); }
+  void Bytes(std::string_view name, std::uint64_t) { Compare(name); }
+  void Boolean(std::string_view name, bool) { Compare(name); }
+  void Draws(std::string_view name, const Distribution&) { Compare(name); }
 };
 
 }  // namespace
@@ -48,9 +48,9 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
   const Job job;
   std::vector<std::string> sections;
   const auto look = [&](const char* section, auto visit) {
-    KeyFinder finder{key};
-    visit(finder);
-    if (finder.found) sections.emplace_back(section);
+    KeySearch search{key};
+    visit(search);
+    if (search.found) sections.emplace_back(section);
   };
   look("[job]", [&](auto& f) { VisitJobSection(f, job.job); });
   look("[fleet]", [&](auto& f) {

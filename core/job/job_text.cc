@@ -59,7 +59,7 @@ class SectionWriter {
 
   void Begin(std::string_view path) { out_ += fmt::format("{}[{}]\n", out_.empty() ? "" : "\n", path); }
 
-  // Writes only following keys for which `wanted` is true.
+  // From now on, until All(), writes only keys for which `wanted` returns true.
   void Only(std::function<bool(std::string_view)> wanted) { wanted_ = std::move(wanted); }
   void All() { wanted_ = nullptr; }
   void Comment(std::string_view text) { out_ += fmt::format("# {}\n", text); }
@@ -131,10 +131,10 @@ class ValueTexts {
   std::map<std::string, std::string, std::less<>> texts;
 };
 
-// kAll: every key. kExplicit: for the fingerprint. Omits keys that were added to the format later, if they have their
-// defaults, so that fingerprints in older logs and checkpoints remain valid. Also omits keys that affect only how a
-// node computes or sends, because a run may continue on other machines, such as some without a GPU.
-enum class Keys { kAll, kExplicit };
+// kAll: every key. kFingerprint: without keys that were added to the format later, if they have their defaults, so that
+// fingerprints in older logs and checkpoints remain valid; and without keys that affect only how a node computes or
+// sends, because a run may continue on other machines, such as some without a GPU.
+enum class Keys { kAll, kFingerprint };
 
 // Whether a key of an inheriting section must be written: the job sets it there, or it differs from the inherited
 // value.
@@ -187,7 +187,8 @@ void WriteCompressionKeys(SectionWriter& out, const TableOverride& table) {
   out.All();
 }
 
-// Writes the section, with `apply` derived from the mode if the job does not set it.
+// Writes the keys of [consistency]. With `derived_in_comment`, `apply` is a comment if it follows from the mode and the
+// job does not set it.
 void WriteConsistency(SectionWriter& out, const Job& job, Keys keys, bool derived_in_comment) {
   const ConsistencySpec& spec = job.consistency;
   const bool with_apply =
@@ -197,7 +198,7 @@ void WriteConsistency(SectionWriter& out, const Job& job, Keys keys, bool derive
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
 }
 
-// Writes the keys that a table sets itself.
+// Writes the inheritable keys that a table sets itself, or in which it differs from [consistency].
 void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table) {
   const std::string section = "tables." + name;
   const ConsistencySpec& consistency = table.has_consistency ? table.consistency : job.consistency;
@@ -230,7 +231,7 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
 
 void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSpec& spec, Keys keys) {
   out.Begin(fmt::format("optimizer.{}", role));
-  if (keys == Keys::kExplicit)
+  if (keys == Keys::kFingerprint)
     out.Only([&spec](std::string_view key) {
       const UpdateRule& rule = *FindUpdateRule(spec.kind);
       return !rule.Has(key) || OptionOf(spec, key) != rule.options[rule.IndexOf(key)].by_default;
@@ -341,7 +342,7 @@ std::uint64_t Fingerprint(const Job& job) {
   Job shared = job;
   shared.data.dir.clear();  // nodes may have copies of the data in different places
   shared.fleet.worker_restarts = 0;
-  return HashBytes(Text(shared, Keys::kExplicit, Inherited::kEverywhere));
+  return HashBytes(Text(shared, Keys::kFingerprint, Inherited::kEverywhere));
 }
 
 }  // namespace tarn

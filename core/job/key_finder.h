@@ -12,17 +12,17 @@ namespace tarn {
 class KeyFinder {
  public:
   KeyFinder(const SectionReader& in, std::set<std::string>* out) : in_(in), out_(out) {}
-  void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Look(key); }
-  void Number(std::string_view key, double, Range) { Look(key); }
+  void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Record(key); }
+  void Number(std::string_view key, double, Range) { Record(key); }
   template <typename E>
   void Name(std::string_view key, const E&) {
-    Look(key);
+    Record(key);
   }
-  void Bytes(std::string_view key, std::uint64_t) { Look(key); }
-  void Boolean(std::string_view key, bool) { Look(key); }
+  void Bytes(std::string_view key, std::uint64_t) { Record(key); }
+  void Boolean(std::string_view key, bool) { Record(key); }
 
  private:
-  void Look(std::string_view key) {
+  void Record(std::string_view key) {
     if (in_.Has(key)) out_->emplace(key);
   }
 

@@ -93,6 +93,7 @@ class SectionReader {
 };
 
 bool FitsRule(std::string_view text, TextRule rule);
+// The rule in words, for "expected ..." in an error.
 std::string DescribeRule(TextRule rule);
 
 // A value in a message: "12", "0.5", "'text'".

@@ -14,7 +14,7 @@ namespace tarn {
 // Parses table `name` from `text`. Every key is optional:
 //
 //   kind = "sparse"          # or "dense", which needs rows
-//   dim = 16                 # values a row (1)
+//   dim = 16                 # values per row; default 1
 //   rows = 1000              # dense only: keys are 0..rows-1
 //   pushes = "gradients"     # or "deltas", of local steps; the optimizer then has no l2
 //   [initializer]
