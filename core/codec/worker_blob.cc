@@ -51,7 +51,9 @@ Expected<ResidualRows> ReadRows(const fb::ResidualRows* m, const std::string& or
   if (m == nullptr) return rows;
   const std::size_t n = SizeOf(m->keys());
   if (m->table_name() == nullptr || m->table_name()->size() == 0 || m->table_name()->size() > kResidualNameBytesMax)
-    return Corrupt(origin, "residuals of a table without a name");
+    return Corrupt(origin,
+                   fmt::format("residuals of a table whose name has {} bytes, expected 1 to {}",
+                               m->table_name() == nullptr ? 0 : m->table_name()->size(), kResidualNameBytesMax));
   if (m->dim() < 1 || m->dim() > kResidualDimMax || SizeOf(m->clocks()) != n || SizeOf(m->values()) != n * m->dim() ||
       !IsAligned(m->keys()) || !IsAligned(m->clocks()) || !IsAligned(m->values()))
     return Corrupt(origin, fmt::format("residuals of table '{}': {} keys, {} clocks, {} values of dim {}",

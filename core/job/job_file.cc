@@ -291,8 +291,8 @@ Status ReadTable(SectionReader in, const Job& job, const TableSettings& inherite
   ReadLife(in, out);
   TARN_RETURN_IF_ERROR(ReadResiduals(in, out));
   if (!IsPlain(out.row_codec))
-    return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (the others are for values on "
-                                                 "their way)",
+    return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (the others are only for "
+                                                 "messages)",
                                                  Name(out.row_codec)));
   TableSettings settings = inherited;
   TARN_RETURN_IF_ERROR(ReadConsistency(in, settings, notes));

@@ -1,6 +1,7 @@
 #include "core/metrics/metrics_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -37,9 +38,10 @@ Status MetricsFile::Append(std::string_view line) {
     written = ::write(fd_, bytes.data(), bytes.size());
   } while (written < 0 && errno == EINTR);
   if (written < 0) return std::unexpected(SystemError(path_, "write", errno));
-  // Does not write the rest: another process could have written in between.
+  // Does not write the rest, because another process may have written in between.
   if (std::size_t(written) != bytes.size())
-    return Fail(ErrorCode::kIo, path_ + ": only part of a line was written; is the disk full?");
+    return Fail(ErrorCode::kIo,
+                fmt::format("{}: wrote {} of the {} bytes of a line; is the disk full?", path_, written, bytes.size()));
   return {};
 }
 

@@ -77,7 +77,8 @@ Status ValidateShape(const TableSpec& spec) {
       Name(spec.row_codec) == "unknown")
     return Invalid(fmt::format("table {}: kind or codec is not a known one", Quoted(spec.name)));
   if (Name(spec.pushes) == "unknown")
-    return Invalid(fmt::format("table {}: pushes is not a known kind of values", Quoted(spec.name)));
+    return Invalid(fmt::format("table {}: pushes = {}: expected gradients or deltas (0 or 1)", Quoted(spec.name),
+                               int(spec.pushes)));
   if (spec.pushes == PushedValues::kDeltas && spec.optimizer.l2 != 0)
     return Invalid(
         fmt::format("table {}: l2 = {:g} with pushes = \"deltas\": l2 belongs to the gradient of the loss, so "
