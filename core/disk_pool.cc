@@ -99,7 +99,7 @@ struct DiskPool::Strand::Impl {
   }
 
   DiskPool::Impl* pool;
-  std::unique_ptr<Threads> thread;  // one
+  std::unique_ptr<Threads> thread;  // a single thread
   std::mutex mutex;                 // protects the following members
   std::condition_variable changed;
   std::uint64_t posted = 0, begun = 0, ended = 0;  // jobs

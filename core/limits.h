@@ -96,10 +96,12 @@ inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of o
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
 inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;  // keys and rows of unanswered pulls, per client
 
-inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
+inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // combined pushes not sent yet, per client
 
-inline constexpr std::size_t kPullsRememberedMax = 96;  // of a table, for their pushes: more than kPrefetchMax
-inline constexpr std::size_t kPulledBytesRememberedMax = std::size_t{1} << 30;  // their rows, where a push needs them
+// A client remembers the newest pulls of each table for the pushes of the same rows: at most this many (more than
+// kPrefetchMax), and at most this many bytes of rows for update rules with needs_pulled.
+inline constexpr std::size_t kPullsRememberedMax = 96;
+inline constexpr std::size_t kPulledBytesRememberedMax = std::size_t{1} << 30;
 
 inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // stored key lists of a client, per shard
 inline constexpr std::uint32_t kHeldKeysMin = 32;                       // shorter lists are not stored

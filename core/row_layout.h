@@ -2,10 +2,10 @@
 //
 //   [values][slots][life]
 //
-// values: the `dim` values in the table's row_codec (16-bit ones two a word, the first in the lower half; an odd last
-// one is followed by zero bits); slots: the floats of the optimizer's state; life, if the table has one: the clock (or
-// second) of the last push as an unsigned word, and the score, a float. Words are copied with memcpy, so the bits of
-// NaNs are preserved.
+// values: the `dim` values in the table's row_codec (16-bit values two per word, the first in the lower half; zero bits
+// fill the last word); slots: the floats of the optimizer's state; life, if the table has one: the clock (or second) of
+// the last push as an unsigned word, and the score, a float. Words are copied with memcpy, so the bits of NaNs are
+// preserved.
 #pragma once
 
 #include <cstdint>

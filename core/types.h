@@ -41,7 +41,7 @@ using Epoch = StrongId<struct EpochTag, std::uint64_t>;
 using ViewVersion = StrongId<struct ViewVersionTag, std::uint64_t>;
 // How many iterations a worker has finished.
 using Clock = StrongId<struct ClockTag, std::uint64_t>;
-// One start of a node, issued by the scheduler, never reused, grows. 0 means "none yet".
+// Identifies one start of a node. The scheduler issues increasing numbers and reuses none. 0 means "none yet".
 using Incarnation = StrongId<struct IncarnationTag, std::uint64_t>;
 // Number of a push of one worker incarnation to one partition: 1, 2, 3, ... without gaps.
 using Sequence = StrongId<struct SequenceTag, std::uint64_t>;

@@ -16,7 +16,7 @@ inline ShardId OwnerOf(const RouteMap& routes, PartitionId partition) { return r
 // Even placement: partition p of P goes to shard p * shards / P.
 std::vector<ShardId> EvenOwners(std::uint32_t partition_bits, std::uint32_t shards);
 
-// While a proposal is open, a worker may tick this many clocks past the one that it has reported.
+// While a proposal is open, a worker may tick this many clocks past the clock that it has reported (rule M1).
 inline constexpr std::uint64_t kProposalSlack = 8;
 
 }  // namespace tarn

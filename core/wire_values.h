@@ -1,5 +1,5 @@
-// The parts of messages other than ids: values that are sent, and mostly also stored, as FlatBuffers structs, so that
-// long lists of them are cheap. schemas/types.fbs defines the structs, core/codec/pack.cc converts them. The messages
+// Values inside messages, other than ids. They are sent, and most are also stored, as FlatBuffers structs, so that long
+// lists of them are cheap. schemas/types.fbs defines the structs, core/codec/pack.cc converts them. The messages
 // themselves are in schemas/wire.fbs and, for the data plane, in core/message.h.
 #pragma once
 
@@ -42,7 +42,7 @@ struct WorkerTick {
 enum class WorkerState : std::uint8_t {
   kLive,     // in the cohort of every clock >= join
   kFencing,  // declared dead: shards reject its messages and report its highest tick
-  kEnded,    // verdict: counts for clocks join <= t < end; its pushes of clocks >= end are void
+  kEnded,    // by a verdict: in the cohorts of clocks join <= t < end; its pushes of clocks >= end are void
 };
 
 struct WorkerEntry {
@@ -62,7 +62,7 @@ using SetRows = std::array<std::uint64_t, 3>;
 // The contents of one table in a part, or in all parts, of a checkpoint.
 struct CheckpointTable {
   TableId table;
-  std::uint64_t rows = 0, removed = 0, seen = 0;  // in the files
+  std::uint64_t rows = 0, removed = 0, seen = 0;  // in the files: rows, removed keys, keys that wait for admission
   std::uint64_t state_rows = 0;                   // of the table at the cut
   friend bool operator==(const CheckpointTable&, const CheckpointTable&) = default;
 };

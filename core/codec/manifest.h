@@ -91,10 +91,10 @@ struct Manifest {
   std::uint64_t batches_repeated = 0;  // batches that may have been trained twice, up to the cut
   std::uint64_t batches_behind = 0;    // trained after the positions were recorded; a resume repeats them (K2)
   std::uint64_t workers_died = 0;
-  double seconds = 0, train_seconds = 0;
-  std::string best_checkpoint;    // directory; empty: none yet
-  bool best_lost = false;         // the best epoch is a later one, whose checkpoint could not be written
-  std::vector<WorkerBlob> blobs;  // in order of rank, at most one per rank; only of this checkpoint
+  double seconds = 0, train_seconds = 0;  // since the first grant; the part of them in train phases
+  std::string best_checkpoint;            // directory; empty: none yet
+  bool best_lost = false;                 // the best epoch is a later one, whose checkpoint could not be written
+  std::vector<WorkerBlob> blobs;          // in order of rank, at most one per rank; only of this checkpoint
 };
 
 // Replaces directory/MANIFEST atomically, and makes it and the directory's names durable. Before that, checks that

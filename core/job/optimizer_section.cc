@@ -32,7 +32,8 @@ NamedOptions ReadOtherOptions(SectionReader& in, const OptimizerSpec& spec) {
   return others;
 }
 
-// Defaults are not notable: a resolved job of an older version may set every option of every rule.
+// Whether an option without effect deserves a note. Not at its default, because a job that an older version has written
+// may set every option of every rule.
 bool IsNotable(std::string_view option, float value) { return value != FindRuleOption(option)->by_default; }
 
 std::string NamesOf(const UpdateRule& rule) {

@@ -14,14 +14,14 @@ namespace tarn {
 // Notes about keys without effect (ParseJob).
 using Notes = std::vector<std::string>;
 
-// [optimizer] and its roles: `in`: the reader of [optimizer]. Stores the values that it sets for the roles in
-// explicit_keys.optimizer, and the keys that the roles set in explicit_keys.by_section.
+// Reads [optimizer], the section of `in`, and the sections of its roles. Stores the values of [optimizer], which the
+// roles inherit, in explicit_keys.optimizer, and the keys that the roles set themselves in explicit_keys.by_section.
 Status ReadOptimizer(SectionReader in, OptimizerSection& out, ExplicitKeys& explicit_keys, Notes* notes);
 
-// [local]: its own keys, and those of its rule.
+// Reads [local]: its own keys, and those of its rule.
 Status ReadLocal(SectionReader in, LocalSection& out);
 
-// The rule of one table. kInvalidArgument as for a job, and for options of other rules.
+// Reads the rule of one table. kInvalidArgument as for a job, and for options of other rules.
 Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out);
 
 }  // namespace tarn
