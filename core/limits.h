@@ -115,14 +115,14 @@ inline constexpr std::size_t kParkedPullsMax = 65536;
 inline constexpr std::size_t kHeldAnswersMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;  // aggregated pushes waiting for their clock
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;   // pull replies not yet taken by the network
-inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128}
-                                                  << 20;  // of these to one client; credits keep them below
-inline constexpr std::size_t kSweepSliceRows = 4096;      // rows checked for expiry in one step
+// Of these to one client; its credit keeps them below this limit.
+inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;
+inline constexpr std::size_t kSweepSliceRows = 4096;                       // rows checked for expiry in one step
 inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint in one step
 inline constexpr std::size_t kCheckpointRunBytes = std::size_t{64} << 20;  // rows of a partition buffered by its writer
-inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
-                                                  << 20;    // waiting to be written, without rows copied early (K3)
-inline constexpr std::uint32_t kTicksKeptMax = 64;          // of one worker beyond the minimum clock
+// Copied rows that wait to be written to a checkpoint, not counting rows copied early (K3).
+inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256} << 20;
+inline constexpr std::uint32_t kTicksKeptMax = 64;          // earlier ticks of one worker that are stored
 inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
 
 inline constexpr std::size_t kServerMemoryMin = std::size_t{64} << 20;   // minimum of storage.memory, if set
