@@ -115,7 +115,7 @@ inline constexpr std::size_t kParkedPullsMax = 65536;
 inline constexpr std::size_t kHeldAnswersMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;  // aggregated pushes waiting for their clock
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;   // pull replies not yet taken by the network
-// Of these to one client; its credit keeps them below this limit.
+// Pull replies to one client that the network has not taken yet; the client's credit keeps them below this limit.
 inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;
 inline constexpr std::size_t kSweepSliceRows = 4096;                       // rows checked for expiry in one step
 inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint in one step
