@@ -1,7 +1,7 @@
 # What `cmake --install` installs, by component. `programs`: the programs. `library`: libtarn.so, with the C functions
 # of worker/tarn_c.h and the C++ classes of worker/tarn.h and serving/model.h. `development`: the headers of these, a
-# CMake package (find_package(tarn), target tarn::tarn) and a pkg-config file (tarn). `tools`: only for the Python package
-# (python/pyproject.toml). The target tarn_package builds everything that is installed.
+# CMake package (find_package(tarn), target tarn::tarn) and a pkg-config file (tarn). `tools`: only for the Python
+# package (python/pyproject.toml). The target tarn_package builds everything that is installed.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 

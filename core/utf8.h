@@ -28,8 +28,8 @@ constexpr std::size_t Utf8Length(std::string_view text) {
   return 0;
 }
 
-// Whether all characters of `text` are ASCII. Tests eight bytes at a time: IsUtf8 calls it first, because
-// most texts are ASCII.
+// Whether all characters of `text` are ASCII. Tests eight bytes at a time: IsUtf8 calls it first, because most
+// texts are ASCII.
 constexpr bool IsAscii(std::string_view text) {
   std::uint64_t seen = 0;
   std::size_t i = 0;
