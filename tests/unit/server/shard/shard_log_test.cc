@@ -249,7 +249,7 @@ TEST_F(ShardWithLog, ADamagedLogStopsTheShard) {
   EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
   const std::string& reason = again.shard->stop_reason().reason;
   EXPECT_NE(reason.find(SegmentName(1)), std::string::npos) << reason;
-  EXPECT_NE(reason.find("there is no checkpoint from which to go on"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("there is no checkpoint from which to continue"), std::string::npos) << reason;
 }
 
 // The log ends before a record that the scheduler knows to be durable.

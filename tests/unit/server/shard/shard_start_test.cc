@@ -116,7 +116,7 @@ TEST_F(ShardStartTest, TheErrorOfAnOlderLogNamesTheNewestCheckpoint) {
   EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(status.error().message,
             "shard 0: log: segment-1.log: format version 1, expected 2: an older tarn wrote it; without this log a run "
-            "can go on from run/checkpoints/ckpt-7, or an earlier one, in a new folder: --resume CHECKPOINT");
+            "can continue from run/checkpoints/ckpt-7, or an earlier one, in a new folder: --resume CHECKPOINT");
 }
 
 }  // namespace
