@@ -14,15 +14,15 @@
 
 namespace tarn::net {
 
-// Not thread-safe. Keeps a buffer of limits::kBundleBytesMax for up to kLanesMax lanes, 16 MiB. `send` must not call
-// it.
+// Not thread-safe. Keeps a buffer of limits::kBundleBytesMax for each of up to kLanesMax lanes, 16 MiB in all. The
+// callback `send` must not call this object.
 class Bundles {
  public:
   // Adds a message that `encoder` has begun. Passes to send(lane, frame) or send(lane, frames) what must be sent now: a
   // packed message, a bundle, or the frames of a large message. A FrameView is valid only during the call.
   template <typename Send>
   void Add(const LaneId& to, const Encoder& encoder, const Send& send) {
-    Bundle& bundle = Of(to, send);
+    Bundle& bundle = BundleFor(to, send);
     const std::size_t bytes = encoder.packed_bytes();
     if (bytes == 0) {
       SendBundle(&bundle, send);
@@ -45,7 +45,7 @@ class Bundles {
   }
 
  private:
-  // With a buffer each. More lanes in one turn are sent in more frames than necessary.
+  // Lanes with a buffer. Messages to more lanes in one turn are sent in more frames than necessary.
   static constexpr std::size_t kLanesMax = 1'024;
 
   struct Bundle {
@@ -58,7 +58,7 @@ class Bundles {
   };
 
   template <typename Send>
-  Bundle& Of(const LaneId& lane, const Send& send) {
+  Bundle& BundleFor(const LaneId& lane, const Send& send) {
     const std::uint32_t i = IndexOf(lane, send);
     Bundle& bundle = bundles_[i];
     if (!bundle.open) open_.push_back(i);
@@ -69,7 +69,7 @@ class Bundles {
 
   template <typename Send>
   std::uint32_t IndexOf(const LaneId& lane, const Send& send) {
-    // Often the lane is the last one, or the one behind it when several messages go to each of several shards in turn.
+    // Often the lane is the last one, or the next one if several messages are sent to each of several shards in turn.
     for (std::uint32_t i = last_; i < bundles_.size() && i <= last_ + 1; ++i)
       if (bundles_[i].to == lane) return i;
     const auto found = index_.find(lane);

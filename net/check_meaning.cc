@@ -64,7 +64,8 @@ Status CheckKeys(const KeyList& list) {
   return {};
 }
 
-// Checks that the largest values of `count` rows can have this size; the bytes are checked when they are decoded.
+// Checks that the largest values (kTopK) of `count` rows can have this size. The receiver checks the bytes when it
+// decodes them.
 Status CheckTopK(std::uint32_t count, const Buffer& values) {
   const std::size_t least = kernels::kSparseBytesMin;
   const std::size_t most = kernels::SparseBytesMax(std::size_t{count} * limits::kRowDimMax);
@@ -82,7 +83,8 @@ Status CheckLowRank(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
-// Checks that the bytes are `count` rows of some dim in 1..kRowDimMax, and with `pulled` as many rows in that codec.
+// Checks that the bytes are `count` rows in `codec` and, with `pulled`, as many further rows in that codec, all of one
+// dim in 1..kRowDimMax.
 Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values, std::optional<ValueCodec> pulled = {}) {
   if (count == 0) return CheckNoValues(values);
   if (codec == ValueCodec::kTopK) return CheckTopK(count, values);

@@ -44,8 +44,8 @@ std::size_t SectionsOf(const PullPart& part) { return part.keys.sections.size();
 std::size_t SectionsOf(const PushPart& part) { return part.keys.sections.size(); }
 std::size_t SectionsOf(const ReplyPart& part) { return part.versions.size(); }
 
-// Adds the sections of a part to those of the parts before it. All parts of a message together have at most as many as
-// one may have: parts may share a list in a hostile FlatBuffer, so the size of the header does not bound them.
+// Adds the sections of a part to *sum, those of the parts before it. All parts together may have as many sections as
+// one part. The size of the header does not bound the sum, because parts of a hostile FlatBuffer may share one list.
 void CheckSections(std::size_t sections, std::size_t* sum, Status* status) {
   *sum += sections;
   if (*sum > limits::kPartitionsMax) [[unlikely]]

@@ -102,7 +102,7 @@ class BundleWriter {
   std::size_t messages_ = 0;
 };
 
-// The number of messages in a frame: more than one if it is a bundle.
+// The number of messages in a frame that this process has encoded: more than one if it is a bundle. Verifies nothing.
 std::size_t MessagesIn(const FrameView& frame);
 
 // The messages of a bundle.
@@ -124,8 +124,9 @@ Expected<BundledFrames> SplitBundle(const FrameView& frame);
 //   - keys of a table: 8 x count bytes (kRaw), as many as delta-coded ones may have (kDelta), or none (kRange, and the
 //     range does not overflow; kHeld, and there is a number); section counts add up to count; partitions are below
 //     2^limits::kPartitionBitsMax;
-//   - values of a table: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its
-//   table's dim; kTopK and kLowRank, of pushes alone: as many bytes as those rows may have, which the receiver decodes;
+//   - values of a table: count rows in the codec and, in a push with `pulled`, count further rows in that codec, all of
+//     one dim in 1..limits::kRowDimMax, which the receiver compares with its table's. kTopK and kLowRank (pushes only):
+//     a number of bytes that such rows may have; the receiver checks the bytes when it decodes them. kDelete: none;
 //   - a blob's piece has bytes, limits::kBlobPieceBytesMax at most, and lies within its total;
 //   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner = nullptr);

@@ -41,7 +41,7 @@ const TableRules& RulesOf(std::size_t body) {
   return *kRules[body];
 }
 
-// Checks that the rules of the schema cannot express.
+// Performs the checks that the rules of the schema cannot express.
 void CheckTable(const wire::LeaseRequest& m, Status* status) {
   if (m.done() == nullptr) return;
   for (const wire::LeaseDone* done : *m.done())

@@ -32,8 +32,8 @@ std::string AddressFile(const std::string& run_dir);
 // kInvalidArgument: the text is neither.
 Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds);
 
-// Removes RUN_DIR/sockets with its contents; with `stale_only` only sockets without a listener. Only for the scheduler,
-// which has locked the run's folder.
+// Removes the sockets in RUN_DIR/sockets and that folder; with `stale_only` only sockets without a listener. Does
+// nothing if the folder is not private. Only for the scheduler, which has locked the run's folder.
 void RemoveSockets(const std::string& run_dir, bool stale_only);
 
 // The folders of a process's local endpoints. Outlives ZeroMQ's sockets, which reconnect through these folders. The

@@ -25,7 +25,8 @@ class FrameOwner {
   virtual Buffer Take(std::size_t frame) = 0;
 };
 
-// The buffers of one frame of a message that is sent; they outlive this object.
+// The buffers of one frame of an outgoing message. They are not owned, and must stay valid until the last CopyTo or
+// Join.
 class PayloadFrame {
  public:
   void Clear() { buffers_.clear(), bytes_ = 0; }
@@ -37,7 +38,8 @@ class PayloadFrame {
   std::size_t bytes() const { return bytes_; }
   // Writes bytes() bytes, which end without padding.
   void CopyTo(std::byte* to) const;
-  // The same as one buffer: shared if there is only one, or if they follow each other in one allocation.
+  // The bytes that CopyTo writes, as one buffer. Without a copy if there is only one buffer, or if the buffers are
+  // adjacent in one allocation, with zeros between.
   Buffer Join() const;
 
  private:
@@ -48,8 +50,8 @@ class PayloadFrame {
 // Adds the payload of `message` to the two frames.
 void AddPayload(const Message& message, PayloadFrame* keys, PayloadFrame* values);
 
-// Reads the two frames of a received message, table by table. An error, in `status` if that has none yet, is
-// kMalformed: a frame ends early, or the padding is not zero.
+// Reads the two frames of a received message, table by table. TakeKeys and TakeValues set `status` to kMalformed if the
+// frame ends early or its padding is not zero. They do nothing if `status` already has an error.
 class PayloadReader {
  public:
   PayloadReader() = default;
@@ -61,7 +63,7 @@ class PayloadReader {
   Buffer TakeValues(std::size_t bytes, Status* status) { return values_.Take("values", bytes, status); }
   std::size_t keys_left() const { return keys_.left(); }
   std::size_t values_left() const { return values_.left(); }
-  // kMalformed: bytes are left.
+  // kMalformed: a frame has bytes that were not taken.
   Status CheckEnd() const;
 
  private:

@@ -123,7 +123,7 @@ void ShmChannel::TakeWakes() {
 
 bool ShmChannel::Receive(ShmFrames* frames) {
   if (broken_ || lent_bytes_ > ring_bytes() / 8) return false;
-  const bool was_gone = gone_;  // then everything was written before this check
+  const bool was_gone = gone_;  // if so, the other side wrote its last byte before this line
   Consume();
   bool whole = false;
   if (reading_.count == 0 ? ReadHead(frames, &whole) : true) {
@@ -134,7 +134,8 @@ bool ShmChannel::Receive(ShmFrames* frames) {
   return false;
 }
 
-// Returns whether a message begins. `whole`: it is small and completely in `frames`.
+// Begins to read the next message. False: too little of it has arrived, or it is invalid. *whole: `frames` has the
+// complete message (small or lent); otherwise ReadOn copies it.
 bool ShmChannel::ReadHead(ShmFrames* frames, bool* whole) {
   const std::size_t available = reader_.Available();
   if (available < HeadBytes(1)) return false;

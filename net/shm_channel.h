@@ -31,7 +31,8 @@ namespace tarn::net {
 class ShmFrames final : public FrameOwner {
  public:
   std::span<const FrameView> views() const { return {views_.data(), count_}; }
-  // A large frame's bytes, without a copy; bytes of a lending channel must be released before GiveBack.
+  // A large frame's bytes, without a copy; empty for a message that is read in place. Lent bytes must be released
+  // before GiveBack.
   Buffer Take(std::size_t frame) override { return std::move(buffers_[frame]); }
   void Clear() {
     for (Buffer& buffer : buffers_) buffer = Buffer();
@@ -80,8 +81,7 @@ class ShmChannel {
   int file() const { return socket_.get(); }
   // Reads the wake-ups from the socket.
   void TakeWakes();
-  // Announces that the owner will sleep in a poll of file(). False: call Receive first, because bytes have arrived or
-  // the channel is broken.
+  // Announces that the owner will sleep in a poll of file(). False: bytes have arrived, so call Receive first.
   bool Sleep() { return broken_ || reader_.Sleep(); }
   void Awake() { reader_.Awake(); }
   // Whether bytes arrived since the last Receive, possibly less than a message.

@@ -68,7 +68,7 @@ bool SendFile(int socket, int file) {
   return sendmsg(socket, &message.header, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
-// `file` is below 0 if the message had none. Returns the result of recvmsg.
+// Receives a file into *file, which stays unset if the message carries none. Returns the result of recvmsg.
 ssize_t ReceiveFile(int socket, Descriptor* file) {
   FileMessage message;
   const ssize_t got = recvmsg(socket, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

@@ -53,7 +53,7 @@ std::string BootId();
 // The server's side: the listening socket, and connections that have not sent their ticket yet. One thread.
 class ShmListener {
  public:
-  // kIo: the system does not support abstract sockets.
+  // kIo: no abstract socket can be opened.
   static Expected<ShmListener> Open(std::size_t ring_bytes);
 
   const std::string& name() const { return name_; }
@@ -61,11 +61,12 @@ class ShmListener {
   std::string TicketFor(Peer peer);
 
   void AddFiles(std::vector<pollfd>* files) const;
-  std::size_t files() const { return (listens_ ? 1 : 0) + connections_.size(); }  // of AddFiles
+  // The number of files that AddFiles appends.
+  std::size_t files() const { return (listens_ ? 1 : 0) + connections_.size(); }
   // False: no descriptor was left to accept a connection; Listen tries again.
   bool listens() const { return listens_; }
   void Listen() { listens_ = true; }
-  // Connections accepted in one Take, at most. Bounded because any user of the host may connect, at any rate.
+  // Connections accepted in one Take, at most. Bounded because any user of the host may connect, as often as he likes.
   static constexpr int kArrivalsMax = 64;
 
   // Accepts up to kArrivalsMax connections. Sends memory to at most `most` of those with a valid ticket and calls

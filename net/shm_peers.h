@@ -38,7 +38,8 @@ class ShmPeers {
 
   // From now on incoming peers may request shared memory.
   void Open();
-  // This process connected to `peer`: requests shared memory from it, repeatedly until it is established.
+  // Requests shared memory from `peer`, to which this process has connected; Step repeats the request until both share
+  // memory. Does nothing if the system provides no boot id.
   void Request(Peer peer);
   // Drops the peer and its channel. Returns the number of messages that waited in the channel and are lost.
   std::size_t Forget(Peer peer);
@@ -69,7 +70,8 @@ class ShmPeers {
       if (state.channel) state.channel->GiveBack();
   }
 
-  // Runs due timers. Returns how many messages were lost with channels that ended.
+  // Handles the results of TakeFiles and due timers, and writes waiting messages. Returns how many messages were lost
+  // with channels that ended.
   std::size_t Step(TimeUs now) { return now >= next_time_ || waiting_ ? StepAll(now) : 0; }
   // Time of the next timer.
   TimeUs NextTime() const { return next_time_; }
@@ -104,7 +106,7 @@ class ShmPeers {
   std::size_t channels() const;
 
  private:
-  static constexpr std::size_t kTurn = 32;
+  static constexpr std::size_t kTurn = 32;  // messages received from one peer before the next has its turn
 
   struct State {
     bool requests = false;

@@ -47,7 +47,7 @@ SlowTransportOptions SlowNetwork(const Job& job, Role role, std::uint64_t rank);
 
 class SlowTransport final : public Transport {
  public:
-  // `inner` outlives this object, which sends what still waits when it is destroyed.
+  // `inner` outlives this object. The destructor sends the messages that still wait.
   SlowTransport(Transport* inner, SlowTransportOptions options) : inner_(inner), options_(std::move(options)) {}
   ~SlowTransport() override;
   SlowTransport(const SlowTransport&) = delete;

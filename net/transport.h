@@ -85,7 +85,7 @@ class Transport {
 
   // Appends about `max` messages to `out` (messages that arrived together are returned together) and returns their
   // number. Waits up to `timeout_us` (below 0: without limit; rounded up to whole milliseconds) for the first one.
-  // Returns 0 after Wake, a signal or the timeout.
+  // Returns 0 if Wake, a signal or the timeout ends the wait before a message arrives.
   //
   // Payloads may be valid only until the next Receive, if the implementation says so.
   //

@@ -32,7 +32,7 @@ class HttpAccess {
 };
 
 // Reads the token in the file `path`, without surrounding white space: 16 to 1024 letters, digits and characters of
-// -._~+/=. kInvalidArgument for other text, and for a file that other users can read; kNotFound, kIo.
+// -._~+/=. kInvalidArgument: other text, or other users can access the file. kNotFound, kIo: the file cannot be read.
 Expected<std::string> ReadHttpToken(const std::string& path);
 
 }  // namespace tarn::net

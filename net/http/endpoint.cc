@@ -31,7 +31,7 @@ Expected<HttpEndpoint> ParseHttpEndpoint(std::string_view text) {
   const auto refuse = [&] {
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("--http {}: expected HOST:PORT, [IPV6]:PORT or none, with a port of 0 to 65535, or *", text));
+        fmt::format("--http {}: expected HOST:PORT or [IPV6]:PORT, with a port of 0 to 65535 or *; or none", text));
   };
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse();

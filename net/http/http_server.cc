@@ -30,14 +30,16 @@ using tcp = asio::ip::tcp;
 
 namespace {
 
-// Pause after a failed accept, such as without a free file descriptor: the connection is still pending.
+// Pause after a failed accept, because the next one would fail too: if no file descriptor is free, for example, the
+// connection is still pending.
 constexpr std::chrono::milliseconds kAcceptPause(200);
 // Gives the client time to read an answer before the connection is closed.
 constexpr std::chrono::seconds kLinger(1);
 
 }  // namespace
 
-// Start calls the constructor, Listen and Where. Everything else runs on the context's thread.
+// HttpServer's Start and destructor call the constructor, Listen, LocalEndpoint and executor. Everything else runs on
+// the context's thread.
 class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   class Connection;
@@ -46,7 +48,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<Impl> {
       : options_(std::move(options)), responder_(std::move(responder)), acceptor_(*io), pause_(*io) {}
 
   Status Listen(const tcp::endpoint& at);
-  HttpEndpoint Where() const {
+  HttpEndpoint LocalEndpoint() const {
     const tcp::endpoint at = acceptor_.local_endpoint();
     return {at.address().to_string(), at.port()};
   }
@@ -199,7 +201,7 @@ Expected<std::unique_ptr<HttpServer>> HttpServer::Start(asio::io_context* io, Ht
   Responder responder(HttpAccess(std::move(names), options.token), std::move(routes));
   const auto impl = std::make_shared<Impl>(io, std::move(options), std::move(responder));
   TARN_RETURN_IF_ERROR(impl->Listen(at));
-  HttpEndpoint endpoint = impl->Where();
+  HttpEndpoint endpoint = impl->LocalEndpoint();
   asio::post(impl->executor(), [impl] { impl->Accept(); });
   return std::unique_ptr<HttpServer>(new HttpServer(impl, std::move(endpoint)));
 }

@@ -2,11 +2,11 @@
 // context's thread, so a slow client occupies a connection but no thread.
 //
 //   auto server = HttpServer::Start(&process->io(), {}, {{"/healthz", [] { return HttpResponse{.body = "ok\n"}; }}});
-//   LogInfo("http://{}", (*server)->endpoint());
+//   LogInfo("http://{}", ToString((*server)->endpoint()));
 //
-// Limits (core/limits.h): headers of a request have at most kHttpHeaderBytesMax (else 431), there is no body (else
-// 413), and at most kHttpConnectionsMax connections (else 503). A connection is closed if receiving a request, or
-// sending its answer, takes longer than kHttpRequestUs.
+// Limits (core/limits.h): the headers of a request have at most kHttpHeaderBytesMax (else 431), a request has no body
+// (else 413), and there are at most kHttpConnectionsMax connections (else 503). A connection is closed if receiving a
+// request, or sending its answer, takes longer than kHttpRequestUs.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct HttpServerOptions {
   HttpEndpoint listen{"127.0.0.1", 0};
   std::vector<std::string> names;  // accepted Host names besides IP addresses, localhost and listen.host
   std::string token;               // required of requests; empty: none
-  bool insecure = false;           // allows other machines without a token
+  bool insecure = false;           // an address that other machines can reach needs no token
   std::size_t connections_max = limits::kHttpConnectionsMax;
   TimeUs request_us = limits::kHttpRequestUs;
 };

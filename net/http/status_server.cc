@@ -109,7 +109,7 @@ Expected<std::unique_ptr<StatusServer>> StatusServer::Start(ProcessContext* proc
   const auto advertised = AdvertisedHttpEndpoint((*server)->endpoint(), options);
   if (!advertised) return std::unexpected(advertised.error());
   std::string url = "http://" + ToString(*advertised);
-  LogInfo("serves /healthz, /readyz and /metrics at {}", url);
+  LogInfo("HTTP server: serves /healthz, /readyz and /metrics at {}", url);
   return std::unique_ptr<StatusServer>(new StatusServer(std::move(pages), *std::move(server), std::move(url)));
 }
 

@@ -8,8 +8,8 @@
 // never waits for a client.
 //
 //   auto status = StatusServer::Start(process, options);
-//   options.feed = (*status)->AddFeed();            // for the loop
-//   options.http = (*status)->url();                // for others
+//   loop_options.feed = (*status)->AddFeed();       // the loop puts its reports into it
+//   loop_options.http = (*status)->url();           // the loop publishes it to other nodes
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ namespace tarn::net {
 struct StatusServerOptions {
   std::string http;        // HOST:PORT, or "none"; empty: 127.0.0.1 and a port that the system chooses
   std::string token_file;  // file with a token that requests must have; empty: none
-  bool insecure = false;   // other machines may read it without a token
+  bool insecure = false;   // an address that other machines can reach needs no token
   std::string advertise;   // host in the published URL; empty: that of the listening address (net/advertise.h)
   std::string peer;        // the scheduler's endpoint; if tcp://, determines the published interface
   std::string run;         // label of metrics: which run

@@ -9,7 +9,7 @@
 namespace tarn::net {
 namespace {
 
-// ZeroMQ reads the port "99999" as 34463.
+// Whether the endpoint is tcp with a valid port, or inproc. Checks the port because ZeroMQ reads "99999" as 34463.
 bool IsAddress(const std::string& endpoint) {
   if (endpoint.starts_with("inproc://")) return true;
   if (!IsTcp(endpoint)) return false;

@@ -37,7 +37,7 @@ std::optional<std::uint64_t> Cookie(int connection) {
   return Option<std::uint64_t>(connection, SOL_SOCKET, SO_COOKIE, sizeof(std::uint64_t));
 }
 
-// None: not TCP, or already closed.
+// Bytes that the connection has received so far. nullopt: it is not TCP, or already closed.
 std::optional<std::uint64_t> BytesReceived(int connection) {
   constexpr std::size_t kNeeded = offsetof(tcp_info, tcpi_bytes_received) + sizeof(tcp_info::tcpi_bytes_received);
   const auto info = Option<tcp_info>(connection, IPPROTO_TCP, TCP_INFO, kNeeded);

@@ -33,16 +33,16 @@ class ConnectionWatch {
   // A complete message was received over the connection with this file descriptor (ZMQ_SRCFD of its parts).
   void OnMessage(int connection);
 
-  // Call it regularly, when the socket has no complete message. Shuts down connections that exceeded `bytes_max`
-  // without a complete message at this and the previous call. Returns their number.
+  // Call it regularly, when the socket has no complete message. Shuts down connections that had received more than
+  // `bytes_max` of an unfinished message at the previous call and have not completed it since. Returns their number.
   std::uint64_t CloseOversizedSenders(std::uint64_t bytes_max);
 
  private:
   struct Connection {
     std::uint64_t cookie = 0;    // unique number from the kernel, because descriptors are reused
-    std::uint64_t base = 0;      // bytes received at the last message
+    std::uint64_t base = 0;      // bytes received at the check after the last message
     std::uint64_t received = 0;  // at the last CloseOversizedSenders
-    bool message = true;         // a message was received since then
+    bool message = true;         // a message was received since the last CloseOversizedSenders
   };
 
   zmq::socket_ref watched_;

@@ -136,7 +136,8 @@ class CurveGate::Impl {
   }
 
  private:
-  // version, request id, domain, address, identity, mechanism, the key (32 bytes) -> version, request id, status, ...
+  // A request: version, request id, domain, address, identity, mechanism, the key (32 bytes). The reply: version,
+  // request id, status, status text, user id, metadata.
   static constexpr std::size_t kRequestParts = 7;
 
   void Run() {

@@ -10,12 +10,13 @@
 namespace tarn::net {
 namespace {
 
-// Pause before a retry for full peers of a ROUTER, which cannot be polled for room.
+// Longest wait while messages to a peer of the ROUTER wait: the ROUTER cannot be polled for room for one peer.
 constexpr int kRetryMs = 1;
 // While busy polling: number of polls of shared memory per poll of files.
 constexpr int kMemoryPolls = 64;
 
-// A spin-wait hint: leaves more of the core to its other thread, and reduces mis-speculation at the end of the loop.
+// A spin-wait hint: leaves more of the core to its other hardware thread, and reduces mis-speculation at the end of the
+// loop.
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -73,7 +74,7 @@ bool EventWait::PollFiles(int wait_ms) {
   return true;
 }
 
-// The same, and polls for room in sockets with a backlog.
+// Like PollFiles, but through zmq_poll, which also reports room in sockets with a backlog.
 bool EventWait::PollSockets(int wait_ms) {
   PolledSocket* router = router_->socket();
   items_.clear();

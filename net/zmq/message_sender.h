@@ -33,7 +33,7 @@ class MessageSender {
   void AddTo(TransportCounters* counters) const;
 
  private:
-  // Callback of Bundles: sends the Frames of a large message (by reference), or a FrameView of small ones (copied).
+  // Callback of Bundles: sends the Frames of a large message (not copied), or a FrameView of small ones (copied).
   struct SendTo {
     MessageSender* sender;
     template <typename FrameOrFrames>

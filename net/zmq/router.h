@@ -48,7 +48,8 @@ class Router {
   void Touch(Peer peer) { peers_.Touch(peer); }
   std::size_t peers() const { return peers_.size(); }
 
-  // Call it often, because the queue of connection events has no bound. Reads it ten times a second.
+  // Reads the queue of connection events, at most ten times a second; `now` INT64_MAX: in any case. Call it often,
+  // because the queue has no bound.
   void CountFailures(TimeUs now);
   // Number of connections so far that failed before their first message.
   std::uint64_t failures() const { return failures_; }

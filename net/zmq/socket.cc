@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kHandshakeMs = 3000;
 constexpr int kReconnectMsMax = 2000;
-// TCP finds out that a machine is gone: by probes of a silent connection (after 5 s), and by unacknowledged bytes.
-// ZMQ_HEARTBEAT_IVL would abort the process (net/README.md).
+// TCP detects an unreachable machine: by probes of a silent connection, after 2 + 3 x 1 s, and by unacknowledged bytes.
+// Not by ZMQ_HEARTBEAT_IVL, with which libzmq may abort the process (net/README.md).
 constexpr int kProbeAfterSeconds = 2, kProbeEverySeconds = 1, kProbesMissed = 3;
 constexpr int kUnacknowledgedMs = 5000;
 // The ZAP domain of sockets that bind. With a domain and without a ZAP handler, libzmq admits peers of ZMTP 3 as usual,
@@ -151,7 +151,7 @@ Expected<Socket> Socket::Open(zmq::context_t* context, zmq::socket_type type, co
     TARN_RETURN_IF_ERROR(SetAll(&socket.socket_, type, options));
     return socket;
   } catch (const zmq::error_t& error) {
-    return std::unexpected(ErrorOf("a new socket", error));
+    return std::unexpected(ErrorOf("cannot open a socket", error));
   }
 }
 

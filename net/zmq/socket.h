@@ -39,7 +39,7 @@ class Parts {
 
  private:
   friend class Socket;
-  std::array<zmq::message_t, kMax + 1> parts_;  // the last one is used while receiving
+  std::array<zmq::message_t, kMax + 1> parts_;  // the last one receives the parts beyond kMax, which are dropped
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;
   bool too_large_ = false;
@@ -65,7 +65,7 @@ class Socket {
   Status Connect(const std::string& endpoint);
   // The endpoint of the last Bind or Connect, with the chosen port; empty if there is none.
   std::string LastEndpoint() const;
-  // Drops unsent messages when the socket is closed.
+  // From now on closing the socket drops its unsent messages.
   void DropUnsent();
 
   // Sends all frames or none. `identity`: the receiver's, for a ROUTER; empty for a DEALER. Frames of more than

@@ -25,7 +25,8 @@ class SocketSender {
   bool SendOrKeep(const LaneId& to, Frames frames);
   // The same for one frame, which is copied.
   bool SendOrKeep(const LaneId& to, const FrameView& frame);
-  // Sends only if nothing waits for the lane and the socket accepts it. False: not sent and not stored.
+  // Sends only if nothing waits for the lane and the socket accepts the frames. False: not sent and not stored. True
+  // also if the frames were dropped because the peer has disconnected.
   bool SendNow(const LaneId& to, const Frames& frames) { return !backlog_.Has(to) && TrySend(to, frames); }
 
   // Sends stored frames as far as the sockets accept them.

@@ -26,8 +26,8 @@
 namespace tarn::net {
 namespace {
 
-// How long Receive may return messages without polling files. Meanwhile it does not see messages that arrive at an
-// empty socket, or wake-ups.
+// How long Receive may return messages without polling files. Until the next poll it does not see wake-ups, nor
+// messages that arrive at a socket that was found empty.
 constexpr TimeUs kUnpolledUs = 200;
 
 SocketOptions SocketOptionsOf(const ZmqTransportOptions& options) {

@@ -7,7 +7,8 @@
 //
 // A peer that reconnects is a new Peer, and so is each of its lanes; a request is answered on its lane. Invalid
 // messages are counted, logged at most once a second, and answered with ErrorReply{kMalformed} (kWrongJob: another
-// version) if they came through the ROUTER. They have no other effect.
+// version) if a peer that connected to us sent them. They have no other effect, except those of another version from
+// peers that we connected to (Transport::Receive).
 #pragma once
 
 #include <cstddef>
