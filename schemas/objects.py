@@ -24,7 +24,7 @@ HELD = r"std::unique_ptr<tarn::wire::(\w+)T>"
 
 
 def schema_text(path):
-    """The schema and those that it includes, without comments and their repetitions."""
+    """The schema and those that it includes, without comments. A schema that is included twice occurs twice."""
     text = re.sub(r"//[^\n]*", "", path.read_text())
     for included in re.findall(r'include "([\w.]+)";', text):
         text += schema_text(path.parent / included)
@@ -89,7 +89,8 @@ def conversions_header(stem, flatc, tables, natives, enums):
     text = re.sub(r"_o->(\w+) \? (Create\w+)\(_fbb, _o->\1\.get\(\), _rehasher\) : 0", r"\2(_fbb, &_o->\1, _rehasher)", text)
     text = re.sub(r"__va->__o->(\w+)\[i\]\.get\(\)", r"&__va->__o->\1[i]", text)
     if changes != held:
-        sys.exit(f"objects.py: {stem}: flatc holds {held} tables by pointer in a way that is known, and {changes} were found")
+        sys.exit(f"objects.py: {stem}: flatc's code reads tables into unique_ptrs at {held} places; expected all in a form "
+                 f"that this script converts, found {changes}")
     return text
 
 
