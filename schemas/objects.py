@@ -89,8 +89,8 @@ def conversions_header(stem, flatc, tables, natives, enums):
     text = re.sub(r"_o->(\w+) \? (Create\w+)\(_fbb, _o->\1\.get\(\), _rehasher\) : 0", r"\2(_fbb, &_o->\1, _rehasher)", text)
     text = re.sub(r"__va->__o->(\w+)\[i\]\.get\(\)", r"&__va->__o->\1[i]", text)
     if changes != held:
-        sys.exit(f"objects.py: {stem}: flatc's code reads tables into unique_ptrs at {held} places; expected all in a form "
-                 f"that this script converts, found {changes}")
+        sys.exit(f"objects.py: {stem}: flatc's code reads tables into unique_ptrs at {held} places; expected a form "
+                 f"that this script converts at each of them, found it at {changes}")
     return text
 
 

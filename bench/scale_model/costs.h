@@ -16,7 +16,7 @@ namespace tarn::scale {
 enum class Work : std::uint8_t {
   // A batch; rows: samples.
   kRead,     // reader's thread
-  kPlan,     // the same
+  kPlan,     // reader's thread
   kCompute,  // forward, backward
   // worker::Client, a message and its rows; third: shards of the fleet (a step looks at all lanes).
   kAsk,
@@ -45,15 +45,15 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::kCount);
 
 std::string_view Name(Work work);
 
-// The size of a piece of work. rows: of sparse tables; dense: of dense tables, in units of 16 values; third: see Work;
-// tables: the sum over the messages.
+// The size of a piece of work. rows: of sparse tables, dense: rows of dense tables, both as Workload::WorkRows counts
+// them, unless Work defines rows; third: see Work; tables: the number of tables, summed over the messages.
 inline constexpr std::size_t kParts = 5;
 struct Amount {
   double messages = 0, rows = 0, dense = 0, third = 0, tables = 0;
   std::array<double, kParts> parts() const { return {messages, rows, dense, third, tables}; }
 };
 
-// The sum of the parts, each times its cost.
+// A linear cost: the sum of the parts of an Amount, each times its cost.
 struct Line {
   double message_ns = 0, row_ns = 0, dense_ns = 0, third_ns = 0, table_ns = 0;
   double operator()(const Amount& a) const {
@@ -72,7 +72,7 @@ struct Costs {
 };
 
 std::string ToText(const Costs& costs);
-// kNotFound, kInvalidArgument: names the file and the line.
+// kNotFound: cannot be read. kInvalidArgument: a line is invalid or missing; the error names the file and the line.
 Expected<Costs> ReadCosts(const std::string& path);
 
 // One measurement: work and time.

@@ -40,7 +40,8 @@ class FleetModel {
   void PrintProgress();
   FleetResult Summarize() const;
 
-  void TimerOf(Node* node);
+  // Runs the node's timer if it is due, now and every kTimerNs.
+  void RunTimer(Node* node);
   void Deliver(Node* node, std::vector<Arrived> arrived);
   // Runs the next work of the node's main thread, if it is idle.
   void Pump(Node* node);
@@ -103,7 +104,7 @@ void FleetModel::MeasureWorker(Work work, const Extent& extent) {
   if (clocks_.begun() && work != Work::kCount) meter_->Add(work, sample);
 }
 
-// If ticks are sent, the measured time is their cost.
+// Records the time of Settle: if it sent ticks, as the cost of the ticks.
 void FleetModel::MeasureSettle(const Outbox& out) {
   const double ns = meter_->Lap();
   if (!clocks_.begun()) return;
@@ -129,7 +130,7 @@ void FleetModel::SetUp() {
     else
       node->shard->Start(NowUs(), &out);
     EndStep(node.get(), &out, 0, nullptr, true);
-    TimerOf(node.get());
+    RunTimer(node.get());
   }
   RunUntil("the simulated fleet does not become ready", &MeasuredClocks::all_ready);
   clocks_.Begin();
@@ -159,7 +160,7 @@ void FleetModel::PrintProgress() {
              since_start_.seconds());
 }
 
-void FleetModel::TimerOf(Node* node) {
+void FleetModel::RunTimer(Node* node) {
   Outbox out;
   const TimeUs now = NowUs();
   if (node->is_worker) {
@@ -173,7 +174,7 @@ void FleetModel::TimerOf(Node* node) {
     messages.emplace_back(std::move(o), extent);
   }
   Send(node, std::move(messages));
-  events_.At(events_.now() + kTimerNs, [this, node] { TimerOf(node); });
+  events_.At(events_.now() + kTimerNs, [this, node] { RunTimer(node); });
 }
 
 void FleetModel::Deliver(Node* node, std::vector<Arrived> arrived) {
@@ -215,8 +216,8 @@ double FleetModel::DeliverToShard(Node* node, Arrived arrived, Outbox* out) {
   });
 }
 
-// The client settles once per turn. A turn that represents more messages than one turn may have settles as often as the
-// real turns.
+// The client settles once per turn. If the simulated messages of a turn represent more than kTurnMessages real ones,
+// the cost of settling is that of as many turns as the real fleet would need.
 double FleetModel::DeliverToWorker(Node* node, Arrived arrived, Outbox* out) {
   if (arrived.from != kSchedulerPeer) node->turn_copies += arrived.extent.copies;
   const Work work = WorkOfAnswer(arrived.message.body);

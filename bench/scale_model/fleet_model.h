@@ -7,9 +7,9 @@
 //   - Nothing takes time before the measured clocks: joining, tables, the first views.
 //   - A worker gets views with only its own entry, because it uses no other. Only the first worker requests the tables:
 //     the scheduler checks all requests at every message, which is too slow for thousands (10,000 x 7 tables).
-//   - `bundle` servers may be simulated as one shard. A message to it represents one message to each server that has
-//     one of its rows: the worker and its link pay for all of them, each server for its part. A bundle is as slow as
-//     its slowest server, and its dense rows are those of the server with the most.
+//   - `bundle` servers may be simulated as one shard. A message to this shard represents one message to each server
+//     that stores rows of the message. The worker and its link bear the cost of all these messages; the simulated shard
+//     bears that of the server with the largest part. A bundle is as slow as its slowest server.
 //   - A worker's client receives the messages of a turn and then settles, like the real loop. A turn with messages of
 //     bundles counts as the minimum number of turns that the real fleet would need for them.
 //   - Each node has a machine of its own, unless all nodes share the `cores` of one host.

@@ -21,7 +21,7 @@ class Thread {
   explicit Thread(Host* host) : host_(host) {}
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
-  // Calls `done` when the piece is done.
+  // Adds a piece of work of `ns` nanoseconds. Calls `done` at its end.
   void Run(double ns, std::function<void()> done);
   // The same for a piece that can begin at `at`, on a host with a core per thread. Returns the time of its end.
   double Reserve(double at, double ns);
@@ -59,8 +59,8 @@ class Host {
   unsigned cores_;
   double slowdown_;
   std::vector<Thread*> running_;  // threads with work, in order of start
-  double last_ns_ = 0;            // time at which left_ns was correct
-  std::uint64_t version_ = 0;     // of the next event
+  double last_ns_ = 0;            // time of the last update of left_ns
+  std::uint64_t version_ = 0;     // of the next event; earlier events are ignored
 };
 
 // One direction of a network card, which transfers one message after the other.

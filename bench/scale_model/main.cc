@@ -191,7 +191,7 @@ void AddFleet(CLI::App* app, Arguments* a) {
       ->capture_default_str();
   app->add_option("--clocks", f.clocks, "measured clocks")->check(CLI::Range(1u, 10000u))->capture_default_str();
   app->add_option("--seed", f.seed, "random seed: selects the slow nodes and the first batches")->capture_default_str();
-  app->add_flag("--free-ticks", f.free_ticks, "ticks take no time: the upper bound of a gain there");
+  app->add_flag("--free-ticks", f.free_ticks, "ticks take no time: shows the most that cheaper ticks could gain");
   app->add_flag("--free", f.free, "only batches take time: the result must be workers x batch / compute");
   app->add_option("--name", a->name, "name in the printed line")->capture_default_str();
 }

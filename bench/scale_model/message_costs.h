@@ -38,17 +38,19 @@ class MessageCosts {
 
   // `shard`: the sender or receiver. `asked`: extent of the request that the message answers, or null.
   Extent ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const;
+  // Cost of `work` for a message: at a worker, or at the server of a bundle with the largest part.
   double Of(bool worker, Work work, const Extent& extent) const;
   // Costs of the node's main thread, without those of frames: for a received message, and for a sent one.
   double In(bool worker, const Body& body, const Extent& extent) const;
   double Out(bool worker, const Body& body, const Extent& extent) const;
-  // Costs of the main thread for frames; of an I/O thread. `work`: of the transport.
+  // OfFrame: cost of the main thread for frames; `work` is kSend or kReceive. Io: cost of an I/O thread for frames and
+  // their bytes; `work` is kIoSend or kIoReceive.
   double OfFrame(Work work, const Load& load) const;
   double Io(Work work, const Load& load) const;
 
  private:
   void CountDenseParts(const Job& job);
-  // Of encoding and decoding a message.
+  // Cost of encoding (kSend) or decoding (kReceive) a message.
   double Coding(bool worker, Work work, const Extent& extent) const;
 
   const FleetOptions& options_;

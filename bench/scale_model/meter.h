@@ -1,5 +1,5 @@
-// Measures the steps of the real state machines while a simulated fleet runs them (FleetModel with a meter): a lap is
-// the time since the previous lap.
+// Measures the steps of the real state machines while a simulated fleet runs them (RunFleet with a meter): a lap is the
+// time since the previous lap or Begin, in nanoseconds.
 #pragma once
 
 #include <chrono>

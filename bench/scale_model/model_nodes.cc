@@ -25,8 +25,8 @@ TrainerModelOptions TrainerOptions(const Job& job, const FleetOptions& options, 
   return trainer;
 }
 
-// Factor of the time of a node's threads in a period. `index`: of all nodes, shards first. A bundle is as slow as its
-// slowest server.
+// The factor by which a node's threads are slower in a period; 1: not slow. `index`: among all nodes, shards first. A
+// bundle is as slow as its slowest server.
 double SlowFactor(const FleetOptions& options, bool is_worker, std::uint32_t index, std::uint64_t period) {
   const StragglerOptions& s = options.stragglers;
   if (s.share <= 0 || !(is_worker ? s.workers : s.servers)) return 1;
@@ -40,7 +40,7 @@ bool HasSmallBatches(const FleetOptions& options, std::uint32_t worker) {
          SlowFactor(options, true, options.servers / options.bundle + worker, 0) > 1;
 }
 
-constexpr std::uint32_t kShare = 1000;  // of a usual worker
+constexpr std::uint32_t kShare = 1000;  // batch share (train.batch_shares) of a worker that is not slow
 
 }  // namespace
 

@@ -50,8 +50,8 @@ struct ModelNode {
   double compute_ns = 0;
   // The loop around the state machine.
   std::deque<Arrived> inbox;
-  std::size_t turn_left = 0;
-  double turn_copies = 0;  // messages of shards received in this turn so far
+  std::size_t turn_left = 0;  // messages of the current turn that are not handled yet
+  double turn_copies = 0;     // messages of shards received in this turn so far
   bool busy = false;
   std::vector<std::pair<Outgoing, Extent>> unsent;
   double unsent_bytes = 0;
@@ -78,7 +78,7 @@ class ModelNodes {
   }
   // The shard that sends the message or, if a worker sends it, receives it; 0 for a worker's message to the scheduler.
   static std::uint32_t ShardOf(const ModelNode& from, Peer to);
-  // Current factor of the time of the node's threads.
+  // The factor by which the node's threads are slower now; 1: not slow.
   double Slow(const ModelNode& node) const;
 
  private:

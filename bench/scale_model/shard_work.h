@@ -16,7 +16,7 @@ namespace tarn::scale {
 
 class ShardWork final : public server::ShardObserver {
  public:
-  // All arguments outlive it. meter: null: no measurement.
+  // All arguments outlive this object. meter: null: no measurement.
   ShardWork(const FleetOptions* options, const Costs* costs, const Workload* workload, Meter* meter)
       : options_(options), costs_(costs), workload_(workload), meter_(meter) {}
 
@@ -55,7 +55,7 @@ class ShardWork final : public server::ShardObserver {
   double extra_ns_ = 0;
   Outbox* out_ = nullptr;
   bool counts_ = false;
-  bool observed_ = false;  // it closed a clock or served a pull, which is measured separately
+  bool observed_ = false;  // the step closed a clock or served a pull, which is measured separately
 };
 
 }  // namespace tarn::scale

@@ -76,8 +76,8 @@ class Stages {
     return {};
   }
 
-  // Processes batches for `seconds`, but at least kBatchesMin, after one warm-up batch.
-  Status Take(double seconds, std::map<Work, std::vector<Sample>>* samples) {
+  // Processes one warm-up batch, then batches for `seconds`, at least kBatchesMin. Adds their times to `samples`.
+  Status Measure(double seconds, std::map<Work, std::vector<Sample>>* samples) {
     TARN_RETURN_IF_ERROR(Step(next_++));
     Forget();
     const auto begin = std::chrono::steady_clock::now();
@@ -160,7 +160,7 @@ Status MeasureStages(const Job& job, const worker::Dataset& set, double seconds,
         if (!made) return std::unexpected(made.error());
         busy_core = std::move(*made);
       }
-      for (auto& stages : sizes) TARN_RETURN_IF_ERROR(stages->Take(seconds / kRounds, samples));
+      for (auto& stages : sizes) TARN_RETURN_IF_ERROR(stages->Measure(seconds / kRounds, samples));
     }
   }
   for (const auto& [work, taken] : together) (*costs)[work] = Fit(taken);

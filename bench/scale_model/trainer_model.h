@@ -68,7 +68,7 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   };
   struct InFlight {
     LeaseGrant lease;
-    std::uint64_t after = 0;  // rows of the lease trained after this batch
+    std::uint64_t after = 0;  // rows of the lease up to the end of this batch
     std::size_t batch = 0;
     Clock clock;
     std::deque<TableRows> rows;
@@ -93,7 +93,7 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   std::size_t tables_ready_ = 0;
   std::deque<LeaseGrant> leases_;
   std::uint64_t offset_ = 0;  // in leases_.front()
-  std::uint32_t read_ = 0;    // number of read batches
+  std::uint32_t read_ = 0;    // batches that are read and not taken yet
   std::uint64_t taken_ = 0;   // batches taken from the reader so far
   std::deque<InFlight> window_;
   Clock next_clock_;

@@ -23,7 +23,7 @@ Buffer Zeros(std::size_t floats) {
 constexpr double kMessageBytes = 216;  // as MessageCosts counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
 constexpr std::size_t kBundled = 8;  // messages of a frame that has several
-// Request ids: they tell the echo process whether a message shares its frame.
+// The request id shows the echo process whether a message shares its frame.
 constexpr RequestId kInBundle{2}, kAlone{1};
 // Both ends are on one host here, but on different hosts in the predicted fleets.
 constexpr net::ZmqTransportOptions kSockets = {.insecure = true, .shm = false};
@@ -82,7 +82,7 @@ class EchoClient {
   }
 
   // Sends `frames` frames, each with one message or, if `bundled`, with kBundled, and receives their answers. `values`:
-  // of each message, one way.
+  // number of values of each push, or of each pull's answer. `counts`: whether the times are recorded.
   void Round(int frames, bool bundled, std::uint32_t values, bool push, bool counts) {
     const RequestId request = bundled ? kInBundle : kAlone;
     Message message;
@@ -130,7 +130,7 @@ class EchoClient {
 
 Status MeasureTransport(double seconds, Costs* costs) {
   int ends[2];
-  bench::Require(pipe(ends) == 0, "pipe");
+  bench::Require(pipe(ends) == 0, "cannot create a pipe");
   const bench::Child echo = bench::Fork([&] { Echo(ends[1]); });
   close(ends[1]);  // so that read() returns 0 if the echo process exits
   std::string endpoint(kEndpointBytes, '\0');

@@ -41,7 +41,7 @@ class Workload {
   const worker::Plan& plan(std::size_t batch, std::size_t table) const {
     return dense(table) ? dense_plans_[table] : plans_[batch % plans_.size()][table];
   }
-  // The share of different rows among all rows of that many batches.
+  // The number of distinct rows in that many batches, as a share of all their rows.
   double DifferentShare(double batches) const;
   double mean_sparse_rows() const { return mean_rows_; }
   std::uint32_t batch_rows() const { return batch_rows_; }
