@@ -44,7 +44,7 @@ struct ShmHandshake {
 // As a frame of the kind kShm. Both texts have at most kShmTextBytesMax bytes.
 Buffer EncodeShmHandshake(const ShmHandshake& message);
 inline constexpr std::size_t kShmTextBytesMax = 64;
-// None: the frame is of another kind. An error: it is malformed.
+// nullopt: the frame is of another kind. An error: it is malformed.
 std::optional<Expected<ShmHandshake>> DecodeShmHandshake(const FrameView& frame);
 
 // Identifies the host, also among hosts of the same name; empty if the system provides no boot id.

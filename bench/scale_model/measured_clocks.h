@@ -26,7 +26,9 @@ class MeasuredClocks {
   bool begun() const { return begun_; }
   // Must be called when a worker has trained a batch.
   void OnBatch();
+  // Batches trained so far, per worker.
   double clocks() const { return double(batches_) / options_->workers; }
+  // Whether the warm-up is over.
   bool counting() const { return began_ns_ > 0; }
   bool over() const { return over_; }
 

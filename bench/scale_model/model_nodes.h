@@ -46,6 +46,7 @@ struct ModelNode {
   std::unique_ptr<server::Shard> shard;
   // Of a worker.
   std::unique_ptr<TrainerModel> trainer;
+  // wants_turn: a turn is due even without messages. may_compute: false after a batch until messages had a turn.
   bool reading = false, wants_turn = false, may_compute = true, was_ready = false;
   double compute_ns = 0;
   // The loop around the state machine.

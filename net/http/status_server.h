@@ -1,4 +1,4 @@
-// The HTTP server of a program of a fleet. GET
+// The HTTP server of a program of a fleet. It answers GET and HEAD of
 //
 //   /healthz  200 while the process runs
 //   /readyz   200 when all state machines of the process take part in the run, else 503

@@ -22,7 +22,7 @@ void KeepLargeBlocks();
 
 struct ZmqContextOptions {
   int io_threads = 1;       // IoThreadsFor
-  int sockets_max = 65536;  // a transport uses one, and one more for each lane to a peer that it connects to
+  int sockets_max = 65536;  // a transport uses a few, and one more for each lane to a peer that it connects to
 };
 
 // The number of ZeroMQ threads for a number of lanes. ZeroMQ assigns each new connection to the thread with the fewest
