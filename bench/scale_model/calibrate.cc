@@ -48,8 +48,7 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
       if (!hidden_layers) job.model.hidden.clear(), job.model.bottom.clear();
       auto workload = Workload::Make(job, {.batch_rows = job.train.batch_rows, .batches = 512, .small_rows = false});
       if (!workload) return std::unexpected(workload.error());
-      for (const Shape& shape :
-           aggregated ? std::span<const Shape>(kAggregated) : std::span<const Shape>(kImmediate)) {
+      for (const Shape& shape : aggregated ? std::span<const Shape>(kAggregated) : std::span<const Shape>(kImmediate)) {
         FleetOptions fleet{.workers = shape.workers, .servers = shape.servers, .clocks = shape.clocks};
         fleet.stragglers.share = 0;
         fleet.free = true;
