@@ -117,7 +117,7 @@ bool DiskPool::Strand::TryPost(std::size_t waiting_max, Job job) {
   if (impl_->posted - impl_->begun >= waiting_max) return false;
   asio::post(impl_->thread->context,
              [impl = impl_.get(), job = std::move(job)]() mutable { impl->Run(std::move(job)); });
-  ++impl_->posted;  // set before the job begins, because the job takes the lock
+  ++impl_->posted;  // in time, because the job cannot begin before this thread releases the lock
   return true;
 }
 

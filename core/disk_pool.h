@@ -24,15 +24,15 @@ class DiskPool {
   using Job = std::move_only_function<void()>;
 
   DiskPool();
-  // Starts `threads` threads for Post. `name`: of these threads, at most 15 letters. Throws std::system_error if a
-  // thread cannot be started.
+  // Starts `threads` threads for Post, all with this name of at most 15 letters. Throws std::system_error if a thread
+  // cannot be started.
   DiskPool(std::string name, unsigned threads);
   ~DiskPool();
   DiskPool(const DiskPool&) = delete;
   DiskPool& operator=(const DiskPool&) = delete;
 
-  // Runs the job on any of the threads of the constructor; there must be at least one. Jobs begin in the order of the
-  // posts.
+  // Runs the job on one of the threads that the constructor started, of which there must be at least one. Jobs begin
+  // in the order of the posts.
   void Post(Job job);
 
   class Strand {

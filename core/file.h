@@ -19,7 +19,7 @@ Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 
 // Replaces `path` atomically: readers, also after a loss of power, see the old or the new file. Writes a temporary
 // file, syncs, renames it, and syncs the directory. kIo (kNotFound: no such directory); the old file is then unchanged,
-// unless only the last sync failed. Concurrent writers of one path must be in different processes.
+// unless the error came after the rename. Concurrent writers of one path must be in different processes.
 Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes);
 
 inline Status WriteFileAtomic(const std::string& path, std::string_view text) {

@@ -13,7 +13,7 @@ namespace tarn {
 // Objects keep the order in which their members were inserted.
 using Json = nlohmann::ordered_json;
 
-// `indent` > 0: one member per line, indented by so many blanks per level; -1: all on one line. Numbers read back as
+// `indent` > 0: one member per line, indented by that many spaces per level; -1: all on one line. Numbers read back as
 // the same value. NaN and infinity become null; bytes that are not UTF-8 become U+FFFD.
 std::string JsonText(const Json& json, int indent = -1);
 

@@ -93,7 +93,7 @@ inline constexpr std::uint32_t kClassesMax = 4096;
 // Client.
 inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in flight per shard, requests and replies
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
-inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
+inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // of unacknowledged pushes, per client
 inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;  // keys and rows of unanswered pulls, per client
 
 inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // combined pushes not sent yet, per client

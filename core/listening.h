@@ -22,7 +22,7 @@ class Listening {
     since_ = Since(now, break_us);
     last_ = now;
   }
-  // The value at `now`, before Note(now).
+  // The value that since() would have after Note(now).
   TimeUs Since(TimeUs now, TimeUs break_us) const { return now - last_ > break_us ? now : since_; }
   TimeUs since() const { return since_; }
   // The silence of a node whose last message arrived at `last_message`.

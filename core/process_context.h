@@ -36,7 +36,7 @@ class ProcessContext {
   // After this returns, the previous handler is neither running nor called again. Any thread, but not from a handler.
   void OnSignal(std::function<void(int)> handler);
 
-  // Runs on the context's thread. Handlers must not block.
+  // The context's thread runs it. Handlers must not block.
   boost::asio::io_context& io();
 
  private:

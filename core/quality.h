@@ -58,7 +58,7 @@ class QualityTally {
   void AddLoss(double loss) { sums_.AddLoss(loss); }
   void AddClass(double loss, bool correct) { sums_.AddClass(loss, correct); }
 
-  // The rows added since the last Take.
+  // Returns the sums over the rows added since the last Take, and resets them.
   Quality Take();
   // The sums since the last Take, without buckets.
   const Quality& sums() const { return sums_; }

@@ -8,8 +8,8 @@
 
 namespace tarn {
 
-// Checks that the buckets of verified bytes are ascending, with equal numbers of counts of each kind. kMalformed; the
-// message begins with the field.
+// Checks a verified buffer: the numbers of the buckets ascend, and each bucket has both counts. kMalformed; the message
+// begins with the field.
 Status CheckQuality(const wire::Quality& quality);
 
 }  // namespace tarn

@@ -26,8 +26,8 @@ Status Check(const TableRules& rules, const flatbuffers::Table& table, std::size
 // The same, with the error in `status`, which must be ok before.
 void Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max, Status* status);
 
-// Corrects texts in place, in a buffer that is being built: truncates them to their limit at a character boundary, and
-// replaces bytes that are not UTF-8 by '?'.
+// Corrects the strings of `table` with the attribute `text` in place, in a buffer that is being built: truncates them
+// to their limit at a character boundary, and replaces bytes that are not UTF-8 by '?'. Tables below it are unchanged.
 void MendTexts(const TableRules& rules, flatbuffers::Table* table);
 
 }  // namespace tarn

@@ -21,7 +21,7 @@ struct TableRules;
 struct EnumRule {
   std::size_t at = 0;     // offset in the struct, in bytes
   std::uint8_t last = 0;  // the largest enumerator; the first is 0
-  std::string name;       // of the member of the struct; empty: not in a struct
+  std::string name;       // of the member of the struct; empty: not in a struct, or its only member
 };
 
 enum class FieldKind : std::uint8_t {
@@ -37,7 +37,7 @@ enum class FieldKind : std::uint8_t {
 struct FieldRule {
   FieldKind kind = FieldKind::kEnum;
   bool optional = false;                  // a table or struct may be missing
-  bool text = false;                      // a text for users: MendTexts may change it
+  bool text = false;                      // a string for users: MendTexts may change it
   bool bytes = false;                     // need not be UTF-8
   std::uint16_t offset = 0;               // offset in the table's vtable
   std::uint64_t limit = 0;                // maximum items of a list, bytes of a string
@@ -65,7 +65,7 @@ class SchemaRules {
   // by TARN_CHECK).
   SchemaRules(std::span<const std::uint8_t> bfbs, std::span<const NamedLimit> limits);
 
-  // The rules of a table of the schema, such as "tarn.wire.Join".
+  // The rules of a table, such as "tarn.wire.Join", which must be in the schema.
   const TableRules& Of(std::string_view table) const;
 
  private:

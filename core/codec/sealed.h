@@ -28,7 +28,7 @@ inline constexpr std::size_t kSealBytes = 24;  // of the header
 // The same in place: writes the header into the first kSealBytes of `sealed`; the caller has placed the body after it.
 void SealInPlace(const SealedFormat& format, std::span<std::byte> sealed);
 
-// Size of the envelope and body at the beginning of `bytes`, from its header; bytes.size() if truncated.
+// Size of the header and body at the beginning of `bytes`, as the header states it; bytes.size() if truncated.
 std::size_t SealedSize(std::string_view bytes);
 
 struct Unsealed {

@@ -49,8 +49,8 @@ struct BlobChunk {
 
 Buffer EncodeBlobChunk(const BlobChunk& chunk);
 
-// The state of a program as chunks of about the given number of bytes, none of them the last of its blob. Each has the
-// fields of `head`; the indices start at its index.
+// Encodes the state of a program as chunks with at most chunk_bytes bytes of state each. Every chunk has the fields of
+// `head` (whose `last` is false, because another chunk ends the blob); the indices start at that of `head`.
 std::vector<Buffer> EncodeProgramState(const BlobChunk& head, std::span<const std::byte> state,
                                        std::size_t chunk_bytes);
 

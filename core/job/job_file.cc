@@ -450,7 +450,7 @@ Status CheckBackupWorkers(const SectionReader& consistency, const SectionReader&
   return {};
 }
 
-// A clock's rows are divided by rank only where data belongs to ranks (docs/protocol.md, D2).
+// Batch shares require that splits belong to ranks (docs/protocol.md, D2).
 Status CheckBatchShares(const SectionReader& train, const Job& job) {
   const std::vector<std::uint32_t>& shares = job.train.batch_shares;
   if (shares.empty()) return {};

@@ -18,8 +18,8 @@ namespace tarn {
 class SectionReader {
  public:
   // `node`: the section's table; nullptr if the file does not have it, then nothing is read. `path`: its name
-  // ("optimizer.linear"). `origin`: the place in errors about missing keys. For a whole file `path` is empty and
-  // `members` describes its contents.
+  // ("optimizer.linear"). `origin`: the place in errors about missing keys. For a whole file `path` is empty, and
+  // errors about an unknown member call it `members`.
   SectionReader(const ConfigNode* node, std::string path, std::string_view origin,
                 std::string_view members = "section");
 

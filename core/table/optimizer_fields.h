@@ -10,8 +10,8 @@
 
 namespace tarn {
 
-// Calls visitor.Number(key, float&, Range) for each option of the spec's rule; options that a visitor changes are set
-// in the spec afterwards. Spec is OptimizerSpec or const OptimizerSpec.
+// Calls visitor.Number(key, float&, Range) for each option of the spec's rule, and stores in the spec each value that
+// the visitor changes. Spec is OptimizerSpec or const OptimizerSpec.
 template <typename Visitor, typename Spec>
 void VisitRuleOptions(Visitor& visitor, Spec& spec) {
   const UpdateRule* rule = FindUpdateRule(spec.kind);
