@@ -56,7 +56,7 @@ struct WorkerEntry {
   bool InCohort(Clock t) const { return t >= join && (state != WorkerState::kEnded || t < end); }
 };
 
-// Numbers of rows of the train, validation and test set.
+// Numbers of lines in the train, validation and test set.
 using SetRows = std::array<std::uint64_t, 3>;
 
 // The contents of one table in a part, or in all parts, of a checkpoint.

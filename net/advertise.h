@@ -12,10 +12,10 @@ namespace tarn::net {
 bool IsWildcard(const std::string& endpoint);
 
 // The endpoint `bound` as other nodes must use it, with the same port. If `host` (a name or an address) is not empty,
-// it replaces the host. Else a wildcard is replaced by the address of the interface that leads to the endpoint `peer`.
-// If that is loopback, or there is no peer, or the peer has no IPv4 address, the address of the interface of the
-// default route is used. kUnavailable if there is none, unless the peer is on this machine; kInvalidArgument if the
-// peer's host is unknown, or if `host` is given for an endpoint that is not tcp.
+// it replaces the host. Else a wildcard is replaced by the IPv4 address of the first of these interfaces that exists
+// and is not loopback: the one that leads to the endpoint `peer` (may be empty), that of the default route, and the
+// first one that is up. If there is none, the result is a loopback address if the peer is on this machine, else
+// kUnavailable. kInvalidArgument if the peer's host is unknown, or if `host` is given for an endpoint that is not tcp.
 Expected<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& peer);
 
 }  // namespace tarn::net

@@ -74,7 +74,7 @@ class Bundles {
       if (bundles_[i].to == lane) return i;
     const auto found = index_.find(lane);
     if (found != index_.end()) return found->second;
-    if (bundles_.size() == kLanesMax) {  // lanes of peers that have left are forgotten here
+    if (bundles_.size() == kLanesMax) {  // also drops lanes of peers that have left
       Flush(send);
       bundles_.clear();
       index_.clear();

@@ -51,7 +51,7 @@ class LocalFolders {
   Expected<std::string> Make(const std::string& run_dir, const std::string& name);
 
   // The address with which ZeroMQ connects to the endpoint ipc://FOLDER/NAME from this process. With `private_only`,
-  // kInvalidArgument unless the folder belongs to this user and has mode 0700.
+  // kInvalidArgument unless the folder belongs to this user and has mode 0700. kNotFound, kIo: it cannot be opened.
   Expected<std::string> Reach(const std::string& endpoint, bool private_only);
 
  private:
@@ -65,7 +65,7 @@ class LocalFolders {
 
   std::mutex mutex_;
   std::vector<Folder> open_;
-  std::vector<std::string> sockets_, temporary_;  // endpoints returned by Make, and folders that it has created
+  std::vector<std::string> sockets_, temporary_;  // files of endpoints returned by Make, and folders created for them
 };
 
 }  // namespace tarn::net

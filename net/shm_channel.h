@@ -1,7 +1,7 @@
 // Messages over shared memory between two processes of one host. Two rings carry them; a Unix socket wakes the other
 // side and shows its end.
 //
-// A message in a ring: the number of its frames and their sizes, 32 bits each, then the frames; the sizes together and
+// A message in a ring: a head (the number of its frames and their sizes, 32 bits each), then the frames. The head and
 // each frame are padded to multiples of 8. A message larger than the ring is written and read in parts. Small messages
 // are read in place. Large ones are copied out as they arrive, or lent: the reader uses their bytes in place until
 // GiveBack and must not keep them longer.

@@ -7,8 +7,7 @@
 //   net::SlowTransport slow(&sockets, net::SlowNetwork(job, Role::kWorker, rank));
 //
 // A node delays what it sends by its own link and the latency, and what it receives by its own link. So all servers and
-// workers of a fleet need a SlowTransport. The scheduler has none: its messages wait only for their
-// receivers' links.
+// workers of a fleet need a SlowTransport. The scheduler has none: its messages wait only for their receivers' links.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ HttpResponse Text(http::status status, std::string text) {
   return {static_cast<unsigned>(status), "text/plain; charset=utf-8", std::move(text) + "\n"};
 }
 
-// An answer to HEAD has no body but the length of the body.
+// The answer to HEAD has no body, but the Content-Length of the answer to GET.
 void Fill(HttpResponse response, bool with_body, HttpMessage* message) {
   message->result(response.status);
   message->set(http::field::content_type, response.content_type);
@@ -29,7 +29,8 @@ void Fill(HttpResponse response, bool with_body, HttpMessage* message) {
   if (with_body) message->body() = std::move(response.body);
 }
 
-HttpMessage Last(http::status status, std::string text) {
+// An answer after which the connection is closed.
+HttpMessage FinalAnswer(http::status status, std::string text) {
   HttpMessage message;
   message.version(kHttp11);
   Fill(Text(status, std::move(text)), true, &message);
@@ -86,16 +87,16 @@ HttpResponse Responder::Answer(const HttpParser::value_type& request, HttpMessag
 
 HttpMessage Responder::Refuse(const boost::system::error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
-    return Last(http::status::request_header_fields_too_large,
-                "expected at most " + std::to_string(limits::kHttpHeaderBytesMax) + " bytes of headers");
+    return FinalAnswer(http::status::request_header_fields_too_large,
+                       "expected at most " + std::to_string(limits::kHttpHeaderBytesMax) + " bytes of headers");
   if (error == http::error::body_limit || error == http::error::unexpected_body)
-    return Last(http::status::payload_too_large, "expected no body");
-  return Last(http::status::bad_request, "malformed request: " + error.message());
+    return FinalAnswer(http::status::payload_too_large, "expected no body");
+  return FinalAnswer(http::status::bad_request, "malformed request: " + error.message());
 }
 
 HttpMessage Responder::Overloaded(std::size_t connections_max) {
-  return Last(http::status::service_unavailable,
-              "expected at most " + std::to_string(connections_max) + " connections");
+  return FinalAnswer(http::status::service_unavailable,
+                     "expected at most " + std::to_string(connections_max) + " connections");
 }
 
 }  // namespace tarn::net

@@ -8,9 +8,9 @@
 
 namespace tarn::net {
 
-// `open`: other users may be able to reach the endpoint, because keys are checked or --insecure is given. If false,
-// kInvalidArgument for TCP and for Unix sockets in a directory that is not private (`folders` keeps the used
-// directories open). kInvalidArgument also for an invalid endpoint.
+// `open`: allows endpoints that other users can reach, because keys are checked or --insecure is given. If false,
+// kInvalidArgument for TCP and for Unix sockets in a directory that is not private. `folders` keeps the directories
+// open. kInvalidArgument also for an invalid endpoint.
 Expected<std::string> ZmqAddress(const std::string& endpoint, bool open, LocalFolders* folders);
 
 inline bool IsTcp(const std::string& endpoint) { return endpoint.starts_with("tcp://"); }

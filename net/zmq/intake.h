@@ -26,8 +26,8 @@ class Intake {
 
   // Appends the messages in `frames` to `out`: one, or those of a bundle. `owner`, if not null, owns the frames.
   void Accept(Peer from, std::span<const FrameView> frames, FrameOwner* owner, std::vector<Received>* out);
-  // The message exceeded the limit of frames or bytes; `frames` is its beginning. If it has another version, only that
-  // is reported.
+  // Refuses a message beyond the limit of frames or bytes, of which `frames` is the beginning. If it has another
+  // protocol version, refuses it for that reason instead, as Accept does.
   void RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out);
   // Counts and logs a message that is invalid for the reason `error`, and answers it if the peer is an accepted one.
   void Refuse(Peer from, const Error& error, std::span<const FrameView> frames);

@@ -54,8 +54,8 @@ class Router {
   // Number of connections so far that failed before their first message.
   std::uint64_t failures() const { return failures_; }
 
-  // Closes connections whose unfinished message exceeds the limit. Checks ten times a second, when the socket was found
-  // empty. Returns the number of closed connections.
+  // Closes connections whose unfinished message exceeds the limit. Checks at most ten times a second, and only when the
+  // socket was found empty. Returns the number of closed connections.
   std::uint64_t CloseOversizedSenders();
 
  private:

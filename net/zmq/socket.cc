@@ -55,7 +55,7 @@ Status SetAll(zmq::socket_t* socket, zmq::socket_type type, const SocketOptions&
   TARN_RETURN_IF_ERROR(Set(socket, option::maxmsgsize, "ZMQ_MAXMSGSIZE", frame_bytes_max));
   if (type == zmq::socket_type::router) {
     TARN_RETURN_IF_ERROR(Set(socket, option::zap_domain, "ZMQ_ZAP_DOMAIN", kZapDomain));
-    // Without it a ROUTER silently drops messages that a peer cannot accept.
+    // Without this option a ROUTER silently drops messages that a peer cannot accept.
     return Set(socket, option::router_mandatory, "ZMQ_ROUTER_MANDATORY", true);
   }
   // Queue messages only to established connections; others wait in our own, bounded backlog.
