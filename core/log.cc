@@ -79,9 +79,9 @@ void LogAndPrint(LogLevel level, std::string_view program, std::string_view mess
   const auto is_stderr = [](const spdlog::sink_ptr& sink) {
     return dynamic_cast<const spdlog::sinks::stderr_sink_mt*>(sink.get()) != nullptr;
   };
-  const bool seen =
+  const bool skips_stderr =
       logger == nullptr ? !LogEnabled(level) : std::any_of(logger->sinks().begin(), logger->sinks().end(), is_stderr);
-  if (!seen)
+  if (!skips_stderr)
     std::fprintf(stderr, "%.*s: %.*s\n", int(program.size()), program.data(), int(message.size()), message.data());
   if (logger != nullptr) Log(level, message);  // last, because the log's disk may stall
 }

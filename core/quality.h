@@ -11,7 +11,7 @@ namespace tarn {
 // Sums over scored rows. Add rows of one kind only (binary: AddBinary; classes: AddClass).
 class Quality {
  public:
-  // Logits are clipped to [-16, 16] and counted in 2^16 equal buckets (0.0005 wide).
+  // Logits are clipped to [-16, 16] and counted in 2^16 equal buckets (0.0005 wide). NaN counts as 0.
   static constexpr std::uint32_t kBuckets = 1u << 16;
 
   // Adds one row with the model's logit and the label 0/1. Its loss is added by AddLoss.

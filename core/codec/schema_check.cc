@@ -39,6 +39,7 @@ class Checker {
     status_ = Fail(code, std::move(message));
     return false;
   }
+  // Prefixes the error with `place`. Returns false.
   bool Within(std::string_view place) {
     status_.error().message.insert(0, place);
     return false;

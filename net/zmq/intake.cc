@@ -82,7 +82,7 @@ void Intake::Refuse(Peer from, const Error& error, std::span<const FrameView> fr
 
 void Intake::CountEnded(std::uint64_t connections, std::size_t bytes_max) {
   too_large_ += connections;
-  LogWarning(too_large_limiter_, "ended {} connections that had sent more than {} MB of one message", connections,
+  LogWarning(too_large_limiter_, "closed {} connections that had sent more than {} MiB of one message", connections,
              bytes_max >> 20);
 }
 

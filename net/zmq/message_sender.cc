@@ -10,8 +10,8 @@ void MessageSender::SendTo::operator()(const LaneId& to, FrameOrFrames what) con
   const std::size_t messages = MessagesIn(what);
   if (sender->Send(to, std::move(what))) return;
   sender->dropped_backlog_ += messages;
-  LogWarning(sender->backlog_limiter_, "dropped messages to peer {}: more than {} MB would wait for it", to.peer.value,
-             sender->waiting_bytes_max_ >> 20);
+  LogWarning(sender->backlog_limiter_, "dropped {} messages to peer {}: more than {} MiB would wait for it", messages,
+             to.peer.value, sender->waiting_bytes_max_ >> 20);
 }
 
 template <typename FrameOrFrames>
@@ -29,7 +29,7 @@ void MessageSender::Add(Peer to, const Message& message) {
   const Status begun = encoder_.Begin(message);
   if (begun) return bundles_.Add(LaneFor(to, message), encoder_, SendTo{this});
   ++dropped_unencodable_;
-  LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(begun.error()));
+  LogWarning(unencodable_limiter_, "dropped a message that cannot be encoded: {}", ToString(begun.error()));
 }
 
 void MessageSender::Flush() { bundles_.Flush(SendTo{this}); }
