@@ -1,5 +1,4 @@
-// Every limit of the system, in one place. Everything that can grow has a limit here, and a test at the limit and one
-// past it.
+// The limits of the system. Everything that can grow has a limit here, and a test at the limit and one past it.
 #pragma once
 
 #include <cstddef>

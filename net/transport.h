@@ -37,7 +37,7 @@ struct TransportCounters {
   std::uint64_t refused_version = 0;      // another protocol version
   std::uint64_t refused_handshakes = 0;   // connections that do not speak ZeroMQ, or are not admitted
   std::uint64_t dropped_backlog = 0;      // messages to a peer whose backlog is full
-  std::uint64_t dropped_unreachable = 0;  // messages to a peer that has disconnected or never connected
+  std::uint64_t dropped_unreachable = 0;  // messages to a peer that is not connected, or whose link has ended
   std::uint64_t dropped_unencodable = 0;  // our own messages that Encode rejected
   std::uint64_t backlog_bytes = 0;        // currently waiting
   std::uint64_t accepted_peers = 0;       // currently known

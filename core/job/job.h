@@ -107,8 +107,8 @@ enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeep
 struct ModelSection {
   ModelKind kind = ModelKind::kLogisticRegression;
   std::uint32_t embedding_dim = 8;               // FM factors, embeddings
-  std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
-  std::vector<std::uint32_t> bottom = {64, 32};  // DLRM, DCN v2: layers of the bottom MLP, before embedding_dim
+  std::vector<std::uint32_t> hidden = {64, 32};  // units of each layer of the (top) MLP, without the output layer
+  std::vector<std::uint32_t> bottom = {64, 32};  // DLRM, DCN v2: of the bottom MLP; a layer of embedding_dim follows
   std::uint32_t cross_layers = 3;                // DCN v2
   std::uint32_t cross_rank = 0;                  // DCN v2: rank of the cross layers' matrices; 0: full
   double init_stddev = 0.01;                     // of embeddings: N(0, init_stddev)

@@ -141,12 +141,12 @@ Status ReadConsistency(SectionReader& in, TableSettings& settings, Notes* notes)
         in.Note(key, fmt::format("mode = \"{}\" does not support it; it is {} in this run", Name(out.mode), instead)));
     return true;
   };
-  const ConsistencySpec follows = InheritedConsistency(above, out.mode);
-  if (!in.Has("apply")) out.apply = follows.apply;
-  if (!in.Has("staleness")) out.staleness = follows.staleness;
+  const ConsistencySpec inherited = InheritedConsistency(above, out.mode);
+  if (!in.Has("apply")) out.apply = inherited.apply;
+  if (!in.Has("staleness")) out.staleness = inherited.staleness;
   const bool may_close_early = out.mode == ConsistencyMode::kBsp && out.apply == ApplyMode::kAggregated;
-  if (!in.Has("backup_workers")) out.backup_workers = may_close_early ? follows.backup_workers : 0;
-  if (!in.Has("staleness_range")) out.staleness_range = follows.staleness_range;
+  if (!in.Has("backup_workers")) out.backup_workers = may_close_early ? inherited.backup_workers : 0;
+  if (!in.Has("staleness_range")) out.staleness_range = inherited.staleness_range;
   if (out.mode == ConsistencyMode::kAsp && resets("apply", Name(out.apply), Name(ApplyMode::kImmediate)))
     out.apply = ApplyMode::kImmediate;
   if (out.mode != ConsistencyMode::kSsp && resets("staleness", out.staleness, 0u)) out.staleness = 0;

@@ -165,6 +165,7 @@ class CurveGate::Impl {
                           request[6] == std::string_view(reinterpret_cast<const char*>(key_.data()), key_.size());
     const std::string id = request.size() > 1 ? request[1] : "";
     const std::string status = admitted ? "200" : "400";
+    // Version, request id, status, text, user id, metadata.
     const std::array<std::string, 6> reply = {"1.0", id, status, admitted ? "" : "unknown key", "", ""};
     try {
       for (std::size_t i = 0; i < reply.size(); ++i)
