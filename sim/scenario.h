@@ -21,22 +21,22 @@ struct Faults {
   std::uint32_t pauses = 0;
   std::uint32_t crashes = 0;  // of workers; each is restarted
   std::uint32_t doubles = 0;  // a worker is started while its previous process still runs
-  double crash_at_cut = 0;    // per worker and checkpoint: it crashes beyond the clock of the cut, its reports lost
+  double crash_at_cut = 0;    // per worker and checkpoint: it crashes after the clock of the cut; its reports are lost
   double cut_at_change = 0;   // per change of the view: a shard is cut off from the scheduler, for less than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
   double lose_base = 0;                                      // per part of an incremental checkpoint
   double slow_tier = 0;                                      // per operation on rows on disk: takes seconds
-  bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is detected
+  bool fail_tier = false, damage_tier = false;               // per shard, with probability 1/shards: the job ends
   bool scheduler_sleeps = false;                             // once, longer than the lease (rule N5)
   bool shard_sleeps = false;                                 // once, longer than the lease: the job ends
-  std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
-  double power = 0;                                          // probability that an outage is a loss of power
-  double outage_awaits = 0;                                  // probability that an outage waits for a critical moment
-  double outage_again = 0;                                   // probability of another outage during the restart
+  std::uint32_t outages = 0;                                 // every process ends at once; only in jobs with a log
+  double power = 0;                        // probability that an outage, or a server death, loses unsynced writes
+  double outage_awaits = 0;                // probability that an outage waits for a critical moment
+  double outage_again = 0;                 // probability of another outage during the restart
   std::uint32_t outages_at_jumps = 0;      // further outages: each after a worker that is ahead skips a clock
   double slow_recovery = 0;                // per outage: a shard reads its log slowly while a worker dies
-  std::uint32_t time_jumps = 0;            // of the clocks of shards: by seconds to hours
+  std::uint32_t time_jumps = 0;            // the time that shards read jumps ahead by seconds to hours
   double jump_at_cut = 0;                  // probability of another time jump, per checkpoint order
   TimeUs sync_max_us = 1'000;              // longest write and longest sync, of logs and of the scheduler's disk
   std::uint32_t slow_syncs = 0;            // of logs, each of some shard: longer than the lease
@@ -51,7 +51,8 @@ struct Faults {
 
 struct Scenario {
   std::uint64_t seed = 0;
-  std::uint64_t draw = 0;  // seed of all random events; two runs with the data of one seed differ in it
+  std::uint64_t draw =
+      0;  // seed of all random events; a resumed run has the same seed, and so the same data, and another draw
   Job job;
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;

@@ -1,7 +1,8 @@
 // The device of gpu_bench: a GPU, or this thread. Both have the same operations (kernels/). With small sizes on this
-// thread the benchmark can be tested without a GPU. One thread; a failure ends the process with a line on stderr.
+// thread the benchmark can be tested without a GPU. One thread. Make returns an error; any other failure ends the
+// process with a line on stderr.
 //
-//   auto place = Place::Make("gpu");
+//   auto place = ValueOrDie(Place::Make("gpu"));
 //   Array x = place->Floats(n, "x");
 //   const double seconds = SecondsOf(*place, {}, [&] {
 //     place->Run([&](auto&... on) { kernels::Relu(on..., n, x.as<float>()); });

@@ -19,7 +19,7 @@
 namespace tarn::scale {
 namespace {
 
-// Like the loops of server/ and worker/train/.
+// As kMessagesPerTurn (server/loop.cc), kReceiveMax (worker/client/runtime.cc) and kFlushBytes (server/turn.cc).
 constexpr std::size_t kTurnMessages = 256;
 constexpr double kFlushBytes = 128 << 10;
 constexpr Ns kTimerNs = 50'000'000;  // period of timer checks
@@ -51,7 +51,8 @@ class FleetModel {
   double DeliverToShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
-  // Ends a step that took `ns` of the node's main thread; with `flush` its messages are then sent.
+  // Occupies the node's main thread for `ns` and the cost of encoding `out`. Then sends the unsent messages, with
+  // `flush` or once they have kFlushBytes.
   void EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush);
   void Flush(Node* node);
   void Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messages);
@@ -104,7 +105,7 @@ void FleetModel::MeasureWorker(Work work, const Extent& extent) {
   if (clocks_.begun() && work != Work::kCount) meter_->Add(work, sample);
 }
 
-// Records the time of Settle: if it sent ticks, as the cost of the ticks.
+// Records the time of Settle: as kSettle if it sent nothing, as kTick if it sent only ticks.
 void FleetModel::MeasureSettle(const Outbox& out) {
   const double ns = meter_->Lap();
   if (!clocks_.begun()) return;

@@ -103,7 +103,7 @@ Expected<Manifest> ReadManifest(const std::string& directory) {
   std::error_code ignored;
   if (const auto type = fs::status(path, ignored).type();
       type != fs::file_type::not_found && type != fs::file_type::regular)
-    return Fail(ErrorCode::kIo, fmt::format("{}: not a file", path));
+    return Fail(ErrorCode::kIo, fmt::format("{}: expected a regular file", path));
   auto bytes = ReadFile(path, limits::kManifestBytesMax);
   if (!bytes) {
     if (bytes.error().code != ErrorCode::kNotFound) return std::unexpected(bytes.error());

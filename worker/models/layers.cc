@@ -217,12 +217,10 @@ constexpr std::uint32_t kInputsMax = limits::kRowDimMax - 1;
 
 Status CheckInputs(const std::string& layer, std::uint32_t in) {
   if (in <= kInputsMax) return {};
-  return Fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format(
-          "layer {} has {} inputs, expected at most {} (one row holds them and a bias): use fewer columns or a smaller "
-          "model.embedding_dim",
-          layer, in, kInputsMax));
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("layer {} has {} inputs, expected at most {} (one row holds a "
+                                                       "weight per input and a bias): use fewer columns or a smaller "
+                                                       "model.embedding_dim",
+                                                       layer, in, kInputsMax));
 }
 
 Status CheckLayers(const std::string& name, std::uint32_t in, std::string_view key,
@@ -230,11 +228,9 @@ Status CheckLayers(const std::string& name, std::uint32_t in, std::string_view k
   TARN_RETURN_IF_ERROR(CheckInputs(name + ".0", in));
   for (std::size_t i = 0; i < units.size(); ++i)
     if (units[i] > kInputsMax)
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format(
-              "{}[{}] = {}: layer {}.{} has as many inputs, expected at most {} (one row holds them and a bias)", key,
-              i, units[i], name, i + 1, kInputsMax));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}[{}] = {}: layer {}.{} would have {} inputs, expected at "
+                                                           "most {} (one row holds a weight per input and a bias)",
+                                                           key, i, units[i], name, i + 1, units[i], kInputsMax));
   return {};
 }
 

@@ -203,7 +203,7 @@ class InspectTest(FleetCase):
         shutil.copytree(self.listed[0]["directory"], copy)
         (copy / "MANIFEST").unlink()
         os.mkfifo(copy / "MANIFEST")
-        self.assertIn("not a file", self.inspect("verify", copy, fails=True))
+        self.assertIn("expected a regular file", self.inspect("verify", copy, fails=True))
 
     def test_on_request(self):
         job = self.job(durability="checkpoint", epochs=100_000)

@@ -57,7 +57,7 @@ TEST(MetricList, ReadsTheCountersOfHeartbeats) {
             R"({"batches":7,"stage_seconds":{"pull":1.5,"push":2},"loss_sum":0.5})");
 }
 
-TEST(MetricList, ValuesOfALabelMayBeSeparated) {
+TEST(MetricList, CountersOfOneMetricNeedNotBeAdjacent) {
   const std::vector<Counter> counters = {{"cpu_seconds.push", 1}, {"batches", 7}, {"cpu_seconds.loop", 2}};
   EXPECT_EQ(TextOf(MetricList().AddCounters(kOfWorker, counters)),
             R"({"cpu_seconds":{"push":1,"loop":2},"batches":7})");
@@ -69,7 +69,7 @@ TEST(MetricList, IgnoresUnknownCounters) {
   EXPECT_EQ(TextOf(MetricList().AddCounters(kOfWorker, counters)), "{}");
 }
 
-TEST(MetricValue, OfACounterIsAWholeNumberIfPossible) {
+TEST(MetricValue, OfACounterIsAnIntegerIfWholeAndBelow2To53) {
   for (const auto& [value, text] : {std::pair{3.0, "3"}, {0.5, "0.5"}, {-1.0, "-1.0"}, {1e18, "1e+18"}})
     EXPECT_EQ(TextOf(MetricList().Add(WorkerMetric("loss_sum"), MetricValue::OfCounter(value))),
               std::string(R"({"loss_sum":)") + text + "}");

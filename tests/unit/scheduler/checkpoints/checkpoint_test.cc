@@ -29,7 +29,8 @@ TEST(Checkpoint, IsCutAtAClockThatNoWorkerHasPassed) {
   const Manifest* manifest = WaitForManifest(fleet, 1);
   ASSERT_NE(manifest, nullptr);
   EXPECT_GT(manifest->resume_clock, before);
-  // By rank and in step, both have done exactly the clocks below the cut, ten rows each.
+  // Splits are granted by rank and clocks are lockstep, so each worker has trained the clocks below the cut, ten rows a
+  // clock.
   EXPECT_EQ(Sum(manifest->data.trained), manifest->resume_clock.value * 2 * 10);
   EXPECT_EQ(manifest->samples, Sum(manifest->data.trained));
   ASSERT_EQ(manifest->generations.size(), 1u);
@@ -38,7 +39,7 @@ TEST(Checkpoint, IsCutAtAClockThatNoWorkerHasPassed) {
   EXPECT_EQ(manifest->generations[0].files.size(), 2u);
   EXPECT_EQ(manifest->generations[0].state_hash, 201u);
   EXPECT_EQ(manifest->generations[0].tables, (std::vector<CheckpointTable>{{TableId(1), 6, 0, 4, 20}}));
-  EXPECT_FALSE(manifest->state_hash);  // training goes on: not asked for
+  EXPECT_FALSE(manifest->state_hash);  // requested only of the last checkpoint
   EXPECT_EQ(manifest->batches_behind, 0u);
   for (const auto& shard : fleet.shards) EXPECT_GE(shard->min_clock, manifest->resume_clock);
   fleet.Pass(2);
@@ -77,7 +78,7 @@ bool ScoresTheSecond(FakeFleet* fleet) {
   return false;
 }
 
-// Between two epochs no proposal holds the workers back.
+// Between two epochs no proposal limits the workers.
 TEST(Checkpoint, NoEpochBeginsBeforeEveryShardHasTheOrder) {
   FakeFleet fleet(ThreeEpochs());
   ASSERT_TRUE(ScoresTheSecond(&fleet));
@@ -116,7 +117,7 @@ TEST(Checkpoint, ImmediateTablesAreCutAtOnce) {
   fleet.rows[0] = 1000;
   fleet.AddAll();
   for (int i = 0; i < 12; ++i) fleet.Step();
-  fleet.Pass(1);  // heartbeats tell where the workers are
+  fleet.Pass(1);  // heartbeats report the progress of the workers
   const std::uint64_t noted = fleet.scheduler.progress().samples;
   fleet.shards[0]->writes_parts = false;
   fleet.RequestCheckpoint();
@@ -203,7 +204,7 @@ TEST(Checkpoint, PeriodicWithoutLeases) {
   TableSpec spec;
   spec.name = "t";
   fleet.Pass(20);
-  EXPECT_TRUE(fleet.store.manifests.empty()) << "there is nothing to keep";
+  EXPECT_TRUE(fleet.store.manifests.empty()) << "no table exists yet";
   fleet.Send(*fleet.workers[0], CreateTable{.spec = spec, .code = ErrorCode::kOk, .message = {}});
   for (int i = 0; i < 40; ++i) fleet.Pass(0.5);
   EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 2u);
@@ -226,7 +227,7 @@ TEST(Checkpoint, ALogThatIsTooLongCausesOneCheckpoint) {
     beat.clock = shard.min_clock;
     beat.log_bytes = limits::kLogBytesMax;
     fleet.Send(shard, beat);
-    shard.silent = true;  // until the scheduler has thought about it
+    shard.silent = true;  // until the scheduler's timer has run
     fleet.Pass(1);
     shard.silent = false;
     for (int i = 0; i < 10; ++i) fleet.Pass(0.5);
