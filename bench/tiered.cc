@@ -1,7 +1,7 @@
 // A table larger than its memory budget: pulls and pushes (Adam) of one shard's row store on a Zipf trace, whose
-// batches are known in advance, as with Prefetch. For comparison: the hit rate of the optimum; plain RocksDB with the
-// same memory (block cache, MultiGet, WriteBatch) on the same trace; and the store without a budget when everything
-// fits. Only the second half of the trace is measured.
+// batches are known in advance, as with Prefetch. For comparison: the hit rate of the best possible eviction (Belady);
+// plain RocksDB with the same memory (block cache, MultiGet, WriteBatch) on the same trace; and the store with all rows
+// in memory, without a budget and with one that they all fit in. Only the second half of the trace is measured.
 //
 //   tiered --rows 20000000 --dir /somewhere/with/room
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 namespace tarn::scale {
 namespace {
 
-constexpr std::uint32_t kLeasesAhead = 2;  // same as Trainer
+constexpr std::uint32_t kLeasesAhead = 2;  // as worker/train/lease_progress.h
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void TrainerModel::Advance(TimeUs now, Outbox* out) {
   for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, this, now, out);
 }
 
-// The tables that the first worker has created are in the view.
+// Takes the numbers of the tables from the view. The worker with rank 0 creates them.
 void TrainerModel::LearnTables() {
   for (const TableSpec& spec : client_.view().tables) workload_->SetId(spec);
   tables_ready_ = client_.view().tables.size();
@@ -96,7 +96,8 @@ void TrainerModel::StartPulls(InFlight* batch, TimeUs now, Outbox* out) {
   Measure(Work::kAsk, before, *out);
 }
 
-// Divides the time of the last call among the messages that it sent, all of one kind.
+// Records the time of the last call as one sample, with the sum of the messages that it sent. Records nothing if it
+// also sent other messages than pulls or pushes.
 void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
   if (meter_ == nullptr) return;
   Sample sample{.ns = meter_->Lap()};
