@@ -46,8 +46,8 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
   const double servers = options_.bundle;
   double rows = 0, sections = 0;
   bool sparse = false;
-  // Of `rows` rows over the servers: the expected number of servers with at least one of them.
-  const auto messages_of = [servers](double rows) { return servers * (1 - std::pow(1 - 1 / servers, rows)); };
+  // The expected number of servers with at least one of these rows.
+  const auto messages_of = [servers](double count) { return servers * (1 - std::pow(1 - 1 / servers, count)); };
   const auto add = [&](TableId table, double count, double table_sections, bool keys, bool values) {
     const bool dense = workload_.dense(table);
     rows += count;

@@ -273,8 +273,8 @@ mode = "bsp"
   EXPECT_EQ(job.tables.at("dense_0").consistency.backup_workers, 3u);
   EXPECT_EQ(ParseJob(ToToml(job), "again", ".").value().tables.at("dense_0").consistency.backup_workers, 3u);
   const auto refuses = [](std::string_view lines, std::string_view why) {
-    const auto job = ParseJob("[fleet]\nworkers = 2\n" + std::string(lines), "f", "/");
-    return !job && job.error().message.find(why) != std::string::npos;
+    const auto refused = ParseJob("[fleet]\nworkers = 2\n" + std::string(lines), "f", "/");
+    return !refused && refused.error().message.find(why) != std::string::npos;
   };
   EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 2", "expected less than fleet.workers = 2"));
   EXPECT_TRUE(refuses("[consistency]\nbackup_workers = 1\n[train]\nprefetch = 2", "expected 0"));
