@@ -231,13 +231,14 @@ struct Job {
 };
 
 // Whether workers train in lockstep and all their pushes are summed: bsp, or ssp with a bound of 0; aggregated; without
-// backup workers. The bits of the parameters then depend only on the data.
+// backup workers. All repetitions of the job then have parameters with the same bits, unless rows expire by seconds.
 bool IsLockstep(const ConsistencySpec& consistency);
 
 // Rows of each rank's batch, rounded; empty without train.batch_shares. All are above 0 in a job from ParseJob.
 std::vector<std::uint64_t> BatchRowsByRank(const Job& job);
 
-// Rows that one worker trains between a pull and its push: in `epoch`, counted from 0; and the maximum over all epochs.
+// Rows that one worker trains between a pull and its push, without train.batch_shares: in `epoch`, counted from 0; and
+// the maximum over all epochs.
 inline std::uint64_t RoundRows(const Job& job, std::uint32_t epoch) {
   return std::uint64_t{job.train.batch_rows} * (epoch + 1 < job.local.from_epoch ? 1 : job.local.steps);
 }
@@ -273,8 +274,8 @@ Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
                        std::span<const std::string> overrides = {}, std::vector<std::string>* notes = nullptr);
 
-// The resolved job with all keys, as written to runs/<job>/job.toml. A section that inherits ([optimizer.ROLE],
-// [tables.NAME]) has only the keys in which it differs or that the job sets there; `apply` of [consistency] is a
+// The resolved job, as written to RUN_DIR/job.toml: every key, except that a section that inherits ([optimizer.ROLE],
+// [tables.NAME]) has only the keys in which it differs or that the job sets there, and `apply` of [consistency] is a
 // comment if it follows from the mode. ParseJob(ToToml(job)) == job.
 std::string ToToml(const Job& job);
 
