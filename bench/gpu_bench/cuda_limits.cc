@@ -204,6 +204,7 @@ class CudaLimits : public Limits {
     const double once = std::max(Seconds(2, call), 1e-6);
     const auto calls = std::size_t(std::clamp(timing_.seconds / double(timing_.repetitions) / once, 1.0, 2000.0));
     std::vector<double> times;
+    times.reserve(timing_.repetitions);
     for (std::size_t r = 0; r < timing_.repetitions; ++r) times.push_back(Seconds(calls, call));
     return Quantile(&times, 0.5);
   }

@@ -117,8 +117,9 @@ RoundedFactors& FactorsOfThread() {
 }  // namespace
 
 bool HasBf16Tiles() {
-  static const bool has = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
-  return has;
+  static const bool kHas =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+  return kHas;
 }
 
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {

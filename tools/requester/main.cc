@@ -51,7 +51,7 @@ Expected<std::string> AddressOf(const std::string& run_dir) {
                             "existing checkpoints",
                             run_dir, scheduler::AddressFile(run_dir)));
   if (!text) return std::unexpected(text.error());
-  const std::string address = text->substr(0, text->find('\n'));
+  std::string address = text->substr(0, text->find('\n'));
   if (!address.empty()) return address;
   return Fail(ErrorCode::kCorrupt,
               fmt::format("{}: the first line is empty, expected the address of the scheduler that runs here",

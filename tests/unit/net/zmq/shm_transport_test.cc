@@ -67,7 +67,7 @@ TEST_F(ShmTransportTest, TheLogNamesWorkersAndShards) {
   ASSERT_TRUE(Share(client.get(), server.get()));
   Message hello = NumberedTick(1);
   hello.sender = {Role::kWorker, 3, Incarnation(7)};
-  client->Send(ShardPeer(ShardId(5)), std::move(hello));
+  client->Send(ShardPeer(ShardId(5)), hello);
   EXPECT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
   FlushLog();
   const std::string text = ReadFile(path, 1 << 20).value_or("");

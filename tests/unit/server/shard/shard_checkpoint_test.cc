@@ -285,7 +285,7 @@ struct FullStore : MemoryCheckpointStore {
 };
 
 TEST_F(ShardCheckpointTest, ACutWaitsForRoomInTheStore) {
-  FullStore store(&files_, ShardId(0), [this](CheckpointPart part) { written_.push_back(part); });
+  FullStore store(&files_, ShardId(0), [this](CheckpointPart part) { written_.push_back(std::move(part)); });
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   shard_ = std::make_unique<Shard>(ShardOptions{.nonce = 77, .cut_slice_bytes = 1}, &store);
   shard_->Start(now_, &out_);

@@ -32,6 +32,7 @@ TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim) {
 
 std::vector<PartitionId> AllPartitions() {
   std::vector<PartitionId> all;
+  all.reserve(1u << kBits);
   for (std::uint32_t p = 0; p < 1u << kBits; ++p) all.push_back(PartitionId((p + 5) % (1u << kBits)));  // in any order
   return all;
 }

@@ -189,6 +189,7 @@ void RunByChance(std::uint64_t seed, ConsistencySpec consistency, HotTableOption
     }
     std::vector<Key> keys;
     const std::size_t n = random.Chance(0.1) ? 200 : random.Below(50);
+    keys.reserve(n);
     for (std::size_t i = 0; i < n; ++i) keys.push_back(random.Below(random.Chance(0.6) ? 60 : 900));
     scene.Look(keys, clock + scene.batches().size());
     answer_some(false);

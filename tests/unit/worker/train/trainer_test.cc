@@ -145,7 +145,10 @@ class LateArrays final : public StepArrays {
     looks_left_ = kLooks;
     return host_->Return(rule);
   }
-  bool Done() override { return looks_left_ == 0 || --looks_left_ == 0; }
+  bool Done() override {
+    if (looks_left_ > 0) --looks_left_;
+    return looks_left_ == 0;
+  }
   Expected<Gradients> Finish() override {
     --log_.under_way;
     auto gradients = host_->Finish();
