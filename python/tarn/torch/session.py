@@ -56,7 +56,7 @@ class _Slab:
             self._streams.add(stream)
             stream.wait_event(self._copied[device])
             for each in copies:
-                each.record_stream(stream)  # the allocator counts their memory to the stream of the copies
+                each.record_stream(stream)  # their memory belongs to the stream of the copies
         return copies
 
     def copy_if_arrived(self, gpu: torch.device) -> None:

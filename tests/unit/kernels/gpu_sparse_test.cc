@@ -1,5 +1,5 @@
 // Shows that grouping, selection and sums by row on a GPU agree with the CPU and with float64: with equal bits if the
-// header says so, otherwise in the order that it documents. Odd, empty and large sizes; outputs are poisoned first.
+// header requires it, otherwise in the order that it documents. Odd, empty and large sizes; outputs are poisoned first.
 // Skipped, with the reason, if there is no GPU.
 #include <algorithm>
 #include <functional>
