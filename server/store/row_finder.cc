@@ -99,7 +99,7 @@ void RowFinder::FindNearInTier(const SparseFragment& fragment, std::size_t i, st
   }
 }
 
-// Finds and prefetches the rows of the other keys; with a tier, the rows of all keys, whose words have arrived.
+// Finds and prefetches the rows of the other keys; with a tier, the words that locate them.
 void RowFinder::FindFurther(Ahead ahead, RowGroup* group) const {
   const std::size_t n = group->n_further;
   Key keys[kGroupKeys];
@@ -123,8 +123,12 @@ void RowFinder::FindFurther(Ahead ahead, RowGroup* group) const {
     else
       table_.resident()->PrefetchWord(fragment.rows().place(), group->numbers[i]);
   }
-  // If numbers are outdated, the callback looks them up again.
-  if (table_.resident() == nullptr || ahead == Ahead::kWords || group->generation != context_.insert_generation) return;
+}
+
+// Prefetches the rows of all keys, whose words have arrived. If rows may have been removed since their numbers were
+// found, the callback looks them up again.
+void RowFinder::LocateInTier(Ahead ahead, RowGroup* group) const {
+  if (table_.has_life() && group->generation != context_.insert_generation) return;
   for (std::size_t i = 0; i < group->n; ++i)
     if (group->numbers[i] != RowIndex::kNone) group->rows[i] = PrefetchRow(ahead, *group->sparse(i), group->numbers[i]);
 }

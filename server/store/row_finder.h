@@ -1,7 +1,7 @@
 // Finds the rows of a message's keys in groups. Several groups are in progress at once, so that the cache lines that
 // one stage prefetches have arrived by the next. The stages of a group of sparse keys: the home buckets in the index;
-// the rows found there, and the next buckets of the other keys; the rows of those. With a tier the words that locate
-// the rows are prefetched first, then the rows.
+// the rows found there, and the next buckets of the other keys; the rows of those. With a tier these stages prefetch
+// the words that locate the rows, and another stage the rows.
 //
 //   for (KeyCursor cursor(partitions, table, sections, keys, Missing::kCreate); cursor.left() > 0;)
 //     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
@@ -102,10 +102,13 @@ class RowFinder {
   // Calls work(group) for the next `rows` keys, group by group.
   template <typename Work>
   void ForEachGroup(Ahead ahead, std::size_t rows, KeyCursor* cursor, Work work) const {
-    constexpr std::size_t kStages = 4;
+    constexpr std::size_t kStages = 5;
     RowGroup groups[kStages];
     const std::size_t n = (rows + kGroupKeys - 1) / kGroupKeys;
-    for (std::size_t step = 0; step < n + kStages - 1; ++step) {
+    const bool locates = table_.resident() != nullptr && ahead != Ahead::kWords;
+    const std::size_t last = locates ? 4 : 3;
+    for (std::size_t step = 0; step < n + last; ++step) {
+      if (locates && step >= 3 && step - 3 < n) LocateInTier(ahead, &groups[(step - 3) % kStages]);
       if (step >= 2 && step - 2 < n) FindFurther(ahead, &groups[(step - 2) % kStages]);
       if (step < n) {
         RowGroup* group = &groups[step % kStages];
@@ -113,7 +116,7 @@ class RowFinder {
         TakeKeys(cursor, group);
       }
       if (step >= 1 && step - 1 < n) FindNear(ahead, &groups[(step - 1) % kStages]);
-      if (step >= 3) work(groups[(step - 3) % kStages]);
+      if (step >= last) work(groups[(step - last) % kStages]);
     }
   }
 
@@ -125,6 +128,7 @@ class RowFinder {
                         RowGroup* group) const;
   void FindNearInTier(const SparseFragment& fragment, std::size_t i, std::size_t end, RowGroup* group) const;
   void FindFurther(Ahead ahead, RowGroup* group) const;
+  void LocateInTier(Ahead ahead, RowGroup* group) const;
   float* PrefetchRow(Ahead ahead, const SparseFragment& fragment, std::uint32_t number) const;
 
   const Table& table_;

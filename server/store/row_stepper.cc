@@ -157,8 +157,8 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint3
   const std::uint32_t dim = table.dim();
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
-  // Whether a step needs only the row and its mark.
-  const bool plain = !table.is_dense() && !table.has_life() && table.resident() == nullptr && !context.cut.active;
+  // Whether a step needs only rows and marks.
+  const bool plain = !table.is_dense() && !table.has_life() && !context.cut.active;
   for (std::size_t i = 0; i < group.n; ++i) {
     if ((left_out >> i & 1) != 0) {
       values[i] = nullptr;

@@ -68,7 +68,6 @@ RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock,
       life_.Drop(life);
       life_.Add(life = table_.rules()->Touched(life, table_.now()));
     }
-    if (table_.resident() != nullptr) table_.resident()->MarkChanged(rows_.place(), number);
   } else {
     ++context_->insert_generation;
     if (number != RowIndex::kNone) RemoveExpiredRow(number, key);
@@ -77,7 +76,7 @@ RowParts SparseFragment::RowForApply(Key key, std::uint32_t number, Clock clock,
     cut_.LeaveOut(number);
     OnInserted(key);
   }
-  marks_.Set(number);
+  MarkChanged(number);
   return rows_.Parts(number);
 }
 

@@ -32,8 +32,11 @@ class SparseFragment final : public Fragment {
   // The row of a key, to be changed by the caller. Inserts a row if there is none and the key is admitted; if it is not
   // admitted, `values` is null. `number`: the key's row, or RowIndex::kNone.
   RowParts RowForApply(Key key, std::uint32_t number, Clock clock, Creation creation = Creation::kIfAdmitted);
-  // Replaces RowForApply for a row in memory, without life or tier, outside of cuts: only the mark is needed.
-  void MarkChanged(std::uint32_t number) { marks_.Set(number); }
+  // Replaces RowForApply for a row in memory, without life, outside of cuts.
+  void MarkChanged(std::uint32_t number) {
+    marks_.Set(number);
+    if (table_.resident() != nullptr) table_.resident()->MarkChanged(rows_.place(), number);
+  }
 
   // Deletes the rows of the keys that have one, and the push counts of those that wait for admission.
   void Delete(std::span<const Key> keys);

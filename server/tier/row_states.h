@@ -73,8 +73,7 @@ class RowStates {
 
   void CountUse(std::uint32_t place, std::uint32_t number) {
     RowState& state = At(place, number);
-    const std::uint32_t before = state.count(), after = AfterUse(before, random_);
-    if (after != before) state.SetCount(after);
+    state.SetCount(AfterUse(state.count(), random_));
   }
   // Ages counts; `uses` rows of `resident` in memory were used since the last call.
   void Age(std::uint64_t uses, std::uint64_t resident);

@@ -25,10 +25,11 @@ inline constexpr std::uint64_t kUsesPerAging = 32;
 // The least used of this many rows is evicted.
 inline constexpr std::size_t kVictimWindow = 16;
 
+// Without branches, which would depend on the count and be mispredicted.
 inline std::uint32_t AfterUse(std::uint32_t count, SplitMix& random) {
-  if (count < kExactUses) return count + 1;
-  if (count == kUseCountMax) return count;
-  return count + ((random.Next() >> (64 - (count - kExactUses + 1))) == 0 ? 1 : 0);
+  const std::uint32_t bits = std::max(count, kExactUses - 1) - (kExactUses - 1);  // that must all be 0
+  const bool counts = (random.Next() & ((std::uint64_t{1} << bits) - 1)) == 0;
+  return count + (counts & (count != kUseCountMax) ? 1 : 0);
 }
 
 // The count for half as many uses.
