@@ -76,6 +76,12 @@ Job JobOf(const Options& options) {
   return job;
 }
 
+ModelShape ShapeOf(ModelKind kind, const Options& options) {
+  if (kind == ModelKind::kMlp) return {.fields = 0, .dense_columns = 784, .classes = 10};
+  const bool deep = kind == ModelKind::kWideDeep || kind == ModelKind::kDeepFm;  // they have no dense columns
+  return {.fields = options.fields, .dense_columns = deep ? 0 : options.dense, .classes = 2};
+}
+
 // Ranks 0..n-1 with probability proportional to 1 / (rank + 1)^skew.
 class Zipf {
  public:
@@ -107,8 +113,10 @@ std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, 
         batch.dense.push_back(static_cast<float>(random.Unit() * 2 - 1));
         sum += batch.dense.back();
       }
-      for (std::uint32_t f = 0; f < shape.fields; ++f)
-        batch.keys.push_back(Key{f} * options.field_keys + zipf.Draw(random));
+      for (std::uint32_t f = 0; f < shape.fields; ++f) {
+        batch.keys.push_back(1 + Key{f} * options.field_keys + zipf.Draw(random));  // 0 is the bias
+        if (shape.dense_columns == 0) sum += batch.keys.back() % 2 == 0 ? 0.3f : -0.3f;
+      }
       batch.offsets.push_back(static_cast<std::uint32_t>(batch.keys.size()));
       // Labels that can be learnt, with noise.
       const double noisy = double(sum) + random.Unit() * 2 - 1;
@@ -124,9 +132,7 @@ class Bench {
  public:
   static Expected<std::unique_ptr<Bench>> Make(const Options& options) {
     const Job job = JobOf(options);
-    const bool mlp = job.model.kind == ModelKind::kMlp;
-    const ModelShape shape = mlp ? ModelShape{.fields = 0, .dense_columns = 784, .classes = 10}
-                                 : ModelShape{.fields = options.fields, .dense_columns = options.dense, .classes = 2};
+    const ModelShape shape = ShapeOf(job.model.kind, options);
     auto model = MakeModel(job, shape);
     if (!model) return std::unexpected(model.error());
     const std::string file = AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), "");
@@ -176,7 +182,7 @@ class Bench {
                  {"tables", Json::array()}};
     for (const TableUse& use : uses_) {
       const std::uint64_t rows =
-          use.rows == RowsNeeded::kAll ? use.spec.rows : std::uint64_t{shape_.fields} * options_.field_keys;
+          use.rows == RowsNeeded::kAll ? use.spec.rows : 1 + std::uint64_t{shape_.fields} * options_.field_keys;
       std::vector<float> values;
       for (Key key = 0; key < rows; ++key) {
         const std::vector<float> row = rows_.Values(use.spec.id, key).value();
@@ -225,7 +231,9 @@ class Bench {
     std::vector<const Plan*> plans;
     for (std::size_t t = 0; t < uses_.size(); ++t) {
       const TableSpec& spec = uses_[t].spec;
-      planner_.Make(spec.id, spec.dim, positioners_[t], use_all(t) ? all_keys_[t] : batch.keys, &plans_[t]);
+      std::vector<Key> keys = use_all(t) ? all_keys_[t] : batch.keys;
+      if (uses_[t].rows == RowsNeeded::kBatchKeysAndBias) keys.push_back(kBiasKey);
+      planner_.Make(spec.id, spec.dim, positioners_[t], keys, &plans_[t]);
       plans.push_back(&plans_[t]);
     }
     plan += Lap(&begin);
@@ -321,7 +329,7 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app{"Measures the training steps of one model on one thread; prints a JSON object."};
   app.add_option("--model", options.model, "model")
-      ->check(CLI::IsMember({"dlrm", "dcn_v2", "mlp"}))
+      ->check(CLI::IsMember({"dlrm", "dcn_v2", "wide_deep", "deepfm", "mlp"}))
       ->capture_default_str();
   app.add_option("--rows", options.rows, "rows per batch")->capture_default_str()->check(CLI::Range(1u, 1u << 20));
   app.add_option("--steps", options.steps, "timed steps")->capture_default_str()->check(CLI::Range(1u, 100'000u));
