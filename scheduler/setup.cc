@@ -131,7 +131,7 @@ CheckpointCoordinator::Options CoordinatorOptions(const SchedulerOptions& option
           .at_clock = CutsAtClock(options.job),
           .at_clock_for_programs = HasBoundedTable(options.job),
           .has_residuals = std::ranges::any_of(options.job.tables | std::views::values, keeps_residuals),
-          .batch_rows = RoundRowsMax(options.job),
+          .batch_rows = DataRowsPerPushMax(options.job),
           .checkpoints = CheckpointsOptions(options),
           .whole = WholeOf(options)};
 }

@@ -33,8 +33,8 @@ void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f) {
   f->pauses = rng.Chance(0.5) ? std::uint32_t(rng.Below(5)) : 0;
   f->crashes = rng.Chance(0.6) ? std::uint32_t(1 + rng.Below(2 * workers)) : 0;
   f->until_us = 1'000'000 + TimeUs(rng.Below(8'000'000));
-  f->doubles = rng.Chance(0.2) ? 1 : 0;
-  f->cut_at_change = rng.Chance(0.5) ? 0.05 + 0.3 * rng.Unit() : 0;
+  f->second_starts = rng.Chance(0.2) ? 1 : 0;
+  f->isolate_at_new_view = rng.Chance(0.5) ? 0.05 + 0.3 * rng.Unit() : 0;
   f->crash_at_cut = rng.Chance(0.3) ? 0.4 * rng.Unit() : 0;
   f->slow_store = rng.Chance(0.4) ? rng.Unit() : 0;
   f->fail_store = rng.Chance(0.08) ? 0.3 * rng.Unit() : 0;
@@ -52,7 +52,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   s->faults.outages = std::uint32_t(rng.Below(6));
   // Often both kinds in one run: data that is unsynced after a kill, and is then read, may be lost with the power
   // later.
-  s->faults.power = rng.Chance(0.6) ? 0.5 : rng.Chance(0.5) ? 1.0 : 0.0;
+  s->faults.power_loss = rng.Chance(0.6) ? 0.5 : rng.Chance(0.5) ? 1.0 : 0.0;
   s->faults.outage_awaits = rng.Chance(0.8) ? 0.8 : 0;
   s->faults.outage_again = rng.Chance(0.5) ? 0.4 : 0;
   s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
@@ -62,12 +62,12 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
     s->cut_pause_us = TimeUs(rng.Below(2'000));
     s->faults.slow_store = s->faults.full_store = 0;
   }
-  if (s->KeepsStep() && rng.Chance(0.4)) ChooseBehind(rng, s);
+  if (s->HasFixedBits() && rng.Chance(0.4)) ChooseBehind(rng, s);
   s->reports_done_at_once |= rng.Chance(0.3);
   s->faults.slow_syncs = SplitMix(Mix64(seed ^ 0x73796e63)).Chance(0.2) ? 2 : 0;
   // Comparisons of determined bits are most useful without other faults.
   if (!rng.Chance(0.5)) return;
-  s->faults.crashes = s->faults.doubles = 0;
+  s->faults.crashes = s->faults.second_starts = 0;
   s->faults.crash_at_cut = 0;
   s->faults.partitions = s->faults.pauses = 0;
   s->faults.scheduler_sleeps = s->faults.shard_sleeps = false;
@@ -87,7 +87,8 @@ void ChooseTier(std::uint64_t seed, Scenario* s) {
 
 void ChooseRestart(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x72657374));
-  if (s->job.storage.durability != Durability::kLog || !s->KeepsStep() || s->workers == 1 || !rng.Chance(0.6)) return;
+  if (s->job.storage.durability != Durability::kLog || !s->HasFixedBits() || s->workers == 1 || !rng.Chance(0.6))
+    return;
   s->faults.outages_at_jumps = std::uint32_t(rng.Below(3));
   s->faults.slow_recovery = rng.Chance(0.5) ? 0.5 : 0;
   s->faults.outages += 1;
@@ -105,7 +106,7 @@ void ChooseStop(std::uint64_t seed, Scenario* s) {
   // Mostly during batches, and in modes with workers at different clocks.
   s->faults.stop_us = 300'000 + TimeUs(rng.Below(3'000'000));
   s->faults.slow_store = std::min(s->faults.slow_store, 0.5);  // a stop waits for a minute for its checkpoint
-  if (s->KeepsStep() || !rng.Chance(0.7)) return;
+  if (s->HasFixedBits() || !rng.Chance(0.7)) return;
   s->job.consistency = {rng.Chance(0.5) ? ConsistencyMode::kAsp : ConsistencyMode::kSsp, 0, ApplyMode::kImmediate};
   if (s->job.consistency.mode == ConsistencyMode::kSsp) s->job.consistency.staleness = std::uint32_t(1 + rng.Below(4));
   s->counts = s->layer = s->job.consistency;

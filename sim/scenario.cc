@@ -122,7 +122,7 @@ bool Scenario::MayCutAtClock() const {
   return CutsAtClock() || (program_state && (bounded(job.consistency) || bounded(counts) || bounded(layer)));
 }
 
-bool Scenario::KeepsStep() const {
+bool Scenario::HasFixedBits() const {
   return IsExact(job.consistency) && IsExact(counts) && IsExact(layer) && life.expire_seconds == 0;
 }
 
@@ -134,9 +134,10 @@ std::string Scenario::Describe() const {
       "life {} {}/{:.1f} "
       "{}/{:.0f}/{:.1f} {} {} rows of {}; drop {:.2f} dup "
       "{:.2f} reorder {:.2f} "
-      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
+      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} second starts {} isolated {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
-      "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
+      "sleeps {}/{} {} outages {}+{}/{:.1f} power loss {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time "
+      "jumps "
       "{}/{:.2f} top-k {} late ticks {} program state {} changes {}/{} lanes {} stop {} drift {:.2f} deaths {}/{} "
       "failed syncs {} range {} "
       "state "
@@ -148,10 +149,10 @@ std::string Scenario::Describe() const {
       Name(counts_cache.own_pushes), counts_cache.push_every, train_rows, job.train.epochs, depth, life.on,
       life.admit_count, life.admit_probability, life.expire_clocks, life.expire_seconds, life.min_score, life.rows_max,
       life.sweep_clocks, Name(counts_row_codec), faults.drop, faults.duplicate, faults.reorder, faults.spike,
-      faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
-      faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store, faults.lose_base,
-      job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
-      Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
+      faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.second_starts,
+      faults.isolate_at_new_view, faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store,
+      faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
+      Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power_loss,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
       faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late, program_state,
       changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,

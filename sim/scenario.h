@@ -19,10 +19,10 @@ struct Faults {
   std::uint32_t reconnects = 0;  // events over the faulty time
   std::uint32_t partitions = 0;
   std::uint32_t pauses = 0;
-  std::uint32_t crashes = 0;  // of workers; each is restarted
-  std::uint32_t doubles = 0;  // a worker is started while its previous process still runs
-  double crash_at_cut = 0;    // per worker and checkpoint: it crashes after the clock of the cut; its reports are lost
-  double cut_at_change = 0;   // per change of the view: a shard is cut off from the scheduler, for less than the lease
+  std::uint32_t crashes = 0;        // of workers; each is restarted
+  std::uint32_t second_starts = 0;  // a worker is started while its previous process still runs
+  double crash_at_cut = 0;  // per worker and checkpoint: it crashes after the clock of the cut; its reports are lost
+  double isolate_at_new_view = 0;  // per new view: a shard is cut off from the scheduler, for less than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
   double lose_base = 0;                                      // per part of an incremental checkpoint
@@ -31,7 +31,7 @@ struct Faults {
   bool scheduler_sleeps = false;                             // once, longer than the lease (rule N5)
   bool shard_sleeps = false;                                 // once, longer than the lease: the job ends
   std::uint32_t outages = 0;                                 // every process ends at once; only in jobs with a log
-  double power = 0;                        // probability that an outage, or a server death, loses unsynced writes
+  double power_loss = 0;                   // probability that an outage, or a server death, loses unsynced writes
   double outage_awaits = 0;                // probability that an outage waits for a critical moment
   double outage_again = 0;                 // probability of another outage during the restart
   std::uint32_t outages_at_jumps = 0;      // further outages: each after a worker that is ahead skips a clock
@@ -89,8 +89,9 @@ struct Scenario {
   Faults faults;
   bool CutsAtClock() const;    // whether checkpoints are cut at a clock (rule K1)
   bool MayCutAtClock() const;  // also true if they are cut at a clock only because programs keep state
-  // The final bits are determined: all tables are bsp + aggregated, without backup workers or expiry in seconds.
-  bool KeepsStep() const;
+  // Whether the final parameters have the same bits whatever fails: all tables are bsp + aggregated, without backup
+  // workers or expiry in seconds.
+  bool HasFixedBits() const;
   const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }
   std::string Describe() const;  // on one line
 };

@@ -100,7 +100,7 @@ void ChooseRace(std::uint64_t seed, Scenario* s) {
   s->compute_max_us = 300 + TimeUs(rng.Below(3'000));
   s->cut_slice_bytes = 4'000;
   s->cut_pause_us = 0;
-  s->faults.cut_at_change = 0.2 + 0.4 * rng.Unit();
+  s->faults.isolate_at_new_view = 0.2 + 0.4 * rng.Unit();
   s->faults.slow_store = s->faults.full_store = 0;
 }
 
@@ -272,7 +272,7 @@ void ChooseLanes(std::uint64_t seed, Scenario* s) {
 void ChooseCache(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6361636865));
   if (!rng.Chance(0.5)) return;
-  if (!s->KeepsStep() && rng.Chance(0.4)) {
+  if (!s->HasFixedBits() && rng.Chance(0.4)) {
     const std::uint32_t bound = std::uint32_t(1 + rng.Below(5));
     s->job.consistency = {ConsistencyMode::kSsp, bound,
                           rng.Chance(0.8) ? ApplyMode::kImmediate : ApplyMode::kAggregated};

@@ -78,7 +78,7 @@ enum class DataFormat : std::uint8_t { kCriteo, kLibsvm, kIdx };
 
 // How one integer column becomes features.
 struct BinRule {
-  enum class Kind : std::uint8_t { kLog2, kWidth, kIdentity, kNone } kind = Kind::kLog2;
+  enum class Kind : std::uint8_t { kLogSquared, kWidth, kIdentity, kNone } kind = Kind::kLogSquared;
   double width = 1;  // kWidth: floor(v / width)
   friend bool operator==(const BinRule&, const BinRule&) = default;
 };
@@ -239,10 +239,12 @@ std::vector<std::uint64_t> BatchRowsByRank(const Job& job);
 
 // Rows that one worker trains between a pull and its push, without train.batch_shares: in `epoch`, counted from 0; and
 // the maximum over all epochs.
-inline std::uint64_t RoundRows(const Job& job, std::uint32_t epoch) {
+inline std::uint64_t DataRowsPerPush(const Job& job, std::uint32_t epoch) {
   return std::uint64_t{job.train.batch_rows} * (epoch + 1 < job.local.from_epoch ? 1 : job.local.steps);
 }
-inline std::uint64_t RoundRowsMax(const Job& job) { return std::uint64_t{job.train.batch_rows} * job.local.steps; }
+inline std::uint64_t DataRowsPerPushMax(const Job& job) {
+  return std::uint64_t{job.train.batch_rows} * job.local.steps;
+}
 
 // Applies the job's settings for this table to `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);

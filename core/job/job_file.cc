@@ -539,7 +539,7 @@ std::optional<int> GpuOf(const TrainSection& train) {
 
 Expected<BinRule> ParseBinRule(std::string_view text) {
   constexpr std::string_view kWidth = "width:";
-  if (text == "log2") return BinRule{BinRule::Kind::kLog2};
+  if (text == "log2") return BinRule{BinRule::Kind::kLogSquared};
   if (text == "identity") return BinRule{BinRule::Kind::kIdentity};
   if (text == "none") return BinRule{BinRule::Kind::kNone};
   if (text.starts_with(kWidth)) {

@@ -273,7 +273,7 @@ Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurab
 
 std::string ToString(const BinRule& rule) {
   switch (rule.kind) {
-    case BinRule::Kind::kLog2: return "log2";
+    case BinRule::Kind::kLogSquared: return "log2";
     case BinRule::Kind::kWidth: return fmt::format("width:{}", rule.width);
     case BinRule::Kind::kIdentity: return "identity";
     case BinRule::Kind::kNone: return "none";

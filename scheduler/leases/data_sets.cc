@@ -32,7 +32,7 @@ std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint6
 // The rows of the largest training batch.
 std::uint64_t LargestBatch(const Job& job) {
   const std::vector<std::uint64_t> by_rank = BatchRowsByRank(job);
-  return by_rank.empty() ? RoundRowsMax(job) : *std::ranges::max_element(by_rank);
+  return by_rank.empty() ? DataRowsPerPushMax(job) : *std::ranges::max_element(by_rank);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Splits DataSets::MakeTraining(std::uint32_t epoch, const std::vector<std::uint64
                  .epoch = epoch,
                  .rows = rows_[0],
                  .split_rows = split_rows_,
-                 .batch_rows = RoundRows(job_, epoch),
+                 .batch_rows = DataRowsPerPush(job_, epoch),
                  .batch_rows_by_rank = BatchRowsByRank(job_),
                  .owners = by_rank_ ? job_.fleet.workers : 0,
                  .shuffle = job_.data.shuffle,
@@ -85,7 +85,7 @@ Splits DataSets::MakeTraining(std::uint32_t epoch, const std::vector<std::uint64
 
 Splits DataSets::MakeEvaluation(LeasePurpose set, std::uint32_t epoch) const {
   const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kEvaluationSplitsPerWorker;
-  const std::uint64_t batch_rows = RoundRowsMax(job_);
+  const std::uint64_t batch_rows = DataRowsPerPushMax(job_);
   return Splits({.purpose = set,
                  .epoch = epoch,
                  .rows = rows(set),

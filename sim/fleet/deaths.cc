@@ -40,7 +40,7 @@ void Deaths::EndServer() {
   if (!std::ranges::all_of(context_.processes.shards(), joined)) return;
   SplitMix& dice = context_.dice.death;
   const auto server = std::uint32_t(dice.Below(context_.scenario.job.fleet.servers));
-  const bool power = dice.Chance(context_.scenario.faults.power);
+  const bool power = dice.Chance(context_.scenario.faults.power_loss);
   context_.Trace(fmt::format("server {} {}", server, power ? "loses its power" : "is killed"));
   ++deaths_;
   server_died_ = true;

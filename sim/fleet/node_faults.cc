@@ -8,8 +8,8 @@
 namespace tarn::sim {
 namespace {
 
-// Minimum time between the end of one CutAtChange cut of a shard and the next. Its heartbeats arrive meanwhile, so that
-// successive cuts do not add up to more than a lease.
+// Minimum time between two cuts of a shard by IsolateShard. Its heartbeats arrive meanwhile, so that successive cuts do
+// not add up to more than a lease.
 constexpr TimeUs kBetweenCutsUs = 2'000'000;
 
 }  // namespace
@@ -32,7 +32,7 @@ void NodeFaults::Plan() {
 
 void NodeFaults::PlanSecondStarts() {
   SplitMix& dice = context_.dice.main;
-  for (std::uint32_t i = 0; i < context_.scenario.faults.doubles; ++i) {
+  for (std::uint32_t i = 0; i < context_.scenario.faults.second_starts; ++i) {
     const std::uint32_t rank = std::uint32_t(dice.Below(context_.scenario.workers));
     context_.events.At(context_.Sometime(&dice), [this, rank] {
       if (context_.processes.down()) return;
@@ -180,11 +180,11 @@ void NodeFaults::OnNewOrder() {
     context_.events.At(context_.now() + TimeUs(context_.dice.time.Below(40'000)), [this] { JumpInTime(); });
 }
 
-// With probability cut_at_change, cuts a random shard off from the scheduler when the view changes, because a missed
-// change of the view is the critical case.
-void NodeFaults::CutAtChange() {
+// With probability isolate_at_new_view, cuts a random shard off from the scheduler when the view changes, because a
+// missed change of the view is the critical case.
+void NodeFaults::IsolateShard() {
   SplitMix& dice = context_.dice.main;
-  if (!dice.Chance(context_.scenario.faults.cut_at_change)) return;
+  if (!dice.Chance(context_.scenario.faults.isolate_at_new_view)) return;
   const std::uint32_t shard = std::uint32_t(dice.Below(context_.scenario.shards));
   if (context_.now() < next_cut_[shard]) return;
   const bool one_way = dice.Chance(0.5);

@@ -22,7 +22,7 @@ class NodeFaults {
   void PlanTierFaults(ProcessId id);
 
   // Must be called when the view has changed.
-  void OnNewView() { CutAtChange(); }
+  void OnNewView() { IsolateShard(); }
   // Must be called at a new checkpoint order.
   void OnNewOrder();
   // Must be called when a shard has stopped by itself.
@@ -42,7 +42,7 @@ class NodeFaults {
   void PlanSecondStarts();
   void PlanRequests();
   void Pause(NodeId node, TimeUs length);
-  void CutAtChange();
+  void IsolateShard();
   void JumpInTime();
 
   FleetContext& context_;

@@ -43,7 +43,7 @@ void Outages::OnDue() {
                                  Moment::kWhole,     Moment::kWhole,     Moment::kRecovered};
   awaited_ = kMoments[dice.Below(std::size(kMoments))];
   // A worker that is ahead is then set back (rule G4).
-  if (context_.scenario.KeepsStep() && dice.Chance(kWorkerAhead)) awaited_ = Moment::kLeaseDone;
+  if (context_.scenario.HasFixedBits() && dice.Chance(kWorkerAhead)) awaited_ = Moment::kLeaseDone;
   context_.events.At(context_.now() + kAwaitUs, [this] {
     if (std::exchange(awaited_, std::nullopt)) Trigger();
   });
@@ -133,7 +133,7 @@ void Outages::EndAll() {
 // Kills the processes of all machines, or cuts the power of all, or does one of both to each machine at random.
 void Outages::EndDisks() {
   SplitMix& dice = context_.dice.outage;
-  const double power_chance = context_.scenario.faults.power;
+  const double power_chance = context_.scenario.faults.power_loss;
   const bool power = dice.Chance(power_chance), apart = dice.Chance(kApart);
   bool any = false;
   for (auto& [shard, disk] : logs_->disks()) {

@@ -91,7 +91,7 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
   if (!result.failure.empty()) return result;
   const bool goes_on = scenario.resume || result.job_failed || result.stopped;
   std::optional<std::uint64_t> bits;
-  if (scenario.KeepsStep() && result.bits_fixed && (!result.job_failed || !disk.manifests.empty())) {
+  if (scenario.HasFixedBits() && result.bits_fixed && (!result.job_failed || !disk.manifests.empty())) {
     SimDisk another;
     const RunResult twin = Fleet(WithoutCache(Twin(scenario)), &another, nullptr, false).Run();
     bits = twin.parameters_hash;

@@ -28,7 +28,7 @@ LogBins::LogBins() {
 
 std::uint64_t BinnedValue(const BinRule& rule, const LogBins& bins, std::int64_t v) {
   switch (rule.kind) {
-    case BinRule::Kind::kLog2: return v <= 2 ? IntegerValue(v) : kBinBase + bins.Bin(v);
+    case BinRule::Kind::kLogSquared: return v <= 2 ? IntegerValue(v) : kBinBase + bins.Bin(v);
     case BinRule::Kind::kWidth: {
       const double quotient = std::floor(static_cast<double>(v) / rule.width);
       return IntegerValue(static_cast<std::int64_t>(std::fmin(std::fmax(quotient, -0x1.0p62), 0x1.0p62)));

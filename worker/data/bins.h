@@ -30,8 +30,8 @@ class LogBins {
   std::array<std::uint16_t, 63 * 16> first_{};
 };
 
-// The category of an integer under a rule other than kNone. kLog2: v if v <= 2, else its bin; kWidth: floor(v / width);
-// kIdentity: v.
+// The category of an integer under a rule other than kNone. kLogSquared: v if v <= 2, else its bin; kWidth:
+// floor(v / width); kIdentity: v.
 std::uint64_t BinnedValue(const BinRule& rule, const LogBins& bins, std::int64_t v);
 
 // kInvalidArgument if a width is not positive and finite.

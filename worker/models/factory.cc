@@ -69,7 +69,7 @@ std::string UnusedInputs(ModelKind kind, const ModelShape& shape) {
 
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape) {
   TARN_RETURN_IF_ERROR(CheckLearnable(job.model.kind, shape));
-  std::uint64_t rows = RoundRowsMax(job);
+  std::uint64_t rows = DataRowsPerPushMax(job);
   for (const std::uint64_t of_rank : BatchRowsByRank(job)) rows = std::max(rows, of_rank);
   TARN_RETURN_IF_ERROR(CheckBatchKeys(rows, rows * shape.fields));
   if (const std::string unused = UnusedInputs(job.model.kind, shape); !unused.empty()) LogWarning("{}", unused);

@@ -549,7 +549,7 @@ TEST(JobFile, LoadJobReadsAFile) {
 }
 
 TEST(JobFile, BinRules) {
-  EXPECT_EQ(ParseBinRule("log2")->kind, BinRule::Kind::kLog2);
+  EXPECT_EQ(ParseBinRule("log2")->kind, BinRule::Kind::kLogSquared);
   EXPECT_EQ(ParseBinRule("none")->kind, BinRule::Kind::kNone);
   for (std::string text : {"log2", "identity", "none", "width:5", "width:0.25", "width:50000"})
     EXPECT_EQ(ToString(*ParseBinRule(text)), text);

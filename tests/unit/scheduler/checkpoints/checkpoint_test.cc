@@ -66,7 +66,7 @@ Job ThreeEpochs() {
 }
 
 // Trains until the second epoch is scored. Returns false if it is not.
-bool ScoresTheSecond(FakeFleet* fleet) {
+bool TrainUntilSecondValidation(FakeFleet* fleet) {
   fleet->rows[0] = 120;
   fleet->rows[1] = 20;
   fleet->AddAll();
@@ -81,7 +81,7 @@ bool ScoresTheSecond(FakeFleet* fleet) {
 // Between two epochs no proposal limits the workers.
 TEST(Checkpoint, NoEpochBeginsBeforeEveryShardHasTheOrder) {
   FakeFleet fleet(ThreeEpochs());
-  ASSERT_TRUE(ScoresTheSecond(&fleet));
+  ASSERT_TRUE(TrainUntilSecondValidation(&fleet));
   fleet.shards[1]->deaf = true;
   fleet.RequestCheckpoint();
   const CheckpointOrder order = fleet.scheduler.view().checkpoint;
@@ -96,7 +96,7 @@ TEST(Checkpoint, NoEpochBeginsBeforeEveryShardHasTheOrder) {
 // The checkpoint is ordered while the second epoch is scored and complete once the third is trained; it has none of it.
 TEST(Checkpoint, AFinalCheckpointFollowsOneThatLacksTheLastEpoch) {
   FakeFleet fleet(ThreeEpochs());
-  ASSERT_TRUE(ScoresTheSecond(&fleet));
+  ASSERT_TRUE(TrainUntilSecondValidation(&fleet));
   fleet.shards[0]->writes_parts = false;
   fleet.RequestCheckpoint();
   const CheckpointId requested = fleet.scheduler.view().checkpoint.id;
@@ -221,7 +221,7 @@ TEST(Checkpoint, ALogThatIsTooLongCausesOneCheckpoint) {
   fleet.AddAll();
   for (int i = 0; i < 4; ++i) fleet.Step();
   FakeShard& shard = *fleet.shards[0];
-  const auto says_long = [&](ViewVersion view) {
+  const auto report_long_log = [&](ViewVersion view) {
     tarn::Heartbeat beat;
     beat.view = view;
     beat.clock = shard.min_clock;
@@ -233,11 +233,11 @@ TEST(Checkpoint, ALogThatIsTooLongCausesOneCheckpoint) {
     for (int i = 0; i < 10; ++i) fleet.Pass(0.5);
   };
   const ViewVersion before = shard.view.version;
-  says_long(before);
+  report_long_log(before);
   EXPECT_EQ(fleet.store.manifests.size(), 1u);
-  says_long(before);
+  report_long_log(before);
   EXPECT_EQ(fleet.store.manifests.size(), 1u);
-  says_long(shard.view.version);
+  report_long_log(shard.view.version);
   EXPECT_EQ(fleet.store.manifests.size() + fleet.store.removed.size(), 2u);
 }
 
