@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -16,7 +15,6 @@
 #include "core/metrics/metrics_file.h"
 #include "core/process_limits.h"
 #include "kernels/subnormals.h"
-#include "net/advertise.h"
 #include "net/local_endpoint.h"
 #include "net/zmq/transport.h"
 #include "server/effect_record.h"
@@ -31,6 +29,7 @@
 #include "server/shard_memory.h"
 #include "server/shard_metrics.h"
 #include "server/shard_reporter.h"
+#include "server/shard_sockets.h"
 #include "server/store/store.h"
 #include "server/turn.h"
 
@@ -69,16 +68,14 @@ class ShardLoop {
         shared_(shared),
         index_(index),
         shard_id_(ShardOf(options, index)),
-        sockets_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
+        sockets_(shared.context, options, index),
         waker_(shared.stop, [this] { sockets_.Wake(); }),
         disks_({.shard = shard_id_, .shards = options.shards, .run_dir = options.run_dir}, shared.disk,
                [this] { sockets_.Wake(); }),
         memory_(shard_id_, index, shared.memory, shared.trimmer),
         scheduler_(options, index),
         diagnostics_(shard_id_, shared.notes),
-        reporter_(shard_id_, shared.metrics, index < options.feeds.size() ? options.feeds[index] : nullptr) {
-    if (options.slow_network) transport_ = &slow_.emplace(&sockets_, options.slow_network(shard_id_));
-  }
+        reporter_(shard_id_, shared.metrics, index < options.feeds.size() ? options.feeds[index] : nullptr) {}
 
   Status Run() {
     TARN_RETURN_IF_ERROR(Open());
@@ -103,17 +100,8 @@ class ShardLoop {
 
  private:
   Status Open() {
-    const bool local = options_.bind == net::kAnyLocalEndpoint;
-    const auto wanted =
-        local ? shared_.context->folders().Make(options_.run_dir, LocalName()) : ShardEndpoint(options_.bind, index_);
-    if (!wanted) return std::unexpected(wanted.error());
-    const auto endpoint = transport_->Bind(*wanted);
+    auto endpoint = sockets_.Open();
     if (!endpoint) return std::unexpected(endpoint.error());
-    const auto advertised = net::AdvertisedEndpoint(*endpoint, options_.advertise, options_.scheduler);
-    if (!advertised) return std::unexpected(advertised.error());
-    TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, options_.scheduler));
-    LogInfo("shard {}: bound to {}, reached at {}, scheduler at {}", shard_id_.value, *endpoint, *advertised,
-            options_.scheduler);
     if (!options_.record.empty()) {
       auto file = AtomicFile::Create(fmt::format("{}/shard-{}", options_.record, shard_id_.value));
       if (!file) return std::unexpected(file.error());
@@ -121,7 +109,7 @@ class ShardLoop {
     }
     shard_.emplace(ShardOptions{.shard = shard_id_,
                                 .nonce = options_.nonces[index_],
-                                .endpoint = *advertised,
+                                .endpoint = *std::move(endpoint),
                                 .shards_per_server = options_.shards,
                                 .http = options_.http,
                                 .log = disks_.log(),
@@ -130,11 +118,6 @@ class ShardLoop {
                                 .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
                    &disks_.checkpoints(), record_ ? &*record_ : nullptr);
     return {};
-  }
-
-  // Unique per start of a server, because binding replaces a socket with the same name.
-  std::string LocalName() const {
-    return fmt::format("shard-{}-{:08x}", shard_id_.value, static_cast<std::uint32_t>(options_.nonces[index_]));
   }
 
   Expected<Tier> MakeTier(const Job& job) {
@@ -158,7 +141,8 @@ class ShardLoop {
 
   Status TakeTurn() {
     batch_.clear();
-    transport_->Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
+    sockets_.transport().Receive(&batch_, kMessagesPerTurn,
+                                 std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
     const bool was_joined = shard_->joined();
     const std::unique_ptr<LoadingBeacon> beacon = was_joined ? nullptr : BeaconFor(batch_);
     const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
@@ -176,7 +160,7 @@ class ShardLoop {
     Flush();
     if (memory_.IsDue(now)) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
-      transport_->SetBusyPoll(shard_->busy_poll_us());
+      sockets_.transport().SetBusyPoll(shard_->busy_poll_us());
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
     }
@@ -207,7 +191,7 @@ class ShardLoop {
   }
 
   void Flush() {
-    transport_->Send(out_);
+    sockets_.transport().Send(out_);
     out_.clear();
   }
 
@@ -224,18 +208,16 @@ class ShardLoop {
 
   void Publish(TimeUs now) {
     reporter_.Publish(now, WallSeconds(), shard_->joined() && !shard_->stopped(),
-                      ShardMetrics(*shard_, transport_->counters(), disks_.log()));
+                      ShardMetrics(*shard_, sockets_.transport().counters(), disks_.log()));
   }
 
   const ServerOptions& options_;
   const Shared& shared_;
   std::uint32_t index_;
   ShardId shard_id_;
-  net::ZmqTransport sockets_;
-  std::optional<net::SlowTransport> slow_;
-  net::Transport* transport_ = &sockets_;  // or &*slow_
-  StopSignal::Waker waker_;                // wakes sockets_, so it is destroyed before them
-  ShardDisks disks_;                       // the same
+  ShardSockets sockets_;
+  StopSignal::Waker waker_;  // wakes sockets_, so it is destroyed before them
+  ShardDisks disks_;         // the same
   std::optional<EffectRecord> record_;
   std::optional<Shard> shard_;
   ShardMemory memory_;
@@ -247,17 +229,6 @@ class ShardLoop {
 };
 
 }  // namespace
-
-Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index) {
-  const std::size_t colon = bind.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : bind.substr(colon + 1);
-  if (port == "*" || !bind.starts_with("tcp://")) return bind;
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc() || end != port.data() + port.size() || number + index > 65535)
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("--bind {}: expected tcp://HOST:PORT or tcp://HOST:*", bind));
-  return fmt::format("{}:{}", bind.substr(0, colon), number == 0 ? 0 : number + index);
-}
 
 Status Server::Run() {
   TARN_CHECK(options_.nonces.size() == options_.shards, "one nonce per shard");

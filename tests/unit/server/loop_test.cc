@@ -1,4 +1,4 @@
-// Shows the endpoints to which the shards of a server bind, and those that they report to the scheduler.
+// Shows the endpoints that the shards of a server report to the scheduler.
 #include "server/loop.h"
 
 #include <gtest/gtest.h>
@@ -11,21 +11,6 @@
 
 namespace tarn::server {
 namespace {
-
-TEST(ShardEndpointTest, AWildcardPortIsUsedByEveryShard) {
-  EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:*", 3), "tcp://127.0.0.1:*");
-}
-
-TEST(ShardEndpointTest, EachShardHasTheNextPort) {
-  EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:7800", 0), "tcp://127.0.0.1:7800");
-  EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:65532", 3), "tcp://127.0.0.1:65535");
-  EXPECT_EQ(*ShardEndpoint("tcp://[::1]:7800", 1), "tcp://[::1]:7801");
-}
-
-TEST(ShardEndpointTest, RefusesAnInvalidPort) {
-  for (const char* bind : {"tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x", "tcp://127.0.0.1:65533"})
-    EXPECT_FALSE(ShardEndpoint(bind, 3)) << bind;
-}
 
 // Runs a server that binds to `bind`. Returns the endpoint in its Join.
 std::string EndpointInJoin(const std::string& bind, const std::string& advertise) {
