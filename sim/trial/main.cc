@@ -81,11 +81,11 @@ Expected<std::string> Repeat(const Command& command, Job job, const std::string&
                                 {.recording = *std::move(recording), .until = command.until, .files = files});
   if (!trial) return std::unexpected(trial.error());
   if (const Status ended = RunTrial(trial->get(), command.quiet); !ended) return std::unexpected(ended.error());
-  if (command.until && !(*trial)->left() && signals.load() == 0)
+  if (command.until && !(*trial)->replay()->left() && signals.load() == 0)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--until {}: expected fewer samples than the recorded run has trained", *command.until));
   if (command.quiet) return (*trial)->last_checkpoint();
-  const std::vector<std::size_t> effects = (*trial)->repeated();
+  const std::vector<std::size_t> effects = (*trial)->replay()->repeated();
   fmt::print("{} effects repeated ({} of the shards). Results: {}/summary.json\n",
              std::accumulate(effects.begin(), effects.end(), std::size_t{0}), fmt::join(effects, ", "), run_dir);
   return (*trial)->last_checkpoint();

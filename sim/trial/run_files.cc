@@ -30,12 +30,12 @@ Expected<RunFiles> RunFiles::Open(const Job& job, const std::string& folder) {
   return RunFiles(job, folder, *std::move(metrics));
 }
 
-Status RunFiles::OnProgress(const scheduler::Scheduler& scheduler, TimeUs now) {
-  if (++turns_ % kTurnsPerCheck != 0) return {};
+void RunFiles::OnProgress(const scheduler::Scheduler& scheduler, TimeUs now) {
+  if (!status_ || ++turns_ % kTurnsPerCheck != 0) return;
   const scheduler::Progress progress = scheduler.progress();
-  if (progress.samples < next_samples_ || progress.samples_total == 0) return {};
+  if (progress.samples < next_samples_ || progress.samples_total == 0) return;
   next_samples_ = progress.samples + std::max<std::uint64_t>(1, progress.samples_total / kLines);
-  return Append(progress, double(now) * 1e-6);
+  status_ = Append(progress, double(now) * 1e-6);
 }
 
 Status RunFiles::Append(const scheduler::Progress& progress, double seconds) {
@@ -46,17 +46,10 @@ Status RunFiles::Append(const scheduler::Progress& progress, double seconds) {
   return {};
 }
 
-void RunFiles::AddPoint(const CurvePoint& point) {
-  const std::uint64_t rows = point.loss_rows - last_.loss_rows;
-  if (rows == 0) return;
-  curve_ += fmt::format("{:.6f},{},{},{:.9g}\n", point.simulated_seconds, point.samples, point.bytes,
-                        (point.loss_sum - last_.loss_sum) / double(rows));
-  last_ = point;
-}
-
-Status RunFiles::End(const scheduler::Progress& progress, const Shutdown& reason, const TrialFigures& figures) {
+Status RunFiles::End(const scheduler::Progress& progress, const Shutdown& reason, const TrialFigures& figures,
+                     const LearningCurve& curve) {
   TARN_RETURN_IF_ERROR(Append(progress, figures.simulated_seconds));
-  TARN_RETURN_IF_ERROR(WriteFileAtomic(folder_ + "/curve.csv", curve_));
+  TARN_RETURN_IF_ERROR(WriteFileAtomic(folder_ + "/curve.csv", curve.csv()));
   Json summary = Json::parse(scheduler::SummaryJson(job_, progress, reason));
   summary["simulated"] = {{"seconds", figures.simulated_seconds},
                           {"messages", figures.messages},

@@ -13,6 +13,7 @@
 #include "scheduler/progress/summary.h"
 #include "scheduler/progress/worker_lines.h"
 #include "scheduler/scheduler.h"
+#include "sim/trial/learning_curve.h"
 
 namespace tarn::sim {
 
@@ -22,27 +23,18 @@ struct TrialFigures {
   std::uint64_t messages = 0, bytes = 0, events = 0;
 };
 
-// A point of the learning curve: sums over all workers since the start.
-struct CurvePoint {
-  double simulated_seconds = 0;
-  std::uint64_t samples = 0;  // trained, over all epochs
-  std::uint64_t bytes = 0;    // sent by all nodes
-  double loss_sum = 0;
-  std::uint64_t loss_rows = 0;
-};
-
 class RunFiles {
  public:
   // Writes job.toml into the folder, which must exist. kAlreadyExists: it has files of another run. kIo.
   static Expected<RunFiles> Open(const Job& job, const std::string& folder);
 
   // Appends lines to metrics.jsonl after about every hundredth of the job.
-  Status OnProgress(const scheduler::Scheduler& scheduler, TimeUs now);
-  // Adds a line to curve.csv, which End writes: simulated seconds, samples, bytes, and the mean loss since the previous
-  // point. Without a loss since then, adds nothing.
-  void AddPoint(const CurvePoint& point);
+  void OnProgress(const scheduler::Scheduler& scheduler, TimeUs now);
+  // The first error of OnProgress, which then appends no more lines.
+  const Status& status() const { return status_; }
   // Writes the last lines, curve.csv and summary.json.
-  Status End(const scheduler::Progress& progress, const Shutdown& reason, const TrialFigures& figures);
+  Status End(const scheduler::Progress& progress, const Shutdown& reason, const TrialFigures& figures,
+             const LearningCurve& curve);
 
  private:
   RunFiles(const Job& job, std::string folder, MetricsFile metrics)
@@ -55,8 +47,7 @@ class RunFiles {
   scheduler::Rate rate_;
   scheduler::WorkerLines worker_lines_;
   std::uint64_t next_samples_ = 0, turns_ = 0;
-  CurvePoint last_;
-  std::string curve_ = "seconds,samples,bytes,loss\n";
+  Status status_;
 };
 
 }  // namespace tarn::sim

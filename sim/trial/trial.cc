@@ -28,10 +28,8 @@ constexpr server::PolicyEntry kRepeatedPolicies[] = {
     {"bsp", MakeRepeated}, {"ssp", MakeRepeated}, {"asp", MakeRepeated}};
 
 constexpr std::uint64_t kTrialSalt = 0x747269616c;
-constexpr std::uint64_t kCurvePoints = 200;
-constexpr std::uint64_t kEventsPerCheck = 256;  // between two checks of the gates and of the real clock
+constexpr std::uint64_t kEventsPerCheck = 256;  // between two checks of the replay and of the real clock
 constexpr std::chrono::milliseconds kProgressPeriod{250};
-constexpr TimeUs kRepeatWaitUs = 60'000'000;  // limit without a repeated effect; far more than any message takes
 
 std::uint64_t NonceOf(const Job& job, std::size_t node) {
   return HashCombine(HashCombine(job.job.seed, kTrialSalt), node) | 1;
@@ -78,6 +76,7 @@ Job AsTrial(Job job) {
 }
 
 Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& run_dir, TrialOptions options) {
+  TARN_CHECK(options.files != nullptr, "a trial needs files for its checkpoints");
   TARN_RETURN_IF_ERROR(CheckJob(job, options));
   auto files = RunFiles::Open(job, run_dir);
   if (!files) return std::unexpected(files.error());
@@ -91,11 +90,9 @@ Expected<std::unique_ptr<Trial>> Trial::Make(const Job& job, const std::string& 
 // Node 0 is the scheduler; shards and then workers follow.
 Trial::Trial(const Job& job, RunFiles files, TrialOptions trial_options)
     : job_(job),
-      options_(std::move(trial_options)),
-      repeats_(options_.recording.has_value()),
       files_(std::move(files)),
       links_(job, 1 + std::size_t{job.fleet.servers} * job.fleet.shards + job.fleet.workers, &events_),
-      checkpoints_(options_.files != nullptr ? options_.files : &own_files_),
+      checkpoints_(trial_options.files),
       store_(
           checkpoints_, [this](std::function<void()> step) { Soon(std::move(step)); },
           [this](const scheduler::StoreWritten& written) {
@@ -104,15 +101,16 @@ Trial::Trial(const Job& job, RunFiles files, TrialOptions trial_options)
             Send(scheduler_node_, &out);
             TurnScheduler();
           }) {
+  if (trial_options.recording) replay_.emplace(*std::move(trial_options.recording), trial_options.until);
   scheduler::SchedulerOptions options;
   options.job = job_;
   options.job_text = ToToml(job_);
-  options.checkpoints_directory = options_.resume.empty() ? "checkpoints" : "continued";
+  options.checkpoints_directory = trial_options.resume.empty() ? "checkpoints" : "continued";
   options.run = NonceOf(job_, 0);
-  if (repeats_) options.lease_order = options_.recording->leases;
-  if (!options_.resume.empty()) {
-    options.resume = &checkpoints_->manifests.at(options_.resume);
-    options.resume_directory = options_.resume;
+  if (replay_) options.lease_order = replay_->leases();
+  if (!trial_options.resume.empty()) {
+    options.resume = &checkpoints_->manifests.at(trial_options.resume);
+    options.resume_directory = trial_options.resume;
   }
   scheduler_ = std::make_unique<scheduler::Scheduler>(std::move(options), &store_);
 }
@@ -138,9 +136,9 @@ void Trial::MakeShard(std::uint32_t index) {
   options.endpoint = fmt::format("trial://shard-{}", index);
   options.shards_per_server = job_.fleet.shards;
   options.blobs = node.blobs.get();
-  if (repeats_) options.policies = kRepeatedPolicies;
-  if (repeats_) node.gate = std::make_unique<EffectGate>(&options_.recording->effects[index]);
-  node.shard = std::make_unique<server::Shard>(options, node.store.get(), node.gate.get());
+  if (replay_) options.policies = kRepeatedPolicies;
+  if (replay_) node.gate = replay_->gate(ShardId(index));
+  node.shard = std::make_unique<server::Shard>(options, node.store.get(), node.gate);
 }
 
 void Trial::MakeWorker(std::uint32_t rank) {
@@ -153,7 +151,7 @@ void Trial::MakeWorker(std::uint32_t rank) {
   node.loop = std::make_unique<worker::TrainingLoop>(
       worker::TrainingLoop::Context{
           .client = &node.client, .outbox = &node.out, .trace = &node.trace, .record = &node.record, .shared = &data_},
-      worker::PipelineOptions{.begins = repeats_ ? &options_.recording->begins[rank] : nullptr},
+      worker::PipelineOptions{.begins = replay_ ? replay_->begins(WorkerRank(rank)) : nullptr},
       worker::TrainingLoop::Hooks());
 }
 
@@ -170,11 +168,11 @@ void Trial::StartAll() {
 Status Trial::Run(const TrialHooks& hooks) {
   StartAll();
   auto reported_at = std::chrono::steady_clock::now();
-  while (!scheduler_->stopped() && files_status_) {
+  while (!scheduler_->stopped() && files_.status()) {
     TARN_CHECK(events_.RunOne(), "a fleet always has a timer");
-    if (repeats_ && options_.until && samples_ >= *options_.until) OpenGates();
+    if (replay_ && replay_->IsOver(samples_)) LeaveReplay();
     if (events_.executed() % kEventsPerCheck != 0) continue;
-    if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
+    if (replay_) TARN_RETURN_IF_ERROR(replay_->Check(now()));
     const auto real = std::chrono::steady_clock::now();
     if (real - reported_at < kProgressPeriod) continue;
     reported_at = real;
@@ -196,55 +194,26 @@ void Trial::RequestStop() {
   TurnScheduler();
 }
 
-Status Trial::CheckGates() {
-  std::uint64_t repeated = 0;
-  for (const ShardNode& node : shards_) {
-    repeated += node.gate->done();
-    if (!node.gate->difference().empty())
-      return Fail(ErrorCode::kCorrupt,
-                  fmt::format("shard {} differs from its record: {}", node.number - 1, node.gate->difference()));
-  }
-  if (repeated != std::exchange(repeated_, repeated)) repeated_at_ = now();
-  if (now() - repeated_at_ < kRepeatWaitUs) return {};
-  std::string waiting;
-  for (const ShardNode& node : shards_) waiting += fmt::format("\nshard {}: {}", node.number - 1, node.gate->Waiting());
-  return Fail(ErrorCode::kCorrupt,
-              "the recorded run cannot be repeated further: the next message of its order does not arrive" + waiting);
-}
-
 // Messages in flight when the run is left are handled in the order of their arrival.
-void Trial::OpenGates() {
-  repeats_ = false;
-  for (worker::BatchBegins& begins : options_.recording->begins) begins.open = true;
-  for (ShardNode& node : shards_) {
-    node.gate->Open();
-    DeliverHeld(&node);
-  }
+void Trial::LeaveReplay() {
+  replay_->Leave();
+  for (ShardNode& node : shards_) DeliverHeld(&node);
   for (WorkerNode& node : workers_) PlanTurn(&node);
   RequestStop();
 }
 
-std::vector<std::size_t> Trial::repeated() const {
-  std::vector<std::size_t> effects;
-  effects.reserve(shards_.size());
-  for (const ShardNode& node : shards_) effects.push_back(node.gate != nullptr ? node.gate->done() : 0);
-  return effects;
-}
-
 Status Trial::Finish() {
-  TARN_RETURN_IF_ERROR(files_status_);
+  TARN_RETURN_IF_ERROR(files_.status());
   const Shutdown& reason = scheduler_->stop_reason();
-  if (repeats_) TARN_RETURN_IF_ERROR(CheckGates());
-  for (const ShardNode& node : shards_)
-    if (repeats_ && reason.code == ErrorCode::kOk && !node.gate->complete())
-      return Fail(ErrorCode::kCorrupt, fmt::format("the job is done, but of its record for shard {} only {}",
-                                                   node.number - 1, node.gate->Waiting()));
+  if (replay_) TARN_RETURN_IF_ERROR(replay_->Check(now()));
+  if (replay_ && reason.code == ErrorCode::kOk) TARN_RETURN_IF_ERROR(replay_->CheckComplete());
   AddPoint();
   TARN_RETURN_IF_ERROR(files_.End(scheduler_->progress(), reason,
                                   {.simulated_seconds = simulated_seconds(),
                                    .messages = links_.messages(),
                                    .bytes = links_.bytes(),
-                                   .events = events_.executed()}));
+                                   .events = events_.executed()},
+                                  curve_));
   if (reason.code != ErrorCode::kOk) return Fail(reason.code, reason.reason);
   return {};
 }
@@ -266,7 +235,7 @@ void Trial::TurnScheduler() {
   if (now() >= scheduler_->NextTimer()) scheduler_->OnTimer(now(), &out);
   (void)scheduler_->TakeNotes();
   Send(scheduler_node_, &out);
-  if (files_status_) files_status_ = files_.OnProgress(*scheduler_, now());
+  files_.OnProgress(*scheduler_, now());
   Arm(&scheduler_node_, scheduler_->NextTimer(), [this] { TurnScheduler(); });
 }
 
@@ -328,10 +297,7 @@ void Trial::TurnWorker(WorkerNode* node) {
 void Trial::CountSamples(WorkerNode* node) {
   const std::uint64_t samples = node->loop->counts().samples;
   samples_ += samples - std::exchange(node->samples, samples);
-  const std::uint64_t total = data_.rows()[0] * job_.train.epochs;
-  if (samples_ < next_point_) return;
-  next_point_ = std::min(samples_ + std::max<std::uint64_t>(1, total / kCurvePoints), std::max(samples_ + 1, total));
-  AddPoint();
+  if (curve_.IsDue(samples_)) AddPoint();
 }
 
 void Trial::AddPoint() {
@@ -340,7 +306,7 @@ void Trial::AddPoint() {
     point.loss_sum += node.loop->counts().loss_sum;
     point.loss_rows += node.loop->counts().loss_rows;
   }
-  files_.AddPoint(point);
+  curve_.Add(point, data_.rows()[0] * job_.train.epochs);
 }
 
 // --- messages and timers ---

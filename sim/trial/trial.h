@@ -1,10 +1,9 @@
 // Runs a job in simulated time: see README.md.
 //
-//   auto trial = Trial::Make(job, run_dir, {});
+//   auto trial = Trial::Make(job, run_dir, {.files = &files});
 //   if (trial) Status ended = (*trial)->Run(hooks);   // ok also after a clean stop
 //
-// With a recording, a trial repeats that run of the job to the bit: gates hold each message to a shard until its turn,
-// leases go to the workers that got them in the recorded run, and batches begin when they did there.
+// With a recording, a trial repeats that run of the job to the bit (replay.h).
 //
 // One thread. Deterministic: time, delays and randomness follow from the job.
 #pragma once
@@ -24,8 +23,10 @@
 #include "sim/disks/memory_checkpoint_store.h"
 #include "sim/event_queue.h"
 #include "sim/trial/effect_gate.h"
+#include "sim/trial/learning_curve.h"
 #include "sim/trial/links.h"
 #include "sim/trial/recording.h"
+#include "sim/trial/replay.h"
 #include "sim/trial/run_files.h"
 #include "sim/trial/trial_stores.h"
 #include "worker/client/client.h"
@@ -43,7 +44,7 @@ Job AsTrial(Job job);
 struct TrialOptions {
   std::optional<Recording> recording;  // of a run of the job, which is repeated
   std::optional<std::uint64_t> until;  // with a recording: when so many samples are trained, the run stops cleanly
-  TrialFiles* files = nullptr;         // its checkpoints; they outlive the trial. Null: its own
+  TrialFiles* files = nullptr;         // its checkpoints; they outlive the trial
   std::string resume;                  // directory in `files` of a checkpoint to continue from; empty: none
 };
 
@@ -66,10 +67,8 @@ class Trial {
   // kCorrupt: a shard differs from the recording, or waits for a message that does not arrive.
   Status Run(const TrialHooks& hooks);
   double simulated_seconds() const { return double(events_.now()) * 1e-6; }
-  // Valid after Run: the number of repeated effects of each shard.
-  std::vector<std::size_t> repeated() const;
-  // Whether the recorded run was left at `until`.
-  bool left() const { return options_.recording.has_value() && !repeats_; }
+  // Null without a recording.
+  const Replay* replay() const { return replay_ ? &*replay_ : nullptr; }
   // Valid after Run: the directory of the last checkpoint.
   std::string last_checkpoint() const { return scheduler_->progress().last_checkpoint; }
 
@@ -83,7 +82,7 @@ class Trial {
   struct ShardNode : Node {
     std::unique_ptr<server::MemoryCheckpointStore> store;
     std::unique_ptr<TrialBlobStore> blobs;
-    std::unique_ptr<EffectGate> gate;  // null without a recording
+    EffectGate* gate = nullptr;  // null without a recording
     std::unique_ptr<server::Shard> shard;
   };
   struct WorkerNode : Node {
@@ -119,31 +118,25 @@ class Trial {
   void Arm(Node* node, TimeUs at, std::function<void()> due);
   void WatchProgress(const TrialHooks& hooks);
   void RequestStop();
-  Status CheckGates();
-  void OpenGates();  // and requests a stop
+  void LeaveReplay();  // and requests a stop
   void CountSamples(WorkerNode* node);
   void AddPoint();
   Status Finish();
 
   const Job job_;
-  TrialOptions options_;
-  bool repeats_;  // whether it is repeating the recording
+  std::optional<Replay> replay_;  // of the recording
   RunFiles files_;
   EventQueue events_;
   Links links_;
   worker::TrainingJob data_;  // shared by all workers
-  TrialFiles own_files_;
   TrialFiles* checkpoints_;
   TrialSchedulerStore store_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   Node scheduler_node_;
   std::deque<ShardNode> shards_;
   std::deque<WorkerNode> workers_;
-  Status files_status_;
-  std::uint64_t repeated_ = 0;    // effects, of all shards
-  TimeUs repeated_at_ = 0;        // when the last of them was seen
-  std::uint64_t samples_ = 0;     // trained by all workers
-  std::uint64_t next_point_ = 0;  // samples_ at which the next point is added
+  std::uint64_t samples_ = 0;  // trained by all workers
+  LearningCurve curve_;
 };
 
 }  // namespace tarn::sim
