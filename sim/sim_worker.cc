@@ -189,13 +189,12 @@ int SimWorker::unacked_pushes() const {
   return static_cast<int>(std::ranges::count_if(pushes_, [](const PushAcked& push) { return !push.done(); }));
 }
 
-SimWorker::BatchPull::BatchPull(SimWorker* worker, Batch* batch, Which which)
-    : worker_(worker), batch_(batch), which_(which), rows_(batch->PlanOf(which)) {}
+SimWorker::BatchPull::BatchPull(SimWorker* worker, Batch* batch, Which which, std::size_t mark)
+    : worker_(worker), batch_(batch), which_(which), mark_(mark), rows_(batch->PlanOf(which)) {}
 
 void SimWorker::BatchPull::Done(std::uint64_t staleness) {
   done_ = true;
-  --batch_->waiting;
-  worker_->CheckPull(*batch_, which_, rows_.values(), staleness);
+  worker_->CheckPull(*batch_, *this, staleness);
 }
 
 void SimWorker::Fill(TimeUs now, Outbox* out) {
@@ -211,9 +210,9 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   if (batches_.empty()) return;
   // Also batches that were just started: all their rows may have been in the cache.
   for (Batch& batch : batches_)
-    if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
+    if (batch.sparse_pull().done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   Batch& front = batches_.front();
-  if (!front.computing && front.waiting == 0 && !pushed_ && !program_.busy() &&
+  if (!front.computing && front.waiting() == 0 && !pushed_ && !program_.busy() &&
       (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
     compute_.Begin(scenario_.compute_max_us);
@@ -221,31 +220,28 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
 }
 
 void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
-  std::vector<Key> row_keys;
+  std::vector<Key> keys, row_keys;
   for (std::uint64_t r = batch->rows.first; r < batch->rows.first + batch->rows.count; ++r) {
     KeysOfRow(scenario_, r, &row_keys);
-    batch->keys.insert(batch->keys.end(), row_keys.begin(), row_keys.end());
+    keys.insert(keys.end(), row_keys.begin(), row_keys.end());
   }
   std::vector<Key> dense(kDenseRows);
   for (Key i = 0; i < kDenseRows; ++i) dense[i] = i;
-  batch->sparse = PlanOf(tables_.sparse(), batch->keys);
+  batch->sparse = PlanOf(tables_.sparse(), keys);
   batch->dense = PlanOf(tables_.dense(), dense);
   const bool train = batch->train();
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
   if (evaluation_.Before(train, batch->clock)) client_.DropCachedRows();
-  batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->rows.first % 2 == 0) client_.Prefetch(batch->sparse, now, out);
-  std::vector<worker::TableToPull> pulls{PullOf(batch, Which::kSparse, &batch->sparse_pull)};
+  std::vector<worker::TableToPull> pulls{PullOf(batch, Which::kSparse)};
   if (scenario_.changes) {
     const Welcome& welcome = client_.welcome();
     batch->changed = PlanOf(tables_.sparse(),
                             oracle_->changes().KeysToRead(WorkerRank(welcome.rank), welcome.incarnation, batch->clock));
-    batch->mark_changed = oracle_->changes().issued();
-    pulls.push_back(PullOf(batch, Which::kChanged, &batch->changed_pull));
+    pulls.push_back(PullOf(batch, Which::kChanged));
   }
-  if (early_.empty() || !train || early_.back().clock() != batch->clock)
-    pulls.push_back(PullOf(batch, Which::kDense, &batch->dense_pull));
+  if (early_.empty() || !train || early_.back().clock() != batch->clock) pulls.push_back(PullOf(batch, Which::kDense));
   if (scenario_.tables_together) return client_.Pull(pulls, now, out);
   for (const worker::TableToPull& pull : pulls) client_.Pull({&pull, 1}, now, out);
 }
@@ -257,21 +253,22 @@ worker::Plan SimWorker::PlanOf(const TableSpec& spec, std::span<const Key> keys)
   return plan;
 }
 
-worker::TableToPull SimWorker::PullOf(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull) {
-  *pull = std::make_unique<BatchPull>(this, batch, which);
-  ++batch->waiting;
-  return {&batch->PlanOf(which), {.use = batch->clock}, pull->get()};
+worker::TableToPull SimWorker::PullOf(Batch* batch, Which which) {
+  const std::size_t mark = which == Which::kChanged ? oracle_->changes().issued() : oracle_->records();
+  BatchPull& pull = batch->pulls.emplace_back(this, batch, which, mark);
+  return {&batch->PlanOf(which), {.use = batch->clock}, &pull};
 }
 
 // Programs may read rows without pushing them.
 void SimWorker::PullAgain(Batch* batch, TimeUs now, Outbox* out) {
   if (!scenario_.reads_again || oracle_->records() == 0) return;
-  batch->mark_again = oracle_->records();
-  const worker::TableToPull again = PullOf(batch, Which::kSparseAgain, &batch->sparse_again);
+  const worker::TableToPull again = PullOf(batch, Which::kSparseAgain);
   client_.Pull({&again, 1}, now, out);
 }
 
-void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness) {
+void SimWorker::CheckPull(const Batch& batch, const BatchPull& pull, std::uint64_t staleness) {
+  const Which which = pull.which();
+  const Buffer& rows = pull.rows();
   const worker::Plan& plan = batch.PlanOf(which);
   if (rows.size() != plan.keys.size() * plan.dim * sizeof(float))
     return oracle_->Fail(
@@ -287,13 +284,13 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
   if (which == Which::kChanged) {
     for (std::size_t i = 0; i < plan.keys.size(); ++i)
       oracle_->CheckChanged(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
-                            batch.mark_changed);
+                            pull.mark());
     return;
   }
   oracle_->origins().OnPulled(client_.welcome().incarnation, batch.clock, plan.keys, values);
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
-    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
-                        which == Which::kSparse ? batch.mark : batch.mark_again, settled, late);
+    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim], pull.mark(),
+                        settled, late);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
       oracle_->Fail(fmt::format("key {:x}: a pull returned the values {} and {}, expected two equal ones", plan.keys[i],
                                 values[i * kSparseDim], values[i * kSparseDim + 1]));
@@ -308,7 +305,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
     return Advance(now, out);
   }
   if (batches_.empty()) return;
-  TARN_CHECK(batches_.front().waiting == 0, "the sinks of a batch exist until its pulls have ended");
+  TARN_CHECK(batches_.front().waiting() == 0, "the sinks of a batch exist until its pulls have ended");
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
   const std::uint64_t saved = client_.counters().cache_hits + client_.counters().combined_pushes;
@@ -385,12 +382,11 @@ void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
 
 void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
-  position_ = {lease.lease, first_row + rows - lease.first_row};
   if (!scenario_.tables_together) {
     const worker::TableToPush dense = PushOfDense(*batch);
     client_.Push({&dense, 1}, batch->clock, now, out);
   }
-  client_.Tick(position_, nullptr, now, out);
+  client_.Tick(DataPosition{lease.lease, first_row + rows - lease.first_row}, nullptr, now, out);
   if (scenario_.pulls_early && scenario_.depth == 1) {
     EarlyPull& early = early_.emplace_back(this, client_.clock());
     client_.Pull(batch->dense, {.use = client_.clock()}, &early, now, out);
@@ -406,20 +402,18 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
 }
 
 void SimWorker::RequestLeases(TimeUs now, Outbox* out) {
-  if (leases_.asked() || leaving_) return;
+  if (leases_.asked()) return;
   const bool drained = leases_.empty() && batches_.empty() && !pushed_;
   if (drained && leases_.jumps()) {
     const Clock to = *leases_.TakeJump();
     if (to > client_.clock()) {
-      client_.TickTo(to, position_, nullptr, now, out);
+      client_.TickTo(to, std::nullopt, nullptr, now, out);
       RecordTick(nullptr);
     }
     next_clock_ = client_.clock();
   }
   if (leases_.finished()) {
-    if (!drained || leases_.awaits_tick() || program_.busy()) return;
-    leaving_ = true;
-    client_.Leave(nullptr, now, out);
+    if (drained && !leases_.awaits_tick() && !program_.busy()) client_.Leave(nullptr, now, out);  // idempotent
     return;
   }
   // Requests leases early, while one lease is left, and when there is nothing left to do. A program with state requests
@@ -442,7 +436,7 @@ std::string SimWorker::Describe() const {
   return fmt::format(
       "state {} clock {} leases {} batches {} (front waits for {} pulls) unacked pushes {} asked {} finished {}",
       int(client_.state()), client_.clock().value, leases_.size(), batches_.size(),
-      batches_.empty() ? 0 : batches_.front().waiting, unacked_pushes(), leases_.asked(), leases_.finished());
+      batches_.empty() ? 0 : batches_.front().waiting(), unacked_pushes(), leases_.asked(), leases_.finished());
 }
 
 }  // namespace tarn::sim

@@ -1,6 +1,8 @@
 // A simulated worker process: the client state machine and a small training loop with several batches in progress.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -44,16 +46,21 @@ class SimWorker final : private worker::Completion<TableSpec>,
   // Takes the rows of one pull of a batch, and checks them.
   class BatchPull final : public worker::PullSink {
    public:
-    BatchPull(SimWorker* worker, Batch* batch, Which which);
+    // `mark`: the number of the oracle's records, or for kChanged of issued changes, when the pull is issued.
+    BatchPull(SimWorker* worker, Batch* batch, Which which, std::size_t mark);
     void Rows(const worker::PulledRows& rows) override { rows_.Take(rows); }
     void Done(std::uint64_t staleness) override;
     void Failed(const Error& error) override { worker_->RequestFailed(error); }
+    Which which() const { return which_; }
+    std::size_t mark() const { return mark_; }
+    const Buffer& rows() const { return rows_.values(); }
     bool done() const { return done_; }
 
    private:
     SimWorker* worker_;
     Batch* batch_;
     Which which_;
+    std::size_t mark_;
     worker::PlanRows rows_;
     bool done_ = false;
   };
@@ -62,17 +69,15 @@ class SimWorker final : private worker::Completion<TableSpec>,
       return which == Which::kDense ? dense : which == Which::kChanged ? changed : sparse;
     }
     bool train() const { return rows.lease.purpose == LeasePurpose::kTrain; }
+    const BatchPull& sparse_pull() const { return pulls.front(); }
+    // The number of pulls without an answer.
+    std::ptrdiff_t waiting() const { return std::ranges::count(pulls, false, &BatchPull::done); }
     SimLeases::Rows rows;
     Clock clock;
-    std::vector<Key> keys;  // with duplicates
     worker::Plan sparse, dense;
     worker::Plan changed;  // rows that workers assign and delete
-    std::unique_ptr<BatchPull> sparse_pull, dense_pull, sparse_again, changed_pull;
-    int waiting = 0;               // pulls without an answer
-    std::size_t mark = 0;          // oracle records when the pulls were issued
-    std::size_t mark_changed = 0;  // issued changes when the pulls were issued
-    std::size_t mark_again = 0;    // oracle records when the sparse pull was repeated; 0: it was not
-    bool read_once = false;        // the sparse rows have arrived, and a second pull may have been issued
+    std::deque<BatchPull> pulls;
+    bool read_once = false;  // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
   };
   // The dense pull of the next batch, sent with the tick.
@@ -150,9 +155,9 @@ class SimWorker final : private worker::Completion<TableSpec>,
   void Fill(TimeUs now, Outbox* out);  // starts the pulls of further batches, and the front batch's compute time
   void StartPulls(Batch* batch, TimeUs now, Outbox* out);
   void PullAgain(Batch* batch, TimeUs now, Outbox* out);
-  worker::TableToPull PullOf(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull);
+  worker::TableToPull PullOf(Batch* batch, Which which);
   worker::TableToPush PushOfDense(const Batch& batch);
-  void CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness);
+  void CheckPull(const Batch& batch, const BatchPull& pull, std::uint64_t staleness);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void PushSparse(Batch* batch, TimeUs now, Outbox* out);
   void ChangeRows(const Batch& batch, TimeUs now, Outbox* out);
@@ -179,8 +184,6 @@ class SimWorker final : private worker::Completion<TableSpec>,
   std::deque<PushAcked> pushes_;  // unacknowledged ones, and all later ones
   worker::EvaluationStart evaluation_;
   std::uint64_t requests_saved_ = 0;  // reported to the oracle
-  bool leaving_ = false;
-  DataPosition position_;
 };
 
 }  // namespace tarn::sim
