@@ -19,6 +19,7 @@ class Cohorts {
   // Adds the newest view and stores the entry of every incarnation. Versions and epochs must not decrease; verdicts and
   // join clocks must not change.
   std::string OnView(const View& view);
+  const View& view() const { return view_; }  // the newest one
   // Sets the current clock of a worker; initially its join clock.
   void OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
   // The process of a worker has ended.

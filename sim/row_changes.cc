@@ -174,7 +174,7 @@ std::string RowChanges::CheckCut(Clock cut, Key key, float value) const {
   return Check(key, value, ValuesAfter(key, least, std::max(least, most)), 0, where);
 }
 
-// Like Oracle::IsKept.
+// Like PushCounts::IsKept.
 bool RowChanges::IsKept(const Record& record) const {
   return cohorts_->HasEnded(record.incarnation) ? Counts(record) : record.acked;
 }

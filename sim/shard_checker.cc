@@ -71,7 +71,7 @@ void ShardChecker::OnTableClosed(TableId table, Clock clock, std::uint32_t divis
         fmt::format("table {}: clock {} closed after clock {}", table.value, clock.value, last->second.value));
   last->second = clock;
   if (const std::uint32_t backups = spec_of_(table).backup_workers; backups != 0)
-    oracle_->OnTableClosed(table, clock, divisor, gradients, backups);
+    oracle_->Check(oracle_->counts().OnTableClosed(table, clock, divisor, gradients, backups));
 }
 
 }  // namespace tarn::sim

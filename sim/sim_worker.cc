@@ -175,10 +175,8 @@ void SimWorker::Done(LeaseReply reply) { leases_.OnReply(reply); }
 void SimWorker::PushAcked::Done() {
   done_ = true;
   if (change_) worker_->oracle_->changes().OnAcked(*change_);
-  if (record_)
-    worker_->oracle_->OnPushAcked(*record_, sections_);
-  else
-    worker_->oracle_->OnOtherPushAcked(sections_);
+  if (record_) worker_->oracle_->counts().OnAcked(*record_);
+  worker_->oracle_->OnPushAcked(sections_);
 }
 
 worker::Completion<>* SimWorker::Acknowledged(std::optional<std::size_t> record, std::size_t sections) {
@@ -254,14 +252,14 @@ worker::Plan SimWorker::PlanOf(const TableSpec& spec, std::span<const Key> keys)
 }
 
 worker::TableToPull SimWorker::PullOf(Batch* batch, Which which) {
-  const std::size_t mark = which == Which::kChanged ? oracle_->changes().issued() : oracle_->records();
+  const std::size_t mark = which == Which::kChanged ? oracle_->changes().issued() : oracle_->counts().issued();
   BatchPull& pull = batch->pulls.emplace_back(this, batch, which, mark);
   return {&batch->PlanOf(which), {.use = batch->clock}, &pull};
 }
 
 // Programs may read rows without pushing them.
 void SimWorker::PullAgain(Batch* batch, TimeUs now, Outbox* out) {
-  if (!scenario_.reads_again || oracle_->records() == 0) return;
+  if (!scenario_.reads_again || oracle_->counts().issued() == 0) return;
   const worker::TableToPull again = PullOf(batch, Which::kSparseAgain);
   client_.Pull({&again, 1}, now, out);
 }
@@ -275,22 +273,25 @@ void SimWorker::CheckPull(const Batch& batch, const BatchPull& pull, std::uint64
         fmt::format("a pull returned {} bytes, expected {}", rows.size(), plan.keys.size() * plan.dim * sizeof(float)));
   oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
   if (which == Which::kDense) return;
-  const bool settled = !batch.train() && oracle_->cohorts().nobody_died();
   // If the worker is not late, a differing clock means that the pull is for the clock after the next tick.
   const bool late = client_.clock() != batch.clock && may_be_late();
+  const Incarnation incarnation = client_.welcome().incarnation;
   if (late && model_ && client_.clock() > batch.clock)
-    oracle_->residuals().OnResiduals(client_.welcome().incarnation, client_.clock(), model_->residuals());
+    oracle_->residuals().OnResiduals(incarnation, client_.clock(), model_->residuals());
   const auto values = rows.as<float>();
   if (which == Which::kChanged) {
     for (std::size_t i = 0; i < plan.keys.size(); ++i)
-      oracle_->CheckChanged(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
-                            pull.mark());
+      oracle_->CheckChanged(incarnation, batch.clock, plan.keys[i], values[i * kSparseDim], pull.mark());
     return;
   }
-  oracle_->origins().OnPulled(client_.welcome().incarnation, batch.clock, plan.keys, values);
+  oracle_->origins().OnPulled(incarnation, batch.clock, plan.keys, values);
+  const PushCounts::Pulled pulled{.incarnation = incarnation,
+                                  .clock = batch.clock,
+                                  .mark = pull.mark(),
+                                  .settled = !batch.train() && oracle_->cohorts().nobody_died(),
+                                  .late = late};
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
-    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim], pull.mark(),
-                        settled, late);
+    oracle_->CheckCount(pulled, plan.keys[i], values[i * kSparseDim]);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
       oracle_->Fail(fmt::format("key {:x}: a pull returned the values {} and {}, expected two equal ones", plan.keys[i],
                                 values[i * kSparseDim], values[i * kSparseDim + 1]));
@@ -346,8 +347,8 @@ void SimWorker::PushSparse(Batch* batch, TimeUs now, Outbox* out) {
     sent = model_->Push(batch->sparse.keys, std::move(counts), clock);
   }
   const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
-  const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, clock, lease.epoch, first_row, rows,
-                                                   model_ ? &sent : nullptr);
+  const std::size_t record = oracle_->counts().OnIssued(client_.welcome().incarnation, clock,
+                                                        {lease.epoch, first_row, rows}, model_ ? &sent : nullptr);
   std::vector<worker::TableToPush> pushes;
   pushes.push_back({&batch->sparse, std::move(gradients),
                     Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size())});

@@ -46,7 +46,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   // Takes the rows of one pull of a batch, and checks them.
   class BatchPull final : public worker::PullSink {
    public:
-    // `mark`: the number of the oracle's records, or for kChanged of issued changes, when the pull is issued.
+    // `mark`: the number of issued pushes, or for kChanged of issued changes, when the pull is issued.
     BatchPull(SimWorker* worker, Batch* batch, Which which, std::size_t mark);
     void Rows(const worker::PulledRows& rows) override { rows_.Take(rows); }
     void Done(std::uint64_t staleness) override;
