@@ -21,7 +21,7 @@
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/train/algorithms_file.h"
-#include "worker/train/batch_source.h"
+#include "worker/train/batch_reader.h"
 #include "worker/train/stepper.h"
 
 namespace {

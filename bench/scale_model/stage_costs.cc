@@ -15,7 +15,7 @@
 #include "worker/client/plan.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
-#include "worker/train/batch_source.h"
+#include "worker/train/batch_reader.h"
 #include "worker/train/stepper.h"
 
 namespace tarn::scale {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/position.h"
-#include "worker/train/batch_source.h"
+#include "worker/train/batch_reader.h"
 
 namespace tarn::scale {
 

@@ -1,35 +1,18 @@
 #include "worker/train/batch_source.h"
 
-#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
-#include <new>
-
-#include "core/hash.h"
-#include "core/permutation.h"
+#include <utility>
 
 namespace tarn::worker {
-namespace {
-
-// An evaluation uses one clock, however large its batches are. Larger ones need fewer messages.
-constexpr std::uint64_t kEvaluationRows = 2048;
-
-}  // namespace
-
-Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::uint32_t epoch, std::uint64_t first_row,
-                std::uint64_t rows, Batch* batch) {
-  if (purpose != LeasePurpose::kTrain || !job.data.shuffle) return set.Read(first_row, rows, batch);
-  const Permutation order(set.rows(), HashCombine(job.job.seed, epoch));
-  batch->Clear();
-  for (std::uint64_t i = 0; i < rows; ++i) TARN_RETURN_IF_ERROR(set.Append(order(first_row + i), 1, batch));
-  return {};
-}
 
 BatchSource::BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace,
                          std::function<void()> wake, Reader reader)
-    : job_(job), reader_(reader), sets_(sets), planner_(std::move(planner)), trace_(trace), wake_(std::move(wake)) {
-  if (reader_ == Reader::kCaller) return;
+    : reader_(job, sets, std::move(planner), trace),
+      ahead_(std::max<std::size_t>(1, job.train.prefetch)),
+      wake_(std::move(wake)) {
+  if (reader == Reader::kCaller) return;
   thread_ = std::jthread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "tarn-reader");
 }
@@ -96,10 +79,9 @@ BatchSource::Seconds BatchSource::seconds() const {
 }
 
 bool BatchSource::AwaitRoom(PreparedBatch* batch) {
-  const std::size_t ahead = std::max<std::uint32_t>(1, job_.train.prefetch);
   const auto begin = Trace::SteadyClock::now();
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return closing_ || ready_.size() < ahead; });
+  changed_.wait(lock, [&] { return closing_ || ready_.size() < ahead_; });
   seconds_.await_room += std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
   if (closing_) return false;
   TakeSpare(batch);
@@ -122,7 +104,7 @@ void BatchSource::Run() {
 }
 
 void BatchSource::ReadIfCaller() {
-  if (reader_ == Reader::kThread || !ready_.empty() || error_) return;
+  if (thread_.joinable() || !ready_.empty() || error_) return;
   if (open_.done()) {
     if (leases_.empty()) return;
     OpenNext();
@@ -144,53 +126,20 @@ void BatchSource::TakeSpare(PreparedBatch* batch) {
 }
 
 bool BatchSource::ReadNext(PreparedBatch batch) {
-  const Status status = PrepareWithinMemory(open_.lease, open_.offset, &batch);
+  const auto seconds = reader_.Read(open_.lease, open_.offset, &batch);
   open_.offset += batch.lines;
   {
     const std::lock_guard lock(mutex_);
-    if (!status)
-      error_ = status.error();
-    else
+    if (seconds) {
+      seconds_.read += seconds->read;
+      seconds_.plan += seconds->plan;
       ready_.push_back(std::move(batch));
+    } else {
+      error_ = seconds.error();
+    }
   }
   if (wake_) wake_();
-  return status.has_value();
-}
-
-// A batch may exceed the memory of this machine.
-Status BatchSource::PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
-  try {
-    return Prepare(lease, offset, out);
-  } catch (const std::bad_alloc&) {
-    return Fail(ErrorCode::kTooLarge, kNoMemoryForBatches);
-  }
-}
-
-Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
-  const bool train = lease.purpose == LeasePurpose::kTrain;
-  const std::uint64_t batch_rows = train ? std::max<std::uint64_t>(1, lease.batch_rows)
-                                         : std::max<std::uint64_t>(kEvaluationRows, job_.train.batch_rows);
-  out->lease = lease;
-  out->lines = std::min(batch_rows, lease.rows - offset);
-  out->last_of_lease = offset + out->lines >= lease.rows;
-  out->after = {lease.lease, offset + out->lines};
-  const Dataset* set = sets_[static_cast<std::size_t>(lease.purpose)];
-  if (set == nullptr)
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("lease {} is of data set {} (0: train, 1: valid, 2: test), which the job does not name",
-                            lease.lease.value, static_cast<int>(lease.purpose)));
-  Span read(trace_, "read", kReaderTrack);
-  TARN_RETURN_IF_ERROR(
-      ReadRows(*set, job_, lease.purpose, lease.epoch, lease.first_row + offset, out->lines, &out->batch));
-  TARN_RETURN_IF_ERROR(CheckBatchKeys(out->lines, out->batch.keys.size()));
-  const double read_s = read.End();
-  Span plan(trace_, "plan", kReaderTrack);
-  TARN_RETURN_IF_ERROR(planner_.Make(&out->batch.keys, &out->plans));
-  const double plan_s = plan.End();
-  const std::lock_guard lock(mutex_);
-  seconds_.read += read_s;
-  seconds_.plan += plan_s;
-  return {};
+  return seconds.has_value();
 }
 
 }  // namespace tarn::worker

@@ -13,34 +13,11 @@
 
 #include "core/job/job.h"
 #include "core/message.h"
-#include "worker/client/plan.h"
-#include "worker/data/batch.h"
-#include "worker/data/dataset.h"
 #include "worker/train/batch_planner.h"
+#include "worker/train/batch_reader.h"
 #include "worker/train/trace.h"
 
 namespace tarn::worker {
-
-struct PreparedBatch {
-  LeaseGrant lease;
-  std::uint64_t lines = 0;  // lines of the file; more than batch.rows if some are malformed
-  bool last_of_lease = false;
-  DataPosition after;  // the position after this batch
-  Batch batch;
-  std::vector<Plan> plans;  // by table of the model; empty for dense tables, whose plan never changes
-};
-
-// The data sets of a job by LeasePurpose; an absent one is null.
-using DatasetSet = std::array<const Dataset*, 3>;
-
-// Reads rows [first_row, first_row + rows) in the order of the epoch: that of the file or, for training with
-// data.shuffle, a random order determined by the job's seed and the epoch.
-Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::uint32_t epoch, std::uint64_t first_row,
-                std::uint64_t rows, Batch* batch);
-
-inline constexpr char kNoMemoryForBatches[] =
-    "this worker's machine has too little memory for its batches and the model: reduce train.batch_rows, "
-    "train.prefetch or train.hot_rows, or use a smaller model";
 
 // All public functions must be called on one thread.
 class BatchSource {
@@ -84,8 +61,6 @@ class BatchSource {
   void TakeSpare(PreparedBatch* batch);
   // Waits for room for another batch; false if this object is being destroyed.
   bool AwaitRoom(PreparedBatch* batch);
-  Status PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
-  Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
 
   // A lease, and how many of its rows have been read.
   struct OpenLease {
@@ -94,11 +69,8 @@ class BatchSource {
     bool done() const { return offset >= lease.rows; }
   };
 
-  const Job& job_;
-  const Reader reader_;
-  DatasetSet sets_;
-  BatchPlanner planner_;
-  Trace* trace_;
+  BatchReader reader_;
+  const std::size_t ahead_;  // most batches that are ready
   std::function<void()> wake_;
 
   mutable std::mutex mutex_;
@@ -110,8 +82,8 @@ class BatchSource {
   std::optional<Error> error_;
   bool closing_ = false;
   Seconds seconds_;
-  OpenLease open_;  // used only by the thread that reads
-  std::jthread thread_;
+  OpenLease open_;       // used only by the thread that reads
+  std::jthread thread_;  // none with kCaller
 };
 
 }  // namespace tarn::worker

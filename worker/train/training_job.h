@@ -21,7 +21,7 @@
 #include "worker/client/completion.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
-#include "worker/train/batch_source.h"
+#include "worker/train/batch_reader.h"
 
 namespace tarn::worker {
 

@@ -1,6 +1,6 @@
 // Shows that the reader's thread makes batches in the order of leases, ends them with the leases, and begins a
-// taken-over lease at its position; that plans cover each batch's keys; that a random order covers every row once and
-// is the same for every worker; and that an error of reading, or of a GPU that plans, is reported and stops the thread.
+// taken-over lease at its position; that plans cover each batch's keys; and that an error of reading, or of a GPU that
+// plans, is reported and stops the thread.
 
 #include "worker/train/batch_source.h"
 
@@ -10,49 +10,12 @@
 #include <chrono>
 #include <future>
 #include <memory>
-#include <set>
-#include <string>
 #include <thread>
+
+#include "tests/unit/worker/train/small_set.h"
 
 namespace tarn::worker {
 namespace {
-
-constexpr std::uint64_t kRows = 50;
-
-Job MakeJob() {
-  Job job;
-  job.data.integer_columns = 0;
-  job.data.categorical_columns = 2;
-  job.train.batch_rows = 8;
-  job.train.prefetch = 2;
-  return job;
-}
-
-// Row r has label r % 2 and the categories r and r / 10.
-std::unique_ptr<Dataset> MakeSet(const Job& job, std::uint64_t broken_line = kRows) {
-  std::string text;
-  for (std::uint64_t r = 0; r < kRows; ++r)
-    text += r == broken_line
-                ? "broken\n"
-                : std::to_string(r % 2) + "\tr" + std::to_string(r) + "\tg" + std::to_string(r / 10) + "\n";
-  auto set = Dataset::FromText(job.data, "test", text);
-  EXPECT_TRUE(set.has_value());
-  return std::move(*set);
-}
-
-std::vector<TableUse> Tables() {
-  TableUse linear{{}, RowsNeeded::kBatchKeysAndBias};
-  linear.spec.name = "linear";
-  TableUse embedding{{}, RowsNeeded::kBatchKeys};
-  embedding.spec.id = TableId(1);
-  embedding.spec.name = "embedding";
-  embedding.spec.dim = 4;
-  return {linear, embedding};
-}
-
-BatchPlanner PlannerOf(const Job& job, std::optional<int> gpu = {}) {
-  return {job, Tables(), {.partition_bits = 4, .gpu = gpu, .device_keys_min = 0}};
-}
 
 PreparedBatch Take(BatchSource* source) {
   for (int i = 0; i < 5'000; ++i) {
@@ -105,29 +68,6 @@ TEST(BatchSource, TheLeaseDeterminesTheBatchSize) {
     EXPECT_EQ(batch.lines, lines);
     source.Recycle(std::move(batch));
   }
-}
-
-TEST(BatchSource, RandomOrderCoversEveryRowOnceAndIsTheSameEverywhere) {
-  Job job = MakeJob();
-  job.data.shuffle = true;
-  const auto set = MakeSet(job);
-  const auto order = [&](std::uint32_t epoch) {
-    std::vector<Key> keys;
-    Batch batch;
-    for (std::uint64_t first = 0; first < kRows; first += 10) {
-      EXPECT_TRUE(ReadRows(*set, job, LeasePurpose::kTrain, epoch, first, 10, &batch).has_value());
-      for (std::size_t r = 0; r < batch.rows; ++r) keys.push_back(batch.keys[2 * r]);
-    }
-    return keys;
-  };
-  const std::vector<Key> first = order(0), again = order(0), second = order(1);
-  EXPECT_EQ(std::set<Key>(first.begin(), first.end()).size(), kRows);
-  EXPECT_EQ(first, again);
-  EXPECT_NE(first, second);
-  Batch plain, evaluated;
-  ASSERT_TRUE(set->Read(0, kRows, &plain).has_value());
-  ASSERT_TRUE(ReadRows(*set, job, LeasePurpose::kTest, 0, 0, kRows, &evaluated).has_value());
-  EXPECT_EQ(plain.keys, evaluated.keys);  // evaluation keeps the file's order
 }
 
 TEST(BatchSource, ReportsAnErrorOfReading) {
