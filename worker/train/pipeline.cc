@@ -200,8 +200,8 @@ void Pipeline::JumpTo(Clock clock, TimeUs now) {
 MetricList Pipeline::Metrics() const {
   const BatchSource::Seconds reader = source_->seconds();
   return MetricList()
-      .Add(WorkerMetric("hot_rows"), pulls_->hot_looked_for())
-      .Add(WorkerMetric("hot_hits"), pulls_->hot_found())
+      .Add(WorkerMetric("hot_rows"), pulls_->hot().looked_for())
+      .Add(WorkerMetric("hot_hits"), pulls_->hot().found())
       .AddBy(WorkerMetric("stage_seconds"),
              context_.counts->times.Seconds({reader.read, reader.plan, reader.await_room, pulls_->busy_seconds()}));
 }

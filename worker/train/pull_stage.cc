@@ -1,26 +1,16 @@
 #include "worker/train/pull_stage.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <string_view>
 
-#include "core/byte_size.h"
-#include "core/log.h"
 #include "core/position.h"
 #include "kernels/rows.h"
 #include "worker/client/client_cache.h"
 #include "worker/client/pull_memory.h"
-#include "worker/train/stepper.h"
 
 namespace tarn::worker {
 namespace {
-
-double SecondsSince(Trace::SteadyClock::time_point begin) {
-  return std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
-}
 
 // The fewest rows for which a message of their own to a shard pays: with fewer, the message costs more than pulling
 // them ahead saves.
@@ -37,27 +27,6 @@ Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
   return plan;
 }
 
-// Why training never finds cached rows of a table; empty: it may find some.
-std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes own_pushes) {
-  if (SeesOwnPushes(consistency, own_pushes))
-    return "with own_pushes = \"seen\" a push removes its rows from the cache; \"bounded\" keeps them";
-  if (consistency.mode == ConsistencyMode::kBsp)
-    return "with mode = \"bsp\" a cached row is valid only within its clock; \"ssp\" reuses rows for longer";
-  return {};
-}
-
-void WarnOfRowsThatAreNeverFound(const Job& job, std::span<const TableUse> uses) {
-  if (job.train.hot_rows.rows == 0) return;
-  for (const TableUse& use : uses) {
-    if (use.spec.kind != TableKind::kSparse || use.spec.consistency.mode == ConsistencyMode::kAsp ||
-        NeedsPulled(use.spec))
-      continue;
-    const OwnPushes own_pushes = WorkerCacheOf(job, use.spec.name).own_pushes;
-    if (const std::string_view why = WhyNoneIsFound(use.spec.consistency, own_pushes); !why.empty())
-      LogWarning("train.hot_rows: only evaluation will find rows of table '{}': {}", use.spec.name, why);
-  }
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<const TableUse> uses,
@@ -67,36 +36,11 @@ Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<c
   stage->dense_plans_.resize(uses.size());
   for (std::size_t t = 0; t < uses.size(); ++t)
     if (uses[t].rows == RowsNeeded::kAll) stage->dense_plans_[t] = PlanOfAll(uses[t].spec, job.job.seed, &planner);
-  WarnOfRowsThatAreNeverFound(job, uses);
-  TARN_RETURN_IF_ERROR(stage->MakeHotTables(job, uses));
+  auto hot = HotTables::Make(job, uses, client->welcome().rank);
+  if (!hot) return std::unexpected(std::move(hot).error());
+  stage->hot_ = std::move(*hot);
   stage->MakeUnpushedRows(job, uses);
   return stage;
-}
-
-Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) {
-  hot_.resize(uses.size());
-  if (job.train.hot_rows.rows == 0) return {};
-  for (std::size_t t = 0; t < uses.size(); ++t) {
-    const TableSpec& spec = uses[t].spec;
-    if (spec.kind != TableKind::kSparse || spec.consistency.mode == ConsistencyMode::kAsp || NeedsPulled(spec))
-      continue;
-    const WorkerCacheSpec& cache = WorkerCacheOf(job, spec.name);
-    if (cache.bytes != 0)
-      return Fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("train.hot_rows = {} with worker_cache = {} for table '{}': its rows would be kept twice; "
-                      "expected one of the two",
-                      job.train.hot_rows.rows, ToByteSize(cache.bytes), spec.name));
-    if (place_ == nullptr) {
-      auto place = MakePlace(GpuFor(job.train, client_->welcome().rank));
-      if (!place) return std::unexpected(std::move(place).error());
-      place_ = std::move(*place);
-    }
-    auto table = HotTable::Make(place_.get(), spec, {.keep = job.train.hot_rows, .own_pushes = cache.own_pushes});
-    if (!table) return std::unexpected(table.error());
-    hot_[t] = std::move(*table);
-  }
-  return {};
 }
 
 // Not for tables in `bsp`, whose pulls wait for the pushes of all earlier clocks in any case. If a table's pushes carry
@@ -116,8 +60,7 @@ void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses)
 
 void PullStage::DropCachedRows() {
   client_->DropCachedRows();
-  for (auto& table : hot_)
-    if (table != nullptr) table->Clear();
+  hot_.Clear();
 }
 
 Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
@@ -127,17 +70,13 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
   rows->begun_at = Trace::SteadyClock::now();
   rows->values.resize(tables);
   rows->placed.resize(tables);
-  if (!spare_.empty()) {
-    rows->hot = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  rows->hot.resize(tables);
+  rows->hot = hot_.MakeBatch();
   rows->parts_staleness.assign(tables, 0);
   rows->in_parts.assign(tables, false);
   if (train) rows->number = ++begun_;
   ++rows->waiting;    // counted before the pulls, because pulls without keys complete at once
   requests_.clear();  // of a call that failed
-  if (batches_waiting_++ == 0) busy_since_ = rows->begun_at;
+  busy_.Begin(rows->begun_at);
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
     if (train && unpushed_[t] != nullptr)
@@ -241,49 +180,22 @@ void PullStage::NoteError(Error error) {
 }
 
 void PullStage::Complete(BatchRows* rows) {
-  trace_->Add("pull", kPullTrack, rows->begun_at, Trace::SteadyClock::now());
-  if (--batches_waiting_ == 0) busy_seconds_ += SecondsSince(busy_since_);
-}
-
-double PullStage::busy_seconds() const {
-  return batches_waiting_ == 0 ? busy_seconds_ : busy_seconds_ + SecondsSince(busy_since_);
-}
-
-Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
-  if (place_ == nullptr) return {};
-  for (std::size_t t = 0; t < hot_.size(); ++t) {
-    if (hot_[t] == nullptr) continue;
-    const auto placed = hot_[t]->Read(&rows->hot[t]);
-    if (!placed) return std::unexpected(placed.error());
-    rows->placed[t] = *placed;
-  }
-  place_->HandOver(user);
-  return {};
+  const auto now = Trace::SteadyClock::now();
+  trace_->Add("pull", kPullTrack, rows->begun_at, now);
+  busy_.End(now);
 }
 
 void PullStage::End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out) {
   if (rows->number != 0) ended_ = rows->number;
   RequestLater(now, out);
-  for (std::size_t t = 0; t < hot_.size(); ++t) {
+  for (std::size_t t = 0; t < rows->plans.size(); ++t) {
     if (rows->in_parts[t]) client_->CountPull(rows->parts_staleness[t]);
     if (hot_[t] == nullptr) continue;
     if (pushed) hot_[t]->Push(rows->hot[t]);
     hot_[t]->End(&rows->hot[t]);
     if (!rows->plans[t]->keys.empty()) client_->CountPull(rows->hot[t].staleness());
   }
-  spare_.push_back(std::move(rows->hot));
-}
-
-std::uint64_t PullStage::hot_looked_for() const {
-  std::uint64_t rows = 0;
-  for (const auto& table : hot_) rows += table == nullptr ? 0 : table->looked_for();
-  return rows;
-}
-
-std::uint64_t PullStage::hot_found() const {
-  std::uint64_t rows = 0;
-  for (const auto& table : hot_) rows += table == nullptr ? 0 : table->found();
-  return rows;
+  hot_.Recycle(std::move(rows->hot));
 }
 
 }  // namespace tarn::worker

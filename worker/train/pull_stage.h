@@ -25,8 +25,8 @@
 #include "worker/client/plan.h"
 #include "worker/client/pulled_rows.h"
 #include "worker/models/model.h"
-#include "worker/train/hot_table.h"
-#include "worker/train/row_place.h"
+#include "worker/train/busy_time.h"
+#include "worker/train/hot_tables.h"
 #include "worker/train/trace.h"
 #include "worker/train/unpushed_rows.h"
 
@@ -85,7 +85,7 @@ class PullStage {
   const Status& status() const { return status_; }
   // Batches are read and ended in the order in which they began. `user` is the stream that computes with the rows; its
   // later operations run after the rows are in place. Null: the CPU computes.
-  Status Read(BatchRows* rows, kernels::Stream* user);
+  Status Read(BatchRows* rows, kernels::Stream* user) { return hot_.Read(&rows->hot, &rows->placed, user); }
   // Call it after the computation with the rows is complete. `pushed`: the gradients of all of them were passed to the
   // client. Requests the rows of later batches that waited for these.
   void End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out);
@@ -93,10 +93,9 @@ class PullStage {
   // How many training batches have begun, and how many have ended.
   std::uint64_t begun() const { return begun_; }
   std::uint64_t ended() const { return ended_; }
-  std::uint64_t hot_looked_for() const;  // rows
-  std::uint64_t hot_found() const;
+  const HotTables& hot() const { return hot_; }
   // Seconds with a pull in progress.
-  double busy_seconds() const;
+  double busy_seconds() const { return busy_.Seconds(Trace::SteadyClock::now()); }
 
  private:
   friend class TableSink;
@@ -109,7 +108,6 @@ class PullStage {
     UnpushedRows::Part part;
   };
 
-  Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
   void MakeUnpushedRows(const Job& job, std::span<const TableUse> uses);
   // These add to requests_.
   Status PullTable(std::size_t table, bool train, BatchRows* rows);
@@ -126,10 +124,8 @@ class PullStage {
 
   Client* client_;
   Trace* trace_;
-  std::unique_ptr<RowPlace> place_;             // of hot rows; null if no table has any
-  std::vector<Plan> dense_plans_;               // by table; empty where sparse
-  std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null for tables without hot rows
-  std::vector<std::vector<HotBatch>> spare_;    // memory of batches that have ended
+  HotTables hot_;
+  std::vector<Plan> dense_plans_;  // by table; empty where sparse
   // By table; null where a pull need not wait for a push of this worker.
   std::vector<std::unique_ptr<UnpushedRows>> unpushed_;
   std::vector<UnpushedRows::Part> parts_;  // scratch
@@ -139,9 +135,7 @@ class PullStage {
   std::uint64_t begun_ = 0, ended_ = 0;  // training batches
   EvaluationStart evaluation_;
   Status status_;
-  std::size_t batches_waiting_ = 0;
-  Trace::SteadyClock::time_point busy_since_;  // valid while batches_waiting_ != 0
-  double busy_seconds_ = 0;
+  BusyTime busy_;  // with a batch that waits for rows
 };
 
 }  // namespace tarn::worker

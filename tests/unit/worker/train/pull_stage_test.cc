@@ -1,6 +1,5 @@
 // Shows how batches in flight get their rows through a real client: which rows of a batch are requested with and
-// without hot rows, what is counted (rules C4, H3, H9), that evaluation begins without hot rows (H5), and which jobs
-// are refused.
+// without hot rows, what is counted (rules C4, H3, H9), and that evaluation begins without hot rows (H5).
 #include "worker/train/pull_stage.h"
 
 #include <gtest/gtest.h>
@@ -127,7 +126,7 @@ TEST(PullStage, WithoutHotRowsEverythingIsPulled) {
   scene.Start();
   scene.At(1);
   for (std::uint64_t use : {1, 1, 2}) EXPECT_EQ(scene.Run(Keys(0, 50), use), 50u);
-  EXPECT_EQ(scene.stage->hot_looked_for(), 0u);
+  EXPECT_EQ(scene.stage->hot().looked_for(), 0u);
   EXPECT_EQ(scene.fleet.client.counters().pulls, 6u);
   EXPECT_EQ(scene.fleet.client.staleness(), (std::vector<std::uint64_t>{4, 2}));
 }
@@ -141,8 +140,8 @@ TEST(PullStage, OnlyRowsThatAreNotHotArePulledAndAllAreCounted) {
   EXPECT_EQ(scene.Run(Keys(0, 60), 5), 0u);    // 3 behind: no row is requested
   EXPECT_EQ(scene.Run(Keys(30, 60), 5), 30u);  // 3 behind: the oldest of the hot and the pulled rows
   EXPECT_EQ(scene.Run(Keys(30, 60), 6), 30u);  // 1 behind: those of version 2 are too old now
-  EXPECT_EQ(scene.stage->hot_looked_for(), 240u);
-  EXPECT_EQ(scene.stage->hot_found(), 120u);
+  EXPECT_EQ(scene.stage->hot().looked_for(), 240u);
+  EXPECT_EQ(scene.stage->hot().found(), 120u);
   EXPECT_EQ(scene.fleet.client.counters().pulls, 8u);
   // Of "users" 2, 3, 3, 1; of "weights" 2, 0, 0, 1.
   EXPECT_EQ(scene.fleet.client.staleness(), (std::vector<std::uint64_t>{2, 2, 2, 2}));
@@ -293,24 +292,7 @@ TEST(PullStage, TablesWithoutABoundKeepNoHotRows) {
   scene.Start();
   scene.At(1);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(scene.Run(Keys(0, 50), 1), 50u);
-  EXPECT_EQ(scene.stage->hot_looked_for(), 0u);
-}
-
-TEST(PullStage, ATableHasOneCacheAtMost) {
-  Scene scene;
-  TableOverride& users = scene.job.tables["users"];
-  users.has_worker_cache = true;
-  users.worker_cache.bytes = 4096;
-  const auto make = [&] { return PullStage::Make(scene.job, scene.uses, 3, &scene.fleet.client, &scene.trace); };
-  const auto both = make();
-  ASSERT_FALSE(both);
-  EXPECT_EQ(both.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(both.error().message,
-            "train.hot_rows = 1024 with worker_cache = 4KiB for table 'users': its rows would be kept twice; expected "
-            "one of the two");
-  scene.job.tables["weights"] = users;  // dense: it keeps no hot rows
-  scene.job.tables.erase("users");
-  EXPECT_TRUE(make());
+  EXPECT_EQ(scene.stage->hot().looked_for(), 0u);
 }
 
 }  // namespace
