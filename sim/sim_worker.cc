@@ -377,7 +377,7 @@ void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
     if (step)
       client_.Push(plan, std::move(values), batch.clock, acked, now, out);
     else
-      client_.Change(plan, action.action, std::move(values), acked, now, out);
+      client_.Push(plan, action.action, std::move(values), acked, now, out);
   }
 }
 
@@ -387,7 +387,8 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     const worker::TableToPush dense = PushOfDense(*batch);
     client_.Push({&dense, 1}, batch->clock, now, out);
   }
-  client_.Tick(DataPosition{lease.lease, first_row + rows - lease.first_row}, nullptr, now, out);
+  const DataPosition position{lease.lease, first_row + rows - lease.first_row};
+  client_.TickTo(client_.clock() + 1, position, nullptr, now, out);
   if (scenario_.pulls_early && scenario_.depth == 1) {
     EarlyPull& early = early_.emplace_back(this, client_.clock());
     client_.Pull(batch->dense, {.use = client_.clock()}, &early, now, out);

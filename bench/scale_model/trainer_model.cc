@@ -139,7 +139,7 @@ void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
   client_.Push(tables, batch.clock, now, out);
   Measure(Work::kPush, before, *out);
   position_ = {batch.lease.lease, batch.after};
-  client_.Tick(position_, nullptr, now, out);
+  client_.TickTo(client_.clock() + 1, position_, nullptr, now, out);
   if (batch.after == batch.lease.rows) done_at_tick_[client_.clock().value] = LeaseDone{batch.lease.lease, {}};
 }
 

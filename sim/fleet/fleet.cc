@@ -148,7 +148,7 @@ void Fleet::ConnectToShards(ProcessId id, const Process& p) {
   for (std::uint32_t i = 0; i < context_.scenario.shards; ++i) {
     const ProcessId shard = context_.processes.shards()[i];
     if (!context_.network.Connected(id, ShardPeer(ShardId(i))) && context_.processes.contains(shard))
-      context_.network.Connect(id, ShardPeer(ShardId(i)), shard, client.lanes());
+      context_.network.Connect(id, ShardPeer(ShardId(i)), shard, client.job_file().fleet.lanes);
   }
 }
 

@@ -85,7 +85,7 @@ bool Client::Impl::Undecided() const {
 }
 
 void Client::Impl::FromScheduler(Message message) {
-  context.scheduler.heard = context.now;
+  context.scheduler.OnMessage(context.now);
   Body& body = message.body;
   if (const auto* shutdown = std::get_if<Shutdown>(&body)) {
     OnShutdown(*shutdown);
@@ -153,8 +153,7 @@ Client::~Client() = default;
 
 void Client::Start(TimeUs now, Outbox* out) {
   impl_->Step(now, out, [&] {
-    impl_->context.scheduler.heard = now;
-    impl_->context.scheduler.listening.Begin(now);
+    impl_->context.scheduler.Begin(now);
     impl_->control.Join();
   });
 }
@@ -208,7 +207,7 @@ void Client::Push(std::span<const TableToPush> tables, Clock pulled_clock, TimeU
   for (const TableToPush& table : tables) worker::Fail(table.done, impl_->NotReady());
 }
 
-void Client::Change(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out) {
+void Client::Push(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] { impl_->data.Change(plan, action, values, done); });
 }
@@ -219,10 +218,6 @@ void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {
 }
 
 void Client::DropCachedRows() { impl_->data.DropCachedRows(); }
-
-void Client::Tick(const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out) {
-  TickTo(clock() + 1, position, done, now, out);
-}
 
 void Client::TickTo(Clock clock, const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
@@ -308,25 +303,10 @@ ClientState Client::state() const {
   return impl_->context.running() && !impl_->ready() ? ClientState::kJoining : impl_->context.state;
 }
 const Shutdown& Client::stop_reason() const { return impl_->context.stop_reason; }
-TimeUs Client::busy_poll_us() const { return impl_->context.job_file.fleet.busy_poll_us; }
-std::uint32_t Client::lanes() const { return impl_->context.job_file.fleet.lanes; }
-TimeUs Client::scheduler_heard() const { return impl_->context.scheduler.heard; }
-
-TimeUs Client::SchedulerSilence(TimeUs now) const {
-  const auto& scheduler = impl_->context.scheduler;
-  return scheduler.listening.Silence(scheduler.heard, now, impl_->context.lease_us());
-}
-
-Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {
-  const TimeUs silent = SchedulerSilence(now), lease = impl_->context.lease_us();
-  if (!impl_->context.running() || silent < kLeasesUntilLost * lease) return {};
-  return Fail(ErrorCode::kUnavailable, fmt::format("the scheduler at {} has not been heard for {:.1f} seconds (a lease "
-                                                   "is {:.1f}): it is dead or cannot be reached",
-                                                   scheduler, double(silent) * 1e-6, double(lease) * 1e-6));
-}
-
+const SchedulerContact& Client::scheduler() const { return impl_->context.scheduler; }
 const View& Client::view() const { return impl_->context.view; }
 const Welcome& Client::welcome() const { return impl_->context.welcome; }
+const Job& Client::job_file() const { return impl_->context.job_file; }
 std::uint64_t Client::job() const { return impl_->context.job; }
 Clock Client::clock() const { return impl_->data.ticks()->asked(); }
 Clock Client::acked_clock() const { return impl_->data.ticks()->acked(); }

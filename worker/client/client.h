@@ -20,18 +20,16 @@
 #include <utility>
 #include <vector>
 
+#include "core/job/job.h"
 #include "core/limits.h"
 #include "core/message.h"
 #include "core/metrics/metric_list.h"
 #include "worker/client/completion.h"
 #include "worker/client/plan.h"
+#include "worker/client/scheduler_contact.h"
 #include "worker/counters.h"
 
 namespace tarn::worker {
-
-// In leases: the silence of the scheduler after which a client ends (rule N7), and the time after which a request that
-// is rejected with transient errors fails (rule E7).
-inline constexpr int kLeasesUntilLost = 2;
 
 struct ClientOptions {
   std::uint32_t rank = kAnyRank;
@@ -121,18 +119,18 @@ class Client {
     const TableToPush one{&plan, std::move(gradients), done};
     Push(std::span(&one, 1), pulled_clock, now, out);
   }
-  // A push with another action (rule A8): `values` replace those of the rows (kAssign, as `gradients`), or the rows of
-  // a sparse table are removed (kDelete, no values).
-  void Change(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out);
+  // With another action (rule A8): `values` replace those of the rows (kAssign, as `gradients`), or the rows of a
+  // sparse table are removed (kDelete, no values).
+  void Push(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out);
   // Names rows that will be pulled soon, so that shards read them from disk. Shards do not answer, and the client does
   // not repeat the message.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
   // Drops all cached rows, so that the next pulls read the servers' current rows (rule H5). Call it when no pull is in
   // progress, because replies to earlier pulls are still cached.
   void DropCachedRows();
-  // Finishes this clock; the tick is sent when all earlier pushes are acknowledged. TickTo jumps to a later clock (rule
-  // C5). Done when every shard has acknowledged the tick; at once if `clock` is not ahead.
-  void Tick(const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
+  // Finishes all clocks before `clock`: this one if `clock` is clock() + 1; a later `clock` is a jump (rule C5). The
+  // tick is sent when all earlier pushes are acknowledged. Done when every shard has acknowledged the tick; at once if
+  // `clock` is not ahead.
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
   // The value is the table as the job runs it, with its id.
   void CreateTable(const TableSpec& spec, Completion<TableSpec>* done, TimeUs now, Outbox* out);
@@ -164,18 +162,11 @@ class Client {
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
-  // How long this client has received nothing from the scheduler while it was listening; before the welcome counted
-  // from Start.
-  TimeUs SchedulerSilence(TimeUs now) const;
-  // Rule N7: returns an error when SchedulerSilence reaches kLeasesUntilLost leases; the runtime then ends. `scheduler`
-  // is its address, for the message.
-  Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
-  TimeUs scheduler_heard() const;  // time of the scheduler's last message; before the first one, of Start
-  // Settings of the job for the transport, after Welcome.
-  TimeUs busy_poll_us() const;
-  std::uint32_t lanes() const;     // connections to each shard
+  // The runtime ends when scheduler().Check returns an error.
+  const SchedulerContact& scheduler() const;
   const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid while running
+  const Job& job_file() const;     // as the scheduler sent it; default values before the welcome
   std::uint64_t job() const;       // its fingerprint; 0 before the welcome
   // Start clock + requested ticks + skipped clocks (rule C8): where a job has backup workers, the end of a pull may
   // advance it.

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/job/job.h"
-#include "core/listening.h"
 #include "core/message.h"
 #include "worker/client/byte_credit.h"
 #include "worker/client/client.h"
+#include "worker/client/scheduler_contact.h"
 
 namespace tarn::worker {
 
@@ -41,10 +41,7 @@ struct ClientContext {
   std::map<TableId, TableSpec> tables;
   ClientCounters counters;
   std::vector<std::uint64_t> staleness;
-  struct {
-    TimeUs heard = 0;  // time of its last message
-    Listening listening;
-  } scheduler;
+  SchedulerContact scheduler;
   bool wants_heartbeat = false;  // the next Dispatch sends a heartbeat, which reports news or requests a newer view
 
   // The current step.
@@ -52,19 +49,18 @@ struct ClientContext {
   Outbox* out = nullptr;
 
   bool running() const { return state == ClientState::kRunning; }
-  bool paused() const { return now - scheduler.heard >= lease_us(); }  // rule N5
-  TimeUs lease_us() const { return static_cast<TimeUs>(job_file.fleet.lease_seconds * 1e6); }
+  bool paused() const { return scheduler.Paused(now); }
   TimeUs heartbeat_us() const {
     return std::max<TimeUs>(1'000, static_cast<TimeUs>(job_file.fleet.heartbeat_seconds * 1e6));
   }
   // Begins a step. There is at least one per heartbeat period, which is less than a lease.
   void Begin(TimeUs step) {
     now = step;
-    scheduler.listening.Note(now, lease_us());
+    scheduler.Note(now);
   }
   // Records a transient rejection. Returns true if rejections have lasted too long (rule E7).
   bool GivesUp(RefusalTimer* timer) const {
-    return timer->Refused(now, kLeasesUntilLost * lease_us(), options.resend_us);
+    return timer->Refused(now, kLeasesUntilLost * scheduler.lease_us(), options.resend_us);
   }
   // "shard 3 has refused WHAT for 61.0 seconds: WHY"; without the seconds if `since`, the first rejection, is now.
   std::string RefusalText(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const;

@@ -56,6 +56,7 @@ bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
   Answered<tarn::Join>([](const tarn::Join&) { return true; });
   context_->job = job != 0 ? job : Fingerprint(*parsed);
   context_->job_file = std::move(*parsed);
+  context_->scheduler.OnWelcome(static_cast<TimeUs>(context_->job_file.fleet.lease_seconds * 1e6));
   context_->view = welcome.view;
   context_->welcome = welcome;
   context_->welcome.view = View();  // the view is in context_->view

@@ -90,8 +90,8 @@ Status Runtime::ConnectShards() {
   const View& view = client_.view();
   if (view.version == connected_view_) return {};
   connected_view_ = view.version;
-  transport_->SetLanes(client_.lanes());
-  transport_->SetBusyPoll(client_.busy_poll_us());
+  transport_->SetLanes(client_.job_file().fleet.lanes);
+  transport_->SetBusyPoll(client_.job_file().fleet.busy_poll_us);
   for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
     TARN_RETURN_IF_ERROR(transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]));
   return {};
@@ -104,7 +104,7 @@ Status Runtime::CheckClient() const {
     case ClientState::kJoining:
     case ClientState::kRunning:
       if (stop_) return Fail(ErrorCode::kCancelled, "the client was destroyed");
-      return client_.CheckScheduler(Now(), scheduler_);
+      return client_.scheduler().Check(Now(), scheduler_);
     case ClientState::kFenced: return Fail(ErrorCode::kFenced, "this worker was declared dead; connect anew");
     case ClientState::kStopped: break;
   }

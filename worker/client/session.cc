@@ -36,10 +36,7 @@ std::size_t BytesOf(std::span<const PushRequest::Table> tables) {
 
 std::shared_ptr<Request> TickRequest(std::optional<Clock> clock, const MaybePosition& position) {
   return MakeStatusRequest([clock, position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-    if (clock)
-      client->TickTo(*clock, position, done, now, out);
-    else
-      client->Tick(position, done, now, out);
+    client->TickTo(clock.value_or(client->clock() + 1), position, done, now, out);
   });
 }
 
@@ -66,7 +63,7 @@ Session::~Session() {
 
 Status Session::Join() {
   TARN_RETURN_IF_ERROR(runtime_.Start(options_.scheduler));
-  const TimeUs begun = runtime_.client().scheduler_heard();
+  const TimeUs begun = runtime_.client().scheduler().heard();
   for (double noted = 0;;) {
     if (!runtime_.Act()) return std::unexpected(runtime_.error());
     if (runtime_.client().state() == ClientState::kRunning) break;
@@ -95,7 +92,7 @@ Status Session::Join() {
 
 // What Join waits for.
 std::string Session::JoinNote(TimeUs begun, double waited) const {
-  const TimeUs heard = runtime_.client().scheduler_heard();
+  const TimeUs heard = runtime_.client().scheduler().heard();
   const double silent = Seconds(Runtime::Now() - heard);
   if (heard == begun || silent > kSilenceSecondsMax)
     return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?)",
@@ -160,7 +157,7 @@ std::shared_ptr<Request> Session::Change(Plan plan, PushAction action, Buffer va
   queued_.Take(bytes);
   auto request = MakeStatusRequest([plan = std::move(plan), action, values = std::move(values)](
                                        Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-    client->Change(plan, action, values, done, now, out);
+    client->Push(plan, action, values, done, now, out);
   });
   request->Charge(&queued_, bytes);
   runtime_.Submit(request, true);

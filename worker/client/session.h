@@ -70,7 +70,7 @@ class Session {
   // would exceed asked_bytes_max. A push blocks while the waiting gradients would exceed queued_bytes_max.
   std::shared_ptr<PullRequest> Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use, int priority);
   std::shared_ptr<Request> Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled);
-  // A push with another action than a step (worker::Client::Change); blocks like Push.
+  // A push with another action than a step (worker::Client::Push); blocks like Push.
   std::shared_ptr<Request> Change(Plan plan, PushAction action, Buffer values);
   struct PushPullRequests {
     std::shared_ptr<Request> pushed;

@@ -183,7 +183,7 @@ Status Pipeline::PushAndTick(InFlight* batch, std::vector<Buffer> gradients, Tim
     pushes.push_back({batch->rows.plans[t], std::move(gradients[t]), &failures_});
   if (!pushes.empty()) client().Push(pushes, batch->rows.use, now, outbox());
   position_ = batch->prepared.after;
-  client().Tick(position_, &failures_, now, outbox());
+  client().TickTo(client().clock() + 1, position_, &failures_, now, outbox());
   counts.samples += batch->prepared.batch.rows;
   counts.malformed_lines += lines - batch->prepared.batch.rows;
   ++counts.batches;

@@ -59,7 +59,7 @@ Status Trainer::RoundWithinMemory() {
 Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
-  if (client().state() == ClientState::kJoining) return joining_.Check(client().SchedulerSilence(Now()));
+  if (client().state() == ClientState::kJoining) return joining_.Check(client().scheduler().Silence(Now()));
   loop_.Turn(Now());
   return {};
 }
@@ -103,8 +103,8 @@ TimeUs Trainer::WaitUs() const {
 Status Trainer::TakeTurn() {
   if (Status recorded = RecordTicks(); !recorded) loop_.FailJob(recorded.error(), Now());
   if (!runtime_.Act()) {
-    if (!InFleet()) return {};                                                 // it was stopped
-    TARN_RETURN_IF_ERROR(client().CheckScheduler(Now(), options_.scheduler));  // there is no fleet to notify
+    if (!InFleet()) return {};                                                    // it was stopped
+    TARN_RETURN_IF_ERROR(client().scheduler().Check(Now(), options_.scheduler));  // there is no fleet to notify
     loop_.FailJob(runtime_.error(), Now());
   }
   const TimeUs wait = WaitUs();

@@ -29,9 +29,9 @@ TEST(ClientControl, RepeatsJoinUntilWelcome) {
   }
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
-  EXPECT_LT(fleet.client.scheduler_heard(), fleet.now);
+  EXPECT_LT(fleet.client.scheduler().heard(), fleet.now);
   fleet.FromScheduler(HeartbeatAck{});  // the scheduler is running, but the fleet is not complete
-  EXPECT_EQ(fleet.client.scheduler_heard(), fleet.now);
+  EXPECT_EQ(fleet.client.scheduler().heard(), fleet.now);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
   Welcome other = fleet.MakeWelcome();
@@ -416,18 +416,18 @@ TEST(ClientControl, ASchedulerSilentForTwoLeasesIsLost) {
   FakeFleet fleet(options);
   fleet.client.Start(fleet.now, &fleet.out);
   fleet.Wait(60'000'000);
-  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));  // whoever joins has a limit of its own
+  EXPECT_TRUE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1"));  // whoever joins has a limit of its own
   fleet.FromScheduler(fleet.MakeWelcome());
   fleet.Wait(9'999'999);
-  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
+  EXPECT_TRUE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1"));
   fleet.Wait(1);
-  const Status lost = fleet.client.CheckScheduler(fleet.now, "tcp://s:1");
+  const Status lost = fleet.client.scheduler().Check(fleet.now, "tcp://s:1");
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable);
   EXPECT_TRUE(lost.error().message.starts_with("the scheduler at tcp://s:1 has not been heard for 10.0 seconds"))
       << lost.error().message;
   fleet.FromScheduler(HeartbeatAck{ViewVersion(1)});
-  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
+  EXPECT_TRUE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1"));
 }
 
 // The process was paused together with the whole fleet, so it received no messages.
@@ -439,12 +439,12 @@ TEST(ClientControl, APauseOfTheProcessIsNoSilenceOfTheScheduler) {
   fleet.Run();
   fleet.Wait(4'000'000);
   fleet.now += 3'600'000'000;
-  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1")) << "before its first step";
-  EXPECT_EQ(fleet.client.SchedulerSilence(fleet.now), 0);
+  EXPECT_TRUE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1")) << "before its first step";
+  EXPECT_EQ(fleet.client.scheduler().Silence(fleet.now), 0);
   fleet.Wait(9'999'999);
-  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
+  EXPECT_TRUE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1"));
   fleet.Wait(1);
-  EXPECT_FALSE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1")) << "it is awake now, and hears nobody";
+  EXPECT_FALSE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1")) << "it is awake now, and hears nobody";
 }
 
 TEST(ClientControl, LeavingDoesNotWaitForPullsOfClocksThatNeverBegin) {

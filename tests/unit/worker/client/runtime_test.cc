@@ -23,8 +23,9 @@ class Outcome final : public Completion<> {
 };
 
 auto TickRequest() {
-  return MakeStatusRequest(
-      [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Tick({}, done, now, out); });
+  return MakeStatusRequest([](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    client->TickTo(client->clock() + 1, {}, done, now, out);
+  });
 }
 
 class RuntimeTest : public ::testing::Test {
@@ -39,7 +40,10 @@ class RuntimeTest : public ::testing::Test {
     while (runtime_.client().state() == ClientState::kJoining) ASSERT_TRUE(TakeTurn());
     ASSERT_EQ(runtime_.client().state(), ClientState::kRunning);
   }
-  void Tick(Outcome* outcome) { runtime_.client().Tick({}, outcome, Runtime::Now(), runtime_.outbox()); }
+  void Tick(Outcome* outcome) {
+    Client& client = runtime_.client();
+    client.TickTo(client.clock() + 1, {}, outcome, Runtime::Now(), runtime_.outbox());
+  }
 
   FakeWorld world_;
   FakeTransport transport_{&world_};
