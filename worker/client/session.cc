@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/codec/worker_blob.h"
-#include "core/job/job.h"
 #include "core/listening.h"
 #include "core/log.h"
 
@@ -76,13 +74,12 @@ Status Session::Join() {
     }
     runtime_.Exchange(Microseconds(std::min(limit, noted + options_.wait_note_seconds) - waited));
   }
-  welcome_ = runtime_.client().welcome();
-  planners_.emplace(runtime_.client().view().routes.partition_bits);
-  clock_ = runtime_.client().clock().value;
-  auto job = ParseJob(welcome_.job_text, "the scheduler's job", "/");
-  if (!job) return std::unexpected(job.error());
-  seed_ = job->job.seed;
-  fleet_ = job->fleet;
+  const Client& client = runtime_.client();
+  welcome_ = client.welcome();
+  job_ = client.job_file();
+  planners_.emplace(client.view().routes.partition_bits);
+  state_.emplace(&runtime_, WorkerRank(welcome_.rank), options_.client.blob_chunk_bytes);
+  clock_ = client.clock().value;
   const char* run_dir = std::getenv("TARN_RUN_DIR");
   reports_.emplace(welcome_.rank, run_dir != nullptr ? run_dir : "");
   runtime_.StartThread();
@@ -105,7 +102,7 @@ std::string Session::JoinNote(TimeUs begun, double waited) const {
 
 Status Session::Leave(std::optional<double> seconds) {
   std::call_once(leave_once_, [&] {
-    SaveAfterTick();
+    state_->SaveAfterTick(clock());
     auto request = MakeStatusRequest(
         [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Leave(done, now, out); });
     runtime_.Submit(request);
@@ -116,7 +113,7 @@ Status Session::Leave(std::optional<double> seconds) {
 }
 
 std::shared_ptr<const OpenTable> Session::Opened(TableSpec spec) const {
-  const Positioner positioner(spec, TableSalt(seed_, spec.name));
+  const Positioner positioner(spec, TableSalt(job_.job.seed, spec.name));
   return std::make_shared<const OpenTable>(OpenTable{std::move(spec), positioner});
 }
 
@@ -134,7 +131,7 @@ bool Session::TakeRoom(PullRequest* pull, std::size_t bytes) {
 
 std::shared_ptr<PullRequest> Session::Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use,
                                            int priority) {
-  SaveAfterTick();
+  state_->SaveAfterTick(clock());
   const std::size_t bytes = BytesOf(tables);
   auto request = std::make_shared<PullRequest>(std::move(tables), use, priority);
   if (TakeRoom(request.get(), bytes)) runtime_.Submit(request, true);
@@ -142,7 +139,7 @@ std::shared_ptr<PullRequest> Session::Pull(std::vector<PullRequest::Table> table
 }
 
 std::shared_ptr<Request> Session::Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled) {
-  SaveAfterTick();
+  state_->SaveAfterTick(clock());
   const std::size_t bytes = BytesOf(tables);
   queued_.Take(bytes);
   auto request = std::make_shared<PushRequest>(std::move(tables), pulled);
@@ -152,7 +149,7 @@ std::shared_ptr<Request> Session::Push(std::vector<PushRequest::Table> tables, s
 }
 
 std::shared_ptr<Request> Session::Change(Plan plan, PushAction action, Buffer values) {
-  SaveAfterTick();
+  state_->SaveAfterTick(clock());
   const std::size_t bytes = plan.keys.size() * sizeof(Key) + values.size();
   queued_.Take(bytes);
   auto request = MakeStatusRequest([plan = std::move(plan), action, values = std::move(values)](
@@ -166,7 +163,7 @@ std::shared_ptr<Request> Session::Change(Plan plan, PushAction action, Buffer va
 
 Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest::Table pull,
                                             const MaybePosition& position) {
-  SaveAfterTick();
+  state_->SaveAfterTick(clock());
   std::vector<PushRequest::Table> pushes;
   pushes.push_back(std::move(push));
   std::vector<PullRequest::Table> pulls;
@@ -181,7 +178,7 @@ Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest
   std::vector<std::shared_ptr<Request>> requests{pushed, TickRequest({}, position)};
   if (has_room) requests.push_back(pulled);
   runtime_.Submit(requests);
-  ticked_ = save_ != nullptr;
+  state_->OnTick();
   return {std::move(pushed), std::move(pulled)};
 }
 
@@ -194,60 +191,13 @@ void Session::AdvanceClock(std::optional<Clock> to) {
   while (before < to->value && !clock_.compare_exchange_weak(before, to->value)) continue;
 }
 
-std::shared_ptr<Request> Session::TickTo(std::optional<Clock> clock, const MaybePosition& position) {
-  SaveAfterTick();
-  AdvanceClock(clock);
-  auto request = TickRequest(clock, position);
+std::shared_ptr<Request> Session::TickTo(std::optional<Clock> to, const MaybePosition& position) {
+  state_->SaveAfterTick(clock());
+  AdvanceClock(to);
+  auto request = TickRequest(to, position);
   runtime_.Submit(request);
-  ticked_ = save_ != nullptr;
+  state_->OnTick();
   return request;
-}
-
-void Session::KeepState(std::function<Expected<Buffer>()> save) {
-  save_ = std::move(save);
-  ticked_ = true;
-  runtime_.Submit(MakeStatusRequest([](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-    client->KeepState(now, out);
-    done->Done();
-  }));
-}
-
-// Waits until it is known whether a checkpoint needs the state that the program has now, and saves it if so. False: no
-// checkpoint needs it, or the client has ended.
-bool Session::SaveIfWanted() {
-  auto asked = MakeValueRequest<CheckpointId>([](Client* client, Completion<CheckpointId>* done, TimeUs now,
-                                                 Outbox* out) { client->AwaitSave(done, now, out); });
-  runtime_.Submit(asked);
-  if (!asked->Wait() || asked->value.value == 0) return false;
-  auto saved = MakeStatusRequest([checkpoint = asked->value, chunks = Save(asked->value)](
-                                     Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-    client->Save(checkpoint, chunks, now, out);
-    done->Done();
-  });
-  runtime_.Submit(saved);
-  return saved->Wait().has_value();
-}
-
-// Encodes the state on the program's thread, so that a large one does not block the thread that drives the client.
-Expected<std::vector<Buffer>> Session::Save(CheckpointId checkpoint) {
-  const auto state = save_();
-  if (!state) return std::unexpected(state.error());
-  const BlobChunk head{
-      .checkpoint = checkpoint, .rank = WorkerRank(welcome_.rank), .clock = clock(), .rows = {}, .state = {}};
-  return EncodeProgramState(head, {state->data(), state->size()}, options_.client.blob_chunk_bytes);
-}
-
-Expected<Buffer> Session::SavedState(WorkerRank rank) {
-  const std::lock_guard lock(reading_);
-  auto request = MakeValueRequest<Buffer>([rank](Client* client, Completion<Buffer>* done, TimeUs now, Outbox* out) {
-    client->ReadBlobOf(rank, done, now, out);
-  });
-  runtime_.Submit(request);
-  TARN_RETURN_IF_ERROR(request->Wait());
-  Buffer blob = std::move(request->value);
-  if (blob.empty()) return blob;
-  const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", rank.value), CheckpointId(0), rank};
-  return ReadProgramState({blob.data(), blob.size()}, origin);
 }
 
 void Session::Prefetch(Plan plan) {
@@ -260,7 +210,7 @@ void Session::Prefetch(Plan plan) {
 }
 
 Status Session::Barrier() {
-  SaveAfterTick();
+  state_->SaveAfterTick(clock());
   auto request = MakeStatusRequest(
       [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Barrier(done, now, out); });
   runtime_.Submit(request);
@@ -293,10 +243,7 @@ Expected<LeaseReply> Session::RequestLeases(LeaseRequest request) {
         client->RequestLeases(request, done, now, out);
       });
   runtime_.Submit(asked);
-  if (save_) {
-    ticked_ = false;
-    SaveWhileWanted();
-  }
+  state_->SaveWhileWaiting(clock());
   TARN_RETURN_IF_ERROR(asked->Wait());
   return std::move(asked->value);
 }

@@ -19,6 +19,7 @@
 #include "net/transport.h"
 #include "worker/client/byte_budget.h"
 #include "worker/client/planner_pool.h"
+#include "worker/client/program_state.h"
 #include "worker/client/reports.h"
 #include "worker/client/requests.h"
 #include "worker/client/runtime.h"
@@ -55,7 +56,7 @@ class Session {
   Status Leave(std::optional<double> seconds);
   // After Join: as the scheduler sent it, without the view.
   const Welcome& welcome() const { return welcome_; }
-  const FleetSection& fleet() const { return fleet_; }  // of the job
+  const FleetSection& fleet() const { return job_.fleet; }
 
   // Creates the table unless it exists; waits without limit for the scheduler.
   Expected<std::shared_ptr<const OpenTable>> CreateTable(const TableSpec& spec);
@@ -78,16 +79,14 @@ class Session {
   };
   PushPullRequests PushPull(PushRequest::Table push, PullRequest::Table pull, const MaybePosition& position);
   // Without a clock: to the next one.
-  std::shared_ptr<Request> TickTo(std::optional<Clock> clock, const MaybePosition& position);
+  std::shared_ptr<Request> TickTo(std::optional<Clock> to, const MaybePosition& position);
   void Prefetch(Plan plan);
   Status Barrier();
   Expected<LeaseReply> RequestLeases(LeaseRequest request);
   std::shared_ptr<Request> RequestCheckpoint();
-  // `save` is called before the first request after a tick, and in RequestLeases, if a checkpoint needs the state at
-  // that time. Its error ends the client.
-  void KeepState(std::function<Expected<Buffer>()> save);
-  // The state of the program of that rank in the checkpoint from which the run continues; empty: none.
-  Expected<Buffer> SavedState(WorkerRank rank);
+  // See ProgramState. `save` is called before the first request after a tick, and in RequestLeases.
+  void KeepState(std::function<Expected<Buffer>()> save) { state_->Keep(std::move(save)); }
+  Expected<Buffer> SavedState(WorkerRank rank) { return state_->Read(rank); }
 
   // See tarn::Client.
   Status Report(std::span<const Figure> figures);
@@ -102,15 +101,6 @@ class Session {
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
   ClientOptions WithSkips(ClientOptions client);
   void AdvanceClock(std::optional<Clock> to);
-  bool SaveIfWanted();
-  // Asks again after each save: a checkpoint of a drained fleet may be cut again, with the same state.
-  void SaveWhileWanted() {
-    while (SaveIfWanted()) continue;
-  }
-  Expected<std::vector<Buffer>> Save(CheckpointId checkpoint);
-  void SaveAfterTick() {
-    if (ticked_.load(std::memory_order_relaxed) && ticked_.exchange(false)) SaveWhileWanted();
-  }
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);
 
@@ -120,15 +110,13 @@ class Session {
   std::unique_ptr<net::Transport> transport_;
   Runtime runtime_;
   bool joined_ = false;
+  // From Join on:
   Welcome welcome_;
-  std::uint64_t seed_ = 0;
-  FleetSection fleet_;
-  std::optional<PlannerPool> planners_;  // from Join on
+  Job job_;
+  std::optional<PlannerPool> planners_;
+  std::optional<ProgramState> state_;
+  std::optional<Reports> reports_;
   std::atomic<std::uint64_t> clock_{0};  // start clock + requested ticks + skipped clocks
-  std::function<Expected<Buffer>()> save_;
-  std::atomic<bool> ticked_{false};  // the program has requested nothing since its last tick; only with save_
-  std::mutex reading_;               // held while a saved state is read
-  std::optional<Reports> reports_;   // from Join on
   std::once_flag leave_once_;
   Status leave_status_;
 };

@@ -1,5 +1,7 @@
-// Shows when the library calls a program to save its state (rule K9): in the first call after a tick, and while the
-// program waits for leases; on the thread of that call.
+// Shows when a program's state is saved (rule K9): in the first call after a tick, and while the program waits for
+// leases; on the thread of that call. First alone, then in the library.
+#include "worker/client/program_state.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
@@ -7,14 +9,75 @@
 #include <vector>
 
 #include "tests/unit/worker/client/fake_world.h"
+#include "worker/client/requests.h"
 #include "worker/tarn.h"
 
 namespace tarn {
 namespace {
 
-class ProgramState : public testing::Test {
+class ProgramStateTest : public testing::Test {
  protected:
-  ProgramState() : client_(ConnectTo(&world_).value()), users_(client_.OpenTable("users").value()) {
+  ProgramStateTest() {
+    EXPECT_TRUE(runtime_.Start("fake://scheduler"));
+    while (runtime_.client().state() == worker::ClientState::kJoining && runtime_.Act()) runtime_.Exchange(0);
+    runtime_.StartThread();
+  }
+  template <typename Starter>
+  Status Run(Starter starter) {
+    const auto request = worker::MakeStatusRequest(starter);
+    runtime_.Submit(request);
+    return request->Wait();
+  }
+  void Tick() {
+    EXPECT_TRUE(Run([](worker::Client* client, worker::Completion<>* done, TimeUs now, Outbox* out) {
+      client->TickTo(client->clock() + 1, {}, done, now, out);
+    }));
+    state_.OnTick();
+  }
+
+  FakeWorld world_;
+  FakeTransport transport_{&world_};
+  worker::Runtime runtime_{{.rank = 0, .nonce = 1}, &transport_};
+  worker::ProgramState state_{&runtime_, WorkerRank(0), 1024};
+  int saved_ = 0;
+};
+
+TEST_F(ProgramStateTest, AsksOnceAfterEachTick) {
+  Tick();
+  state_.SaveAfterTick(Clock(1));
+  state_.SaveWhileWaiting(Clock(1));
+  EXPECT_EQ(saved_, 0) << "it keeps no state";
+  state_.Keep([this]() -> Expected<Buffer> {
+    ++saved_;
+    return Buffer::Copy("state", 5);
+  });
+  {
+    const std::lock_guard lock(world_.mutex);
+    world_.view.version = ViewVersion(2);
+    world_.view.checkpoint = {.id = CheckpointId(1), .directory = "d", .blobs = true};
+    world_.Answer(kSchedulerPeer, ViewUpdate{world_.view});
+  }
+  EXPECT_TRUE(Run([](worker::Client* client, worker::Completion<>* done, TimeUs now, Outbox* out) {
+    client->Barrier(done, now, out);  // its answer arrives after the view
+  }));
+  Tick();
+  EXPECT_EQ(saved_, 0) << "it may do more after its tick";
+  state_.SaveAfterTick(Clock(2));
+  EXPECT_EQ(saved_, 1);
+  state_.SaveAfterTick(Clock(2));
+  state_.SaveWhileWaiting(Clock(2));
+  EXPECT_EQ(saved_, 1) << "once for a checkpoint";
+}
+
+TEST_F(ProgramStateTest, ARunThatDoesNotResumeHasNoSavedState) {
+  const auto saved = state_.Read(WorkerRank(0));
+  ASSERT_TRUE(saved);
+  EXPECT_TRUE(saved->empty());
+}
+
+class ProgramStateOfClient : public testing::Test {
+ protected:
+  ProgramStateOfClient() : client_(ConnectTo(&world_).value()), users_(client_.OpenTable("users").value()) {
     client_.KeepState([this]() -> Expected<Buffer> {
       EXPECT_EQ(std::this_thread::get_id(), thread_);
       ++saved_;
@@ -49,7 +112,7 @@ class ProgramState : public testing::Test {
   bool fails_ = false;
 };
 
-TEST_F(ProgramState, IsSavedInTheFirstCallAfterATick) {
+TEST_F(ProgramStateOfClient, IsSavedInTheFirstCallAfterATick) {
   Order(1);
   EXPECT_TRUE(Pull());
   EXPECT_EQ(saved_, 0) << "the program may be in the middle of a clock";
@@ -66,13 +129,13 @@ TEST_F(ProgramState, IsSavedInTheFirstCallAfterATick) {
   EXPECT_EQ(saved_, 2);
 }
 
-TEST_F(ProgramState, IsSavedWhileItWaitsForLeases) {
+TEST_F(ProgramStateOfClient, IsSavedWhileItWaitsForLeases) {
   Order(1);
   EXPECT_TRUE(client_.RequestLeases({}));
   EXPECT_EQ(saved_, 1);
 }
 
-TEST_F(ProgramState, AStateThatCannotBeSavedEndsTheClient) {
+TEST_F(ProgramStateOfClient, AStateThatCannotBeSavedEndsTheClient) {
   fails_ = true;
   Order(1);
   EXPECT_TRUE(client_.Tick().Wait());
@@ -81,7 +144,7 @@ TEST_F(ProgramState, AStateThatCannotBeSavedEndsTheClient) {
   EXPECT_EQ(pulled.error().message, "the program's state: no room");
 }
 
-TEST_F(ProgramState, ARunThatDoesNotResumeHasNone) {
+TEST_F(ProgramStateOfClient, ARunThatDoesNotResumeHasNone) {
   const auto saved = client_.SavedState(0);
   ASSERT_TRUE(saved);
   EXPECT_TRUE(saved->empty());
