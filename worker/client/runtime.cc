@@ -69,19 +69,13 @@ void Runtime::Exchange(TimeUs at_most) {
 }
 
 void Runtime::StartPosted() {
-  if (!has_posted_.load(std::memory_order_acquire)) return;
-  std::vector<std::shared_ptr<Request>> starting;
-  {
-    const std::lock_guard lock(mutex_);
-    starting.swap(posted_);
-    has_posted_ = false;
-  }
+  const PostedRequests::Requests starting = posted_.Take();
+  if (starting.empty()) return;
   const TimeUs now = Now();
   try {
     for (const std::shared_ptr<Request>& request : starting) request->Start(&client_, now, &outbox_);
-  } catch (const std::bad_alloc&) {  // End fails the requests in posted_
-    const std::lock_guard lock(mutex_);
-    posted_.insert(posted_.end(), starting.begin(), starting.end());
+  } catch (const std::bad_alloc&) {
+    (void)posted_.Post(starting);  // End fails them
     throw;
   }
 }
@@ -113,12 +107,7 @@ Status Runtime::CheckClient() const {
 }
 
 void Runtime::End(const Error& error) {
-  std::vector<std::shared_ptr<Request>> posted;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!ended_) ended_ = error;
-    posted.swap(posted_);
-  }
+  const PostedRequests::Requests posted = posted_.End(error);
   client_.FailAll(error);
   for (const std::shared_ptr<Request>& request : posted) request->Abort(error);
 }
@@ -130,21 +119,13 @@ void Runtime::StartThread() {
 
 void Runtime::Submit(std::span<const std::shared_ptr<Request>> requests, bool may_wait) {
   for (const auto& request : requests) request->MarkSubmitted(request, driver_);
-  bool first = false;
-  {
-    std::unique_lock lock(mutex_);
-    if (ended_) {
-      const Error error = *ended_;
-      lock.unlock();
-      for (const auto& request : requests) request->Abort(error);
-      return;
-    }
-    first = posted_.empty();
-    posted_.insert(posted_.end(), requests.begin(), requests.end());
-    has_posted_.store(true, std::memory_order_release);
+  const auto first = posted_.Post(requests);
+  if (!first) {
+    for (const auto& request : requests) request->Abort(first.error());
+    return;
   }
   // If other requests already wait, their first one has woken the loop, which starts them all together.
-  if (!driver_->TryAct(may_wait) && first) Wake();
+  if (!driver_->TryAct(may_wait) && *first) Wake();
 }
 
 }  // namespace tarn::worker

@@ -19,8 +19,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +28,7 @@
 #include "net/transport.h"
 #include "worker/client/client.h"
 #include "worker/client/client_driver.h"
+#include "worker/client/posted_requests.h"
 #include "worker/client/request.h"
 
 namespace tarn::worker {
@@ -53,7 +53,7 @@ class Runtime final : public ClientDriver::Loop {
   // Blocks until messages arrive or Wake is called, but no longer than `at_most`, kWaitMaxUs or the time to the
   // client's next timer. Then handles the messages, and the timer if it is due. No other call blocks.
   void Exchange(TimeUs at_most) override;
-  const Error& error() const { return *ended_; }
+  const Error& error() const { return posted_.error(); }
   TimeUs waited_us() const { return waited_us_; }  // for messages, in the last Exchange
 
   // Ends the wait of the Exchange in progress, or else of the next one. Any thread.
@@ -89,11 +89,8 @@ class Runtime final : public ClientDriver::Loop {
   TimeUs waited_us_ = 0;
   bool exhausted_ = false;  // an allocation failed: the client's state is undefined
 
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Request>> posted_;  // to be started
-  std::atomic<bool> has_posted_{false};
+  PostedRequests posted_;  // to be started
   std::atomic<bool> stop_{false};
-  std::optional<Error> ended_;
 
   std::shared_ptr<ClientDriver> driver_;  // null: without a thread
   std::thread thread_;
