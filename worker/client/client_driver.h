@@ -13,13 +13,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <limits>
 #include <mutex>
 
 #include "core/types.h"
+#include "worker/client/thread_pause.h"
+#include "worker/client/waiting_callers.h"
 
 namespace tarn::worker {
 
@@ -50,10 +50,13 @@ class ClientDriver {
   // continue; returns done(). Executes at least one turn, which delivers received messages.
   template <typename Done>
   bool Help(Done done, TimeUs at_most = kForEver) {
-    const bool alone = callers_.fetch_add(1) == 0;
-    if (!alone) NoteCrowd();
-    if (alone && !IsCrowded()) TakeTurns(done, at_most);
-    callers_.fetch_sub(1);
+    if (!callers_.Enter()) {
+      Wake();  // wakes the thread that executes a turn
+      Disturb();
+    } else if (!callers_.crowded()) {
+      TakeTurns(done, at_most);
+    }
+    callers_.Leave();
     return done();
   }
 
@@ -63,7 +66,7 @@ class ClientDriver {
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return false;
     // If the caller does nothing more, the paused loop thread resumes within 2 * rest_us_ and sends these requests.
-    left_ = may_wait && left_ < kLeftMax && unread_.load() > 0 && rests_.load() && !IsCrowded() ? left_ + 1 : 0;
+    left_ = may_wait && left_ < kLeftMax && unread_.load() > 0 && rest_.paused() && !callers_.crowded() ? left_ + 1 : 0;
     return left_ != 0 || over_ || Act();
   }
 
@@ -76,7 +79,7 @@ class ClientDriver {
   void OnForgotten() { unread_.fetch_sub(1); }
 
   // Whether the loop's thread is paused.
-  bool rests() const { return rests_.load(); }
+  bool rests() const { return rest_.paused(); }
 
   // After it returns, no turn is executed. Requires that the loop's thread has ended.
   void Close() {
@@ -85,23 +88,12 @@ class ClientDriver {
     loop_ = nullptr;
   }
   // Wakes the loop's thread if it is paused.
-  void Disturb() {
-    {
-      const std::lock_guard lock(resting_);
-      disturbed_ = true;
-    }
-    rest_.notify_all();
-  }
+  void Disturb() { rest_.Interrupt(); }
 
  private:
   static constexpr TimeUs kRestUs = 1'000;
-  // For this time after several callers have waited at once, the loop's thread executes the turns.
-  static constexpr TimeUs kCrowdUs = 10'000;
 
-  static TimeUs Now() {
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-  }
+  static TimeUs Now() { return WaitingCallers::Now(); }
 
   // With turn_ held.
   bool Act() {
@@ -131,36 +123,22 @@ class ClientDriver {
     }
     // Executes one turn even without time left: while callers execute turns, the loop's thread receives no messages.
     TimeUs left = at_most;
-    for (bool last = false; !over_ && Act() && !done() && !IsCrowded() && !last;) {
+    for (bool last = false; !over_ && Act() && !done() && !callers_.crowded() && !last;) {
       last = left <= 0;
       loop_->Exchange(std::max<TimeUs>(left, 0));
       if (at_most != kForEver) left = begin + at_most - Now();
     }
     helped_at_.store(Now(), std::memory_order_relaxed);
-    if (IsCrowded()) Disturb();
+    if (callers_.crowded()) Disturb();
   }
 
-  bool YieldsToCaller() const { return wanted_.load() || (callers_.load() == 1 && !IsCrowded()); }
+  bool YieldsToCaller() const { return wanted_.load() || callers_.single(); }
 
   void Rest() {
-    std::unique_lock lock(resting_);
-    rests_ = true;
-    while (!disturbed_ && (YieldsToCaller() || (!IsCrowded() && WasHelped())))
-      rest_.wait_for(lock, std::chrono::microseconds(rest_us_));
-    rests_ = false;
-    disturbed_ = false;
+    rest_.While([this] { return YieldsToCaller() || (!callers_.crowded() && WasHelped()); }, rest_us_);
   }
 
   bool WasHelped() const { return Now() - helped_at_.load(std::memory_order_relaxed) < rest_us_; }
-  bool IsCrowded() const {
-    const TimeUs until = crowded_until_.load(std::memory_order_relaxed);
-    return until != 0 && Now() < until;
-  }
-  void NoteCrowd() {
-    crowded_until_.store(Now() + kCrowdUs, std::memory_order_relaxed);
-    Wake();  // wakes the thread that executes a turn
-    Disturb();
-  }
   void Wake() {
     const std::lock_guard lock(waking_);
     if (loop_ != nullptr) loop_->Wake();
@@ -171,17 +149,12 @@ class ClientDriver {
   Loop* loop_;
   const TimeUs rest_us_;
   bool over_ = false;
-  std::atomic<int> callers_{0};
+  WaitingCallers callers_;
   std::atomic<bool> wanted_{false};  // a caller waits for turn_
   std::atomic<TimeUs> helped_at_{0};
-  std::atomic<TimeUs> crowded_until_{0};
-  std::atomic<int> unread_{0};      // answers that callers have not read
-  std::atomic<bool> rests_{false};  // the loop's thread is paused
-  std::atomic<int> left_{0};        // requests posted since the last turn that wait for the next
-
-  std::mutex resting_;
-  std::condition_variable rest_;
-  bool disturbed_ = false;
+  std::atomic<int> unread_{0};  // answers that callers have not read
+  std::atomic<int> left_{0};    // requests posted since the last turn that wait for the next
+  ThreadPause rest_;            // of the loop's thread
 };
 
 }  // namespace tarn::worker
