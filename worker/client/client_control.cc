@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "core/hash.h"
 #include "core/job/job.h"
-#include "worker/client/byte_credit.h"
 
 namespace tarn::worker {
 namespace {
@@ -23,26 +21,12 @@ bool Usable(const View& view, const View& before) {
 
 }  // namespace
 
-void ClientControl::Repeat(Body body) { repeating_.push_back({std::move(body)}); }
-
-// Ends the repeats of the first request of this kind that the answer matches.
-template <typename Kind, typename Matches>
-bool ClientControl::Answered(const Matches& matches) {
-  const auto it = std::find_if(repeating_.begin(), repeating_.end(), [&](const Repeating& r) {
-    const Kind* request = std::get_if<Kind>(&r.body);
-    return request != nullptr && matches(*request);
-  });
-  if (it == repeating_.end()) return false;
-  repeating_.erase(it);
-  return true;
-}
-
 void ClientControl::Join() {
-  Repeat(tarn::Join{.role = Role::kWorker,
-                    .rank = context_->options.rank,
-                    .nonce = context_->options.nonce,
-                    .protocol_version = limits::kProtocolVersion,
-                    .http = context_->options.http});
+  requests_.Add(tarn::Join{.role = Role::kWorker,
+                           .rank = context_->options.rank,
+                           .nonce = context_->options.nonce,
+                           .protocol_version = limits::kProtocolVersion,
+                           .http = context_->options.http});
 }
 
 bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
@@ -53,7 +37,7 @@ bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
     context_->Stop(parsed.error().code, parsed.error().message);
     return false;
   }
-  Answered<tarn::Join>([](const tarn::Join&) { return true; });
+  requests_.Remove<tarn::Join>([](const tarn::Join&) { return true; });
   context_->job = job != 0 ? job : Fingerprint(*parsed);
   context_->job_file = std::move(*parsed);
   context_->scheduler.OnWelcome(static_cast<TimeUs>(context_->job_file.fleet.lease_seconds * 1e6));
@@ -99,30 +83,23 @@ void ClientControl::FindTable(const std::string& name, Completion<TableSpec>* do
 
 void ClientControl::CreateTable(const TableSpec& spec, Completion<TableSpec>* done) {
   if (done != nullptr) creators_.emplace_back(spec, done);
-  const bool asked = std::any_of(repeating_.begin(), repeating_.end(), [&](const Repeating& r) {
-    const auto* request = std::get_if<tarn::CreateTable>(&r.body);
-    return request != nullptr && request->spec == spec;
-  });
-  if (!asked) Repeat(tarn::CreateTable{spec, ErrorCode::kOk, ""});
+  if (requests_.Find<tarn::CreateTable>([&](const tarn::CreateTable& r) { return r.spec == spec; }) == nullptr)
+    requests_.Add(tarn::CreateTable{spec, ErrorCode::kOk, ""});
 }
 
 // The answer contains the table's actual spec.
 void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
-  TableSpec wanted;
   const auto as_run = [this](TableSpec spec) {
     spec.id = TableId(0);
     return AsRun(context_->job_file, std::move(spec));
   };
   const TableSpec answered = as_run(answer.spec);
-  const auto matches = [&](const tarn::CreateTable& r) {
-    if (as_run(r.spec) != answered) return false;
-    wanted = r.spec;
-    return true;
-  };
-  if (!Answered<tarn::CreateTable>(matches)) return;
+  const auto request =
+      requests_.Remove<tarn::CreateTable>([&](const tarn::CreateTable& r) { return as_run(r.spec) == answered; });
+  if (!request) return;
   if (answer.code == ErrorCode::kOk) context_->tables.insert_or_assign(answer.spec.id, answer.spec);
   std::erase_if(creators_, [&](const auto& creator) {
-    if (creator.first != wanted) return false;
+    if (creator.first != request->spec) return false;
     if (answer.code == ErrorCode::kOk)
       creator.second->Done(answer.spec);
     else
@@ -133,11 +110,11 @@ void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
 
 void ClientControl::Barrier(Completion<>* done) {
   barrier_waiters_.push_back(done);
-  Repeat(tarn::Barrier{++barriers_});
+  requests_.Add(tarn::Barrier{++barriers_});
 }
 
 void ClientControl::OnBarrier(const tarn::Barrier& answer) {
-  if (!Answered<tarn::Barrier>([&](const tarn::Barrier& r) { return r.number == answer.number; })) return;
+  if (!requests_.Remove<tarn::Barrier>([&](const tarn::Barrier& r) { return r.number == answer.number; })) return;
   Complete(barrier_waiters_.front());
   barrier_waiters_.pop_front();
 }
@@ -146,24 +123,11 @@ void ClientControl::RequestLeases(LeaseRequest request, Completion<LeaseReply>* 
   lease_waiters_.push_back(done);
   request.number = ++lease_requests_;
   request.skipped = context_->counters.skipped_clocks;
-  Repeat(std::move(request));
-}
-
-// Whether an earlier request must be answered before `r` is sent: an earlier barrier or lease request, because the
-// scheduler regards a newer number as the end of the older request; or the creation of another table with this name.
-bool ClientControl::MustWait(const Repeating& r) const {
-  const auto* table = std::get_if<tarn::CreateTable>(&r.body);
-  const bool one_by_one = std::holds_alternative<LeaseRequest>(r.body) || std::holds_alternative<tarn::Barrier>(r.body);
-  if (table == nullptr && !one_by_one) return false;
-  const auto same = [&](const Repeating& other) {
-    if (other.body.index() != r.body.index()) return false;
-    return table == nullptr || std::get<tarn::CreateTable>(other.body).spec.name == table->spec.name;
-  };
-  return &r != &*std::find_if(repeating_.begin(), repeating_.end(), same);
+  requests_.Add(std::move(request));
 }
 
 void ClientControl::OnLeaseReply(LeaseReply reply) {
-  if (!Answered<LeaseRequest>([&](const LeaseRequest& r) { return r.number == reply.number; })) return;
+  if (!requests_.Remove<LeaseRequest>([&](const LeaseRequest& r) { return r.number == reply.number; })) return;
   if (reply.grants.empty()) awaited_clock_ = reply.jump_to;
   Completion<LeaseReply>* const done = lease_waiters_.front();
   lease_waiters_.pop_front();
@@ -174,12 +138,13 @@ void ClientControl::OnLeaseReply(LeaseReply reply) {
 void ClientControl::RequestCheckpoint(Completion<std::string>* done) {
   const std::uint64_t number = context_->NewRequest().value;
   checkpoint_waiters_.emplace(number, done);
-  Repeat(CheckpointRequest{number, ErrorCode::kOk, {}, {}});
+  requests_.Add(CheckpointRequest{number, ErrorCode::kOk, {}, {}});
 }
 
 void ClientControl::OnCheckpointRequest(const CheckpointRequest& answer) {
   if (answer.code == ErrorCode::kOk && answer.directory.empty()) return;  // not yet
-  if (!Answered<CheckpointRequest>([&](const CheckpointRequest& r) { return r.number == answer.number; })) return;
+  if (!requests_.Remove<CheckpointRequest>([&](const CheckpointRequest& r) { return r.number == answer.number; }))
+    return;
   Completion<std::string>* const done = checkpoint_waiters_.extract(answer.number).mapped();
   if (answer.code != ErrorCode::kOk) return Fail(done, {answer.code, answer.message});
   if (done != nullptr) done->Done(answer.directory);
@@ -189,14 +154,7 @@ void ClientControl::Leave(const DataPosition& position) {
   if (leaving_) return;
   leaving_ = true;
   next_heartbeat_ = context_->now;  // sends the last metrics: those after Leave are not counted
-  Repeat(tarn::Leave{ticks_->acked(), position});
-}
-
-bool ClientControl::idle() const {
-  return std::all_of(repeating_.begin(), repeating_.end(), [](const Repeating& r) {
-    return std::holds_alternative<tarn::Leave>(r.body) || std::holds_alternative<CheckpointPart>(r.body) ||
-           std::holds_alternative<CheckpointRequest>(r.body);
-  });
+  requests_.Add(tarn::Leave{ticks_->acked(), position});
 }
 
 void ClientControl::FailAll(const Error& error) {
@@ -210,11 +168,11 @@ void ClientControl::FailAll(const Error& error) {
 // Repeats the worker's current part of the checkpoint order, in place of the previous one.
 void ClientControl::UpdatePart() {
   const auto& part = ticks_->part();
-  const CheckpointId wanted = part ? part->id : CheckpointId(0);
-  if (wanted == part_sent_) return;
-  part_sent_ = wanted;
-  Answered<CheckpointPart>([](const CheckpointPart&) { return true; });
-  if (part) Repeat(*part);
+  const auto any = [](const CheckpointPart&) { return true; };
+  const CheckpointPart* const sent = requests_.Find<CheckpointPart>(any);
+  if ((part ? part->id : CheckpointId(0)) == (sent != nullptr ? sent->id : CheckpointId(0))) return;
+  requests_.Remove<CheckpointPart>(any);
+  if (part) requests_.Add(*part);
 }
 
 void ClientControl::SendHeartbeat() {
@@ -242,27 +200,17 @@ void ClientControl::Dispatch() {
   }
   if (std::exchange(context_->wants_heartbeat, false)) next_heartbeat_ = context_->now;
   if (context_->running() && next_heartbeat_ <= context_->now) SendHeartbeat();
-  for (Repeating& r : repeating_) {
-    if (r.due > context_->now || MustWait(r)) continue;
-    // A joining worker may wait long for the rest of the fleet, and must then continue quickly. So the pause does not
-    // grow.
-    const bool joining = std::holds_alternative<tarn::Join>(r.body);
-    r.due = context_->now + RepeatPause(context_->options.resend_us, joining ? 0 : r.repeats);
-    if (r.repeats++ != 0) ++context_->counters.repeats;
-    context_->SendToScheduler(r.body);
-  }
+  context_->counters.repeats += requests_.SendDue(context_->now, context_->options.resend_us,
+                                                  [this](const Body& request) { context_->SendToScheduler(request); });
 }
 
 TimeUs ClientControl::NextTimer() const {
-  TimeUs next = context_->running() ? next_heartbeat_ : kNever;
-  for (const Repeating& r : repeating_)
-    if (!MustWait(r)) next = std::min(next, r.due);
-  return next;
+  return std::min(context_->running() ? next_heartbeat_ : kNever, requests_.NextTimer());
 }
 
 std::uint64_t ClientControl::Hash() const {
   std::uint64_t hash = HashCombine(barriers_, lease_requests_);
-  for (const Repeating& r : repeating_) hash = HashCombine(HashCombine(hash, r.body.index()), r.due);
+  hash = requests_.Hash(hash);
   return HashCombine(hash, next_heartbeat_ == kNever ? 0 : next_heartbeat_);
 }
 

@@ -13,6 +13,7 @@
 #include "worker/client/client_context.h"
 #include "worker/client/client_ticks.h"
 #include "worker/client/completion.h"
+#include "worker/client/repeated_requests.h"
 
 namespace tarn::worker {
 
@@ -49,28 +50,18 @@ class ClientControl {
   // Whether the scheduler waits for this worker to reach a clock.
   bool awaited() const { return awaited_clock_.value != 0; }
   // Whether no request is open that must be answered before leaving.
-  bool idle() const;
+  bool idle() const { return requests_.idle(); }
   void FailAll(const Error& error);
   std::uint64_t Hash() const;
 
  private:
-  struct Repeating {
-    Body body;
-    TimeUs due = 0;  // 0: at once
-    std::uint32_t repeats = 0;
-  };
-
-  void Repeat(Body body);
-  bool MustWait(const Repeating& r) const;
-  template <typename Kind, typename Matches>
-  bool Answered(const Matches& matches);
   void UpdatePart();
   void AdoptTables();
   void SendHeartbeat();
 
   ClientContext* context_;
   ClientTicks* ticks_;
-  std::vector<Repeating> repeating_;  // in order of issue
+  RepeatedRequests requests_;
   // The completions of open requests.
   std::vector<std::pair<TableSpec, Completion<TableSpec>*>> creators_;  // with the requested table
   std::multimap<std::string, Completion<TableSpec>*> finders_;          // by name
@@ -80,7 +71,6 @@ class ClientControl {
   MetricList metrics_;
   TimeUs next_heartbeat_ = kNever;
   std::uint64_t barriers_ = 0, lease_requests_ = 0;
-  CheckpointId part_sent_;
   Clock awaited_clock_;  // the clock to which the scheduler asked this worker to tick; 0: none
   bool leaving_ = false;
   bool keeps_state_ = false;
