@@ -11,7 +11,7 @@
 #include "core/process_limits.h"
 #include "kernels/elementwise.h"
 #include "net/zmq/transport.h"
-#include "worker/client/session.h"
+#include "worker/runtime/session.h"
 
 namespace tarn {
 

@@ -19,7 +19,7 @@
 namespace tarn::scale {
 namespace {
 
-// As kMessagesPerTurn (server/loop.cc), kReceiveMax (worker/client/runtime.cc) and kFlushBytes (server/turn.cc).
+// As kMessagesPerTurn (server/loop.cc), kReceiveMax (worker/runtime/runtime.cc) and kFlushBytes (server/turn.cc).
 constexpr std::size_t kTurnMessages = 256;
 constexpr double kFlushBytes = 128 << 10;
 constexpr Ns kTimerNs = 50'000'000;  // period of timer checks

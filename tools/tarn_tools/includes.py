@@ -43,6 +43,7 @@ LAYERS = (
     "worker/counters.h",
     "worker/tarn.h",  # public: must not include later entries
     "worker/client",
+    "worker/runtime",
     "worker/data",
     "worker/models",
     "worker/train",

@@ -7,7 +7,7 @@
 //   client.Handle(from, message, now);                              // calls sink.Rows, and sink.Done after the last
 //   client.Settle(now, &out);                                       // sends the messages that are now possible
 //
-// worker/client/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
+// worker/runtime/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
 // Internal to worker/. Not thread-safe: one thread at a time.
 #pragma once
 

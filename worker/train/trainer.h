@@ -10,7 +10,7 @@
 
 #include "core/metrics/status_report.h"
 #include "net/transport.h"
-#include "worker/client/runtime.h"
+#include "worker/runtime/runtime.h"
 #include "worker/train/join_watch.h"
 #include "worker/train/pipeline.h"
 #include "worker/train/record.h"

@@ -1,4 +1,4 @@
-#include "worker/client/planner_pool.h"
+#include "worker/runtime/planner_pool.h"
 
 #include <fmt/format.h>
 

@@ -18,8 +18,8 @@
 #include <mutex>
 
 #include "core/types.h"
-#include "worker/client/thread_pause.h"
-#include "worker/client/waiting_callers.h"
+#include "worker/runtime/thread_pause.h"
+#include "worker/runtime/waiting_callers.h"
 
 namespace tarn::worker {
 

@@ -1,6 +1,6 @@
 // Shows when a program's state is saved (rule K9): in the first call after a tick, and while the program waits for
 // leases; on the thread of that call. First alone, then in the library.
-#include "worker/client/program_state.h"
+#include "worker/runtime/program_state.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/unit/worker/client/fake_world.h"
-#include "worker/client/requests.h"
+#include "worker/runtime/requests.h"
 #include "worker/tarn.h"
 
 namespace tarn {

@@ -1,4 +1,4 @@
-#include "worker/client/requests.h"
+#include "worker/runtime/requests.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "worker/client/runtime.h"
+#include "worker/runtime/runtime.h"
 
 #include <algorithm>
 #include <chrono>

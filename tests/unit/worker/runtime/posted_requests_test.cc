@@ -1,10 +1,10 @@
 // Shows that posted requests are taken in the order of their posts, that only the first of several is noted as such,
 // and that nothing can be posted after the end.
-#include "worker/client/posted_requests.h"
+#include "worker/runtime/posted_requests.h"
 
 #include <gtest/gtest.h>
 
-#include "worker/client/requests.h"
+#include "worker/runtime/requests.h"
 
 namespace tarn::worker {
 namespace {

@@ -27,9 +27,9 @@
 #include "core/message.h"
 #include "net/transport.h"
 #include "worker/client/client.h"
-#include "worker/client/client_driver.h"
-#include "worker/client/posted_requests.h"
-#include "worker/client/request.h"
+#include "worker/runtime/client_driver.h"
+#include "worker/runtime/posted_requests.h"
+#include "worker/runtime/request.h"
 
 namespace tarn::worker {
 

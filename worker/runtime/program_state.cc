@@ -1,11 +1,11 @@
-#include "worker/client/program_state.h"
+#include "worker/runtime/program_state.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "core/codec/worker_blob.h"
-#include "worker/client/requests.h"
+#include "worker/runtime/requests.h"
 
 namespace tarn::worker {
 

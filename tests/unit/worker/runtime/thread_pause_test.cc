@@ -1,5 +1,5 @@
 // Shows that a pause ends when its condition does, and that an interrupt ends the pause in progress or else the next.
-#include "worker/client/thread_pause.h"
+#include "worker/runtime/thread_pause.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "worker/client/request.h"
+#include "worker/runtime/request.h"
 
 namespace tarn::worker {
 

@@ -1,6 +1,6 @@
 // Shows that several threads can plan at once, that their plans equal those of one planner, and that invalid keys are
 // refused.
-#include "worker/client/planner_pool.h"
+#include "worker/runtime/planner_pool.h"
 
 #include <gtest/gtest.h>
 

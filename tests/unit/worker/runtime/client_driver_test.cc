@@ -1,6 +1,6 @@
 // Shows that one thread at a time executes turns: a caller if it is the only one that waits, otherwise the loop's
 // thread; and that every waiting caller gets its answer.
-#include "worker/client/client_driver.h"
+#include "worker/runtime/client_driver.h"
 
 #include <gtest/gtest.h>
 

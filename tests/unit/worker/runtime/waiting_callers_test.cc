@@ -1,5 +1,5 @@
 // Shows that a single caller is noticed, and that callers that waited at once are a crowd for a time.
-#include "worker/client/waiting_callers.h"
+#include "worker/runtime/waiting_callers.h"
 
 #include <gtest/gtest.h>
 

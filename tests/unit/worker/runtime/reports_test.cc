@@ -1,5 +1,5 @@
 // Shows that the figures a program reports become lines of metrics.jsonl, once a second, with the mean of that second.
-#include "worker/client/reports.h"
+#include "worker/runtime/reports.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Shows that a runtime joins, connects to the shards of a view once, sends requests (also those of other threads),
 // passes answers to their completions, and fails pending requests when its client ends.
-#include "worker/client/runtime.h"
+#include "worker/runtime/runtime.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/unit/worker/client/fake_world.h"
-#include "worker/client/requests.h"
+#include "worker/runtime/requests.h"
 
 namespace tarn::worker {
 namespace {

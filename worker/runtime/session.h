@@ -17,12 +17,12 @@
 #include "core/job/job.h"
 #include "core/position.h"
 #include "net/transport.h"
-#include "worker/client/byte_budget.h"
-#include "worker/client/planner_pool.h"
-#include "worker/client/program_state.h"
-#include "worker/client/reports.h"
-#include "worker/client/requests.h"
-#include "worker/client/runtime.h"
+#include "worker/runtime/byte_budget.h"
+#include "worker/runtime/planner_pool.h"
+#include "worker/runtime/program_state.h"
+#include "worker/runtime/reports.h"
+#include "worker/runtime/requests.h"
+#include "worker/runtime/runtime.h"
 
 namespace tarn::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/client/session.h"
+#include "worker/runtime/session.h"
 
 #include <fmt/format.h>
 

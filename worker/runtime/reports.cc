@@ -1,4 +1,4 @@
-#include "worker/client/reports.h"
+#include "worker/runtime/reports.h"
 
 #include <fmt/format.h>
 

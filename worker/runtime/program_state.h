@@ -15,7 +15,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "core/types.h"
-#include "worker/client/runtime.h"
+#include "worker/runtime/runtime.h"
 
 namespace tarn::worker {
 

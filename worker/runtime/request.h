@@ -15,9 +15,9 @@
 #include <mutex>
 #include <utility>
 
-#include "worker/client/byte_budget.h"
 #include "worker/client/client.h"
-#include "worker/client/client_driver.h"
+#include "worker/runtime/byte_budget.h"
+#include "worker/runtime/client_driver.h"
 
 namespace tarn::worker {
 

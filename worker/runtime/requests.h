@@ -13,7 +13,7 @@
 #include "core/buffer.h"
 #include "worker/client/completion.h"
 #include "worker/client/pulled_rows.h"
-#include "worker/client/request.h"
+#include "worker/runtime/request.h"
 
 namespace tarn::worker {
 

@@ -1,4 +1,4 @@
-#include "worker/client/request.h"
+#include "worker/runtime/request.h"
 
 #include <algorithm>
 #include <chrono>
