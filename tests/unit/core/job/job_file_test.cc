@@ -388,8 +388,8 @@ mode = "bsp"
   EXPECT_EQ(Parsed(ToToml(cached)), cached);
   EXPECT_NE(ToToml(Parsed("")).find("staleness_range = 0"), std::string::npos) << "all keys";
   const auto refuses = [](std::string_view lines, std::string_view why) {
-    const auto job = ParseJob("[consistency]\n" + std::string(lines), "f", "/");
-    return !job && job.error().message.find(why) != std::string::npos;
+    const auto parsed = ParseJob("[consistency]\n" + std::string(lines), "f", "/");
+    return !parsed && parsed.error().message.find(why) != std::string::npos;
   };
   EXPECT_TRUE(refuses("staleness_range = 2", "only \"ssp\" has a bound"));
   EXPECT_TRUE(refuses("mode = \"ssp\"\nstaleness_range = 1025", "1024"));

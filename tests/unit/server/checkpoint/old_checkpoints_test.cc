@@ -33,7 +33,9 @@ TEST_P(OldCheckpoint, LoadsTheSameBits) {
   const Status loaded = ReadCheckpoint(DirectoryOf(GetParam()), loader);
   ASSERT_TRUE(loaded) << loaded.error().message;
   EXPECT_GT(rows.row_count(), 9u);
-  if (expected_rows != 0) EXPECT_EQ(rows.row_count(), expected_rows);
+  if (expected_rows != 0) {
+    EXPECT_EQ(rows.row_count(), expected_rows);
+  }
   EXPECT_EQ(*rows.StateHash(), *manifest->state_hash);
 }
 

@@ -164,7 +164,9 @@ TEST_F(FragmentStateTest, ACutHasTheStateAtItsBeginning) {
   const auto loaded = MakeStore();
   for (const auto& [table, part] : chunks) {
     ASSERT_TRUE(loaded->Load(table, part.keys, part.rows));
-    if (part.state) ASSERT_TRUE(loaded->LoadState(table, part.partition, *part.state));
+    if (part.state) {
+      ASSERT_TRUE(loaded->LoadState(table, part.partition, *part.state));
+    }
   }
   EXPECT_EQ(*loaded->StateHash(), hash);
   EXPECT_EQ(VersionOf(*loaded, kAdaptive, 0), Version(4));

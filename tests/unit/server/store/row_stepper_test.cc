@@ -100,7 +100,9 @@ TEST_F(RowStepperTest, AGradientThatChangesAfterItsCheckHasNoEffect) {
     rows.Apply(spec.id, {&section, 1}, {keys_.As<Key>(), 1}, ValueCodec::kFp32, gradients_.As<std::byte>(), Clock(0));
     const float now = *gradients_.As<float>();
     EXPECT_EQ(std::isnan(now), std::isnan(bad)) << "it has changed while it was applied";
-    if (!std::isnan(bad)) EXPECT_EQ(now, bad);
+    if (!std::isnan(bad)) {
+      EXPECT_EQ(now, bad);
+    }
     EXPECT_EQ(rows.Values(spec.id, 3), std::vector<float>{-2});
     EXPECT_EQ(rows.counters().not_finite, 0u);
   }

@@ -448,10 +448,11 @@ TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsUnacknowledgedPushes) {
   MovePartitions(&fleet);
   for (const Outgoing& o : fleet.out) {
     EXPECT_EQ(o.message.epoch, Epoch(2));
-    if (const auto* push = std::get_if<Push>(&o.message.body))
+    if (const auto* push = std::get_if<Push>(&o.message.body)) {
       for (const PushPart& part : push->tables)
         for (const Section& section : part.keys.sections)
           EXPECT_EQ(ShardPeer(OwnerOf(fleet.view.routes, section.partition)), o.to);
+    }
   }
   fleet.Exchange();
   EXPECT_TRUE(fleet.client.idle());

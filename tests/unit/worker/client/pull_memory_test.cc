@@ -25,7 +25,7 @@ FleetOptions Tables(const char* rule, std::uint32_t shards = 2, const Consistenc
 
 // A fleet whose shards all have one version.
 struct Fleet : FakeFleet {
-  explicit Fleet(FleetOptions options) : FakeFleet(std::move(options)) {}
+  explicit Fleet(FleetOptions of) : FakeFleet(std::move(of)) {}
   void At(std::uint64_t version, std::uint64_t minimum = 0) {
     for (FakeShard& shard : shards) {
       shard.version = Version(version);

@@ -46,8 +46,9 @@ TEST_F(HotTablesTest, SparseTablesWithABoundKeepHotRows) {
   const auto run = [&](std::vector<HotBatch> batch) {
     EXPECT_EQ(batch.size(), 3u);
     EXPECT_TRUE((*hot)[0]->Look(plan, Clock(1), &batch[0]));
-    if (const std::size_t missing = batch[0].missing().keys.size(); missing != 0)
+    if (const std::size_t missing = batch[0].missing().keys.size(); missing != 0) {
       EXPECT_TRUE((*hot)[0]->Arrive(Buffer::Allocate(missing * 2 * sizeof(float)), Clock(1), &batch[0]));
+    }
     std::vector<const float*> placed(3);
     EXPECT_TRUE(hot->Read(&batch, &placed, nullptr));
     EXPECT_NE(placed[0], nullptr);

@@ -235,7 +235,9 @@ TEST(PullStage, ARowThatABatchInFlightWillPushIsRequestedAfterThatPush) {
   EXPECT_EQ(scene.asked, 40 + 40 + kMany + 10);
   std::size_t late = 0;
   for (const auto& [key, shift] : scene.Finish()) {
-    if (key < 10) EXPECT_EQ(shift, 3) << key;
+    if (key < 10) {
+      EXPECT_EQ(shift, 3) << key;
+    }
     late += shift == 3;
   }
   EXPECT_EQ(late, kMany + 10 - ahead);

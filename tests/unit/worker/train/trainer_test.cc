@@ -551,7 +551,9 @@ TEST(Trainer, AStopEndsTheWorkerAtOnceInAnyPhase) {
     EXPECT_TRUE(fleet.Settle()) << kind;
     EXPECT_EQ(fleet.scheduler().progress().phase, "stopped");
     // At its first heartbeat the data may be open already: another thread opens them.
-    if (kind != "Heartbeat") EXPECT_EQ(fleet.sent().contains("CreateTable"), kind == "Tick") << kind;
+    if (kind != "Heartbeat") {
+      EXPECT_EQ(fleet.sent().contains("CreateTable"), kind == "Tick") << kind;
+    }
   }
 }
 
