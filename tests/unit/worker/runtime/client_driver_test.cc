@@ -124,6 +124,7 @@ TEST(ClientDriverTest, EachOfManyCallersGetsItsAnswer) {
   const auto kept = MakeLoop();
   EchoLoop& loop = *kept;
   std::vector<std::thread> callers;
+  callers.reserve(4);
   for (int t = 0; t < 4; ++t)
     callers.emplace_back([&] {
       for (int i = 0; i < 2'000; ++i) ASSERT_TRUE(loop.Ask());
@@ -297,6 +298,7 @@ TEST(ClientDriverTest, TheEndWakesAllCallers) {
     const auto kept = MakeLoop();
     EchoLoop& loop = *kept;
     std::vector<std::thread> callers;
+    callers.reserve(3);
     for (int t = 0; t < 1 + round % 3; ++t)
       callers.emplace_back([&] {
         while (loop.Ask()) {

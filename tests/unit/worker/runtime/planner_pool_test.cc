@@ -20,6 +20,7 @@ TEST(PlannerPoolTest, ThreadsPlanAtOnce) {
   const Positioner positioner(spec, 7);
   PlannerPool pool(kBits);
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   for (std::uint64_t t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
       SplitMix random(t);
