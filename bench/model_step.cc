@@ -114,7 +114,7 @@ std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, 
         sum += batch.dense.back();
       }
       for (std::uint32_t f = 0; f < shape.fields; ++f) {
-        batch.keys.push_back(1 + Key{f} * options.field_keys + zipf.Draw(random));  // 0 is the bias
+        batch.keys.push_back(1 + Key{f} * options.field_keys + zipf.Draw(random));
         if (shape.dense_columns == 0) sum += batch.keys.back() % 2 == 0 ? 0.3f : -0.3f;
       }
       batch.offsets.push_back(static_cast<std::uint32_t>(batch.keys.size()));
@@ -124,6 +124,7 @@ std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, 
                                  ? (noisy > 0 ? 1.0f : 0.0f)
                                  : static_cast<float>(std::uint64_t(std::abs(noisy) * 4) % shape.classes));
     }
+    batch.keys.push_back(kBiasKey);  // last, as in a worker's batches
   }
   return batches;
 }
@@ -167,7 +168,7 @@ class Bench {
     for (const char* name : {"dense.f32", "keys.i64", "labels.f32"}) write(name, "", 0, "wb");
     for (const Batch& batch : batches) {
       write("dense.f32", batch.dense.data(), batch.dense.size() * sizeof(float), "ab");
-      write("keys.i64", batch.keys.data(), batch.keys.size() * sizeof(Key), "ab");
+      write("keys.i64", batch.keys.data(), batch.offsets.back() * sizeof(Key), "ab");
       write("labels.f32", batch.labels.data(), batch.labels.size() * sizeof(float), "ab");
     }
     Json json = {{"model", options_.model},
@@ -226,14 +227,19 @@ class Bench {
   }
   bool use_all(std::size_t t) const { return uses_[t].rows == RowsNeeded::kAll; }
 
+  // The keys whose rows a table needs for a batch.
+  std::span<const Key> KeysOf(std::size_t table, const Batch& batch) const {
+    if (use_all(table)) return all_keys_[table];
+    const std::span keys(batch.keys);  // with the bias, last
+    return uses_[table].rows == RowsNeeded::kBatchKeysAndBias ? keys : keys.first(keys.size() - 1);
+  }
+
   Expected<std::optional<double>> Step(const Batch& batch) {
     auto begin = SteadyClock::now();
     std::vector<const Plan*> plans;
     for (std::size_t t = 0; t < uses_.size(); ++t) {
       const TableSpec& spec = uses_[t].spec;
-      std::vector<Key> keys = use_all(t) ? all_keys_[t] : batch.keys;
-      if (uses_[t].rows == RowsNeeded::kBatchKeysAndBias) keys.push_back(kBiasKey);
-      planner_.Make(spec.id, spec.dim, positioners_[t], keys, &plans_[t]);
+      planner_.Make(spec.id, spec.dim, positioners_[t], KeysOf(t, batch), &plans_[t]);
       plans.push_back(&plans_[t]);
     }
     plan += Lap(&begin);

@@ -6,8 +6,10 @@
 //   for (KeyCursor cursor(partitions, table, sections, keys, Missing::kCreate); cursor.left() > 0;)
 //     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
 //
-// The callback for one group may insert rows, so that the results for the next group are outdated. The `generation` of
-// that group then differs from the context's insert_generation. Not thread-safe.
+// The callback for one group may insert rows, so that keys of the next group without a row may have one by now; in a
+// table with life it may also have removed rows. The `generation` of that group then differs from the context's
+// insert_generation, and the callback looks its keys up again. Only without life is a row that is not null always
+// valid, because nothing is removed or evicted before the callback. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +37,7 @@ struct RowGroup {
   // The fragment of each key. Null: the sparse table has no fragment there.
   Fragment* fragments[kGroupKeys];
   // For sparse tables: the bucket of the index, the row's number (RowIndex::kNone: no row), and its address (null:
-  // there is no row, or it is on disk).
+  // there is no row, it is on disk, or it must be looked up again).
   const RowBucket* buckets[kGroupKeys];
   std::uint32_t numbers[kGroupKeys];
   float* rows[kGroupKeys];

@@ -43,7 +43,7 @@ class PostedRequests {
     if (!ended_) ended_ = error;
     return std::exchange(waiting_, {});
   }
-  // After End, on its thread.
+  // After End; on the thread that called it.
   const Error& error() const { return *ended_; }
 
  private:

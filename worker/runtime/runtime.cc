@@ -17,7 +17,7 @@ Runtime::~Runtime() {
   stop_ = true;
   Wake();
   driver_->Disturb();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();  // StartThread may have thrown
   driver_->Close();
 }
 

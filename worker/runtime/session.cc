@@ -61,7 +61,7 @@ Session::~Session() {
 
 Status Session::Join() {
   TARN_RETURN_IF_ERROR(runtime_.Start(options_.scheduler));
-  const TimeUs begun = runtime_.client().scheduler().heard();
+  const TimeUs begun = runtime_.client().scheduler().last_message();
   for (double noted = 0;;) {
     if (!runtime_.Act()) return std::unexpected(runtime_.error());
     if (runtime_.client().state() == ClientState::kRunning) break;
@@ -89,10 +89,10 @@ Status Session::Join() {
 
 // What Join waits for.
 std::string Session::JoinNote(TimeUs begun, double waited) const {
-  const TimeUs heard = runtime_.client().scheduler().heard();
+  const TimeUs heard = runtime_.client().scheduler().last_message();
   const double silent = Seconds(Runtime::Now() - heard);
   if (heard == begun || silent > kSilenceSecondsMax)
-    return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?)",
+    return fmt::format("the scheduler at {} has been silent for {:.0f} s (is it running, is that its address, {}?)",
                        options_.scheduler, silent, kSameKeys);
   return fmt::format(
       "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "

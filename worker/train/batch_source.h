@@ -70,7 +70,7 @@ class BatchSource {
   };
 
   BatchReader reader_;
-  const std::size_t ahead_;  // most batches that are ready
+  const std::size_t ahead_;  // maximum number of ready batches
   std::function<void()> wake_;
 
   mutable std::mutex mutex_;

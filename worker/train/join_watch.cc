@@ -15,13 +15,13 @@ Status JoinWatch::Check(TimeUs silence) {
   if (notes_.IsDue(silence))
     LogAndPrint(
         LogLevel::kWarning, kProgram,
-        fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?); "
+        fmt::format("the scheduler at {} has been silent for {:.0f} s (is it running, is that its address, {}?); "
                     "gives up in {:.0f} s",
                     scheduler_, seconds, kSameKeys, std::max(0.0, seconds_max_ - seconds)));
   if (seconds <= seconds_max_) return {};
   return Fail(
       ErrorCode::kUnavailable,
-      fmt::format("the scheduler at {} has not been heard for {:.0f} seconds: is it running, is that its address, {}?",
+      fmt::format("the scheduler at {} has been silent for {:.0f} seconds: is it running, is that its address, {}?",
                   scheduler_, seconds, kSameKeys));
 }
 

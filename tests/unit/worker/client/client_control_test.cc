@@ -29,9 +29,9 @@ TEST(ClientControl, RepeatsJoinUntilWelcome) {
   }
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
-  EXPECT_LT(fleet.client.scheduler().heard(), fleet.now);
+  EXPECT_LT(fleet.client.scheduler().last_message(), fleet.now);
   fleet.FromScheduler(HeartbeatAck{});  // the scheduler is running, but the fleet is not complete
-  EXPECT_EQ(fleet.client.scheduler().heard(), fleet.now);
+  EXPECT_EQ(fleet.client.scheduler().last_message(), fleet.now);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
   Welcome other = fleet.MakeWelcome();
@@ -424,7 +424,7 @@ TEST(ClientControl, ASchedulerSilentForTwoLeasesIsLost) {
   const Status lost = fleet.client.scheduler().Check(fleet.now, "tcp://s:1");
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable);
-  EXPECT_TRUE(lost.error().message.starts_with("the scheduler at tcp://s:1 has not been heard for 10.0 seconds"))
+  EXPECT_TRUE(lost.error().message.starts_with("the scheduler at tcp://s:1 has been silent for 10.0 seconds"))
       << lost.error().message;
   fleet.FromScheduler(HeartbeatAck{ViewVersion(1)});
   EXPECT_TRUE(fleet.client.scheduler().Check(fleet.now, "tcp://s:1"));

@@ -14,7 +14,7 @@ TEST(SchedulerContact, TwoLeasesOfSilenceAreAnError) {
   contact.Begin(1'000);
   contact.Note(60'001'000);
   EXPECT_TRUE(contact.Check(60'001'000, "tcp://s:1")) << "it has not joined";
-  EXPECT_EQ(contact.heard(), 1'000);
+  EXPECT_EQ(contact.last_message(), 1'000);
 
   TimeUs now = 60'001'000;
   contact.OnMessage(now);
@@ -32,7 +32,7 @@ TEST(SchedulerContact, TwoLeasesOfSilenceAreAnError) {
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(lost.error().message,
-            "the scheduler at tcp://s:1 has not been heard for 10.0 seconds (a lease is 5.0): it is dead or cannot be "
+            "the scheduler at tcp://s:1 has been silent for 10.0 seconds (a lease is 5.0): it is dead or cannot be "
             "reached");
   contact.OnMessage(now);
   EXPECT_TRUE(contact.Check(now, "tcp://s:1"));

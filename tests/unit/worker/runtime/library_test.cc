@@ -359,7 +359,7 @@ TEST(Library, ConnectTimesOutOrReturnsTheReasonOfARefusal) {
 TEST(Library, ConnectReportsWhatItWaitsFor) {
   const auto path = (std::filesystem::temp_directory_path() / ("tarn-library-" + std::to_string(::getpid()))).string();
   for (const auto& [says_wait, text] :
-       {std::pair(false, "the scheduler at fake://scheduler has not been heard for "),
+       {std::pair(false, "the scheduler at fake://scheduler has been silent for "),
         {true, "the scheduler at fake://scheduler has had no place for this worker for "}}) {
     ASSERT_TRUE(InitLog({.role = "test", .path = path}));
     FakeWorld world;
@@ -622,7 +622,7 @@ TEST(Library, ADeadSchedulerFailsAllWaitingRequests) {
   }
   const Status barrier = client->Barrier();
   EXPECT_EQ(barrier.error().code, ErrorCode::kUnavailable);
-  EXPECT_TRUE(barrier.error().message.starts_with("the scheduler at fake://scheduler has not been heard for 0."))
+  EXPECT_TRUE(barrier.error().message.starts_with("the scheduler at fake://scheduler has been silent for 0."))
       << barrier.error().message;
   EXPECT_EQ(rows.Wait().error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(client->RequestLeases({.want = 1}).error().code, ErrorCode::kUnavailable);

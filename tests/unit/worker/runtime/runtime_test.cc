@@ -3,8 +3,11 @@
 #include "worker/runtime/runtime.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cstdlib>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -164,6 +167,28 @@ TEST_F(RuntimeTest, TheEndFailsPendingAndLaterRequests) {
   }
   EXPECT_EQ(under_way->Wait().error().code, ErrorCode::kCancelled);
 }
+
+#ifndef __SANITIZE_ADDRESS__
+#ifndef __SANITIZE_THREAD__
+TEST(RuntimeThreadTest, ARuntimeWhoseThreadCannotStartCanBeDestroyed) {
+  const auto run = [] {
+    FakeWorld world;
+    FakeTransport transport(&world);
+    auto runtime = std::make_unique<Runtime>(ClientOptions{.rank = 0, .nonce = 1}, &transport);
+    const rlimit none{1, 1};
+    bool refused = false;
+    if (setrlimit(RLIMIT_AS, &none) == 0) try {
+        runtime->StartThread();
+      } catch (const std::system_error&) {
+        refused = true;
+      }
+    runtime.reset();
+    std::_Exit(refused ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+#endif
+#endif
 
 }  // namespace
 }  // namespace tarn::worker

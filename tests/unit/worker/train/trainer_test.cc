@@ -575,7 +575,7 @@ TEST(Trainer, ADeadSchedulerEndsTheWorker) {
   Trainer trainer(options, &fleet);
   EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
   EXPECT_EQ(trainer.error().code, ErrorCode::kUnavailable);
-  EXPECT_TRUE(trainer.error().message.starts_with("the scheduler at local has not been heard"));
+  EXPECT_TRUE(trainer.error().message.starts_with("the scheduler at local has been silent"));
 }
 
 }  // namespace
