@@ -71,7 +71,7 @@ function(tarn_test name)
   cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;THREADS;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} tarn::test_main)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # builds faster; libraries have -O3
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # builds faster; libraries keep -O3
   tarn_join(${arg_LABEL}_tests ${name})
   if(arg_THREADS)
     tarn_join(threads_tests ${name})

@@ -8,8 +8,8 @@
 //
 // The callback for one group may insert rows, so that keys of the next group without a row may have one by now; in a
 // table with life it may also have removed rows. The `generation` of that group then differs from the context's
-// insert_generation, and the callback looks its keys up again. Only without life is a row that is not null always
-// valid, because nothing is removed or evicted before the callback. Not thread-safe.
+// insert_generation, and the callback looks its keys up again. In a table without life a row that is not null is valid
+// in any case: until the callback, nothing is removed or evicted. Not thread-safe.
 #pragma once
 
 #include <algorithm>
