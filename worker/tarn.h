@@ -304,8 +304,8 @@ class Client {
   // `save` must not call the client. If it returns an error, the client ends. A job with backup workers cannot keep
   // state: the client ends with kUnsupported.
   //
-  // Call KeepState once, before the first tick, and from then on make all these calls in one thread. After the program
-  // has changed its state, it may only push until its next tick.
+  // Call KeepState once, before the first tick, and from then on make all these calls in one thread; it waits for the
+  // thread that drives the client. After the program has changed its state, it may only push until its next tick.
   void KeepState(std::function<Expected<Buffer>()> save);
   // The state of the worker of that rank in the checkpoint from which the run continues. Empty: there is none, or this
   // worker has joined later. Waits until the servers have sent it.

@@ -12,10 +12,12 @@ namespace tarn::worker {
 void ProgramState::Keep(std::function<Expected<Buffer>()> save) {
   save_ = std::move(save);
   ticked_ = true;
-  runtime_->Submit(MakeStatusRequest([](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+  const auto kept = MakeStatusRequest([](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
     client->KeepState(now, out);
     done->Done();
-  }));
+  });
+  runtime_->Submit(kept);
+  (void)kept->Wait();  // later requests report the error of a client that has ended
 }
 
 // Waits until it is known whether a checkpoint needs the state that the program has now, and saves it if so. False: no

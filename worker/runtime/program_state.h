@@ -26,7 +26,8 @@ class ProgramState {
   ProgramState(Runtime* runtime, WorkerRank rank, std::size_t chunk_bytes)
       : runtime_(runtime), rank_(rank), chunk_bytes_(chunk_bytes) {}
 
-  // `save` returns the state. It is called on the thread that makes the requests. Its error ends the client.
+  // `save` returns the state. It is called on the thread that makes the requests. Its error ends the client. Returns
+  // when the client knows it: no checkpoint that is ordered later lacks the state.
   void Keep(std::function<Expected<Buffer>()> save);
   // The program has ticked.
   void OnTick() { ticked_ = save_ != nullptr; }
