@@ -81,6 +81,7 @@ struct ReplyPart {
   std::uint32_t count = 0;
   std::vector<Version> versions;  // of the partition of each section of the pull, when the shard answered
   Buffer values;
+  bool on_disk = false;  // whether the shard has rows of this table on disk (rule T4)
 };
 struct PullReply {
   RequestId request;

@@ -103,7 +103,7 @@ Offset<wire::PullPart> WriteTable(FlatBufferBuilder* b, const PullPart& m, Statu
 Offset<wire::ReplyPart> WriteTable(FlatBufferBuilder* b, const ReplyPart& m, Status* status) {
   if (!CheckItems(m.versions.size(), "versions", status)) return {};
   const auto versions = WriteVersions(b, m.versions);
-  return wire::CreateReplyPart(*b, m.table.value, Codec(m.codec), m.count, versions, Bytes(m.values));
+  return wire::CreateReplyPart(*b, m.table.value, Codec(m.codec), m.count, versions, Bytes(m.values), m.on_disk);
 }
 
 Offset<wire::PushPart> WriteTable(FlatBufferBuilder* b, const PushPart& m, Status* status) {
@@ -202,6 +202,7 @@ void ReadTable(const wire::ReplyPart& m, PayloadReader* payload, ReplyPart* out,
   if (m.versions() != nullptr) out->versions.reserve(std::min(m.versions()->size(), limits::kPartitionsMax));
   ReadVersions(m.versions(), status, [out](std::size_t, Version version) { out->versions.push_back(version); });
   out->values = payload->TakeValues(m.value_bytes(), status);
+  out->on_disk = m.on_disk();
 }
 
 void ReadTable(const wire::PushPart& m, PayloadReader* payload, PushPart* out, Status* status) {

@@ -104,6 +104,7 @@ Status Pulls::Answer(const ParkedPull& parked) {
     rows.versions.reserve(sections.size());
     for (const Section& section : sections)
       rows.versions.push_back(context_.rows->Find(section.partition)->VersionOf(table.table));
+    rows.on_disk = context_.rows->HasCold(table.table);
     if (!context_.stop->Check(context_.rows->Gather(table.table, sections, *keys, table.codec, rows.values.data())))
       return {};
     body.tables.push_back(std::move(rows));

@@ -168,12 +168,13 @@ Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, co
   return sent;
 }
 
-// Rows of tables that do not exist yet are not on disk.
+// Rows of tables that do not exist yet are not on disk, and the last answers of most shards say whether any are.
 void ClientData::Prefetch(const Plan& plan) {
   const auto table = context_->tables.find(plan.table);
   if (table == context_->tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
   const std::uint32_t rows_max = PieceRows(table->second, context_->options.piece_bytes);
   for (const Piece& piece : CutPieces(plan, context_->view.routes, rows_max)) {
+    if (!pulls_.MayBeOnDisk(piece.shard, plan.table)) continue;
     KeyList keys = PieceKeys(plan.keys, piece);
     lists_.Encode(piece.shard, &keys);
     context_->Send(ShardPeer(piece.shard), tarn::Prefetch{plan.table, std::move(keys)});

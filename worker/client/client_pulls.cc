@@ -169,8 +169,16 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply) {
   messages_.erase(it);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     lists_->OnHeld(from, parts[i].keys.list);
+    QueueOf(from).NoteDisk(reply.tables[i]);
     TakeRows(parts[i], reply.tables[i], reply.min_clock);
   }
+}
+
+void ClientPulls::ShardQueue::NoteDisk(const ReplyPart& reply) {
+  if (reply.on_disk)
+    in_memory.erase(reply.table);
+  else
+    in_memory.insert(reply.table);
 }
 
 bool ClientPulls::Answers(const ReplyPart& reply, const Part& part) const {

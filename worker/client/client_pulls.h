@@ -55,6 +55,8 @@ class ClientPulls {
   void FailAll(const Error& error);
   void FailAfter(Clock last, const Error& error);  // pulls for later clocks
   bool idle() const { return pulls_.size() == standing_; }
+  // False: the shard's last answer about the table said that none of its rows are on disk.
+  bool MayBeOnDisk(ShardId shard, TableId table) { return !QueueOf(shard).in_memory.contains(table); }
   std::uint64_t Hash() const;
 
  private:
@@ -105,10 +107,12 @@ class ClientPulls {
   };
   struct ShardQueue {
     explicit ShardQueue(std::size_t limit) : credit(limit) {}
+    void NoteDisk(const ReplyPart& reply);
     ByteCredit credit;
     std::set<Turn> waiting;
     RequestId last;                            // the message added last that is not large
     std::map<Clock, std::uint32_t> in_flight;  // number of messages by clock
+    std::set<TableId> in_memory;               // tables of which the last answer said that no rows are on disk
   };
 
   ShardQueue& QueueOf(ShardId shard);

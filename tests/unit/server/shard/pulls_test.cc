@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "tests/unit/server/shard/part_fixture.h"
+#include "tests/unit/server/shard/tiered_rows.h"
 
 namespace tarn::server {
 namespace {
@@ -19,8 +20,9 @@ class PullsTest : public PartTest {
     AddTable(CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
     Open({});
   }
-  void Open(const ShardOptions& options) {
-    pulls_.emplace(options, Pulls::Context{.rows = &rows_,
+  void Open(const ShardOptions& options) { Open(options, &rows_); }
+  void Open(const ShardOptions& options, Store* rows) {
+    pulls_.emplace(options, Pulls::Context{.rows = rows,
                                            .clocks = &clocks_,
                                            .policies = &policies_,
                                            .lists = &lists_,
@@ -131,6 +133,18 @@ TEST_F(PullsTest, KeysWithAListNumberAreHeld) {
   PartOf<Pull>(message).keys.list = 3;
   ASSERT_TRUE(OnPull(message));
   EXPECT_NE(lists_.Find(kFirstWorker, 3), nullptr);
+}
+
+TEST_F(PullsTest, ItsReplySaysWhetherRowsOfTheTableAreOnDisk) {
+  for (const Key keys : {0, 4000}) {
+    TieredRows tiered(spec_, keys, AllPartitions());
+    Open({}, &*tiered.store);
+    ASSERT_TRUE(OnPull(PullOf(kFirstWorker, keys, 0, 1)));  // a new row, in memory
+    const auto replies = Take<PullReply>();
+    ASSERT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies[0].tables[0].on_disk, tiered.store->tier()->cold_rows() != 0);
+    EXPECT_EQ(replies[0].tables[0].on_disk, keys == 4000);
+  }
 }
 
 TEST_F(PullsTest, OfTwoTablesHasOneReplyWithTheRowsOfBoth) {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/disks/memory_cold_store.h"
 #include "tests/unit/server/shard/part_fixture.h"
+#include "tests/unit/server/shard/tiered_rows.h"
 
 namespace tarn::server {
 namespace {
@@ -17,39 +17,25 @@ class RowGateTest : public PartTest {
  protected:
   // A table of rows most of which are on disk.
   void Open(ConsistencyMode mode, ApplyMode apply, std::size_t messages_max = 10) {
-    auto cold = std::make_unique<MemoryColdStore>([] {});
-    cold_ = cold.get();
-    auto tier =
-        std::make_unique<Residency>(ResidencyOptions{.limit_bytes = 20'000, .places = 1u << kBits}, std::move(cold));
-    tiered_ = std::make_unique<Store>(
-        StoreOptions{.job_seed = kJobSeed, .partition_bits = kBits, .owned = AllPartitions()}, std::move(tier));
     AddTable(CountingTable(mode, apply));
-    ASSERT_TRUE(tiered_->AddTable(spec_));
-    std::vector<std::uint32_t> record(2, 0x3f800000);
-    for (Key key = 0; key < kKeys; ++key) ASSERT_TRUE(tiered_->Load(spec_.id, {&key, 1}, record));
-    EndWork();
-    ASSERT_GT(tiered_->tier()->cold_rows(), kKeys / 2);
+    tiered_.emplace(spec_, kKeys, AllPartitions());
+    ASSERT_GT(tiered_->store->tier()->cold_rows(), kKeys / 2);
     gate_.emplace(messages_max, 1 << 20,
-                  RowGate::Context{.rows = tiered_.get(),
+                  RowGate::Context{.rows = &*tiered_->store,
                                    .clocks = &clocks_,
                                    .policies = &policies_,
                                    .senders = &senders_,
                                    .counters = &counters_});
-  }
-  void EndWork() {
-    while (cold_->under_way() != 0) cold_->RunOne();
-    ASSERT_TRUE(tiered_->Maintain(0));
   }
   bool Waits(Message message, Peer from = kPeer) { return gate_->Waits(from, message); }
   // Keys whose rows are on disk.
   Key ColdKey() {
     for (;; ++next_) {
       const Section section{PartitionOfKey(next_), 1, {}};
-      if (tiered_->FetchCold(spec_.id, {&section, 1}, {&next_, 1}) != 0) return next_++;
+      if (tiered_->store->FetchCold(spec_.id, {&section, 1}, {&next_, 1}) != 0) return next_++;
     }
   }
-  MemoryColdStore* cold_ = nullptr;
-  std::unique_ptr<Store> tiered_;
+  std::optional<TieredRows> tiered_;
   std::optional<RowGate> gate_;
   Key next_ = 0;
 };
@@ -62,7 +48,7 @@ TEST_F(RowGateTest, APullWaitsForItsRowsAndLaterMessagesWaitBehindIt) {
   EXPECT_EQ(gate_->size(), 2u);
   EXPECT_EQ(counters_.waited_for_rows, 1u);
   EXPECT_TRUE(gate_->TakeReady().empty());
-  EndWork();
+  tiered_->EndWork();
   const auto ready = gate_->TakeReady();
   ASSERT_EQ(ready.size(), 2u);
   EXPECT_TRUE(std::holds_alternative<Pull>(ready[0].message.body));

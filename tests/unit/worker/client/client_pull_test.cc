@@ -317,6 +317,27 @@ TEST(ClientPull, ParkedPullsDoNotBlockThePushesAndPullsThatTheyWaitFor) {
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 6u);
 }
 
+TEST(ClientPull, PrefetchOmitsShardsWhoseLastAnswerSaidThatNoRowsAreOnDisk) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(200));
+  const auto prefetched = [&](std::uint32_t shard) {
+    return BodiesOf<tarn::Prefetch>(fleet.TakeSent(ShardPeer(ShardId(shard)))).size();
+  };
+  fleet.Prefetch(plan);
+  EXPECT_EQ(prefetched(0), 1u) << "it has not answered yet";
+  EXPECT_EQ(prefetched(1), 1u);
+  for (const std::uint32_t with_disk : {0u, 1u, 0u}) {
+    fleet.shards[with_disk].on_disk = true;
+    fleet.shards[1 - with_disk].on_disk = false;
+    fleet.Pull(plan, Clock(0));
+    fleet.Exchange();
+    fleet.Prefetch(plan);
+    EXPECT_EQ(prefetched(with_disk), 1u);
+    EXPECT_EQ(prefetched(1 - with_disk), 0u);
+  }
+}
+
 TEST(ClientPull, ANewRouteMapSendsUnansweredPullsToTheNewOwners) {
   FleetOptions options = Options();
   options.shards = 3;
