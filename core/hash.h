@@ -35,7 +35,7 @@ constexpr std::uint64_t HashCombine(std::uint64_t state, std::uint64_t word) {
   return Mix64(state + 0x9e3779b97f4a7c15ULL + Mix64(word + 0x9e3779b97f4a7c15ULL));
 }
 
-// 64-bit hash of a byte string; equal in all builds and on all machines (it identifies tables and categories).
+// 64-bit hash of a byte string; equal in all builds and on all machines (salts of tables and hashed categories use it).
 constexpr std::uint64_t HashBytes(std::string_view bytes, std::uint64_t seed = 0) {
   std::uint64_t state = Mix64(seed ^ (bytes.size() * 0x9e3779b97f4a7c15ULL));
   std::size_t i = 0;

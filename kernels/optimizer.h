@@ -76,7 +76,7 @@ class Optimizer {
   float l2_, clip_value_, clip_norm_;
 };
 
-// For tests and benchmarks: the same from a spec, with a context that has only the clock and its LearningRate.
+// For tests and benchmarks: InitSlots and Apply of Optimizer(spec). Apply's context has only the clock and its rate.
 void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
 void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
                     float* const* slots, const float* gradients);

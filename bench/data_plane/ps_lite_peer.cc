@@ -48,12 +48,11 @@ int Main(int argc, char** argv) {
       "  ps_lite_array.TRANSPORT.sparse_pull, ...      the same, with rows in an array indexed by key\n"
       "  ps_lite.TRANSPORT.dense_pull_1mb, ...         whole tensors of 1 MB and 16 MB, each the value of one key\n"
       "  ps_lite.TRANSPORT.small_pull_many, _one       rows of 1 KB: many in flight, and the round trip of one\n\n"
-      "TRANSPORT is tcp or ipc (DMLC_LOCAL). The handler of the server stores consecutive rows and a\n"
-      "std::unordered_map of their positions (ps-lite's own handler has a map, too); ps_lite_array has no map, and "
-      "shows\n"
-      "the limit of the transport. Keys are sorted and values are in separate buffers before the measurement\n"
-      "(ZPush, ZPull). A build without ps-lite's sources prints a line with the field 'skipped' for each\n"
-      "measurement.\n\n"
+      "TRANSPORT is tcp or ipc (DMLC_LOCAL). The server stores the rows of a table in one array. It looks up\n"
+      "rows of ps_lite.TRANSPORT.sparse_* in a std::unordered_map, which ps-lite's own handler also uses.\n"
+      "ps_lite_array needs no look-up and shows the limit of the transport. Before the measurement the\n"
+      "client sorts the keys and allocates a value buffer per request in flight, for ZPush and ZPull.\n"
+      "A build without ps-lite's sources prints a line with the field 'skipped' for each measurement.\n\n"
       "  ps_lite_peer --only sparse --rows 1000000\n\n"
       "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
   app.add_option("--only", options.only, "sparse, dense or small; may be repeated (default: all)")

@@ -5,12 +5,13 @@
 namespace tarn::bench {
 namespace {
 
-// Appends a stack of layers with ReLU to `layers`. `inputs`: the first layer reads data; else it reads an output
+// Appends a stack of layers with ReLU to `layers`. `reads_data`: the first layer reads data; else it reads an output
 // without ReLU. Returns the width of the stack's output.
-std::uint32_t AddStack(std::uint32_t in, const std::vector<std::uint32_t>& sizes, bool inputs,
+std::uint32_t AddStack(std::uint32_t in, const std::vector<std::uint32_t>& sizes, bool reads_data,
                        std::vector<Layer>* layers) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    layers->push_back({.in = in, .out = sizes[i], .relu = true, .above_relu = i > 0, .inputs = inputs && i == 0});
+    layers->push_back(
+        {.in = in, .out = sizes[i], .relu = true, .above_relu = i > 0, .reads_data = reads_data && i == 0});
     in = sizes[i];
   }
   return in;

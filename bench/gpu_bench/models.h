@@ -1,6 +1,6 @@
 // The models of gpu_bench, with the shapes of MLPerf's recommendation benchmarks: DLRM (v1) and its successor DCN v2,
-// 13 dense columns, embeddings of 128 values. Each field has one key per row; in MLPerf's DCN v2 some fields have up to
-// 100, in total 214.
+// 13 dense columns, embeddings of 128 values. A row of data has one key per field; in MLPerf's DCN v2 it has up to 100
+// per field and 214 in total.
 #pragma once
 
 #include <compare>
@@ -23,7 +23,7 @@ struct Layer {
   std::uint32_t in = 0, out = 0;
   bool relu = false, bias = true;
   bool above_relu = false;  // its inputs come from a ReLU
-  bool inputs = false;      // its inputs are data, so their gradient is not needed
+  bool reads_data = false;  // its inputs are data, so their gradient is not needed
   friend auto operator<=>(const Layer&, const Layer&) = default;
 };
 struct ModelLayers {

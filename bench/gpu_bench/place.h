@@ -1,6 +1,6 @@
-// The device of gpu_bench: a GPU, or this thread. Both have the same operations (kernels/). With small sizes on this
-// thread the benchmark can be tested without a GPU. One thread. Make returns an error; any other failure ends the
-// process with a line on stderr.
+// The device of gpu_bench: a GPU or the CPU (the calling thread). Both have the same operations (kernels/), so that the
+// benchmark can be tested with small sizes on a CPU. Not thread-safe. Make returns an error; any other failure ends
+// the process with a line on stderr.
 //
 //   auto place = ValueOrDie(Place::Make("gpu"));
 //   Array x = place->Floats(n, "x");
@@ -49,21 +49,21 @@ class Array {
 
 class Place {
  public:
-  // `device`: "cpu", "gpu" or "gpu:N". kUnavailable or kUnsupported: the GPU does not exist.
+  // `device`: "cpu", "gpu" or "gpu:N". kInvalidArgument: any other; else errors of kernels::Stream::Make.
   static Expected<std::unique_ptr<Place>> Make(std::string_view device);
 
   bool on_gpu() const { return stream_ != nullptr; }
-  int gpu() const { return gpu_; }  // number of the GPU; 0 on this thread
-  // The stream of all operations; null on this thread.
+  int gpu() const { return gpu_; }  // number of the GPU; 0 on the CPU
+  // The stream of all operations; null on the CPU.
   kernels::Stream* stream() const { return stream_.get(); }
-  // Name of the device in figures.
+  // Name of the device in the output.
   std::string name() const { return on_gpu() ? stream_->device_name() : "cpu"; }
 
   // Uninitialized memory. `what` names it in the error if there is no room.
   Array Allocate(std::size_t bytes, std::string_view what);
   // The same in host memory, pinned if the place is a GPU.
   Array AllocateOnHost(std::size_t bytes, std::string_view what);
-  // Makes n random numbers between -scale and scale; blocks of 2^20 repeat.
+  // Makes n random numbers between -scale and scale, which repeat after 2^20.
   Array Floats(std::size_t n, std::string_view what, float scale = 1.0f);
   // Copies `items` into new memory.
   template <typename T>
@@ -115,7 +115,7 @@ T ValueOrDie(Expected<T> made) {
   return std::move(*made);
 }
 
-// Groups the occurrences of a batch by row on a GPU. Empty on this thread, which does not need it.
+// Groups the occurrences of a batch by row on a GPU. Empty on the CPU, which does not need it.
 class Grouping {
  public:
   Grouping(Place& place, std::size_t occurrences, std::uint32_t dim);

@@ -51,7 +51,7 @@ class Products {
   // is not needed.
   double OperationsOf(const Layer& layer) const {
     return 2.0 * double(run_.sizes.batch) * double(Padded(layer.in)) * double(Padded(layer.out)) *
-           (layer.inputs ? 2 : 3);
+           (layer.reads_data ? 2 : 3);
   }
   std::size_t Padded(std::size_t n) const { return worker::Compute(place_.stream()).Padded(n); }
 
@@ -63,7 +63,7 @@ class Products {
     Seconds seconds;
     seconds.limit = run_.limits.ProductSeconds({.m = rows, .n = out, .k = in, .b_transposed = true}) +
                     run_.limits.ProductSeconds({.m = out, .n = in, .k = rows, .a_transposed = true, .wide_c = true});
-    if (!layer.inputs) seconds.limit += run_.limits.ProductSeconds({.m = rows, .n = in, .k = out});
+    if (!layer.reads_data) seconds.limit += run_.limits.ProductSeconds({.m = rows, .n = in, .k = out});
     seconds.ours = place_.on_gpu() ? OnGpu(layer, {rows, in, out, Precision::kBf16}) : OnHost(layer, {rows, in, out});
     Report(fmt::format("product.{}x{}{}", layer.in, layer.out, layer.relu ? "_relu" : ""), OperationsOf(layer),
            seconds);
@@ -88,7 +88,7 @@ class Products {
       kernels::LinearForward(shape, x.as<float>(), w.as<float>(), layer.bias ? bias.as<float>() : nullptr, layer.relu,
                              y.as<float>());
       kernels::LinearBackward(shape, x.as<float>(), w.as<float>(), y.as<float>(), layer.relu, dy.as<float>(),
-                              layer.inputs ? nullptr : dx.as<float>(), dw.as<float>(),
+                              layer.reads_data ? nullptr : dx.as<float>(), dw.as<float>(),
                               layer.bias ? dbias.as<float>() : nullptr);
     });
   }
@@ -109,7 +109,7 @@ class Products {
                                                 .dy = dy.as<Bits>(),
                                                 .dw = dw.as<float>(),
                                                 .dbias = layer.bias ? dbias.as<float>() : nullptr,
-                                                .dx = layer.inputs ? nullptr : dx.as<Bits>(),
+                                                .dx = layer.reads_data ? nullptr : dx.as<Bits>(),
                                                 .x_mask = layer.above_relu ? x_mask.as<std::uint32_t>() : nullptr};
     return SecondsOf(place_, run_.timing, [&] {
       if (layer.relu)

@@ -1,5 +1,5 @@
-// The measured part of the simulated time, and the work of the nodes in it. It begins with the last batch of the
-// warm-up and ends with the last batch of the measured clocks. Before the fleet is ready nothing takes time.
+// The measured part of the simulated time, and the work of the nodes in it. It begins at the end of the warm-up's last
+// batch and ends with the last batch of the measured clocks. Before the fleet is ready, work takes no simulated time.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ class MeasuredClocks {
   bool counting() const { return began_ns_ > 0; }
   bool over() const { return over_; }
 
-  // After the measurement: adds the work of the nodes.
+  // Must be called after the measurement. Sets the seconds per clock and adds the work of the nodes. Staleness, repeats
+  // and rejections are those of the whole run.
   void AddTo(FleetResult* result) const;
 
  private:

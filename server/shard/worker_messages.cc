@@ -18,8 +18,8 @@ void WorkerMessages::OnMessage(Peer from, Message message) {
   Handle(from, std::move(message));
 }
 
-// Whether no part of the message is kept and no check depends on its values. Its rows may then be read in place, in
-// memory shared with its worker.
+// Whether the message is a push whose values may be read in place, in memory shared with its worker: no part of it is
+// kept, and no check depends on its values.
 bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
   if (push == nullptr || context_.outbox->logging() || context_.rows->tier() != nullptr) return false;

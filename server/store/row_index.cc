@@ -70,21 +70,21 @@ std::uint32_t RowIndex::Erase(std::uint64_t hash, Key key) {
   const Place at = PlaceOf(segment, hash, key);
   if (at.i == kBucketKeys) return kNone;
   const std::uint32_t row = at.bucket->rows[at.i];
-  Fill(segment, at);
+  RemoveAt(segment, at);
   --segment.size;
   --size_;
   if (std::size_t{segment.size} * 2 * 10 < (segment.bucket_count - 1) * kLoadNew) Resize(s, segment.size);
   return row;
 }
 
-// Removes the entry at `hole`. Keys that did not fit into a full bucket are in later ones, and a look-up stops at a
+// Removes the entry at `at`. Keys that did not fit into a full bucket are in later ones, and a look-up stops at a
 // bucket that is not full. So if the bucket was full, the first of those keys moves back, which leaves a hole in turn.
-void RowIndex::Fill(const Segment& segment, Place hole) const {
-  Bucket* bucket = hole.bucket;
+void RowIndex::RemoveAt(const Segment& segment, Place at) const {
+  Bucket* bucket = at.bucket;
   const bool was_full = bucket->used == kBucketKeys;
   const std::uint32_t last = --bucket->used;
-  bucket->keys[hole.i] = bucket->keys[last];
-  bucket->rows[hole.i] = bucket->rows[last];
+  bucket->keys[at.i] = bucket->keys[last];
+  bucket->rows[at.i] = bucket->rows[last];
   if (!was_full) return;
   auto b = static_cast<std::uint32_t>(bucket - segment.buckets);
   for (std::uint32_t away = 1; away < segment.bucket_count; ++away) {
@@ -97,7 +97,7 @@ void RowIndex::Fill(const Segment& segment, Place hole) const {
       bucket->keys[last] = next.keys[i];
       bucket->rows[last] = next.rows[i];
       ++bucket->used;
-      return Fill(segment, {&next, i});
+      return RemoveAt(segment, {&next, i});
     }
     if (next.used < kBucketKeys) return;
   }

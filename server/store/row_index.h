@@ -5,9 +5,10 @@
 // Segments and buckets are ordered by their keys' positions (core/position.h). The hash of a key is its position
 // without the partition's bits: a bijection of the key, so different keys have different hashes. A segment grows by an
 // eighth and is split in two when it holds kSegmentKeys, as in extendible hashing (Fagin, Nievergelt, Pippenger,
-// Strong, TODS 1979): an insertion copies at most one segment, which takes some tens of microseconds. The load is
-// between 0.64 and 0.72, 18 to 20 bytes per key. A higher load slows look-ups down, because more keys overflow to other
-// buckets (at 0.85 every second key, at 0.68 every fifth). A segment that has lost half of its keys shrinks.
+// Strong, TODS 1979): an insertion copies at most one segment, which takes some tens of microseconds. While keys are
+// only inserted, the load of large segments is between 0.64 and 0.72, 18 to 20 bytes per key. A higher load slows
+// look-ups down, because more keys overflow to other buckets: at a load of 0.85 every second key, at 0.68 every fifth.
+// A segment that has lost half of its keys shrinks.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +28,8 @@ class RowIndex {
   static constexpr std::uint32_t kNone = kNoRow;
   static constexpr std::uint32_t kSegmentKeys = 4096;
 
-  // `salt`: of the table. All keys agree in the top `partition_bits` bits of their positions. Segments of a page and
-  // more are allocated from `pages`, if not null, which outlives the index.
+  // `salt`: of the table. All keys agree in the top `partition_bits` bits of their positions. Segments of kPageBytes to
+  // kRunBytesMax bytes are allocated from `pages`, if not null, which outlives the index.
   RowIndex(std::uint64_t salt, std::uint32_t partition_bits, PagePool* pages = nullptr)
       : salt_(salt), partition_bits_(partition_bits), pages_(pages) {}
   ~RowIndex();
@@ -93,8 +94,8 @@ class RowIndex {
     const auto end = static_cast<std::uint32_t>(std::min<std::size_t>(segment.bucket_count, wanted));
     const bool last = end == segment.bucket_count;
     const std::uint64_t from = walk->next_hash, to = last ? LastHash(s) : segment.FirstHash(FirstHash(s), end) - 1;
-    // A key of the last buckets may be stored after them while they are full; keys of earlier buckets have been
-    // visited.
+    // Keys that do not fit into a full bucket are in later ones, so the loop continues after `end` up to a bucket with
+    // room. The range of hashes excludes keys with other home buckets.
     std::uint32_t b = first;
     for (std::uint32_t n = 1; n <= segment.bucket_count; ++n, b = segment.Next(b)) {
       const Bucket& bucket = segment.buckets[b];
@@ -128,7 +129,7 @@ class RowIndex {
     std::uint32_t Home(std::uint64_t hash) const {
       return static_cast<std::uint32_t>((static_cast<unsigned __int128>(hash << depth) * bucket_count) >> 64);
     }
-    // The lowest hash whose home is this bucket, if `first` is the segment's lowest.
+    // The lowest hash whose home is bucket `b`. `first`: the segment's lowest hash.
     std::uint64_t FirstHash(std::uint64_t first, std::uint32_t b) const {
       const auto line = (static_cast<unsigned __int128>(b) << 64) + bucket_count - 1;
       return first + (static_cast<std::uint64_t>(line / bucket_count) >> depth) +
@@ -146,7 +147,7 @@ class RowIndex {
   }
   std::size_t CopiesOf(const Segment& segment) const { return std::size_t{1} << (directory_bits_ - segment.depth); }
   std::size_t FirstCopy(std::size_t s) const { return s & ~(CopiesOf(directory_[s]) - 1); }
-  // The lowest and the highest hash of the segment at a place of the directory.
+  // The lowest and the highest hash of the segment in directory entry `s`.
   std::uint64_t FirstHash(std::size_t s) const {
     return directory_bits_ == 0 ? 0 : static_cast<std::uint64_t>(FirstCopy(s)) << (64 - directory_bits_);
   }
@@ -172,7 +173,7 @@ class RowIndex {
   Segment NewSegment(std::size_t keys, std::uint32_t depth) const;
   void Free(const Segment& segment) const;
   static void Append(const Segment& segment, std::uint64_t hash, Key key, std::uint32_t row);
-  void Fill(const Segment& segment, Place hole) const;
+  void RemoveAt(const Segment& segment, Place at) const;
   void Put(std::size_t s, const Segment& segment);
   void MakeRoom(std::uint64_t hash);
   bool MaySplit(const Segment& segment) const;

@@ -1,5 +1,5 @@
 // Plans the faults of single nodes and their links: reconnects, partitions, pauses, crashes of workers, second starts,
-// cuts when the view changes, failures of the tier's disk, jumps of clocks.
+// isolation of a shard when the view changes, failures of the tier's disk, jumps of clocks.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class NodeFaults {
   void JumpInTime();
 
   FleetContext& context_;
-  std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: earliest time of the next cut
+  std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: earliest time of its next isolation
   TimeUs shard_slept_until_ = 0;
   std::uint64_t crashes_ = 0, time_jumps_ = 0, other_faults_ = 0;  // crashes_: of workers
 };

@@ -1,6 +1,6 @@
-// cuBLASLt as documented: column-major products with their epilogues, in plain loops. A violated requirement, which the
-// library does not always detect, ends the program here. Unsupported products are rejected, like by the library, some
-// of them only when they run.
+// Emulates cuBLASLt: column-major products with their epilogues, in plain loops. A violated requirement ends the
+// program; the real library does not always detect it. Like the real library, the emulation rejects unsupported
+// products, and some algorithms only when they run.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -39,6 +39,7 @@ constexpr std::uint64_t kMagic = 0x6c74, kWorkspaceOfSecond = 1 << 20;
 
 std::size_t BytesOf(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
 
+// Bits of an epilogue: 2 ReLU, 4 bias, 8 gradient of ReLU, 16 bias gradient of D, 128 mask, 512 bias gradient of B.
 bool Has(cublasLtEpilogue_t e, int bit) { return (static_cast<int>(e) & bit) != 0; }
 bool IsGradient(cublasLtEpilogue_t e) { return Has(e, 8) || Has(e, 512); }
 
@@ -57,19 +58,20 @@ Shape ShapeOf(const MatmulDesc& op, const MatrixLayout& a, const MatrixLayout& b
   for (const MatrixLayout* l : {&a, &b, &c, &d})
     if (l->stride < static_cast<std::int64_t>(l->rows))
       Violation("cuBLASLt: a leading dimension is less than the rows");
-  if (a.type != b.type || c.type != d.type) Violation("cuBLASLt: factors of two types, or C and D");
+  if (a.type != b.type || c.type != d.type) Violation("cuBLASLt: A and B, or C and D, have different types");
   if (a.type == CUDA_R_32F && d.type != CUDA_R_32F) Violation("cuBLASLt: factors are wider than the result");
-  if (a.type != CUDA_R_32F && d.type != CUDA_R_32F && a.type != d.type) Violation("cuBLASLt: two 16-bit types");
+  if (a.type != CUDA_R_32F && d.type != CUDA_R_32F && a.type != d.type)
+    Violation("cuBLASLt: factors and result have different 16-bit types");
   if (a.type != CUDA_R_32F && op.compute != CUBLAS_COMPUTE_32F) Violation("cuBLASLt: 16 bits with tf32");
   if (Has(op.epilogue, 128)) {
-    if (op.aux == nullptr) Violation("cuBLASLt: a mask is asked for that has no address");
-    if (op.aux_stride % 128 != 0) Violation("cuBLASLt: the mask's leading dimension is no multiple of 128");
+    if (op.aux == nullptr) Violation("cuBLASLt: the epilogue needs a mask, but its address is null");
+    if (op.aux_stride % 128 != 0) Violation("cuBLASLt: the mask's leading dimension is not a multiple of 128");
     if (op.aux_stride < static_cast<std::int64_t>(s.m))
       Violation("cuBLASLt: the mask's leading dimension is less than the rows");
     if (reinterpret_cast<std::uintptr_t>(op.aux) % 16 != 0) Violation("cuBLASLt: the mask is not aligned to 16 bytes");
   }
   if (Has(op.epilogue, 4 | 16 | 512)) {
-    if (op.bias == nullptr) Violation("cuBLASLt: a bias is asked for that has no address");
+    if (op.bias == nullptr) Violation("cuBLASLt: the epilogue needs a bias, but its address is null");
     if (reinterpret_cast<std::uintptr_t>(op.bias) % 16 != 0) Violation("cuBLASLt: the bias is not aligned to 16 bytes");
   }
   return s;
@@ -81,6 +83,7 @@ bool Supported(const MatmulDesc& op, const Shape& s) {
   return !(IsGradient(op.epilogue) && s.k == 1) && !(Has(op.epilogue, 512) && s.n == 1);
 }
 
+// A hash of the product, which its algorithms contain.
 std::uint64_t NumberOf(const MatmulDesc& op, const Shape& s) {
   std::uint64_t x =
       s.m * 1000003 + s.n * 10007 + s.k * 101 + static_cast<std::uint64_t>(op.epilogue) * 7 + op.a * 2 + op.b;
@@ -134,7 +137,7 @@ void Compute(const Call& call) {
   CheckDevice(call.d_data, Extent(call.d), true, kWho);
   if (call.workspace_bytes != 0) {
     CheckDevice(call.workspace, call.workspace_bytes, true, kWho);
-    std::memset(call.workspace, 0xee, std::min<std::size_t>(call.workspace_bytes, 4096));  // whose it is now
+    std::memset(call.workspace, 0xee, std::min<std::size_t>(call.workspace_bytes, 4096));  // as cuBLASLt may
   }
   const int e = call.op.epilogue;
   const cudaDataType bias_type = call.d.type;
@@ -214,7 +217,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   if (!Supported(*operation, s) || refuses != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (const void* p : {a, b, c, static_cast<const void*>(d)})
     if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0)
-      Violation("cuBLASLt: a matrix is aligned to less than the algorithm was chosen for");
+      Violation("cuBLASLt: a matrix is not aligned as the algorithm requires");
   if (needed > workspace_bytes) Violation("cuBLASLt: the workspace is smaller than the algorithm needs");
   if (reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) Violation("cuBLASLt: the workspace is not aligned");
   Call call{*operation,
@@ -277,7 +280,7 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
   const auto set = [&](auto* to) {
-    if (bytes != sizeof *to) Violation("cuBLASLt: an attribute of another size");
+    if (bytes != sizeof *to) Violation("cuBLASLt: an attribute has the wrong size");
     std::memcpy(to, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
   };
@@ -303,7 +306,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
   const auto set = [&](auto* to) {
-    if (bytes != sizeof *to) Violation("cuBLASLt: an attribute of another size");
+    if (bytes != sizeof *to) Violation("cuBLASLt: an attribute has the wrong size");
     std::memcpy(to, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
   };

@@ -15,7 +15,7 @@ namespace tarn::inspector {
 struct ExportOptions {
   std::vector<std::string> tables;  // empty: all
   ValueCodec codec = ValueCodec::kFp32;
-  std::string since;  // empty: full; else a checkpoint, or the number of one of its base generations
+  std::string since;  // empty: full; else path of an older checkpoint, or id of an older generation of the same
 };
 
 // Writes the parameters of a checkpoint for serving (serving/export_format.h): all of them, or those changed and
@@ -23,8 +23,8 @@ struct ExportOptions {
 // Returns the output text.
 Expected<std::string> ExportCheckpoint(const std::string& path, const std::string& out, const ExportOptions& options);
 
-// A number that identifies the state of these tables in a checkpoint, by which a delta refers to its base. Equal for
-// equal tables and equal files. Tables that the last of the generations does not have are ignored.
+// A hash by which a delta identifies its base: of `tables` and of the files of the first `generations` (at least 1)
+// generations of a checkpoint. Tables that the last of these generations does not contain are ignored.
 std::uint64_t ContentOf(const Manifest& manifest, std::size_t generations, const std::vector<TableSpec>& tables);
 
 }  // namespace tarn::inspector

@@ -8,10 +8,10 @@
 
 namespace tarn::worker {
 
-// A standing pull. Its rows replace older ones in the cache, reply by reply.
-class RefreshPull final : public CachingSink {
+// The sink of a standing pull: its rows replace older ones in the cache, reply by reply.
+class RefreshSink final : public CachingSink {
  public:
-  RefreshPull(CachedTable* cached, std::shared_ptr<const Plan> plan, RowRefresher::Table* table, ClientContext* context)
+  RefreshSink(CachedTable* cached, std::shared_ptr<const Plan> plan, RowRefresher::Table* table, ClientContext* context)
       : cached_(cached), plan_(std::move(plan)), table_(table), context_(context) {}
 
   void Rows(const PulledRows& rows) override {
@@ -65,9 +65,9 @@ void RowRefresher::Start(const TableSpec& spec, CachedTable* cached, Table* tabl
   if (table->plan->keys.empty()) return;
   table->asked = table->open;
   table->waiting = true;
-  // The first clock whose pulls the known open clock does not allow; refreshed tables have no staleness range.
+  // The first clock whose pulls a shard parks at the known open clock. Refreshed tables have no staleness range.
   const Clock use(table->open.value + spec.consistency.staleness + 1);
-  ask_(spec, *table->plan, use, std::make_unique<RefreshPull>(cached, table->plan, table, context_));
+  ask_(spec, *table->plan, use, std::make_unique<RefreshSink>(cached, table->plan, table, context_));
 }
 
 }  // namespace tarn::worker

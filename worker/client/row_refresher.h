@@ -36,7 +36,7 @@ class RowRefresher {
   void Stop() { stopped_ = true; }
 
  private:
-  friend class RefreshPull;
+  friend class RefreshSink;
   struct Table {
     Clock open;                        // the latest known
     std::optional<Clock> asked;        // `open` when the last standing pull was started
