@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <system_error>
 
 #include "core/hash.h"
 
@@ -14,8 +15,11 @@ Expected<std::unique_ptr<Place>> Place::Make(std::string_view device) {
   int number = 0;
   if (device != "cpu") {
     const char* const end = device.data() + device.size();
-    if (device != "gpu" &&
-        (!device.starts_with("gpu:") || std::from_chars(device.data() + 4, end, number).ptr != end || number < 0))
+    const auto is_number = [&] {
+      const auto [at, error] = std::from_chars(device.data() + 4, end, number);
+      return at == end && error == std::errc() && number >= 0;
+    };
+    if (device != "gpu" && (!device.starts_with("gpu:") || !is_number()))
       return Fail(ErrorCode::kInvalidArgument, fmt::format("device \"{}\": expected cpu, gpu or gpu:N", device));
     auto made = kernels::Stream::Make(number);
     if (!made) return std::unexpected(std::move(made).error());

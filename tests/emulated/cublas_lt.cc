@@ -134,6 +134,7 @@ void Compute(const Call& call) {
   constexpr const char* kWho = "cuBLASLt";
   CheckDevice(call.a_data, Extent(call.a), false, kWho);
   CheckDevice(call.b_data, Extent(call.b), false, kWho);
+  if (call.beta != 0) CheckDevice(call.c_data, Extent(call.c), false, kWho);
   CheckDevice(call.d_data, Extent(call.d), true, kWho);
   if (call.workspace_bytes != 0) {
     CheckDevice(call.workspace, call.workspace_bytes, true, kWho);

@@ -508,6 +508,6 @@ def main(argv):
         print(f"{called.here('tools/launch')}: {errors.message(error)}", file=sys.stderr)
         return EXIT_USAGE
     except subprocess.CalledProcessError as error:
-        print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)
+        print(f"{called.here('tools/launch')}: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)
         return EXIT_FAILED
     return Launch(options, bin_dir, folder).execute()

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
+from tarn.keys import category_value
+
 SCAN_BYTES = 1 << 24  # bytes searched for line ends at a time
 GZIP = b"\x1f\x8b"
 
@@ -45,8 +47,8 @@ class CriteoRows:
         for ids, dense, labels in tarn.torch.prefetch(data, model): ...
 
     A row is (ids, dense, label): ids int64 [categorical_columns], dense float32 [integer_columns], label float32. An id is the
-    category's hexadecimal number modulo `ids_max`, plus 1; 0 for an empty field. Categories that are no hexadecimal number
-    are hashed. dense is log(1 + max(v, 0)), 0 for an empty field, as DLRM and the built-in models use it.
+    category's value modulo `ids_max`, plus 1; 0 for an empty field. The value of eight lower-case hexadecimal digits is their
+    number; other categories are hashed, as for the built-in models. dense is log(1 + max(v, 0)), 0 for an empty field, as DLRM and the built-in models use it.
 
     The file is mapped into memory and indexed when it is opened: 8 bytes a row. It must not change while it is used.
     Errors: ValueError names the file, the line and what was expected. Any thread.
@@ -99,14 +101,7 @@ class CriteoRows:
         return ids, torch.from_numpy(np.log1p(numbers).astype(np.float32)), torch.tensor(float(fields[0]))
 
     def _id(self, field: bytes) -> int:
-        if not field:
-            return 0
-        try:
-            number = int(field, 16)
-        except ValueError:
-            from tarn.keys import hash_bytes
-            number = hash_bytes(field)
-        return number % self.ids_max + 1
+        return category_value(field) % self.ids_max + 1 if field else 0
 
 
 class ParquetRows:

@@ -327,8 +327,11 @@ class ResultsTest(unittest.TestCase):
     def test_the_tables_of_cross_layers(self):
         model = {"kind": "dcn_v2", "hidden": [], "bottom": [], "cross_layers": 2}
         found = study.tables_of({"model": model})
+        self.assertEqual(found, ["embedding", "cross.0", "cross.1", "top.0"], "without dense values")
+        data = {"dense_integers": True}
+        found = study.tables_of({"model": model, "data": data})
         self.assertEqual(found, ["embedding", "bottom.0", "cross.0", "cross.1", "top.0"])
-        found = study.tables_of({"model": model | {"cross_rank": 4}})
+        found = study.tables_of({"model": model | {"cross_rank": 4}, "data": data})
         self.assertEqual(found[2:6], ["cross.0.v", "cross.0.u", "cross.1.v", "cross.1.u"])
 
 

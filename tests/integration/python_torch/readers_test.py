@@ -34,7 +34,7 @@ class ReaderTest(unittest.TestCase):
 
 
 class CriteoRowsTest(ReaderTest):
-    LINES = ["1\t3\t\t05db9164\tff\n", "0\t-2\t7\t\tz\u00fcrich\n", "1\t0\t1\t1\t2"]
+    LINES = ["1\t3\t\t05db9164\t000000ff\n", "0\t-2\t7\t\tz\u00fcrich\n", "1\t0\t1\t1\t2"]
 
     def open(self, text, name="rows.tsv", **options):
         (self.folder / name).write_bytes(text)
@@ -56,6 +56,10 @@ class CriteoRowsTest(ReaderTest):
             self.assertTrue(torch.equal(data[-1][0], data[2][0]))
             with self.assertRaises(IndexError):
                 data[3]
+
+    def test_other_spellings_of_a_number_are_other_categories(self):
+        data = self.open("".join(f"1\t1\t1\t{text}\t\n" for text in ("000000ff", "000000FF", "0x0000ff", "+00000ff", "ff")).encode())
+        self.assertEqual(len({int(data[row][0][0]) for row in range(5)}), 5)
 
     def test_ids_are_bounded(self):
         data = self.open("".join(self.LINES).encode(), ids_max=10)

@@ -139,6 +139,9 @@ def tables_of(job):
     crosses = layers("cross", model.get("cross_layers", 3))
     if model.get("cross_rank", 0):
         crosses = [f"{layer}.{factor}" for layer in crosses for factor in "vu"]
+    data = job.get("data", {})
+    if kind == "dcn_v2" and not data.get("dense_integers", False) and data.get("format", "criteo") != "idx":
+        bottom = -1  # no dense values, so no layers for them
     return {
         "logistic_regression": ["linear"],
         "fm": ["linear", "embedding"],
