@@ -73,12 +73,14 @@ std::optional<Scores> Evaluation(const Progress& progress) {
   return best->test ? best->test : best->valid;
 }
 
+// A classifier with more than two classes has no AUC.
+bool IsBinary(const Job& job) { return job.data.classes <= 2; }
+
 void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
   (*json)["best_epoch"] = best == nullptr ? Json() : Json(EpochNumber(best->epoch));
   const auto scores = Evaluation(progress);
-  // A classifier with more than two classes has no AUC.
-  const bool binary = job.data.format != DataFormat::kIdx || job.data.classes <= 2;
+  const bool binary = IsBinary(job);
   (*json)["eval_auc"] = scores && binary ? Json(scores->auc) : Json();
   (*json)["eval_logloss"] = scores ? Json(scores->log_loss) : Json();
   (*json)["eval_accuracy"] = scores ? Json(scores->accuracy) : Json();
@@ -201,7 +203,7 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
     list.Add(SchedulerMetric("samples_per_second"), per_second);
   if (progress.train.rows > 0) {
     list.Add(SchedulerMetric("loss"), progress.train.LogLoss());
-    if (job.data.format != DataFormat::kIdx) list.Add(SchedulerMetric("auc"), progress.train.Auc());
+    if (IsBinary(job)) list.Add(SchedulerMetric("auc"), progress.train.Auc());
   }
   list.Add(SchedulerMetric("staleness_mean"), staleness.mean);
   list.Add(SchedulerMetric("staleness_max"), staleness.max);

@@ -111,6 +111,22 @@ TEST(Summary, ARunThatDidNothingHasASummary) {
   EXPECT_EQ(json["reason"], "disk full");
 }
 
+TEST(Summary, OnlyTwoClassesHaveAnAuc) {
+  for (const DataFormat format : {DataFormat::kIdx, DataFormat::kLibsvm})
+    for (const std::uint32_t classes : {2u, 10u}) {
+      Job job;
+      job.data.format = format;
+      job.data.classes = classes;
+      Progress p = SomeProgress();
+      p.train.rows = 10;
+      const auto json = nlohmann::json::parse(SummaryJson(job, p, {ErrorCode::kOk, "finished"}));
+      EXPECT_EQ(json["eval_auc"].is_null(), classes != 2);
+      const auto line = nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(job, p, Rate()), 0));
+      EXPECT_EQ(line.contains("auc"), classes == 2);
+      EXPECT_TRUE(line.contains("loss"));
+    }
+}
+
 TEST(Summary, ARunStoppedInItsFirstEpochReportsTheLossSoFar) {
   auto loss = [](const Progress& p) {
     return nlohmann::json::parse(SummaryJson(Job{}, p, {ErrorCode::kOk, "stopped"}))["train_logloss"];
