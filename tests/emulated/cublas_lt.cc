@@ -235,7 +235,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
             d,
             workspace,
             needed};
-  const cudaError_t given = Enqueue("a product", stream, [call = std::move(call)] { Compute(call); });
+  const cudaError_t given = Enqueue("a product", stream, [call] { Compute(call); });
   return given == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
@@ -282,7 +282,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
                                               const void* value, std::size_t bytes) {
   const auto set = [&](auto* to) {
     if (bytes != sizeof *to) Violation("cuBLASLt: an attribute has the wrong size");
-    std::memcpy(to, value, bytes);
+    std::memcpy(static_cast<void*>(to), value, bytes);
     return CUBLAS_STATUS_SUCCESS;
   };
   switch (attribute) {
