@@ -138,6 +138,7 @@ CheckpointCoordinator::Options CoordinatorOptions(const SchedulerOptions& option
 
 Epochs::Options EpochsOptions(const SchedulerOptions& options) {
   Epochs::Options out{.storage = options.job.storage, .train = options.job.train};
+  out.has_auc = HasAuc(options.job);
   out.best_wanted = options.restore != nullptr && options.restore->best_wanted;
   if (options.resume == nullptr) return out;
   out.finished = options.resume->epochs;

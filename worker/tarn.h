@@ -235,7 +235,8 @@ class Client {
   RowsFuture PullMany(std::span<const TablePull> pulls, const PullOptions& options = {});
   RowsFuture PullPlans(std::span<const PlanPull> pulls, const PullOptions& options = {});
   // Asks servers to bring the rows of `keys` from disk to memory (storage.memory), because they will be pulled soon. A
-  // hint: not answered, and lost with a connection. Returns the error of an invalid key or of too many keys.
+  // hint: not answered, lost with a connection, and not sent to a server that had no rows of the table on disk when it
+  // last answered a pull. Returns the error of an invalid key or of too many keys.
   Status Prefetch(const Table& table, std::span<const Key> keys);
 
   // gradients: keys.size() x dim, one row per key; those of the same key are summed, in order. Blocks only while
@@ -304,8 +305,9 @@ class Client {
   // `save` must not call the client. If it returns an error, the client ends. A job with backup workers cannot keep
   // state: the client ends with kUnsupported.
   //
-  // Call KeepState once, before the first tick, and from then on make all these calls in one thread; it waits for the
-  // thread that drives the client. After the program has changed its state, it may only push until its next tick.
+  // Call KeepState once, before the first tick, and from then on make all these calls in one thread. It returns when
+  // the client has recorded it; later calls report errors. After the program has changed its state, it may only push
+  // until its next tick.
   void KeepState(std::function<Expected<Buffer>()> save);
   // The state of the worker of that rank in the checkpoint from which the run continues. Empty: there is none, or this
   // worker has joined later. Waits until the servers have sent it.

@@ -96,9 +96,13 @@ Epochs::Step Epochs::AfterScoring(const Facts& facts) {
 
 void Epochs::NoteScores(const EpochResult& result) const {
   std::string note = fmt::format("epoch {}: train log-loss {:.5f}", EpochNumber(result.epoch), result.train.log_loss);
-  if (result.valid)
-    note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
-  if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
+  const auto add = [&](const char* set, const Scores& scores) {
+    note += options_.has_auc
+                ? fmt::format(", {} log-loss {:.5f}, AUC {:.5f}", set, scores.log_loss, scores.auc)
+                : fmt::format(", {} log-loss {:.5f}, accuracy {:.5f}", set, scores.log_loss, scores.accuracy);
+  };
+  if (result.valid) add("validation", *result.valid);
+  if (result.test) add("test", *result.test);
   context_.notes->Info(note + (result.best ? ", the best so far" : ""));
 }
 

@@ -34,6 +34,7 @@ class Epochs {
     std::vector<EpochResult> finished;  // epochs finished by earlier starts of the run
     TrainTime train_time;               // of earlier starts
     bool best_wanted = false, best_lost = false;
+    bool has_auc = true;  // of scores (scheduler/progress/progress.h)
   };
   // All outlive this object.
   struct Context {

@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "core/codec/manifest.h"
+#include "core/job/job.h"
 #include "core/message.h"
 #include "core/quality.h"
 
 namespace tarn::scheduler {
 
 Scores ScoresOf(const Quality& quality);
+// Whether AUC and normalized entropy are known: not of an mlp, which predicts classes (Quality::AddClass).
+inline bool HasAuc(const Job& job) { return job.model.kind != ModelKind::kMlp; }
 
 // A live worker according to its last heartbeat.
 struct WorkerProgress {

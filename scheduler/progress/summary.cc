@@ -40,21 +40,22 @@ double CounterOf(const std::map<std::string, double>& sums, const MetricSpec* me
   return it == sums.end() ? 0 : it->second;
 }
 
-Json ScoresJson(const Scores& scores) {
-  return {{"rows", scores.rows},
-          {"logloss", scores.log_loss},
-          {"auc", scores.auc},
-          {"accuracy", scores.accuracy},
-          {"normalized_entropy", scores.normalized_entropy}};
+Json ScoresJson(const Job& job, const Scores& scores) {
+  Json json = {{"rows", scores.rows}, {"logloss", scores.log_loss}, {"accuracy", scores.accuracy}};
+  if (HasAuc(job)) {
+    json["auc"] = scores.auc;
+    json["normalized_entropy"] = scores.normalized_entropy;
+  }
+  return json;
 }
 
-Json EpochsJson(const Progress& progress) {
+Json EpochsJson(const Job& job, const Progress& progress) {
   Json epochs = Json::array();
   for (const EpochResult& epoch : progress.epochs) {
     Json& json = epochs.emplace_back(Json{{"epoch", EpochNumber(epoch.epoch)}, {"best", epoch.best}});
-    json["train"] = ScoresJson(epoch.train);
-    if (epoch.valid) json["valid"] = ScoresJson(*epoch.valid);
-    if (epoch.test) json["test"] = ScoresJson(*epoch.test);
+    json["train"] = ScoresJson(job, epoch.train);
+    if (epoch.valid) json["valid"] = ScoresJson(job, *epoch.valid);
+    if (epoch.test) json["test"] = ScoresJson(job, *epoch.test);
   }
   return epochs;
 }
@@ -73,18 +74,15 @@ std::optional<Scores> Evaluation(const Progress& progress) {
   return best->test ? best->test : best->valid;
 }
 
-// A classifier with more than two classes has no AUC.
-bool IsBinary(const Job& job) { return job.data.classes <= 2; }
-
 void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
   (*json)["best_epoch"] = best == nullptr ? Json() : Json(EpochNumber(best->epoch));
   const auto scores = Evaluation(progress);
-  const bool binary = IsBinary(job);
-  (*json)["eval_auc"] = scores && binary ? Json(scores->auc) : Json();
+  const bool has_auc = HasAuc(job);
+  (*json)["eval_auc"] = scores && has_auc ? Json(scores->auc) : Json();
   (*json)["eval_logloss"] = scores ? Json(scores->log_loss) : Json();
   (*json)["eval_accuracy"] = scores ? Json(scores->accuracy) : Json();
-  (*json)["eval_normalized_entropy"] = scores && binary ? Json(scores->normalized_entropy) : Json();
+  (*json)["eval_normalized_entropy"] = scores && has_auc ? Json(scores->normalized_entropy) : Json();
 }
 
 // Writes the best possible scores on this data set, from the data generator.
@@ -203,7 +201,7 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
     list.Add(SchedulerMetric("samples_per_second"), per_second);
   if (progress.train.rows > 0) {
     list.Add(SchedulerMetric("loss"), progress.train.LogLoss());
-    if (IsBinary(job)) list.Add(SchedulerMetric("auc"), progress.train.Auc());
+    if (HasAuc(job)) list.Add(SchedulerMetric("auc"), progress.train.Auc());
   }
   list.Add(SchedulerMetric("staleness_mean"), staleness.mean);
   list.Add(SchedulerMetric("staleness_max"), staleness.max);
@@ -221,7 +219,7 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
   list.Append(SumsOf(progress));
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
     list.Add(SchedulerMetric("valid_logloss"), progress.epochs.back().valid->log_loss);
-    list.Add(SchedulerMetric("valid_auc"), progress.epochs.back().valid->auc);
+    if (HasAuc(job)) list.Add(SchedulerMetric("valid_auc"), progress.epochs.back().valid->auc);
   }
   list.AddBy(SchedulerMetric("state"), {{progress.phase, 1}});
   list.AddHistogram(SchedulerMetric("staleness_clocks"), progress.staleness);
@@ -265,7 +263,7 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
                {"train_rows", progress.rows[0]},
                {"valid_rows", progress.rows[1]},
                {"test_rows", progress.rows[2]},
-               {"epochs", EpochsJson(progress)},
+               {"epochs", EpochsJson(job, progress)},
                {"checkpoint", progress.last_checkpoint},
                {"best_checkpoint", progress.best_checkpoint},
                {"best_kept", BestKept(job, progress)}});

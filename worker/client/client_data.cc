@@ -168,7 +168,7 @@ Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, co
   return sent;
 }
 
-// Rows of tables that do not exist yet are not on disk, and the last answers of most shards say whether any are.
+// Rows of tables that do not exist yet are not on disk, nor of shards whose last answer had none there (T4).
 void ClientData::Prefetch(const Plan& plan) {
   const auto table = context_->tables.find(plan.table);
   if (table == context_->tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;

@@ -55,8 +55,10 @@ class ClientPulls {
   void FailAll(const Error& error);
   void FailAfter(Clock last, const Error& error);  // pulls for later clocks
   bool idle() const { return pulls_.size() == standing_; }
-  // False: the shard's last answer about the table said that none of its rows are on disk.
-  bool MayBeOnDisk(ShardId shard, TableId table) { return !QueueOf(shard).in_memory.contains(table); }
+  // False: the shard's last answer to a pull of the table had no rows on disk, since the last change of routes.
+  bool MayBeOnDisk(ShardId shard, TableId table) const {
+    return shard.value >= queues_.size() || !queues_[shard.value].in_memory.contains(table);
+  }
   std::uint64_t Hash() const;
 
  private:
@@ -112,7 +114,7 @@ class ClientPulls {
     std::set<Turn> waiting;
     RequestId last;                            // the message added last that is not large
     std::map<Clock, std::uint32_t> in_flight;  // number of messages by clock
-    std::set<TableId> in_memory;               // tables of which the last answer said that no rows are on disk
+    std::set<TableId> in_memory;               // tables whose last answer had on_disk = false
   };
 
   ShardQueue& QueueOf(ShardId shard);

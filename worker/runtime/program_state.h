@@ -27,7 +27,7 @@ class ProgramState {
       : runtime_(runtime), rank_(rank), chunk_bytes_(chunk_bytes) {}
 
   // `save` returns the state. It is called on the thread that makes the requests. Its error ends the client. Returns
-  // when the client knows it: no checkpoint that is ordered later lacks the state.
+  // when the client knows it: a checkpoint whose order reaches the client later has the state.
   void Keep(std::function<Expected<Buffer>()> save);
   // The program has ticked.
   void OnTick() { ticked_ = save_ != nullptr; }

@@ -140,15 +140,15 @@ def tables_of(job):
     if model.get("cross_rank", 0):
         crosses = [f"{layer}.{factor}" for layer in crosses for factor in "vu"]
     data = job.get("data", {})
-    if kind == "dcn_v2" and not data.get("dense_integers", False) and data.get("format", "criteo") != "idx":
-        bottom = -1  # no dense values, so no layers for them
+    has_dense = data.get("format", "criteo") == "criteo" and data.get("dense_integers", False)
+    below_dcn = layers("bottom", bottom + 1) if has_dense else []
     return {
         "logistic_regression": ["linear"],
         "fm": ["linear", "embedding"],
         "wide_deep": ["linear", "embedding", *layers("layer", hidden + 1)],
         "deepfm": ["linear", "embedding", *layers("layer", hidden + 1)],
         "mlp": layers("layer", hidden + 1),
-        "dcn_v2": ["embedding", *layers("bottom", bottom + 1), *crosses, *layers("top", hidden + 1)],
+        "dcn_v2": ["embedding", *below_dcn, *crosses, *layers("top", hidden + 1)],
     }.get(kind, ["embedding", *layers("bottom", bottom + 1), *layers("top", hidden + 1)])
 
 

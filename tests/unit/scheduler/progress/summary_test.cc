@@ -111,20 +111,23 @@ TEST(Summary, ARunThatDidNothingHasASummary) {
   EXPECT_EQ(json["reason"], "disk full");
 }
 
-TEST(Summary, OnlyTwoClassesHaveAnAuc) {
-  for (const DataFormat format : {DataFormat::kIdx, DataFormat::kLibsvm})
-    for (const std::uint32_t classes : {2u, 10u}) {
-      Job job;
-      job.data.format = format;
-      job.data.classes = classes;
-      Progress p = SomeProgress();
-      p.train.rows = 10;
-      const auto json = nlohmann::json::parse(SummaryJson(job, p, {ErrorCode::kOk, "finished"}));
-      EXPECT_EQ(json["eval_auc"].is_null(), classes != 2);
-      const auto line = nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(job, p, Rate()), 0));
-      EXPECT_EQ(line.contains("auc"), classes == 2);
-      EXPECT_TRUE(line.contains("loss"));
-    }
+TEST(Summary, APredictorOfClassesHasNoAuc) {
+  for (const ModelKind kind : {ModelKind::kFm, ModelKind::kMlp}) {
+    Job job;
+    job.model.kind = kind;
+    Progress p = SomeProgress();
+    p.train.rows = 10;
+    const bool has_auc = kind == ModelKind::kFm;
+    const auto json = nlohmann::json::parse(SummaryJson(job, p, {ErrorCode::kOk, "finished"}));
+    EXPECT_EQ(json["eval_auc"].is_null(), !has_auc);
+    EXPECT_EQ(json["eval_normalized_entropy"].is_null(), !has_auc);
+    EXPECT_EQ(json["epochs"][0]["valid"].contains("auc"), has_auc);
+    EXPECT_EQ(json["epochs"][0]["train"].contains("normalized_entropy"), has_auc);
+    const auto line = nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(job, p, Rate()), 0));
+    EXPECT_EQ(line.contains("auc"), has_auc);
+    EXPECT_EQ(line.contains("valid_auc"), has_auc);
+    EXPECT_TRUE(line.contains("loss"));
+  }
 }
 
 TEST(Summary, ARunStoppedInItsFirstEpochReportsTheLossSoFar) {

@@ -317,25 +317,44 @@ TEST(ClientPull, ParkedPullsDoNotBlockThePushesAndPullsThatTheyWaitFor) {
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 6u);
 }
 
-TEST(ClientPull, PrefetchOmitsShardsWhoseLastAnswerSaidThatNoRowsAreOnDisk) {
-  FakeFleet fleet(Options());
-  fleet.Run();
-  const Plan plan = fleet.MakePlan(kUsers, Keys(200));
-  const auto prefetched = [&](std::uint32_t shard) {
-    return BodiesOf<tarn::Prefetch>(fleet.TakeSent(ShardPeer(ShardId(shard)))).size();
-  };
-  fleet.Prefetch(plan);
-  EXPECT_EQ(prefetched(0), 1u) << "it has not answered yet";
-  EXPECT_EQ(prefetched(1), 1u);
-  for (const std::uint32_t with_disk : {0u, 1u, 0u}) {
-    fleet.shards[with_disk].on_disk = true;
-    fleet.shards[1 - with_disk].on_disk = false;
-    fleet.Pull(plan, Clock(0));
-    fleet.Exchange();
-    fleet.Prefetch(plan);
-    EXPECT_EQ(prefetched(with_disk), 1u);
-    EXPECT_EQ(prefetched(1 - with_disk), 0u);
+class ClientPrefetch : public testing::Test {
+ protected:
+  ClientPrefetch() : fleet_(Options()) { fleet_.Run(); }
+  // The shards to which it is sent.
+  std::vector<std::uint32_t> Prefetch() {
+    fleet_.Prefetch(users_);
+    std::vector<std::uint32_t> found;
+    for (const std::uint32_t shard : {0u, 1u})
+      if (!BodiesOf<tarn::Prefetch>(fleet_.TakeSent(ShardPeer(ShardId(shard)))).empty()) found.push_back(shard);
+    return found;
   }
+  void PullBothTables() {
+    fleet_.Pull({{&users_, {}}, {&weights_, {}}});
+    fleet_.Exchange();
+  }
+
+  FakeFleet fleet_;
+  const Plan users_ = fleet_.MakePlan(kUsers, Keys(200));
+  const Plan weights_ = fleet_.MakePlan(TableId(2), {0, 500, 999});
+};
+
+TEST_F(ClientPrefetch, OmitsShardsWhoseLastAnswerHadNoRowsOfTheTableOnDisk) {
+  EXPECT_EQ(Prefetch(), (std::vector{0u, 1u})) << "none has answered yet";
+  for (const std::uint32_t with_disk : {0u, 1u, 0u}) {
+    fleet_.shards[with_disk].on_disk = {kUsers};
+    fleet_.shards[1 - with_disk].on_disk = {TableId(2)};
+    PullBothTables();
+    EXPECT_EQ(Prefetch(), std::vector{with_disk});
+  }
+}
+
+TEST_F(ClientPrefetch, ANewRouteMapMakesTheAnswersVoid) {
+  PullBothTables();
+  EXPECT_EQ(Prefetch(), std::vector<std::uint32_t>{});
+  ++fleet_.view.version.value;
+  ++fleet_.view.routes.epoch.value;
+  fleet_.FromScheduler(ViewUpdate{fleet_.view});
+  EXPECT_EQ(Prefetch(), (std::vector{0u, 1u}));
 }
 
 TEST(ClientPull, ANewRouteMapSendsUnansweredPullsToTheNewOwners) {

@@ -108,8 +108,9 @@ ReplyPart FakeShard::RowsOf(const PullPart& part, const std::vector<Key>& keys) 
     for (std::uint32_t d = 0; d < dim; ++d) rows.push_back(ValueOf(part.table, key, d) + shift);
   Buffer values = Buffer::Allocate(keys.size() * CodecRowBytes(part.codec, dim));
   kernels::EncodeRows(part.codec, dim, keys.size(), rows.data(), values.data());
-  return {part.table,        part.codec, part.keys.count, std::vector<Version>(part.keys.sections.size(), version),
-          std::move(values), on_disk};
+  return {part.table,        part.codec,
+          part.keys.count,   std::vector<Version>(part.keys.sections.size(), version),
+          std::move(values), on_disk.contains(part.table)};
 }
 
 std::vector<Body> FakeShard::Handle(const Message& message) {

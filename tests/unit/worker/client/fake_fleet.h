@@ -45,7 +45,7 @@ class FakeShard {
   std::optional<Clock> told_minimum;  // minimum clock in replies, if different
   float shift = 0;                    // added to all values
   Version version;                    // of all partitions, in replies
-  bool on_disk = false;               // what replies say
+  std::set<TableId> on_disk;          // tables with rows on disk, in replies
   Clock ticked;
   std::map<TableId, TableSpec> tables;
 

@@ -35,7 +35,7 @@ struct FakeWorld {
   bool no_memory = false;  // allocation of answers fails
   bool scheduler_dead = false;
   std::vector<DataPosition> ticks;  // positions, as received by shard 0
-  std::size_t prefetched = 0;       // keys received
+  std::size_t prefetched = 0;       // keys
   std::map<Peer, std::uint32_t> lanes;
   int connects = 0;
   View view;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
@@ -67,6 +69,22 @@ TEST_F(ProgramStateTest, AsksOnceAfterEachTick) {
   state_.SaveAfterTick(Clock(2));
   state_.SaveWhileWaiting(Clock(2));
   EXPECT_EQ(saved_, 1) << "once for a checkpoint";
+}
+
+TEST_F(ProgramStateTest, KeepReturnsWhenTheClientHasRecordedIt) {
+  std::atomic<bool> handling = false, kept = false;
+  std::thread holder([&] {
+    EXPECT_TRUE(Run([&](worker::Client*, worker::Completion<>* done, TimeUs, Outbox*) {
+      handling = true;
+      for (int i = 0; i < 100 && !kept; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_FALSE(kept) << "its request waits behind this one";
+      done->Done();
+    }));
+  });
+  while (!handling) std::this_thread::yield();
+  state_.Keep([] { return Buffer(); });
+  kept = true;
+  holder.join();
 }
 
 TEST_F(ProgramStateTest, ARunThatDoesNotResumeHasNoSavedState) {
@@ -148,6 +166,29 @@ TEST_F(ProgramStateOfClient, ARunThatDoesNotResumeHasNone) {
   const auto saved = client_.SavedState(0);
   ASSERT_TRUE(saved);
   EXPECT_TRUE(saved->empty());
+}
+
+TEST_F(ProgramStateOfClient, KeepStateReturnsAfterTheEndOfTheClient) {
+  EXPECT_TRUE(client_.Leave());
+  client_.KeepState([] { return Buffer(); });
+  EXPECT_FALSE(Pull());
+}
+
+TEST(ProgramState, AJobWithBackupWorkersKeepsNone) {
+  FakeWorld world;
+  Job job;
+  job.consistency.backup_workers = 1;
+  job.fleet.workers = 2;
+  job.train.prefetch = 0;
+  world.job_text = ToToml(job);
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client) << client.error().message;
+  const auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  client->KeepState([] { return Buffer(); });
+  const auto rows = client->Pull(*users, std::vector<Key>{1}).Wait();
+  ASSERT_FALSE(rows);
+  EXPECT_EQ(rows.error().code, ErrorCode::kUnsupported);
 }
 
 }  // namespace
