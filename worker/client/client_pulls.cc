@@ -371,8 +371,10 @@ std::uint64_t ClientPulls::Hash() const {
   std::uint64_t hash = pulls_.size();
   for (const auto& [id, pull] : pulls_) hash = HashCombine(HashCombine(hash, id.value), pull.pieces);
   for (const auto& [id, message] : messages_) hash = HashCombine(HashCombine(hash, id.value), message.due);
-  for (const ShardQueue& queue : queues_)
+  for (const ShardQueue& queue : queues_) {
+    hash = HashCombine(hash, queue.in_memory.size());
     for (const TableId table : queue.in_memory) hash = HashCombine(hash, table.value);
+  }
   return hash;
 }
 

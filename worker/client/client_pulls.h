@@ -55,7 +55,7 @@ class ClientPulls {
   void FailAll(const Error& error);
   void FailAfter(Clock last, const Error& error);  // pulls for later clocks
   bool idle() const { return pulls_.size() == standing_; }
-  // False: the shard's last answer to a pull of the table had no rows on disk, since the last change of routes.
+  // False: the shard's last answer to a pull of the table had no rows on disk. It may be old.
   bool MayBeOnDisk(ShardId shard, TableId table) const {
     return shard.value >= queues_.size() || !queues_[shard.value].in_memory.contains(table);
   }

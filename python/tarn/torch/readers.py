@@ -48,8 +48,8 @@ class CriteoRows:
 
     A row is (ids, dense, label): ids int64 [categorical_columns], dense float32 [integer_columns], label float32. An id is
     the category's value modulo `ids_max`, plus 1; 0 for an empty field. The value of eight lower-case hexadecimal digits is
-    their number; other categories are hashed. dense is log(1 + max(v, 0)), 0 for an empty field. The values of categories
-    and integers are those of DLRM and the other built-in models.
+    their number; other categories are hashed, as in the keys of the built-in models. dense is log(1 + max(v, 0)), 0 for an
+    empty field, as with `data.dense_integers`.
 
     The file is mapped into memory and indexed when it is opened: 8 bytes a row. It must not change while it is used.
     Errors: ValueError names the file, the line and what was expected. Any thread.

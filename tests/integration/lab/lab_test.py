@@ -294,6 +294,17 @@ class StudiesTest(unittest.TestCase):
                 self.assertTrue(study.read(path).trials(), path)
 
 
+    def test_an_mlp_is_compared_by_its_accuracy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "job.toml").write_text('[model]\nkind = "mlp"\n')
+            path = pathlib.Path(folder, "study.toml")
+            path.write_text('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n')
+            self.assertEqual(study.read(path).metric, "accuracy")
+            path.write_text(path.read_text() + 'metric = "auc"\n')
+            with self.assertRaisesRegex(study.StudyError, "accuracy"):
+                study.read(path)
+
+
 class ResultsTest(unittest.TestCase):
     def test_the_sign_flip_test_is_exact(self):
         self.assertEqual(results.sign_flip_p([1, 2, 3]), 0.25)

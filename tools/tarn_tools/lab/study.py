@@ -18,6 +18,7 @@ from tarn_tools.lab.algorithms import BY_NAME, HOOKS, SERVER_RATE, SHARE_OF_A_WO
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,-]{0,63}")
 ENGINES = ("simulated", "real")
 METRICS = {"auc": True, "logloss": False, "accuracy": True}  # name -> whether more is better
+METRICS_OF_CLASSES = ("accuracy", "logloss")  # of an mlp
 LAB_KEYS = ("name", "about", "job", "seeds", "engine", "metric", "baseline", "target_loss", "algorithms", "generate")
 SEARCH_KEYS = ("points", "at_a_time", "seed", "space")
 GENERATE_KEYS = ("rows", "valid", "test", "seed")
@@ -364,6 +365,7 @@ def read(path):
     target = lab.get("target_loss")
     if target is not None and not isinstance(target, (int, float)):
         reader.fail("lab.target_loss", f"expected a number, found {target!r}")
+    metrics = METRICS_OF_CLASSES if job_table.get("model", {}).get("kind") == "mlp" else tuple(METRICS)
     return Study(
         path=path,
         name=reader.name("lab.name", lab.get("name", path.stem)),
@@ -372,7 +374,7 @@ def read(path):
         job_table=job_table,
         seeds=tuple(seeds),
         engine=reader.one_of(lab, "engine", "simulated", ENGINES),
-        metric=reader.one_of(lab, "metric", "auc", tuple(METRICS)),
+        metric=reader.one_of(lab, "metric", metrics[0], metrics),
         baseline=reader.one_of(lab, "baseline", names[0], names),
         target_loss=target,
         generate=generate,
