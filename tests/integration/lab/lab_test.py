@@ -293,7 +293,6 @@ class StudiesTest(unittest.TestCase):
             if "[lab]" in path.read_text():
                 self.assertTrue(study.read(path).trials(), path)
 
-
     def test_an_mlp_is_compared_by_its_accuracy(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "job.toml").write_text('[model]\nkind = "mlp"\n')
