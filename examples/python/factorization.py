@@ -15,7 +15,7 @@ import tarn
 
 USERS, ITEMS, RANK, NOISE = 5000, 1000, 8, 0.1
 TRAIN, TEST = 400_000, 20_000
-BATCH, EPOCHS = 500, 10
+BATCH, EPOCHS = 500, 15
 
 
 def ratings(seed, count):
