@@ -3,7 +3,8 @@
 
 option(TARN_CUDA "build the CUDA kernels where a toolkit is found" ON)
 set(TARN_HAS_CUDA OFF)
-# OFF: `tools/install cuda` may still change the result, so tools/build configures again once a toolkit is installed.
+# Set to OFF below if `tools/install cuda` can still change the result: tools/build then configures again once a toolkit
+# is installed.
 set(settled ON)
 if(TARN_CUDA AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
   include(CheckLanguage)
@@ -37,5 +38,5 @@ if(TARN_CUDA AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
     set(settled OFF)
   endif()
 endif()
-set(TARN_CUDA_SETTLED ${settled} CACHE INTERNAL "whether a toolkit that is installed later changes nothing")
+set(TARN_CUDA_SETTLED ${settled} CACHE INTERNAL "ON: a toolkit that is installed later does not change TARN_HAS_CUDA")
 message(STATUS "CUDA: ${TARN_HAS_CUDA}")
