@@ -34,7 +34,7 @@ enum class ErrorCode : std::uint8_t {
   kUnavailable,  // the peer has ended, cannot be reached or is not ready yet; or another process uses the resource
   kTimeout,
   kIo,       // I/O error, disk full, out of memory
-  kCorrupt,  // stored bytes do not match their checksum
+  kCorrupt,  // stored data is damaged or inconsistent, such as bytes that do not match their checksum
   kUnsupported,
   kCancelled,
   kInternal,

@@ -53,8 +53,8 @@ class AtomicFile {
 inline constexpr std::chrono::milliseconds kLockTimeout{10'000};
 
 // Locks a file exclusively among processes, until this object is destroyed or the process ends. The file remains.
-// kUnavailable if another process still holds the lock after `timeout`; the message is "PATH: " and `held`, a text for
-// users that explains the conflict. Requires a file system with flock.
+// kUnavailable if another process still holds the lock after `timeout` (0: one attempt); the message is "PATH: " and
+// `held`, a text for users that explains the conflict. Requires a file system with flock.
 class FileLock {
  public:
   static Expected<FileLock> Take(const std::string& path, std::string_view held,

@@ -32,7 +32,7 @@ struct LogOptions {
   LogLevel level = LogLevel::kInfo;  // lines below it are dropped
 };
 
-// Opens the log; a second call replaces the first. kIo if the file cannot be opened.
+// Opens the log; a second call replaces the log of the first. kIo if the file cannot be opened.
 Status InitLog(const LogOptions& options);
 
 // Writes all lines to the file. Without it, warnings and errors are written at once, other lines within a second.

@@ -85,7 +85,7 @@ struct ReplyPart {
 };
 struct PullReply {
   RequestId request;
-  Clock min_clock;                // the shard's minimum clock when it answered
+  Clock min_clock;                // the shard's minimum clock when it answered; with backup workers, the open clock (C8)
   std::vector<ReplyPart> tables;  // as in the pull
 };
 

@@ -65,7 +65,7 @@ class QualityTally {
 
  private:
   Quality sums_;                        // without buckets
-  std::vector<Quality::Bucket> grid_;   // all of them
+  std::vector<Quality::Bucket> grid_;   // all buckets
   std::vector<std::uint64_t> touched_;  // a bit per bucket: whether it has rows
 };
 

@@ -111,7 +111,8 @@ Expected<Manifest> ReadManifest(const std::string& directory);
 std::string EncodeManifest(const Manifest& manifest);
 Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin);
 
-// A hash of the names, sizes and checksums of a checkpoint's files: equal hashes mean equal rows.
+// A hash of the number of partitions, and of the names, sizes and checksums of the files of each generation (not of the
+// blobs of workers). Equal hashes mean equal rows.
 std::uint64_t FilesHash(const Manifest& manifest);
 
 // The number of a directory named ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); nullopt for
@@ -127,7 +128,7 @@ struct CheckpointDirectory {
 // The directories ckpt-<number> below RUN_DIR/checkpoints, in order of number. kNotFound if that cannot be read.
 Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& run_dir);
 
-// The newest of these that has a MANIFEST. kNotFound if none has one.
+// The path of the newest of these that has a MANIFEST. kNotFound if none has one, or as for ListCheckpoints.
 Expected<std::string> FindNewestCheckpoint(const std::string& run_dir);
 
 }  // namespace tarn

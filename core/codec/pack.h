@@ -1,4 +1,5 @@
-// Converts the FlatBuffers structs of schemas/types.fbs to their C++ types, for flatc's generated code (native_type).
+// Converts between the FlatBuffers structs of schemas/types.fbs and their C++ types, for flatc's generated code
+// (native_type).
 // Pure functions, any thread. UnPack does not check enumerators: check first (core/codec/schema_rules.h).
 #pragma once
 

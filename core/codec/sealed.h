@@ -21,7 +21,7 @@ struct SealedFormat {
   std::uint32_t whole_sum_from = 1;      // from this version on, the checksum covers magic and version too
 };
 
-// The header and the body.
+// Returns the header, followed by `body`.
 std::string Seal(const SealedFormat& format, std::string_view body);
 
 inline constexpr std::size_t kSealBytes = 24;  // of the header

@@ -43,7 +43,8 @@ To Cast(From value) {
   return static_cast<To>(value);
 }
 
-// Adds the options of the rule that are missing, so that neither what is stored nor what was read depends on defaults.
+// Adds the options of the rule that are missing, with their default values. A stored table therefore keeps its values
+// even if a later version changes a default.
 // There is room for all of them unless the table has options that its rule does not know; Validate refuses those.
 void AddDefaults(const RuleName& kind, NamedOptions* options) {
   const UpdateRule* rule = FindUpdateRule(kind);

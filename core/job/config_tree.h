@@ -43,13 +43,12 @@ std::string WithDecimalPoint(std::string_view text);
 std::string_view KindName(ConfigNode::Kind kind);
 
 // Reads a document; `origin` is the file's name in places and errors. kInvalidArgument with place and reason;
-// kTooLarge over limits::kJobBytesMax.
+// kTooLarge over limits::kJobBytesMax or kJobDotsMax.
 Expected<ConfigNode> ParseConfig(std::string_view text, std::string_view origin);
 
 // Sets one value: "section.key=value". The value is TOML. Text that is not valid TOML counts as a string, so that
 // quotes can be omitted, unless it begins like a string, array or table. kInvalidArgument or kTooLarge; the message
-// begins with
-// "--set 'section.key=value'", and `root` is unchanged.
+// begins with "--set 'section.key=value'", and `root` is unchanged.
 Status ApplyOverride(ConfigNode& root, std::string_view assignment);
 
 }  // namespace tarn

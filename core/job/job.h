@@ -64,8 +64,8 @@ enum class Durability : std::uint8_t { kNone, kCheckpoint, kLog };
 // [storage]
 struct StorageSection {
   Durability durability = Durability::kCheckpoint;
-  double checkpoint_seconds = 600;      // 0: no periodic ones by time
-  std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
+  double checkpoint_seconds = 600;      // 0: no periodic checkpoints by time
+  std::uint64_t checkpoint_clocks = 0;  // 0: no periodic checkpoints by clock
   bool checkpoint_final = true;
   std::uint32_t checkpoints_kept = 3;  // in addition to that of the best epoch
   std::uint32_t checkpoint_chain = 8;  // maximum number of incremental ones after a full one; 0: all are full

@@ -30,7 +30,8 @@ inline constexpr std::uint64_t kHotRowsMax = std::numeric_limits<std::uint32_t>:
 inline constexpr double kJobSecondsMax = 1e7;                                                // about 16 weeks
 inline constexpr std::uint32_t kJobLanesMax = 16;
 inline constexpr std::uint32_t kBatchShareMax = 1'000'000;
-inline constexpr std::uint32_t kJobUnitsMax = limits::kRowDimMax - 1;  // of a layer: with a bias, a row of the next
+// Units of a layer. A row of the next layer has one weight per unit, and a bias.
+inline constexpr std::uint32_t kJobUnitsMax = limits::kRowDimMax - 1;
 
 template <typename Visitor, typename Section>
 void VisitJobSection(Visitor& visitor, Section& section) {

@@ -68,9 +68,9 @@ void NoteConsistencyKeys(const SectionReader& in, ExplicitKeys* keys, const std:
   VisitWorkerCache(finder, worker_cache);
 }
 
-// By how many clocks a table lets a worker's ticks be late. A worker that combines the pushes of k clocks ticks up to
-// k - 1 clocks late for all tables (rule H6).
-std::uint64_t ClocksThatMayWait(const ConsistencySpec& spec) {
+// The maximum number of clocks by which a worker's tick may be late without blocking the worker's own pulls of a table.
+// A worker that combines the pushes of k clocks ticks up to k - 1 clocks late for all tables (rule H6).
+std::uint64_t TickDelayMax(const ConsistencySpec& spec) {
   switch (spec.mode) {
     case ConsistencyMode::kBsp: return 0;
     case ConsistencyMode::kSsp: return spec.staleness;
@@ -92,7 +92,7 @@ Status CheckPushEvery(const SectionReader& in, const TableSettings& settings) {
   if (settings.worker_cache.own_pushes == OwnPushes::kSeen)
     return refuse("own_pushes",
                   "pulls do not include pushes that the worker has not sent yet; expected own_pushes = \"bounded\"");
-  if (const std::uint64_t bound = ClocksThatMayWait(settings.consistency); clocks > bound + 1)
+  if (const std::uint64_t bound = TickDelayMax(settings.consistency); clocks > bound + 1)
     return refuse(
         "staleness",
         fmt::format("a worker would wait for its own pushes; expected at most staleness + 1 = {}", bound + 1));
@@ -335,7 +335,7 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, const TableSe
   return tables.Finish();
 }
 
-// An override of [consistency] affects only tables that do not set the key. Notes the others.
+// An override of [consistency] affects only tables that do not set the key. Adds a note for each table that sets it.
 void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
   for (const std::string_view key :
        {"mode", "staleness", "staleness_range", "apply", "worker_cache", "refresh_rows", "own_pushes", "push_every"}) {
@@ -349,12 +349,12 @@ void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
 // Ticks apply to all tables, so pushes may be combined over only as many clocks as the strictest table allows.
 Status CheckCombining(const SectionReader& in, const Job& job) {
   std::uint32_t clocks = job.worker_cache.push_every;
-  std::uint64_t bound = ClocksThatMayWait(job.consistency);
+  std::uint64_t bound = TickDelayMax(job.consistency);
   std::string strictest = "[consistency]";
   for (const auto& [name, own] : job.tables) {
     if (own.has_worker_cache) clocks = std::max(clocks, own.worker_cache.push_every);
-    if (!own.has_consistency || ClocksThatMayWait(own.consistency) >= bound) continue;
-    bound = ClocksThatMayWait(own.consistency);
+    if (!own.has_consistency || TickDelayMax(own.consistency) >= bound) continue;
+    bound = TickDelayMax(own.consistency);
     strictest = fmt::format("[tables.{}]", name);
   }
   if (clocks <= bound + 1) return {};
@@ -396,7 +396,7 @@ Status CheckHotRows(const SectionReader& in, const TableSettings& settings, Job&
   return {};
 }
 
-// Local steps use host memory and copies of the pulled rows.
+// Rejects settings that local steps do not support: the steps run in host memory, on copies of the pulled rows.
 Status CheckLocalTraining(const SectionReader& in, const TrainSection& train, const LocalSection& local) {
   if (local.method == LocalMethod::kNone) return {};
   const auto refuse = [&](std::string_view what) {
@@ -413,7 +413,7 @@ Status CheckLocalTraining(const SectionReader& in, const TrainSection& train, co
   return {};
 }
 
-// Deltas contain the l2 of the local steps.
+// Rejects l2 on servers if workers push deltas, which already contain the l2 of the local steps.
 Status CheckPushedValues(const SectionReader& in, const LocalSection& local, const OptimizerSection& optimizer) {
   const bool has_l2 = optimizer.linear.l2 != 0 || optimizer.embedding.l2 != 0 || optimizer.dense.l2 != 0;
   if (PushesOf(local) == PushedValues::kGradients || !has_l2) return {};

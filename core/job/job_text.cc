@@ -136,8 +136,8 @@ class ValueTexts {
 // sends, because a run may continue on other machines, such as some without a GPU.
 enum class Keys { kAll, kFingerprint };
 
-// Whether a key of an inheriting section must be written: the job sets it there, or it differs from the inherited
-// value.
+// Returns a predicate: whether a key of an inheriting section must be written, because the job sets it there or its
+// value differs from the inherited one.
 std::function<bool(std::string_view)> Own(const Job& job, std::string section, ValueTexts mine, ValueTexts inherited) {
   return [&job, section = std::move(section), mine = std::move(mine.texts),
           inherited = std::move(inherited.texts)](std::string_view key) {

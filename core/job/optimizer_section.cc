@@ -32,8 +32,8 @@ NamedOptions ReadOtherOptions(SectionReader& in, const OptimizerSpec& spec) {
   return others;
 }
 
-// Whether an option without effect deserves a note. Not at its default, because a job that an older version has written
-// may set every option of every rule.
+// Whether an option without effect gets a note: only if it differs from its default, because a job that an older
+// version has written may set every option of every rule.
 bool IsNotable(std::string_view option, float value) { return value != FindRuleOption(option)->by_default; }
 
 std::string NamesOf(const UpdateRule& rule) {
@@ -68,8 +68,8 @@ Status RefuseOthers(SectionReader& in, const OptimizerSpec& spec, const NamedOpt
                                          NamesOf(*FindUpdateRule(spec.kind))));
 }
 
-// An override of [optimizer] affects only roles that do not set the key. Notes the others; an error if all set it,
-// because the override has no effect.
+// An override of [optimizer] affects only roles that do not set the key. Adds a note that names the roles that set it.
+// Returns an error if all of them do, because the override then has no effect.
 Status CheckReach(const SectionReader& in, const ExplicitKeys& explicit_keys, Notes* notes) {
   std::set<std::string> keys;
   KeyFinder finder(in, &keys);

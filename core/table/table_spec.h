@@ -197,8 +197,8 @@ Status ParseName(std::string_view name, ConsistencyMode& out);
 Status ParseName(std::string_view name, ApplyMode& out);
 Status ParseName(std::string_view name, ValueCodec& out);
 
-// Checks the ranges of all fields, and that the settings can be combined (such as asp, which excludes aggregated). The
-// message names the table, the field, the value and what was expected.
+// Checks the ranges of all fields, and that the settings can be combined (such as asp, which excludes aggregated).
+// kInvalidArgument; the message names the table, the field, the value and what was expected.
 Status Validate(const TableSpec& spec);
 
 // Checks that each of 2^partition_bits partitions of a dense table, which is allocated at once, has at most
