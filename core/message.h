@@ -85,7 +85,8 @@ struct ReplyPart {
 };
 struct PullReply {
   RequestId request;
-  Clock min_clock;                // the shard's minimum clock when it answered; with backup workers, the open clock (C8)
+  // The shard's minimum clock when it answered; with backup workers the open clock of the tables (rule C8).
+  Clock min_clock;
   std::vector<ReplyPart> tables;  // as in the pull
 };
 

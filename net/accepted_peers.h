@@ -1,4 +1,5 @@
-// Maps the ZeroMQ identities of peers that connected to our ROUTER (bytes chosen by ZeroMQ or by the peer) to numbers.
+// Maps the ZeroMQ identities (bytes chosen by ZeroMQ or by the peer) of peers that connected to this node's ROUTER to
+// numbers.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace tarn::net {
 
-// Whether the peer connected to us; else we connected to it.
+// Whether the peer connected to this node. If not, this node connected to the peer.
 inline bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
 
 // Not thread-safe. Has at most `max` peers. When it is full, it removes the eighth of them that was silent for longest.

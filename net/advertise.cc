@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kTcp = "tcp://";
 // An address reserved for documentation (RFC 5737): its route is the default route.
-constexpr const char* kElsewhere = "192.0.2.1";
+constexpr const char* kDocumentationAddress = "192.0.2.1";
 constexpr std::uint16_t kAnyPort = 9;
 
 // The host of "tcp://HOST:PORT"; empty for other endpoints.
@@ -71,7 +71,7 @@ Expected<std::optional<in_addr>> Resolve(const std::string& host) {
   return address;
 }
 
-// Our address for connections to another address. A datagram socket that connects sends nothing.
+// The local address of connections to `to`. Connecting a datagram socket sends nothing.
 std::optional<in_addr> SourceTowards(const in_addr& to) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return std::nullopt;
@@ -103,9 +103,9 @@ std::optional<in_addr> FirstInterface() {
 
 // The address of the interface of the default route, else of the first interface.
 std::optional<in_addr> DefaultAddress() {
-  in_addr elsewhere{};
-  inet_pton(AF_INET, kElsewhere, &elsewhere);
-  if (const auto source = SourceTowards(elsewhere); source && !IsLoopbackAddress(*source)) return source;
+  in_addr remote{};
+  inet_pton(AF_INET, kDocumentationAddress, &remote);
+  if (const auto source = SourceTowards(remote); source && !IsLoopbackAddress(*source)) return source;
   return FirstInterface();
 }
 

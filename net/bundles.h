@@ -69,7 +69,7 @@ class Bundles {
 
   template <typename Send>
   std::uint32_t IndexOf(const LaneId& lane, const Send& send) {
-    // Often the lane is the last one, or the next one if several messages are sent to each of several shards in turn.
+    // Often the lane is that of the last message or, when the caller sends to several shards in turn, the one after it.
     for (std::uint32_t i = last_; i < bundles_.size() && i <= last_ + 1; ++i)
       if (bundles_[i].to == lane) return i;
     const auto found = index_.find(lane);

@@ -74,7 +74,7 @@ Status CheckTopK(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
-// The same for factors of `count` rows.
+// Checks that the factors (kLowRank) of `count` rows can have this size.
 Status CheckLowRank(std::uint32_t count, const Buffer& values) {
   const std::size_t least = kernels::LowRankBytes(count, 1, 1);
   const std::size_t most = kernels::LowRankBytes(count, limits::kRowDimMax, limits::kPushRankMax);

@@ -30,9 +30,9 @@ struct DataTable<Prefetch> : std::type_identity<wire::Prefetch> {};
 template <typename Body>
 concept DataMessage = requires { typename DataTable<Body>::type; };
 
-// Appends the table to the buffer under construction. `status` is set to kTooLarge or kMalformed, with the name of
-// the field, if a message has no table, more than limits::kMessageTablesMax, or more than limits::kPartitionsMax
-// sections.
+// Appends message `m` to the buffer under construction. Sets `status` to kMalformed if a pull, a push or a reply has no
+// table, and to kTooLarge if `m` has more than limits::kMessageTablesMax tables or limits::kPartitionsMax sections; the
+// error names the field.
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Pull& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PullReply& m, Status* status);
 flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Push& m, Status* status);

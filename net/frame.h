@@ -111,6 +111,7 @@ struct BundledFrames {
   std::array<FrameView, limits::kBundleMessagesMax> frames;
   std::size_t count = 0;
 };
+// Whether the frame is a bundle of this protocol version, by its prefix.
 bool IsBundle(const FrameView& frame);
 // The messages of a bundle, as views into `frame`, which are not decoded yet. Errors as of Decode.
 Expected<BundledFrames> SplitBundle(const FrameView& frame);

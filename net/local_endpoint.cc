@@ -46,7 +46,7 @@ struct Address {
 // connect() on this socket never blocks; it fails with EAGAIN if the listener's queue is full.
 Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Creates and removes a socket to find out: some file systems for shared folders do not support sockets.
+// Whether the file system of the folder supports sockets, which some shared ones do not. Creates and removes one.
 bool SupportsSockets(int folder, const std::string& name) {
   const std::string path = PathIn(folder, name);
   const Address address(path);

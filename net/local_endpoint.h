@@ -29,7 +29,7 @@ std::string AddressFile(const std::string& run_dir);
 
 // The endpoint for an argument of --scheduler. Returns an endpoint unchanged. Other text is the folder of a run: waits
 // up to `seconds` for its AddressFile and returns the contents. kTimeout: no scheduler has written it by then.
-// kInvalidArgument: the text is neither.
+// kInvalidArgument: the text is neither. kIo, kTooLarge: the file cannot be read.
 Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds);
 
 // Removes the sockets in RUN_DIR/sockets and that folder; with `stale_only` only sockets without a listener. Does
@@ -50,8 +50,9 @@ class LocalFolders {
   // files. kInvalidArgument: RUN_DIR/sockets is not private. kNotFound, kIo: a folder cannot be created or opened.
   Expected<std::string> Make(const std::string& run_dir, const std::string& name);
 
-  // The address with which ZeroMQ connects to the endpoint ipc://FOLDER/NAME from this process. With `private_only`,
-  // kInvalidArgument unless the folder belongs to this user and has mode 0700. kNotFound, kIo: it cannot be opened.
+  // The address with which ZeroMQ connects to the endpoint ipc://FOLDER/NAME from this process. kInvalidArgument: not
+  // such an endpoint; this user may not open the folder; or, with `private_only`, the folder belongs to another user or
+  // other users can access it. kNotFound, kIo: the folder cannot be opened.
   Expected<std::string> Reach(const std::string& endpoint, bool private_only);
 
  private:

@@ -50,8 +50,9 @@ class PayloadFrame {
 // Adds the payload of `message` to the two frames.
 void AddPayload(const Message& message, PayloadFrame* keys, PayloadFrame* values);
 
-// Reads the two frames of a received message, table by table. TakeKeys and TakeValues set `status` to kMalformed if the
-// frame ends early or its padding is not zero. They do nothing if `status` already has an error.
+// Reads the two frames of a received message, table by table. TakeKeys and TakeValues return the next `bytes` bytes of
+// their frame. They set `status` to kMalformed if the frame ends early or its padding is not zero, and do nothing if
+// `status` already has an error.
 class PayloadReader {
  public:
   PayloadReader() = default;

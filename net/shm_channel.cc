@@ -69,9 +69,9 @@ void ShmChannel::Flush() {
       const Buffer& frame = frames[write_frame_];
       const std::size_t left = PadTo8(frame.size()) - write_offset_;
       const std::size_t now = std::min(left, writer_.Room());
-      const std::size_t real = std::min(now, frame.size() - std::min(frame.size(), write_offset_));
-      writer_.Write(frame.data() + write_offset_, real);
-      writer_.Skip(now - real);
+      const std::size_t unpadded = std::min(now, frame.size() - std::min(frame.size(), write_offset_));
+      writer_.Write(frame.data() + write_offset_, unpadded);
+      writer_.Skip(now - unpadded);
       write_offset_ += now;
       full = now < left;
       if (!full) ++write_frame_, write_offset_ = 0;
@@ -196,8 +196,8 @@ bool ShmChannel::ReadOn(ShmFrames* frames) {
     const std::size_t left = PadTo8(buffer.size()) - reading_.offset;
     const std::size_t now = std::min(left, reader_.Available());
     if (now == 0 && left != 0) return false;
-    const std::size_t real = std::min(now, buffer.size() - std::min(buffer.size(), reading_.offset));
-    if (real != 0) std::memcpy(buffer.data() + reading_.offset, reader_.Place(), real);
+    const std::size_t unpadded = std::min(now, buffer.size() - std::min(buffer.size(), reading_.offset));
+    if (unpadded != 0) std::memcpy(buffer.data() + reading_.offset, reader_.Place(), unpadded);
     reader_.Pass(now);
     Consume();
     reading_.offset += now;

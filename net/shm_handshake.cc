@@ -35,7 +35,7 @@ struct Address {
   socklen_t size = 0;
 };
 
-bool IsOurUser(int socket) {
+bool IsSameUser(int socket) {
   ucred who{};
   socklen_t size = sizeof(who);
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
@@ -175,7 +175,7 @@ void ShmListener::Take(std::size_t most, const std::function<void(Peer, ShmChann
   for (int arrivals = 0; arrivals < kArrivalsMax; ++arrivals) {
     Descriptor connection = Accept();
     if (connection.get() < 0) return;
-    if (!IsOurUser(connection.get())) {
+    if (!IsSameUser(connection.get())) {
       static LogLimiter limiter;
       LogWarning(limiter, "shared memory: refused a process of another user");
       continue;
@@ -212,7 +212,7 @@ Expected<ShmConnector> ShmConnector::Connect(const std::string& name, const std:
   const Address address(name);
   if (connection.get() < 0 || connect(connection.get(), address.get(), address.size) != 0)
     return Fail(ErrorCode::kUnavailable, fmt::format("cannot be reached: {}", std::strerror(errno)));
-  if (!IsOurUser(connection.get())) return Fail(ErrorCode::kUnavailable, "belongs to another user");
+  if (!IsSameUser(connection.get())) return Fail(ErrorCode::kUnavailable, "belongs to another user");
   if (send(connection.get(), ticket.data(), ticket.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
     return Fail(ErrorCode::kUnavailable, fmt::format("accepts no ticket: {}", std::strerror(errno)));
   return ShmConnector(std::move(connection));

@@ -60,13 +60,13 @@ class ShmListener {
   // Issues a ticket for that peer, valid once. Drops the oldest ticket beyond limits::kShmTicketsMax.
   std::string TicketFor(Peer peer);
 
+  // Appends the files to poll for input. files(): their number.
   void AddFiles(std::vector<pollfd>* files) const;
-  // The number of files that AddFiles appends.
   std::size_t files() const { return (listens_ ? 1 : 0) + connections_.size(); }
   // False: no descriptor was left to accept a connection; Listen tries again.
   bool listens() const { return listens_; }
   void Listen() { listens_ = true; }
-  // Connections accepted in one Take, at most. Bounded because any user of the host may connect, as often as he likes.
+  // Maximum number of connections accepted in one Take. Bounded because any user of the host may connect at any rate.
   static constexpr int kArrivalsMax = 64;
 
   // Accepts up to kArrivalsMax connections. Sends memory to at most `most` of those with a valid ticket and calls
@@ -92,7 +92,8 @@ class ShmListener {
 // The client's side: a connection that waits for the memory segment. One thread.
 class ShmConnector {
  public:
-  // kUnavailable: the socket cannot be reached, or belongs to another user.
+  // kUnavailable: the socket cannot be reached, belongs to another user or accepts no ticket. The message is a
+  // predicate whose subject is the socket, such as "belongs to another user".
   static Expected<ShmConnector> Connect(const std::string& name, const std::string& ticket);
   int file() const { return socket_.get(); }
   // nullopt: not yet. An error: the attempt has failed.

@@ -109,16 +109,16 @@ class ShmPeers {
   static constexpr std::size_t kTurn = 32;  // messages received from one peer before the next has its turn
 
   struct State {
-    bool requests = false;
+    bool requests = false;  // shared memory is requested, at next_request at the earliest
     TimeUs next_request = 0;
     std::optional<ShmConnector> connector;
     bool readable = false;  // the socket of the connector or the channel
     std::optional<ShmChannel> channel;
-    bool must_switch = false;  // Switch must be sent
-    bool reads = false, writes = false;
-    bool peer_switched = false;  // Switch has arrived
-    TimeUs switch_deadline = 0;  // if Switch has not arrived by then, it is lost and the channel ends
-    TimeUs pause = 0;            // until the next request; doubles
+    bool must_switch = false;            // Switch must be sent
+    bool reads = false, writes = false;  // messages are received from the channel; are sent to it
+    bool peer_switched = false;          // Switch has arrived
+    TimeUs switch_deadline = 0;          // if Switch has not arrived by then, it is lost and the channel ends
+    TimeUs pause = 0;                    // until the next request; doubles
     std::optional<Sender> sender;
   };
 

@@ -1,5 +1,5 @@
-// Memory shared by two processes of one host: a ring in each direction. It has no name (memfd), so it is freed when the
-// last of the two processes ends. It is sealed, so neither process can truncate it.
+// Memory shared by two processes of one host: a ring in each direction. It has no name (memfd), so it is freed when
+// both processes have unmapped it or ended. It is sealed, so neither process can truncate it.
 //
 //   server: auto made = ShmSegment::Create(1 << 20);  // sends made->file() to the client
 //   client: auto mapped = ShmSegment::Map(file);

@@ -38,7 +38,7 @@ struct TransportCounters {
   std::uint64_t refused_handshakes = 0;   // connections that do not speak ZeroMQ, or are not admitted
   std::uint64_t dropped_backlog = 0;      // messages to a peer whose backlog is full
   std::uint64_t dropped_unreachable = 0;  // messages to a peer that is not connected, or whose link has ended
-  std::uint64_t dropped_unencodable = 0;  // our own messages that Encode rejected
+  std::uint64_t dropped_unencodable = 0;  // this node's messages that Encode rejected
   std::uint64_t backlog_bytes = 0;        // currently waiting
   std::uint64_t accepted_peers = 0;       // currently known
   std::uint64_t shm_peers = 0;            // currently sharing memory
@@ -89,8 +89,8 @@ class Transport {
   //
   // Payloads may be valid only until the next Receive, if the implementation says so.
   //
-  // A message of another protocol version from a peer that we connected to is delivered as Shutdown{kWrongJob}, which
-  // names both versions, with the scheduler as its sender (rule N1). From other peers it is counted and answered.
+  // A message of another protocol version from a peer to which this node connected is delivered as Shutdown{kWrongJob},
+  // which names both versions, with the scheduler as its sender (rule N1). From other peers it is counted and answered.
   virtual std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) = 0;
 
   // Makes the Receive in progress, or else the next one, return at once.

@@ -33,7 +33,7 @@ namespace {
 // Pause after a failed accept, because the next one would fail too: if no file descriptor is free, for example, the
 // connection is still pending.
 constexpr std::chrono::milliseconds kAcceptPause(200);
-// Gives the client time to read an answer before the connection is closed.
+// The time for a client to read an answer before the connection is closed.
 constexpr std::chrono::seconds kLinger(1);
 
 }  // namespace
@@ -103,7 +103,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     else if (error.category() == error_code(http::error::end_of_stream).category())
       message_ = Responder::Refuse(error);
     else
-      return;  // closed by the client, or by us after a timeout
+      return;  // closed by the client, or by this server after a timeout
     LimitTime();
     http::async_write(stream_, *message_,
                       [self = shared_from_this()](const error_code& failed, std::size_t) { self->OnWrite(failed); });

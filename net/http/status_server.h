@@ -36,7 +36,7 @@ struct StatusServerOptions {
 class StatusServer {
  public:
   // If `http` is empty and listening fails, logs a warning and returns an object without a server. Other errors as of
-  // HttpServer::Start and ReadHttpToken. The context outlives the server.
+  // ParseHttpEndpoint, ReadHttpToken, HttpServer::Start and AdvertisedEndpoint. The context outlives the server.
   static Expected<std::unique_ptr<StatusServer>> Start(ProcessContext* process, const StatusServerOptions& options);
   ~StatusServer();
 

@@ -10,7 +10,7 @@
 namespace tarn::net {
 namespace {
 
-// Longest wait while messages to a peer of the ROUTER wait: the ROUTER cannot be polled for room for one peer.
+// The longest poll while messages to a peer of the ROUTER are queued: poll does not report room for a single peer.
 constexpr int kRetryMs = 1;
 // While busy polling: number of polls of shared memory per poll of files.
 constexpr int kMemoryPolls = 64;

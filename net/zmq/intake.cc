@@ -30,9 +30,9 @@ void Intake::Accept(Peer from, std::span<const FrameView> frames, FrameOwner* ow
   const auto bundle = SplitBundle(frames[0]);
   if (!bundle) return Refuse(from, bundle.error(), frames);
   received_bytes_ += frames[0].size;
-  for (const FrameView& one : bundle->views()) {
-    received_bytes_ -= one.size;
-    AcceptOne(from, {&one, 1}, nullptr, out);
+  for (const FrameView& message : bundle->views()) {
+    received_bytes_ -= message.size;
+    AcceptOne(from, {&message, 1}, nullptr, out);
   }
 }
 
@@ -70,8 +70,8 @@ void Intake::Refuse(Peer from, const Error& error, std::span<const FrameView> fr
     ++malformed_;
   }
   LogWarning(*limiter, "refused {} bytes from peer {}: {}", BytesOf(frames), from.value, ToString(error));
-  // Messages from peers that we connected to are replies, or come from our own scheduler, and are not answered. A peer
-  // with another version sees ours in the prefix of the answer.
+  // Messages from peers to which this node connected are replies, or come from its scheduler, and are not answered. A
+  // peer of another version reads this node's version in the prefix of the answer.
   if (!IsAccepted(from)) return;
   Message reply;
   reply.body = ErrorReply{.code = error.code == ErrorCode::kWrongJob ? ErrorCode::kWrongJob : ErrorCode::kMalformed,

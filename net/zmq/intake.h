@@ -31,7 +31,7 @@ class Intake {
   void RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out);
   // Counts and logs a message that is invalid for the reason `error`, and answers it if the peer is an accepted one.
   void Refuse(Peer from, const Error& error, std::span<const FrameView> frames);
-  // Counts connections that were closed because they had sent more than `bytes_max` of one message.
+  // Counts and logs connections that were closed because they had sent more than `bytes_max` of one message.
   void CountEnded(std::uint64_t connections, std::size_t bytes_max);
 
   // received_*, refused_malformed, refused_too_large, refused_version.

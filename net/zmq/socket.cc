@@ -58,7 +58,7 @@ Status SetAll(zmq::socket_t* socket, zmq::socket_type type, const SocketOptions&
     // Without this option a ROUTER silently drops messages that a peer cannot accept.
     return Set(socket, option::router_mandatory, "ZMQ_ROUTER_MANDATORY", true);
   }
-  // Queue messages only to established connections; others wait in our own, bounded backlog.
+  // ZeroMQ queues messages only to established connections; others wait in the transport's bounded Backlog.
   TARN_RETURN_IF_ERROR(Set(socket, option::immediate, "ZMQ_IMMEDIATE", true));
   TARN_RETURN_IF_ERROR(Set(socket, option::reconnect_ivl, "ZMQ_RECONNECT_IVL", o.reconnect_ms));
   return Set(socket, option::reconnect_ivl_max, "ZMQ_RECONNECT_IVL_MAX", kReconnectMsMax);

@@ -79,7 +79,7 @@ class ZmqTransport::Impl {
   }
 
   Status Connect(Peer peer, const std::string& endpoint) {
-    TARN_CHECK(!IsAccepted(peer), "accepted peers connect to us");
+    TARN_CHECK(!IsAccepted(peer), "an accepted peer connects to this node");
     const Expected<std::string> address = ZmqAddress(endpoint, IsOpen(), &context_->folders());
     if (!address) return std::unexpected(address.error());
     if (links_.IsConnectedTo(peer, endpoint)) return {};

@@ -1,5 +1,5 @@
-// The Transport over ZeroMQ: one ROUTER for all peers that connect to us, and one or more DEALERs for each peer that we
-// connect to.
+// The Transport over ZeroMQ: one ROUTER for all peers that connect to this node, and one or more DEALERs for each peer
+// to which this node connects.
 //
 //   ZmqContext context({.io_threads = 1});              // one per process, outlives its transports
 //   ZmqTransport transport(&context, {});
@@ -7,8 +7,8 @@
 //
 // A peer that reconnects is a new Peer, and so is each of its lanes; a request is answered on its lane. Invalid
 // messages are counted, logged at most once a second, and answered with ErrorReply{kMalformed} (kWrongJob: another
-// version) if a peer that connected to us sent them. They have no other effect, except those of another version from
-// peers that we connected to (Transport::Receive).
+// version) if a peer that connected to this node sent them. They have no other effect, except those of another version
+// from peers to which this node connected (Transport::Receive).
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct ZmqTransportOptions {
   int high_water_mark = limits::kSocketHighWaterMark;        // messages inside ZeroMQ, per peer and direction
   std::size_t backlog_bytes_max = limits::kBacklogBytesMax;  // in addition to that, per peer
   std::size_t accepted_peers_max = limits::kAcceptedPeersMax;  // beyond this, those silent for longest are removed
-  // Bytes of a connection to us since its last complete message; beyond this it is closed.
+  // Bytes of an accepted connection since its last complete message; beyond this it is closed.
   std::size_t unfinished_bytes_max = 2 * limits::kMessageBytesMax;
   // Use shared memory with processes of this host and user, except the scheduler (net/shm_peers.h).
   bool shm = true;
