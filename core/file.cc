@@ -39,14 +39,14 @@ Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
   std::string bytes;
   for (;;) {
     constexpr std::size_t kPiece = 64 << 10;
-    const std::size_t had = bytes.size();
-    bytes.resize(had + kPiece);
-    const ssize_t got = ::read(file.get(), bytes.data() + had, kPiece);
-    if (got < 0 && errno != EINTR) return Failed(path, "read");
-    bytes.resize(had + std::size_t(got < 0 ? 0 : got));
+    const std::size_t size = bytes.size();
+    bytes.resize(size + kPiece);
+    const ssize_t count = ::read(file.get(), bytes.data() + size, kPiece);
+    if (count < 0 && errno != EINTR) return Failed(path, "read");
+    bytes.resize(size + std::size_t(count < 0 ? 0 : count));
     if (bytes.size() > bytes_max)
       return Fail(ErrorCode::kTooLarge, fmt::format("{}: more than {} bytes", path, bytes_max));
-    if (got == 0) return bytes;
+    if (count == 0) return bytes;
   }
 }
 

@@ -14,13 +14,13 @@ inline constexpr std::size_t kHeaderBytesMax = std::size_t{8} << 20;    // the F
 inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to this size a message is one frame
 inline constexpr std::size_t kBundleMessagesMax = 64;                   // small messages in one frame
 inline constexpr std::size_t kBundleBytesMax = 16 << 10;  // of such a frame; ZeroMQ's high-water mark counts frames
-inline constexpr std::size_t kPieceBytes = 512 << 10;     // large transfers are split into pieces of this size
+inline constexpr std::size_t kPieceBytes = 512 << 10;     // clients split larger pulls and pushes into such messages
 inline constexpr std::uint32_t kProtocolVersion = 4;      // until the first release, nodes must be of the same build
 inline constexpr std::size_t kMessageTablesMax = 64;      // of a pull or a push
 // Tables share a request only while its keys and values have at most this many bytes. Copying more would take longer
 // than sending another message.
 inline constexpr std::size_t kSharedRequestBytes = 32 << 10;
-inline constexpr int kSocketHighWaterMark = 1024;                       // messages; credits keep queues far below
+inline constexpr int kSocketHighWaterMark = 1024;                       // messages; credits keep queues far shorter
 inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // beyond the high-water mark, per peer
 inline constexpr std::size_t kShmRingBytes = std::size_t{2} << 20;      // shared with a peer, each direction
 inline constexpr std::size_t kShmLanesMax = 64;  // peers of a node that share memory with it; others use the network

@@ -51,7 +51,7 @@ struct EpochResult {
   std::uint32_t epoch = 0;  // 0, 1, ...
   Scores train;             // progressive: of the predictions before each update
   std::optional<Scores> valid, test;
-  bool best = false;  // the best epoch so far, when it was scored
+  bool best = false;  // when it was scored, it was the best epoch so far
   friend bool operator==(const EpochResult&, const EpochResult&) = default;
 };
 

@@ -72,8 +72,8 @@ class Checker {
   }
 
   bool CheckEnums(const FieldRule& rule, const std::uint8_t* item) {
-    for (const EnumRule& one : rule.enums)
-      if (!CheckEnum(one, item[one.at])) return false;
+    for (const EnumRule& enum_rule : rule.enums)
+      if (!CheckEnum(enum_rule, item[enum_rule.at])) return false;
     return true;
   }
 
@@ -111,10 +111,10 @@ class Checker {
     if (!CheckSize(items.size(), rule.limit, "items", items.size() * rule.item_bytes)) return false;
     if (items.size() > 0 && reinterpret_cast<std::uintptr_t>(items.Data()) % rule.align != 0)
       return Refuse(ErrorCode::kMalformed, fmt::format(": items not aligned to {} bytes", rule.align));
-    for (const EnumRule& one : rule.enums) {
-      const std::uint8_t* value = items.Data() + one.at;
+    for (const EnumRule& enum_rule : rule.enums) {
+      const std::uint8_t* value = items.Data() + enum_rule.at;
       for (std::size_t left = items.size(); left > 0; --left, value += rule.item_bytes)
-        if (!CheckEnum(one, *value)) return Within("[]");
+        if (!CheckEnum(enum_rule, *value)) return Within("[]");
     }
     return true;
   }

@@ -64,8 +64,8 @@ class Reader {
   void AddEnums(const reflection::Object& object, std::size_t at, const std::string& prefix,
                 std::vector<EnumRule>* enums) const {
     for (const auto* field : InOrder(object)) {
-      const bool alone = object.fields()->size() == 1 && prefix.empty();
-      const std::string name = alone ? "" : prefix + field->name()->str();
+      const bool only_member = object.fields()->size() == 1 && prefix.empty();
+      const std::string name = only_member ? "" : prefix + field->name()->str();
       const reflection::Type& type = *field->type();
       if (type.base_type() == BaseType::Obj)
         AddEnums(ObjectOf(type), at + field->offset(), name + ".", enums);

@@ -124,9 +124,9 @@ Status CheckWorkerCache(const SectionReader& in, const TableSettings& settings) 
   return CheckPushEvery(in, settings);
 }
 
-// Reads the keys into `settings`, which has the inherited values. Keys that are not set follow from the mode: only ssp
-// has staleness, only bsp aggregates by default, and settings that the mode does not support are off. If an override
-// changed the mode, keys of the file for the previous mode are reset, with a note.
+// Reads the keys into `settings`, which has the inherited values. A key that is not set keeps the inherited value if
+// the mode is the inherited one; otherwise it has the default of the new mode. Settings that the mode does not support
+// are off. If an override changed the mode, keys of the file for the previous mode are reset, with a note.
 Status ReadConsistency(SectionReader& in, TableSettings& settings, Notes* notes) {
   ConsistencySpec& out = settings.consistency;
   const ConsistencySpec above = out;

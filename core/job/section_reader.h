@@ -17,8 +17,8 @@ namespace tarn {
 
 class SectionReader {
  public:
-  // `node`: the section's table; nullptr if the file does not have it, then nothing is read. `path`: its name
-  // ("optimizer.linear"). `origin`: the place in errors about missing keys. For a whole file `path` is empty, and
+  // `node`: the section's table; if it is nullptr, the file does not have the section and nothing is read. `path`: its
+  // name ("optimizer.linear"). `origin`: the place in errors about missing keys. For a whole file `path` is empty, and
   // errors about an unknown member call it `members`.
   SectionReader(const ConfigNode* node, std::string path, std::string_view origin,
                 std::string_view members = "section");
@@ -64,8 +64,8 @@ class SectionReader {
   // The first error, else an error if there is an unknown key. Call it after all keys are read.
   Status Finish();
 
-  // An error about valid keys that contradict each other. Its place is that of the first of `keys` in the file, else of
-  // the section.
+  // An error about valid keys that contradict each other. Its place is that of the first of `keys` that the section
+  // sets, else that of the section.
   Status Refusal(std::initializer_list<std::string_view> keys, std::string_view reason) const;
 
   // "PLACE: section.key = VALUE: TEXT", for a key of the section.

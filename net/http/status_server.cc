@@ -92,8 +92,8 @@ Expected<HttpServerOptions> ServerOptionsOf(const StatusServerOptions& options) 
 Expected<std::unique_ptr<StatusServer>> StatusServer::Start(ProcessContext* process,
                                                             const StatusServerOptions& options) {
   auto pages = std::make_shared<Pages>(options);
-  const auto without = [&] { return std::unique_ptr<StatusServer>(new StatusServer(pages, nullptr, "")); };
-  if (options.http == "none") return without();
+  const auto without_server = [&] { return std::unique_ptr<StatusServer>(new StatusServer(pages, nullptr, "")); };
+  if (options.http == "none") return without_server();
   auto server_options = ServerOptionsOf(options);
   if (!server_options) return std::unexpected(server_options.error());
   HttpRoutes routes;
@@ -103,7 +103,7 @@ Expected<std::unique_ptr<StatusServer>> StatusServer::Start(ProcessContext* proc
   auto server = HttpServer::Start(&process->io(), *std::move(server_options), std::move(routes));
   if (!server && options.http.empty()) {
     LogWarning("continuing without /healthz, /readyz and /metrics: {}", server.error().message);
-    return without();
+    return without_server();
   }
   if (!server) return std::unexpected(server.error());
   const auto advertised = AdvertisedHttpEndpoint((*server)->endpoint(), options);
