@@ -41,6 +41,7 @@ void FlushLog();
 // Period of log lines about waits.
 inline constexpr TimeUs kWaitNotePeriodUs = 10'000'000;
 
+// Whether lines of this level are written.
 bool LogEnabled(LogLevel level);
 // Logs the message, and also writes "PROGRAM: MESSAGE" to stderr for the user, unless the log goes there.
 void LogAndPrint(LogLevel level, std::string_view program, std::string_view message);

@@ -107,7 +107,8 @@ Status WriteManifest(const std::string& directory, const Manifest& manifest);
 // expected: kNotFound, kCorrupt, kUnsupported, kTooLarge, kIo.
 Expected<Manifest> ReadManifest(const std::string& directory);
 
-// Converts to and from the bytes of the file, without file access. `origin` names the file in errors.
+// Converts to and from the bytes of the file, without file access. `origin` names the file in errors: kCorrupt,
+// kUnsupported.
 std::string EncodeManifest(const Manifest& manifest);
 Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin);
 

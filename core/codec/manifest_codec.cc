@@ -99,8 +99,10 @@ class Reader {
     out.fingerprint = m.fingerprint();
     out.id = CheckpointId(m.id());
     out.partition_bits = m.partition_bits();
-    if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
-    if (out.id.value > limits::kCheckpointIdMax) bad_ = "id";
+    if (out.partition_bits > limits::kPartitionBitsMax)
+      bad_ = fmt::format("partition_bits ({}, expected at most {})", out.partition_bits, limits::kPartitionBitsMax);
+    if (out.id.value > limits::kCheckpointIdMax)
+      bad_ = fmt::format("id ({}, expected at most {})", out.id.value, limits::kCheckpointIdMax);
     if (m.tables() != nullptr)
       for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(Checked(DecodeTable(spec)));
     if (m.tables_3() != nullptr)
@@ -216,7 +218,7 @@ class Reader {
   DataState ReadData(const fb::DataState& m) {
     DataState out;
     if (m.rows() == nullptr || m.rows()->size() != 3) {
-      bad_ = "data.rows";
+      bad_ = fmt::format("data.rows ({} items, expected 3)", m.rows() == nullptr ? 0 : m.rows()->size());
       return out;
     }
     for (std::uint32_t i = 0; i < 3; ++i) out.rows[i] = m.rows()->Get(i);
@@ -226,7 +228,8 @@ class Reader {
     out.ceiling = Clock(m.ceiling());
     if (m.trained() != nullptr) out.trained.assign(m.trained()->begin(), m.trained()->end());
     if (out.rows[0] != 0 && (out.split_rows == 0 || out.trained.size() != (out.rows[0] - 1) / out.split_rows + 1))
-      bad_ = "data.trained";
+      bad_ = fmt::format("data.trained ({} items for {} rows in splits of {})", out.trained.size(), out.rows[0],
+                         out.split_rows);
     out.quality = ReadQuality(m.quality());
     return out;
   }

@@ -40,7 +40,7 @@ class MetricsWriter {
  public:
   static constexpr std::size_t kWaitingMax = 64;
 
-  // The pool outlives the writer.
+  // The pool outlives the writer. Errors as of MetricsFile::Open.
   static Expected<std::unique_ptr<MetricsWriter>> Open(DiskPool* pool, const std::string& path);
   MetricsWriter(DiskPool* pool, MetricsFile file) : file_(std::move(file)), disk_(pool, "metrics") {}
 
