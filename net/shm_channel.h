@@ -83,6 +83,7 @@ class ShmChannel {
   void TakeWakes();
   // Announces that the owner will sleep in a poll of file(). False: bytes have arrived, so call Receive first.
   bool Sleep() { return broken_ || reader_.Sleep(); }
+  // Revokes the announcement. Call it after the poll.
   void Awake() { reader_.Awake(); }
   // Whether bytes arrived since the last Receive, possibly less than a message.
   bool Changed() const { return reader_.Changed(); }

@@ -106,6 +106,7 @@ class RingReader {
   }
   // Whether new bytes arrived since the last Available.
   bool Changed() const { return words_->written.load(std::memory_order_relaxed) != seen_; }
+  // Revokes the announcement of Sleep.
   void Awake() { words_->reader_sleeps.store(0, std::memory_order_relaxed); }
   bool broken() const { return broken_; }
 

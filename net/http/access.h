@@ -32,8 +32,8 @@ class HttpAccess {
 };
 
 // Reads the token in the file `path`, without surrounding white space: 16 to 1024 letters, digits and characters of
-// -._~+/=. kInvalidArgument: other text, or other users can access the file. kTooLarge: more
-// than 2048 bytes. kNotFound, kIo: the file cannot be read.
+// -._~+/=. kInvalidArgument: other text, or other users can access the file. kTooLarge: more than 2048 bytes.
+// kNotFound, kIo: the file cannot be read.
 Expected<std::string> ReadHttpToken(const std::string& path);
 
 }  // namespace tarn::net

@@ -24,7 +24,7 @@ class ConnectionWatch {
   ConnectionWatch(const ConnectionWatch&) = delete;
   ConnectionWatch& operator=(const ConnectionWatch&) = delete;
 
-  // Must be called before the socket is bound.
+  // Must be called before the socket is bound. kIo if the monitor cannot be created.
   Status Watch(zmq::context_t* context, zmq::socket_t* socket);
 
   // Reads all queued events. Returns the number of connections that have failed since the last call.
