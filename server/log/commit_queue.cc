@@ -5,8 +5,8 @@
 namespace tarn::server {
 namespace {
 
-// Pause between two commits, unless so many bytes wait. The pushes of a clock arrive one after the other, their worker
-// waits only for the last, and each commit costs a disk operation and two thread switches.
+// Pause between two commits; it ends early when kCommitBytes bytes are queued. The pushes of a clock arrive one after
+// the other, and their worker waits only for the last; each commit costs a disk operation and two thread switches.
 constexpr std::chrono::microseconds kCommitPause{250};
 constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
 
@@ -29,7 +29,7 @@ LogSequence CommitQueue::Append(LogRecord record) {
   const std::lock_guard lock(mutex_);
   const std::size_t before = queue_.bytes();
   const LogSequence sequence = queue_.Push(std::move(record));
-  if (!commits_ || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) Wake();
+  if (!committing_ || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) Wake();
   return sequence;
 }
 
@@ -41,10 +41,10 @@ void CommitQueue::DropBefore(CheckpointId cut) {
 
 // Requires the lock.
 void CommitQueue::Wake() {
-  if (commits_) return more_.notify_one();
+  if (committing_) return more_.notify_one();
   if (!status_) return;
   begin_();
-  commits_ = true;
+  committing_ = true;
 }
 
 void CommitQueue::Stop() {
@@ -63,8 +63,8 @@ Expected<LogSequence> CommitQueue::Synced() {
 
 std::vector<LogQueue::Item> CommitQueue::Take() {
   const std::lock_guard lock(mutex_);
-  commits_ = status_ && !queue_.empty();
-  return commits_ ? queue_.TakeAll() : std::vector<LogQueue::Item>();
+  committing_ = status_ && !queue_.empty();
+  return committing_ ? queue_.TakeAll() : std::vector<LogQueue::Item>();
 }
 
 void CommitQueue::Publish(Status status, LogSequence durable) {

@@ -1,7 +1,7 @@
 // Passes the items of a log from the thread that appends them to the strand that writes them, and the results back.
 // Items that arrive during a commit are taken together by the next one (group commit).
 //
-//   queue.Append(record);                                     // may call `begin`, which posts this to the strand:
+//   queue.Append(record);                                     // may call `begin`, which posts this loop:
 //   while (auto items = queue.Take(); !items.empty()) {
 //     queue.Publish(WriteAndSync(std::move(items)), durable);
 //     queue.Pause();
@@ -33,7 +33,7 @@ class CommitQueue {
   LogSequence BeginSegment(CheckpointId cut, LogRecord head);
   LogSequence Append(LogRecord record);
   void DropBefore(CheckpointId cut);
-  // Ends the pauses of the strand.
+  // Ends the current pause of the strand; later calls of Pause return at once.
   void Stop();
   // The newest durable record, or the first failure.
   Expected<LogSequence> Synced();
@@ -55,7 +55,7 @@ class CommitQueue {
   std::mutex mutex_;  // guards all members below
   std::condition_variable more_;
   LogQueue queue_;
-  bool commits_ = false;  // a commit is queued or running
+  bool committing_ = false;  // a commit is queued or running
   bool stop_ = false;
   LogSequence synced_;
   Status status_;

@@ -1,6 +1,6 @@
 // The file operations of a log as an interface, which tests replace by a disk that fails, fills up, or loses unsynced
-// data. Every error names the path and the system's reason (kNotFound for a missing path, kIo otherwise). A file
-// belongs to one thread at a time.
+// data. Every error names the path and the system's reason (kNotFound for a missing path, kIo otherwise; Lock also
+// returns kUnavailable). Only one thread at a time may use a file.
 #pragma once
 
 #include <chrono>
@@ -31,6 +31,7 @@ class LogFile {
   // Writes `bytes` durable zeros from `offset` on, in an allocated range. Later writes there change no metadata of the
   // file system, so their syncs are faster.
   virtual Status WriteZeros(std::uint64_t offset, std::uint64_t bytes) = 0;
+  // Sets the length of the file, and frees the space reserved beyond it.
   virtual Status Truncate(std::uint64_t bytes) = 0;
   // Reads up to out.size() bytes; returns the number read, which is less at the end of the file.
   virtual Expected<std::size_t> Read(std::uint64_t offset, std::span<std::byte> out) = 0;
@@ -46,7 +47,7 @@ class LogLock {
 class FileOps {
  public:
   virtual ~FileOps() = default;
-  // Creates an empty file; an error if the path exists.
+  // Creates an empty file. kIo if the path exists.
   virtual Expected<std::unique_ptr<LogFile>> Create(const std::string& path) = 0;
   virtual Expected<std::unique_ptr<LogFile>> OpenToRead(const std::string& path) = 0;
   virtual Expected<std::unique_ptr<LogFile>> OpenToWrite(const std::string& path) = 0;  // without truncation
@@ -57,7 +58,7 @@ class FileOps {
   virtual Status MakeDirectory(const std::string& path) = 0;
   // Names of the entries of a directory, sorted.
   virtual Expected<std::vector<std::string>> List(const std::string& path) = 0;
-  // Makes created and removed names in a directory durable.
+  // Makes the names in a directory durable: creations, renames and removals.
   virtual Status SyncDirectory(const std::string& path) = 0;
   // Locks this path exclusively among all processes. kUnavailable if another process still holds the lock after the
   // timeout of MakeFileOps, which allows a killed process to exit.

@@ -60,8 +60,8 @@ class FileShardLog final : public ShardLog {
   std::function<void()> wake_;
   SegmentFileOptions options_;
   std::unique_ptr<LogLock> lock_;
-  std::optional<LogWriter> writer_;  // used only on the strand, once it exists
-  std::chrono::steady_clock::time_point mark_due_;
+  std::optional<LogWriter> writer_;                 // used only on the strand while the strand exists
+  std::chrono::steady_clock::time_point mark_due_;  // the next sync from then on makes the mark durable
   std::atomic<std::uint64_t> bytes_{0}, written_{0}, syncs_{0};
   std::atomic<std::uint32_t> dropping_{0};  // calls of DropBefore in progress
 

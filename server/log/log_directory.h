@@ -10,11 +10,12 @@
 
 namespace tarn::server {
 
-// Prepares the directory for a new log. Removes the files of an earlier start of the same run from which nothing was
-// acknowledged. kAlreadyExists: the directory contains another log, or files that may be one; nothing is removed then.
+// Prepares the directory for a new log: removes the log files that have this identity, and those whose header is torn.
+// The caller must know that nothing in them was acknowledged. kAlreadyExists: the directory contains another log, or
+// files of another format version; nothing is removed then.
 Status ClearForNewLog(FileOps* files, const std::string& directory, const LogIdentity& identity);
 
-// Removes the segments without durable contents.
+// Removes the segments `tail.torn`, which have no durable contents.
 Status RemoveTorn(FileOps* files, const std::string& directory, const LogTail& tail);
 
 }  // namespace tarn::server

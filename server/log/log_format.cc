@@ -43,7 +43,7 @@ T At(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-// The checksum of a header: of everything except the field that stores it.
+// The checksum of a segment's header or of a mark: of all bytes except the field that stores it.
 std::uint32_t FileHeaderCrc(std::span<const std::byte> bytes) {
   return Crc32c(bytes.subspan(kFileHeaderBytes), Crc32c(bytes.first(kFileSumAt)));
 }

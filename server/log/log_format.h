@@ -1,6 +1,6 @@
 // The file format of a shard's log, shared by the writer and the reader. All numbers are little-endian.
 //
-// <directory>/segment-0000000001.log and so on: segments. Everything in a segment begins at a multiple of kLogPage, so
+// <directory>/segment-0000000001.log and so on: segments. The header and each batch begin at a multiple of kLogPage, so
 // that sectors with durable contents are never written again. Unused parts are zero.
 //
 //   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of these 12 and the following 48 bytes (32 bits), run,
@@ -52,7 +52,7 @@ struct SegmentHeader {
   LogIdentity identity;
   std::uint64_t number = 0;  // 1, 2, ...
   LogSequence first;
-  CheckpointId cut;  // ShardLog::kContinues or kNoHead: no recovery starts here
+  CheckpointId cut;  // the checkpoint at whose cut it begins; ShardLog::kContinues or kNoHead: no recovery starts here
 };
 
 struct BatchHeader {
@@ -80,7 +80,7 @@ std::array<std::byte, kSegmentHeaderBytes> EncodeSegmentHeader(const SegmentHead
 // kUnsupported: another version; kCorrupt: not a segment, or damaged. The caller adds the file's name to the message.
 Expected<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> bytes);
 
-// Encodes the header with a checksum of 0, to be filled in by the caller.
+// Encodes the header with the checksum `batch.crc`, which the caller computes (BatchHeaderCrc).
 std::array<std::byte, kBatchHeaderBytes> EncodeBatchHeader(const BatchHeader& batch);
 // CRC-32C of the header after the checksum field. The checksum of the batch continues over the records.
 std::uint32_t BatchHeaderCrc(std::span<const std::byte> header);

@@ -37,7 +37,7 @@ class LogQueue {
     dropping_ = true;
   }
 
-  LogSequence last() const { return last_; }  // the last one assigned
+  LogSequence last() const { return last_; }  // the last sequence assigned
   bool empty() const { return items_.empty(); }
   bool dropping() const { return dropping_; }  // a Drop is among the items
   std::size_t bytes() const { return bytes_; }

@@ -44,7 +44,7 @@ Expected<SegmentHeader> ReadHeader(const Segment& segment) {
   return header;
 }
 
-// Checks the contents of a segment's header.
+// Checks that a valid header belongs to this log, and to the segment that the file's name states.
 Status CheckHeader(const std::string& path, const SegmentHeader& header, std::uint64_t number,
                    const LogIdentity& identity) {
   const LogIdentity& theirs = header.identity;
@@ -104,8 +104,8 @@ class Reading {
     if (!newest) return Corrupt(path, 0, "neither of its two pages is a mark: expected \"TARNMARK\"");
     if (newest->identity != identity_)
       return Fail(ErrorCode::kWrongJob,
-                  fmt::format("{}: it is of shard {}, run {:x}, job {:x}; expected shard {}, run {:x}, job {:x}", path,
-                              newest->identity.shard.value, newest->identity.run, newest->identity.job,
+                  fmt::format("{}: the mark of shard {}, run {:x}, job {:x}; expected shard {}, run {:x}, job {:x}",
+                              path, newest->identity.shard.value, newest->identity.run, newest->identity.job,
                               identity_.shard.value, identity_.run, identity_.job));
     mark_ = newest->durable;
     return {};
@@ -125,7 +125,7 @@ class Reading {
       if (segment.readable) {
         const auto header = ReadHeader(segment);
         if (!header && header.error().code == ErrorCode::kCorrupt && IsLast(*names, name)) {
-          TARN_RETURN_IF_ERROR(NoHeader(segment, name, header.error()));
+          TARN_RETURN_IF_ERROR(CheckTornHeader(segment, name, header.error()));
           continue;
         }
         segment.readable =
@@ -152,13 +152,12 @@ class Reading {
   }
 
   // The last segment has no valid header. It is torn if it contains no valid batch.
-  Status NoHeader(const Segment& segment, const std::string& name, const Error& why) {
+  Status CheckTornHeader(const Segment& segment, const std::string& name, const Error& why) {
     const auto good = FindValidBatch(segment, kLogPage, LogSequence(0));
     if (!good) return std::unexpected(good.error());
     if (*good != 0)
-      return Fail(
-          ErrorCode::kCorrupt,
-          fmt::format("{}; but there is a good batch at offset {}, so the header was durable", why.message, *good));
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("{}; a valid batch follows at offset {}, so the header was durable", why.message, *good));
     tail_.torn.push_back(name);
     return {};
   }
@@ -217,7 +216,7 @@ class Reading {
     if (batch.header.first.value != tail_.last.value + 1)
       return Corrupt(
           segment.path, offset,
-          fmt::format("a batch from record {}, expected {}", batch.header.first.value, tail_.last.value + 1));
+          fmt::format("the batch begins with record {}, expected {}", batch.header.first.value, tail_.last.value + 1));
     auto records = DecodeBatch(batch.bytes);
     if (!records) return Corrupt(segment.path, offset, records.error().message);
     for (LogRecord& record : *records) {
@@ -232,8 +231,8 @@ class Reading {
   }
 
   // After a kill or a failed sync, data may be readable but not on the disk, and a second sync does not help: Linux
-  // marks pages as clean that it could not write. All segments but the last are durable, because the next one was begun
-  // later. In the last segment the records up to the mark are durable.
+  // marks pages as clean that it could not write. All segments but the last are durable, because the writer syncs a
+  // segment before it begins the next. In the last segment the records up to the mark are durable.
   void NoteUnproven() {
     if (segments_.empty()) return;
     const Segment& last = segments_.back();
@@ -308,14 +307,14 @@ Expected<std::vector<LogRecord>> DecodeBatch(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     std::uint32_t sizes[3];
     static_assert(sizeof sizes == kRecordHeaderBytes);
-    if (bytes.size() < sizeof sizes) return Fail(ErrorCode::kCorrupt, "a record's sizes lie beyond the batch");
+    if (bytes.size() < sizeof sizes) return Fail(ErrorCode::kCorrupt, "the sizes of a record extend beyond the batch");
     std::memcpy(sizes, bytes.data(), sizeof sizes);
     bytes = bytes.subspan(sizeof sizes);
     LogRecord& record = records.emplace_back();
     Buffer* const parts[] = {&record.head, &record.keys, &record.values};
     for (std::size_t i = 0; i < 3; ++i) {
       if (bytes.size() < sizes[i])
-        return Fail(ErrorCode::kCorrupt, fmt::format("record {} of the batch goes beyond it", records.size()));
+        return Fail(ErrorCode::kCorrupt, fmt::format("record {} of the batch extends beyond it", records.size()));
       *parts[i] = Buffer::Copy(bytes.data(), sizes[i]);
       bytes = bytes.subspan(sizes[i]);
     }

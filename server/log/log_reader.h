@@ -1,13 +1,14 @@
 // Reads the log of one shard, and distinguishes a torn tail from damage:
 //
-//   a torn tail   an invalid batch that no valid one follows, whose records are newer than the mark and than those that
-//                 the caller knows to be durable: it was never durable, and is skipped
-//   damage        an invalid batch that a valid one follows; a missing record that the mark or the caller knows to be
-//                 durable; a segment that is missing or has another's name: kCorrupt
+//   a torn tail   an invalid batch that no valid one follows, if all durable records precede it (those up to the mark
+//                 and up to `at_least`): it was never durable, and is skipped
+//   damage        an invalid batch that a valid one follows; a missing record at or before the mark or `at_least`; a
+//                 segment that is missing or has another's name: kCorrupt
 //   not ours      another job's, run's or shard's log: kWrongJob; another format: kUnsupported
 //
-// Errors in segments before the requested one are ignored, except those of "not ours". Every error names the file, the
-// offset and what was expected. Data whose checksum is wrong is never returned.
+// Errors in segments before the requested one are ignored, except those of "not ours". Every error names the file or
+// the directory and what was expected, and those about contents also the offset. Data whose checksum is wrong is never
+// returned.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ namespace tarn::server {
 struct LogSegment {
   std::uint64_t number = 0;
   CheckpointId cut;
-  std::uint64_t bytes = 0;  // used bytes
+  std::uint64_t bytes = 0;  // up to the end of the last batch; in LogTail, of a segment that was not read: of the file
 };
 
 // The end of a log, where it is continued.

@@ -25,8 +25,8 @@ class LogWriter {
             SegmentFileOptions options = {});
   ~LogWriter();
 
-  // Must be called first. Creates the durable mark of a new log. For an existing log, opens its mark and writes records
-  // that may not be durable (LogTail::unproven) again, to a new file.
+  // Must be called first. For a new log, creates the mark and makes it durable. For an existing log, opens its mark and
+  // writes the records that may not be durable (LogTail::unproven) again, to a new file.
   Status Start(bool new_log);
   // Makes all written records durable, and begins a segment whose first record has the sequence last() + 1.
   Status BeginSegment(CheckpointId cut);

@@ -246,7 +246,7 @@ LogRecord EncodeRecord(const LoggedView& view) {
 }
 
 Expected<LoggedBody> DecodeRecord(const LogRecord& record) {
-  // FlatBuffers that are read in place must be aligned; buffers are.
+  // FlatBuffers that are read in place must be aligned; a Buffer is.
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(record.head.data());
   flatbuffers::Verifier verifier(bytes, record.head.size());
   if (record.head.size() < 8 || !fb::VerifyRecordBuffer(verifier))

@@ -33,7 +33,7 @@ struct LoggedView {
   ViewVersion version;
   std::vector<WorkerEntry> workers;
   std::vector<TableSpec> tables;
-  CheckpointId newest_order;  // the newest seen, including this view's
+  CheckpointId newest_order;  // the newest order seen so far, including this view's
   Clock cut_clock;            // clock of this view's order; 0: no order, or one that names no clock
 };
 
@@ -78,8 +78,8 @@ LogRecord EncodeRecord(const LoggedView& view);
 LogRecord EncodeRecord(const LoggedGathered& gathered);
 LogRecord EncodeRecord(const LoggedTime& time);
 
-// kCorrupt, with the name of the field: the bytes are not a record. The shard checks the meaning (tables, partitions,
-// counts).
+// kCorrupt: the record's head is not a valid FlatBuffer, or a field, which the message names, is invalid. The shard
+// checks the meaning (tables, partitions, counts).
 Expected<LoggedBody> DecodeRecord(const LogRecord& record);
 
 }  // namespace tarn::server

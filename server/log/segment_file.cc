@@ -22,8 +22,8 @@ Status SegmentFile::Begin(const SegmentHeader& header, std::uint64_t bytes, std:
   return file_->Write(0, parts);
 }
 
-// With less disk space than `bytes`, reserves only `least`. A checkpoint can therefore begin a segment on a full disk,
-// in the space that the previous segment had reserved and not used (Trim).
+// If the disk has less space than `bytes`, reserves only `least`. A checkpoint can therefore begin a segment on a full
+// disk, in the space that the previous segment had reserved but not used (Trim).
 Status SegmentFile::Reserve(std::uint64_t bytes, std::uint64_t least) {
   const auto reserved = file_->Allocate(bytes, least);
   if (!reserved) return std::unexpected(reserved.error());
@@ -31,8 +31,8 @@ Status SegmentFile::Reserve(std::uint64_t bytes, std::uint64_t least) {
   return {};
 }
 
-// Reserves whole steps until one fails. After that only the needed space, because other programs may need the rest of
-// the disk.
+// Reserves whole steps until the disk has too little space for one. After that it reserves only the needed space,
+// because other programs may need the rest of the disk.
 Status SegmentFile::ReserveFor(std::uint64_t bytes) {
   const std::uint64_t needed = PageUp(end_ + bytes), step = options_.allocate_bytes;
   if (needed <= allocated_) return {};
@@ -42,10 +42,10 @@ Status SegmentFile::ReserveFor(std::uint64_t bytes) {
 
 Status SegmentFile::Write(LogSequence first, std::span<const LogRecord> records) {
   BatchHeader batch{.first = first, .segment = number_, .records = static_cast<std::uint32_t>(records.size())};
-  std::vector<std::array<std::byte, kRecordHeaderBytes>> heads;
-  heads.reserve(records.size());
+  std::vector<std::array<std::byte, kRecordHeaderBytes>> record_headers;
+  record_headers.reserve(records.size());
   for (const LogRecord& record : records) {
-    heads.push_back(EncodeRecordHeader(record));
+    record_headers.push_back(EncodeRecordHeader(record));
     batch.bytes += kRecordHeaderBytes + record.bytes();
   }
   auto header = EncodeBatchHeader(batch);
@@ -56,7 +56,7 @@ Status SegmentFile::Write(LogSequence first, std::span<const LogRecord> records)
     parts.push_back(part);
   };
   for (std::size_t i = 0; i < records.size(); ++i) {
-    add(heads[i]);
+    add(record_headers[i]);
     for (const Buffer* part : {&records[i].head, &records[i].keys, &records[i].values})
       if (!part->empty()) add({part->data(), part->size()});
   }

@@ -35,13 +35,13 @@ class SegmentFile {
   // Writes one batch, whose first record has the sequence `first`.
   Status Write(LogSequence first, std::span<const LogRecord> records);
   Status Sync() { return file_->Sync(); }
-  // Call it when idle: prepares one step of the reserved space if little prepared space is left. A small segment is
-  // prepared up to twice its size.
+  // Call it when idle. Prepares one step of the reserved space, unless min(prepare_ahead_bytes, end()) bytes are
+  // prepared beyond the end.
   Status Prepare();
   // Frees the space reserved after the last record.
   Status Trim() { return file_->Truncate(end_); }
 
-  std::uint64_t end() const { return end_; }  // bytes written
+  std::uint64_t end() const { return end_; }  // offset of the next batch
 
  private:
   Status Reserve(std::uint64_t bytes, std::uint64_t least);

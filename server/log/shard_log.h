@@ -47,7 +47,8 @@ class ShardLog {
  public:
   virtual ~ShardLog() = default;
 
-  // Makes a log for a shard that has none. kAlreadyExists if there is one.
+  // Makes a log for a shard that has none. kAlreadyExists if there is one. Here and for Recover, kUnavailable: another
+  // process holds the log.
   virtual Status Open(const LogIdentity& identity) = 0;
   // Passes all records, from the segment of checkpoint `from` onward, to `sink`; later appends follow the last one.
   // Skips an incomplete tail that was never durable. Errors name the file, the place and what was expected. kCorrupt,
@@ -61,7 +62,8 @@ class ShardLog {
   virtual LogSequence BeginSegment(CheckpointId cut, LogRecord head) = 0;
   // Returns the record's sequence.
   virtual LogSequence Append(LogRecord record) = 0;
-  // Checkpoint `cut` is complete: removes the segments before the one that started at it.
+  // Must be called when checkpoint `cut` is complete: removes the segments before the one that begins at its cut.
+  // Returns at once.
   virtual void DropBefore(CheckpointId cut) = 0;
 
   // The newest record that is durable, with all before it; or the error because of which no more become durable.
