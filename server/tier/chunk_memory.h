@@ -7,8 +7,8 @@
 
 namespace tarn::server {
 
-// Allocates `bytes` zeroed bytes, aligned to pages. From 2 MiB on they are aligned to huge pages and request them.
-// Throws OutOfMemory (server/exhaustion.h).
+// Allocates `bytes` zeroed bytes, aligned to pages. Chunks of 2 MiB and more are aligned to huge pages and request
+// them. Throws OutOfMemory (server/exhaustion.h).
 std::byte* MapChunk(std::size_t bytes);
 void UnmapChunk(std::byte* chunk, std::size_t bytes);
 

@@ -36,8 +36,8 @@ class ColdCut : private FetchReceiver {
   // Must be called when the cut has ended. Discards all fetches, also those in progress, and frees the spilled rows.
   void Drop();
 
-  // Appends a copy of a row to the log: its `record`, which has `words` words. Blocks if the disk is too slow. Errors
-  // are those of ColdLog::Append and WaitForRoom.
+  // Appends a copy of a row to the log: its `record`, which has `words` words, the same number for every row of a
+  // table. Blocks if the disk is too slow. Errors are those of ColdLog::Append and WaitForRoom.
   Expected<ColdId> Spill(TableId table, std::size_t words, Key key, const std::uint32_t* record);
   // Like Fetch, for spilled rows. Each record is the row's key (upper word first) and then the words given to Spill.
   void FetchSpilled(TableId table, std::vector<ColdId> ids);
@@ -45,7 +45,7 @@ class ColdCut : private FetchReceiver {
   // Whether a cut with `held_bytes` bytes of copies in memory must spill them now. The limit is 1/32 of the budget, at
   // most 16 MiB, and twice that while the disk is too slow.
   bool MustSpill(std::size_t held_bytes) const;
-  // That limit, without the doubling.
+  // The limit that applies while the disk keeps up.
   std::size_t held_bytes_max() const { return held_bytes_max_; }
 
  private:

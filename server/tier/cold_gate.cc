@@ -67,8 +67,8 @@ bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   return true;
 }
 
-// Must be called when the fetch of a message has begun. If the message is the first of its peer, the gate waits for
-// this fetch.
+// Must be called when the fetch of a message has begun, and when a message becomes the first of its peer. If both hold,
+// the gate waits for this fetch.
 void ColdGate::NoteFirst(Number number, const Waiting& one) {
   if (one.ticket != kNotBegun && peers_.at(one.from).messages.front() == number) firsts_.emplace(one.ticket, number);
 }

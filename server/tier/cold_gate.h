@@ -1,6 +1,6 @@
 // Holds messages whose rows are being read from disk, and later messages of the same peers, so that the order of each
-// peer's messages is kept. Messages of other peers do not wait. Bounded. The time to find the ready
-// messages does not depend on the number of the others. Not thread-safe.
+// peer's messages is kept. Messages of other peers do not wait. The number of waiting messages and their bytes are
+// bounded. The time to find the ready messages does not depend on the number of the others. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -35,17 +35,18 @@ class ColdGate {
                     std::size_t bytes_max = limits::kWaitingBytesMax)
       : messages_max_(messages_max), bytes_max_(bytes_max) {}
 
-  // Messages that already wait are kept.
+  // Sets the maximum number of bytes. Messages that already wait are kept.
   void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
   // Whether messages of this peer wait.
   bool Holds(Peer peer) const { return peers_.contains(peer); }
-  // Whether `message` repeats a waiting message of this peer (rule E5). If so, the waiting message takes the request id
-  // of the newest attempt, because every attempt of a push has its own.
+  // Whether `message` repeats a waiting message of this peer (rule T2). If so, the caller drops it. A waiting push
+  // takes its request id, because every attempt of a push has another one and the newest must be answered.
   bool TakesRepetition(Peer peer, const Message& message);
   // Moves the message into the gate. Returns false and changes nothing if there is no room. An empty gate accepts any
   // message.
   bool Add(Peer from, Message* message, FetchTicket ticket);
-  // Calls begin(message) for the messages without a ticket, in order, until it returns kNotBegun.
+  // Calls begin(message), which starts the fetch of the message's rows and returns its ticket, for the messages whose
+  // fetch has not begun, in order, until it returns kNotBegun.
   template <typename Begin>
   void BeginFetches(Begin begin) {
     for (; !not_begun_.empty(); not_begun_.pop_front()) {
@@ -107,7 +108,7 @@ class ColdGate {
   std::unordered_map<Number, Waiting> waiting_;
   std::unordered_map<Peer, OfPeer> peers_;
   std::deque<Number> not_begun_;
-  // The first message of each peer whose fetch has begun, ordered by the end of the fetch.
+  // The first message of each peer, if its fetch has begun, in order of ticket, and so of the end of the fetch.
   using First = std::pair<FetchTicket, Number>;
   std::priority_queue<First, std::vector<First>, std::greater<>> firsts_;
 };

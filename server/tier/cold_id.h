@@ -11,7 +11,8 @@ using ColdId = std::uint32_t;
 // Maximum number of ids of one table, and so of its rows on a shard's disk, including holes that are not collected yet.
 inline constexpr ColdId kColdIds = 1u << 27;
 
-// The owner of a row: the place of its partition and its number there.
+// The owner of a row: the place of its partition (a number that the store gives each partition that it owns) and the
+// row's number there.
 struct RowOwner {
   std::uint32_t place = 0;
   std::uint32_t number = 0;

@@ -78,7 +78,7 @@ Status ColdLog::Deliver(const ColdFetch& fetch) {
   return {};
 }
 
-// Appends the live rows of a segment that is being collected again.
+// Appends the rows that the collection has fetched again, except those that were freed meanwhile.
 Status ColdLog::MoveRows(const ColdFetch& fetch) {
   collecting_ = false;
   const std::size_t words = record_words(fetch.table);
@@ -115,6 +115,7 @@ void ColdLog::Collect() {
   Fetch(*table, std::move(ids), nullptr);
 }
 
+// A table with few ids left and many holes (TableSegments::IsTight).
 std::optional<TableId> ColdLog::FindTight() const {
   for (std::size_t t = 0; t < tables_.size(); ++t)
     if (tables_[t] && tables_[t]->collected() && tables_[t]->IsTight()) return TableId(static_cast<std::uint32_t>(t));

@@ -75,7 +75,7 @@ class ColdLog {
   }
 
   // Receives results of the store and continues the collection. Calls receivers and the listener. Errors are those of
-  // the store, and permanent.
+  // the store, a receiver or the listener, and permanent.
   Status Poll();
 
   std::size_t record_words(TableId table) const { return Of(table).record_words(); }

@@ -21,11 +21,11 @@ class FetchReceiver {
  public:
   virtual ~FetchReceiver() = default;
   // A fetch has ended: records[i] is the record of ids[i] at the time of the fetch. Some ids may have been freed since,
-  // but none is reused. An error ends the log's Poll.
+  // but none is reused. After an error the log fails.
   virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
 };
 
-// Some records of one table.
+// A fetch of some records of one table.
 struct ColdFetch {
   TableId table;
   std::vector<ColdId> ids;

@@ -5,7 +5,7 @@
 namespace tarn::server {
 namespace {
 
-// Free blocks are searched if more than one in so many blocks is free.
+// Free blocks are searched for only if more than one in so many blocks is free.
 constexpr std::size_t kFreeShare = 8;
 
 }  // namespace

@@ -21,8 +21,8 @@ class IdBlocks {
   IdBlocks(std::uint32_t block_log2, std::size_t wanted, ColdId ids_max)
       : block_log2_(block_log2), wanted_(wanted), blocks_max_(ids_max >> block_log2) {}
 
-  // Assigns free blocks to the segment `owner`: as many as wanted, otherwise the longest run. Run.count is 0 if all ids
-  // are used.
+  // Assigns a run of free blocks to the segment `owner`: as many as wanted or, if no run is that long, the longest.
+  // Run.count is 0 if all ids are used.
   Run Take(std::uint32_t owner);
   // Frees the blocks first .. end - 1.
   void Give(std::size_t first, std::size_t end);

@@ -13,18 +13,19 @@ namespace {
 // Number of chunks of the budget, which move between tables.
 constexpr std::size_t kChunks = 256;
 constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
-// Number of segments that hold a budget's rows. Not more, because a segment is a file: RocksDB keeps some KiB for each
-// and scans all when one is added or removed. About five segments are in memory until they are written.
+// Number of segments that hold as many bytes as the budget. Not more, because a segment is a file: RocksDB keeps some
+// KiB of memory for each, and scans all when one is added or removed. About five segments are in memory until they are
+// written: with fewer, larger segments these would take more of the budget.
 constexpr std::size_t kSegments = 64;
 constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{16} << 20;
-// Bytes of rows evicted at once. Large enough that neighbouring rows in a segment are useful to read together; small
-// enough that the clock hand scans at most an eighth of all rows at once.
+// Bytes of rows evicted at once, so many that neighbouring rows in a segment are useful to read together. EvictBatch
+// evicts fewer if the clock hand would have to pass more than an eighth of the table's rows.
 constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
 // Shares of the budget: rows that a message reads at once, and rows being fetched.
 constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
 constexpr std::size_t kSpanRowsMin = 64, kSpanRowsMax = 4096;
-// Number of tables compared to find less valuable memory, and the maximum worth of a byte of it, as a share of the
-// worth of a byte of the table that needs memory.
+// A table that needs memory is compared with kCompared others. It takes a chunk from another table if a byte there has
+// less than kLessWorth of the value of a byte of its own.
 constexpr std::size_t kCompared = 8;
 constexpr double kLessWorth = 0.67;
 

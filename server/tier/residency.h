@@ -8,8 +8,9 @@
 //   tier.LoadRows(rows, cold_owners);
 //
 // Memory is divided so that, at the margin, the least used rows of all tables have the same number of uses per byte.
-// Errors are the cold store's (kIo, kCorrupt) and final: the shard stops. Not thread-safe: the shard's thread owns it.
-// Deterministic, except for the times at which the store completes operations.
+// Errors are the cold store's (kIo, kCorrupt), or kTooLarge if a table has no ids left for rows on disk. They are
+// final: the shard stops. Not thread-safe: the shard's thread owns it. Deterministic, except for the times at which the
+// store completes operations.
 #pragma once
 
 #include <cstddef>
@@ -71,9 +72,10 @@ class Residency : private ColdLogListener, private FetchReceiver {
   // Adds a table with rows of `words` words. The result is valid as long as the residency.
   ResidentRows* AddTable(TableId table, std::size_t words);
 
-  // Makes free slots if memory is available. False: it would require evictions.
+  // Adds memory to the table until it has `slots` free slots. False: that would exceed the budget, or the table has its
+  // maximum number of slots.
   bool Grow(ResidentRows* rows, std::size_t slots);
-  // Makes free slots. May evict any row of any table, so look up rows only after it.
+  // Makes at least `slots` free slots. May evict any row of any table, so look up rows only after it.
   Status Reserve(ResidentRows* rows, std::size_t slots);
   // Reads cold rows into free slots, of which there must be enough. Sorts `owners`, which may contain duplicates.
   Status LoadRows(ResidentRows* rows, std::vector<RowOwner>* owners);

@@ -10,7 +10,7 @@ namespace tarn::server {
 
 namespace {
 
-// Number of slots whose owners are looked up ahead.
+// How many slots ahead the state of a slot's row is prefetched.
 constexpr std::size_t kAhead = 16;
 // Sample size for the value of a byte.
 constexpr std::size_t kSample = 4 * kVictimWindow;
@@ -94,7 +94,8 @@ void ResidentRows::ExamineNext() {
   hand_ = slots_.After(hand_);
 }
 
-// Sets candidates_ to the slots of `wanted` rows with the lowest use counts, or fewer, among those at the clock hand.
+// Sets candidates_ to the slots of at most `wanted` rows: those with the lowest use counts among the rows at the clock
+// hand.
 void ResidentRows::FindVictims(std::size_t wanted) {
   const std::size_t examined = std::min(resident(), wanted * kVictimWindow);
   candidates_.clear();

@@ -8,8 +8,8 @@
 //   rows.MarkChanged(...)         // before a row in memory is changed: its copy on disk, if any, is outdated
 //   rows.Evict(n)                 // n of the least used rows leave memory; unchanged ones without being written
 //
-// Only Evict and ReleaseChunk evict, so pointers stay valid between them: reserve the free slots for a group of rows
-// before using it. Not thread-safe.
+// A pointer to a row is valid until the next Evict or ReleaseChunk, or until the row is removed. So make free slots for
+// all rows of a group (Residency::Reserve) before you use pointers to them. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -70,14 +70,15 @@ class ResidentRows {
 
   // Adds a chunk of free slots. False if all slot numbers are used.
   bool AddChunk() { return slots_.AddChunk(); }
-  // Evicts `wanted` rows, all if there are fewer. The error is the cold store's.
+  // Evicts `wanted` rows, all if there are fewer. Errors are those of ColdLog::Append and WaitForRoom.
   Status Evict(std::size_t wanted);
-  // Returns a chunk to the system and evicts the rows that do not fit into the others. There must be at least two.
+  // Returns a chunk to the system and evicts the rows that do not fit into the others. There must be at least two
+  // chunks. Errors as for Evict.
   Status ReleaseChunk();
-  // The value of a byte of this table: the average use count of the rows to be evicted next, divided by the bytes of a
-  // row. 0 if almost all slots at the clock hand are free.
+  // The value of a byte of this table: the average number of uses of the least used rows in a sample at the clock hand,
+  // divided by the bytes of a row. 0 if no row is in memory, or if almost all slots at the clock hand are free.
   double WorthOfByte();
-  // Ages counts; `uses` rows were used since the last call.
+  // Ages counts. `uses`: number of rows used since the last call.
   void Age(std::uint64_t uses) { states_.Age(uses, resident()); }
 
   std::size_t free_slots() const { return slots_.free(); }
@@ -102,8 +103,8 @@ class ResidentRows {
   ColdLog* log_;
   RowSlots slots_;
   RowStates states_;
-  std::uint32_t hand_ = 0;  // slot at which victims are searched next
-  // Scratch memory: slots that may be evicted, and use counts.
+  std::uint32_t hand_ = 0;  // the clock hand: the slot from which rows to evict are searched for next
+  // Scratch memory: slots whose rows may be evicted, and use counts.
   std::vector<std::uint32_t> candidates_;
   std::vector<std::uint8_t> counts_;
 };

@@ -24,8 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Records of a part: enough for several MultiGets of RocksDB's 32 keys.
+// Maximum number of records of a part of a fetch: enough for several MultiGets.
 constexpr std::size_t kPartRecords = 128;
+// Maximum number of pages of a MultiGet: the number of keys that RocksDB looks up together.
 constexpr std::size_t kMultiGetPages = 32;
 constexpr std::size_t kBlockBytes = 4096;
 constexpr const char* kMarker = "TARN_TIER";

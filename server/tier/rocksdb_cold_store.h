@@ -41,12 +41,12 @@ struct RocksDbColdStoreOptions {
 
 class RocksDbColdStore : public ColdStore {
  public:
-  // Empties the directory and locks it. kAlreadyExists if it contains files that are not of a tier; kIo if another
-  // process has locked it, or it cannot be written. `wake` is called on other threads when there are events. The pool
-  // outlives the store.
+  // Creates the directory if necessary, locks it and empties it. kAlreadyExists if it contains files that are not of a
+  // tier; kIo if another process has locked it, or it cannot be written. `wake` is called on other threads when there
+  // are events. The pool outlives the store.
   static Expected<std::unique_ptr<RocksDbColdStore>> Open(DiskPool* pool, RocksDbColdStoreOptions options,
                                                           std::function<void()> wake);
-  // Removes the contents of the directory.
+  // Removes the contents of the directory, except the marker file.
   ~RocksDbColdStore() override;
 
   void Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) override;

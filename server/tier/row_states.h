@@ -14,7 +14,7 @@
 
 namespace tarn::server {
 
-// In memory: its slot, and whether the cold log has a copy. Cold: its id. In both cases its count.
+// Of a row in memory: its slot, and whether the cold log has a copy. Of a cold row: its id. Of both: the use count.
 class RowState {
  public:
   RowState() = default;  // of a number without a row
@@ -25,7 +25,7 @@ class RowState {
   ColdId cold_id() const { return bits_ & kColdMask; }
   bool IsColdAt(ColdId id) const { return (bits_ & ~kCountMask) == (kCold | id); }
   std::uint32_t slot() const { return bits_ & kSlotMask; }
-  bool has_copy() const { return (bits_ & kHasCopy) != 0; }  // not of a cold row
+  bool has_copy() const { return (bits_ & kHasCopy) != 0; }  // only for a row in memory
   std::uint32_t count() const { return bits_ >> kCountShift & kUseCountMax; }
 
   // These keep the count.
@@ -75,7 +75,7 @@ class RowStates {
     RowState& state = At(place, number);
     state.SetCount(AfterUse(state.count(), random_));
   }
-  // Ages counts; `uses` rows of `resident` in memory were used since the last call.
+  // Ages counts. `uses`: number of rows used since the last call; `resident`: number of rows in memory.
   void Age(std::uint64_t uses, std::uint64_t resident);
 
   std::uint64_t rows() const { return rows_; }

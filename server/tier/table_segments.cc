@@ -201,7 +201,8 @@ bool TableSegments::IsTight() const {
   return ids_.used_ids() > options_.ids_max / 2 && records_ - live_ > records_ / kTightShare;
 }
 
-// Share of live records in the records written: a segment that was sealed early has no holes because of that.
+// Share of live records in the records written. A segment that was sealed early has fewer records, but no holes because
+// of that. 1: the segment is not collected.
 double TableSegments::Fullness(const Segment& segment) {
   if (segment.state != Segment::State::kWritten || segment.live == 0) return 1;
   return static_cast<double>(segment.live) / static_cast<double>(segment.count);

@@ -22,7 +22,8 @@ struct SegmentTotals {
   std::size_t open_bytes = 0, queued_bytes = 0;  // memory of segments that are open, or being written
   std::size_t list_bytes = 0;                    // memory of the lists of segments and id blocks
   std::uint64_t rows = 0, segments = 0;
-  std::uint64_t written_bytes = 0, live_written_bytes = 0;  // of collected tables: all records, and live ones
+  // In written segments of collected tables: bytes of all records, and of live ones.
+  std::uint64_t written_bytes = 0, live_written_bytes = 0;
 };
 
 class TableSegments {
@@ -72,8 +73,8 @@ class TableSegments {
  private:
   struct Segment {
     enum class State : std::uint8_t { kFree, kOpen, kWriting, kWritten, kRemoving } state = State::kFree;
-    std::uint32_t first = 0, blocks = 0;  // its ids; `first` is its number, too
-    std::uint32_t count = 0, live = 0;
+    std::uint32_t first = 0, blocks = 0;  // its blocks of ids; `first` is also the segment's number in the store
+    std::uint32_t count = 0, live = 0;    // records, including holes, and live ones
     std::uint32_t readers = 0;            // fetches in progress that read it
     std::vector<std::uint64_t> alive;     // one bit per record: whether its row is live
     std::shared_ptr<SegmentBytes> bytes;  // until written

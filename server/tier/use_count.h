@@ -25,9 +25,9 @@ inline constexpr std::uint64_t kUsesPerAging = 32;
 // The least used of this many rows is evicted.
 inline constexpr std::size_t kVictimWindow = 16;
 
-// Without branches, which would depend on the count and be mispredicted.
+// The count after one more use. Without branches, which would depend on the count and be mispredicted.
 inline std::uint32_t AfterUse(std::uint32_t count, SplitMix& random) {
-  const std::uint32_t bits = std::max(count, kExactUses - 1) - (kExactUses - 1);  // that must all be 0
+  const std::uint32_t bits = std::max(count, kExactUses - 1) - (kExactUses - 1);  // random bits that must all be 0
   const bool counts = (random.Next() & ((std::uint64_t{1} << bits) - 1)) == 0;
   return count + (counts & (count != kUseCountMax) ? 1 : 0);
 }
@@ -59,7 +59,7 @@ inline void KeepLeastUsed(std::vector<std::uint32_t>* items, std::span<const std
   std::array<std::size_t, kUseCountMax + 1> of_count{};
   for (std::uint8_t count : counts) ++of_count[count];
   std::uint8_t highest = 0;
-  std::size_t below = 0;  // items with counts below the highest that is kept
+  std::size_t below = 0;  // items with counts below `highest`, the highest count that is kept
   while (below + of_count[highest] < wanted) below += of_count[highest++];
   std::size_t of_highest = wanted - below, kept = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
