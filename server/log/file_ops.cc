@@ -74,7 +74,7 @@ class PosixFile final : public LogFile {
   }
 
   Status Truncate(std::uint64_t bytes) override {
-    if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) return Failed(path_, "set the length of");
+    if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) return Failed(path_, "set the file size");
     return {};
   }
 
@@ -92,7 +92,7 @@ class PosixFile final : public LogFile {
 
   Expected<std::uint64_t> Size() override {
     struct stat about;
-    if (::fstat(fd_.get(), &about) != 0) return Failed(path_, "find the size of");
+    if (::fstat(fd_.get(), &about) != 0) return Failed(path_, "read the file size");
     return static_cast<std::uint64_t>(about.st_size);
   }
 
@@ -108,7 +108,7 @@ class PosixFile final : public LogFile {
   }
 
   std::unexpected<Error> CannotReserve(int error) const {
-    return std::unexpected(SystemError(path_, "reserve room for", error));
+    return std::unexpected(SystemError(path_, "reserve disk space", error));
   }
 
   Status WriteCached(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {

@@ -31,7 +31,7 @@ class LogFile {
   // Writes `bytes` durable zeros from `offset` on, in an allocated range. Later writes there change no metadata of the
   // file system, so their syncs are faster.
   virtual Status WriteZeros(std::uint64_t offset, std::uint64_t bytes) = 0;
-  // Sets the length of the file, and frees the space reserved beyond it.
+  // Sets the size of the file, and frees the space reserved beyond it.
   virtual Status Truncate(std::uint64_t bytes) = 0;
   // Reads up to out.size() bytes; returns the number read, which is less at the end of the file.
   virtual Expected<std::size_t> Read(std::uint64_t offset, std::span<std::byte> out) = 0;

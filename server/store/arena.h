@@ -34,7 +34,7 @@ class Arena {
 
   std::vector<void*> blocks_;
   std::unordered_map<std::size_t, std::vector<void*>> released_;  // by rounded size
-  std::byte* next_ = nullptr;
+  std::byte* next_ = nullptr;  // the unused rest of the current block: address and bytes
   std::size_t left_ = 0;
   std::size_t next_block_bytes_ = std::size_t{16} << 10;
   std::size_t reserved_bytes_ = 0;

@@ -25,7 +25,7 @@ class Candidates {
       : counts_(std::in_place, salt, partition_bits),
         keys_max_(std::min<std::size_t>(keys_max, limits::kCandidatesPartitionMax)) {}
 
-  // Pushes of the key so far.
+  // Pushes of the key so far; 0 also if its count was dropped.
   std::uint32_t Count(Key key) const;
   // Sets the count of a key. A new key at the limit drops others.
   void Set(Key key, std::uint32_t count);

@@ -1,4 +1,4 @@
-// Reads the rows of one sparse fragment that are on disk for a cut. It reads them in their order on disk, one slice
+// Reads, for a cut, those rows of one sparse fragment that are on disk. It reads them in their order on disk, one slice
 // ahead, and does not keep them in memory. Not thread-safe.
 #pragma once
 
@@ -21,7 +21,7 @@ class ColdWalk {
   // Drops all rows, also those being read.
   void Clear();
   bool empty() const { return found_.empty(); }
-  // Whether these rows must be read before the walk over the fragment continues.
+  // Whether so many rows were added that they must be read before the walk over the fragment continues.
   bool IsFull() const;
   // Adds a row of the cut that is on disk.
   void Add(std::uint32_t number, Key key);

@@ -18,7 +18,7 @@ class DenseFragment final : public Fragment {
 
   // The keys of the fragment, whether their rows exist or not.
   const DenseRange& range() const { return range_; }
-  // Null while the rows do not exist.
+  // The values of the row of a key in range(). Null while the rows do not exist.
   const float* Values(Key key) const { return values_ == nullptr ? nullptr : Row(range_.IndexOf(key)).values; }
   // The row of a key, to be changed by the caller. Creates the rows if they do not exist.
   RowParts RowForApply(Key key);

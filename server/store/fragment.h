@@ -46,7 +46,7 @@ class Fragment {
   }
   // The rule's state in this partition (UpdateRule::partition_floats).
   std::span<float> rule_state() { return rule_state_; }
-  // For checkpoints, logs and hashes. `state` must have the words of the table's rule.
+  // For checkpoints and hashes. `state` must have the words of the table's rule.
   FragmentState State() const;
   void SetState(const FragmentState& state);
 

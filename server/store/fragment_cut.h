@@ -1,6 +1,6 @@
 // One fragment in a cut: the rows as they were when the cut began, copied in slices between pushes. The walk copies row
 // after row. A row that a push changes before the walk reaches it is copied first (KeepFirst); with a memory budget
-// such copies are written to disk when there are many. A row is copied once.
+// such copies are written to disk when there are many. A row is copied at most once.
 //
 //   cut.Begin(rows, verdicts, state);
 //   cut.KeepFirst(...) / cut.Keep(..., out);     // early, or by the walk
@@ -43,7 +43,7 @@ class FragmentCut {
 
   // For a row of the cut: whether it was neither copied nor left out yet.
   bool IsPending(std::uint64_t number) const { return !(state_ && state_->settled.Test(number)); }
-  // Whether a copy needs the row's values: it is handed out, or hashed.
+  // Whether the cut needs the row's values, because it contains or hashes the row.
   bool NeedsValues(std::uint64_t number, const RowLife* life) const;
   // Whether the walk must visit the row.
   bool MustVisit(std::uint64_t number) const;

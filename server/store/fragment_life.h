@@ -51,7 +51,8 @@ class FragmentLife {
   std::vector<Seen> Waiting() const { return candidates_ ? candidates_->All() : std::vector<Seen>(); }
   void SetWaiting(Key key, std::uint32_t count) { EnsureCandidates().Set(key, count); }
 
-  // Must be called when a row's life begins (Add), changes (Drop, then Add) or ends (Drop).
+  // Must be called when a row's life begins (Add), changes (Drop, then Add), or ends before the row expires (Drop).
+  // Decide drops the rows that expire.
   void Add(RowLife life);
   void Drop(RowLife life);
   // Clears the standings when the rules change. The caller then adds every row again.
@@ -69,7 +70,7 @@ class FragmentLife {
   void Decide(std::uint64_t rows);
   bool sweep_due() const { return sweep_due_; }
   void BeginSweep() { decided_in_sweep_ = false; }
-  // Ends a sweep of all rows. False: a boundary was passed during the sweep, so another one is due.
+  // Ends a sweep of all rows. False: more rows expired at a boundary during the sweep, so another sweep is due.
   bool EndSweep();
 
   std::size_t memory_bytes() const {

@@ -1,5 +1,5 @@
-// The gradient delays of a store's pushes: how many sections were applied to a partition between the pull and the push
-// of its rows.
+// The gradient delays of a store's pushes. The delay of a section is the number of sections of its table that its
+// partition has applied since the section's rows were pulled (docs/protocol.md, E8).
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace tarn::server {
 
 class GradientDelays {
  public:
-  // Counts a section. kNoWorker: the sum of several workers' pushes.
+  // Counts a section. kNoWorker: its gradients are a sum over workers.
   void Count(std::uint64_t delay, WorkerRank worker);
-  // Bucket i = sections with delay i; the last one, of at most limits::kDelayBucketsMax, also those with more.
+  // Bucket i counts the sections with delay i; bucket limits::kDelayBucketsMax - 1 also those with a higher delay.
   const std::vector<std::uint64_t>& histogram() const { return histogram_; }
-  // Sums and numbers of the sections by worker, for heartbeats and HTTP: of the first limits::kDelayWorkersMax ranks,
-  // without those that pushed no section.
+  // For each worker, the sum of the delays and the number of its counted sections; for heartbeats and HTTP. Omits
+  // workers without counted sections, and ranks from limits::kDelayWorkersMax on.
   MetricList ByWorker() const;
 
  private:

@@ -27,8 +27,9 @@ Status Partition::CheckKeys(const Table& table, std::span<const Key> keys) const
     const DenseRange& range = FindDense(table.id())->range();
     for (Key key : keys) {
       if (key >= table.spec().rows) [[unlikely]]
-        return Fail(ErrorCode::kInvalidArgument, fmt::format("table '{}': key {} of a dense table of {} rows",
-                                                             table.spec().name, key, table.spec().rows));
+        return Fail(ErrorCode::kInvalidArgument,
+                    fmt::format("table '{}': key {} of a dense table, expected keys below {}", table.spec().name, key,
+                                table.spec().rows));
       all_in &= range.IndexOf(key) < range.count;
     }
   } else {

@@ -49,7 +49,7 @@ class Partition {
   // Creates the fragment if there is none. Throws OutOfMemory. The table outlives the partition.
   Fragment& Obtain(const Table& table);
 
-  // The number of the last push of each worker that was applied to the partition, or gathered for it.
+  // For each worker incarnation, the sequence of the last push that was applied to the partition, or gathered for it.
   Watermarks& watermarks() { return watermarks_; }
   const Watermarks& watermarks() const { return watermarks_; }
 

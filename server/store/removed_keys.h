@@ -1,6 +1,6 @@
 // The removed keys of one fragment: keys without a row that had one at some time since the base of the next cut. Each
-// is stored once, with the number of cuts begun before its removal. So no key moves when a cut begins, or when a cut
-// does not become a base. Not thread-safe.
+// is stored once, with the number of cuts begun before its removal. So no key must be moved when a cut begins, or when
+// a cut does not become a base. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class RemovedKeys {
     kNever,       // not removed
     kBeforeBase,  // no longer needed; Continue drops it
     kBeforeCut,   // after the base, before the last cut began
-    kSinceCut,
+    kSinceCut,    // after the last cut began
   };
 
   // Adds a key whose row was removed and that is not in the list. `index`: the index of the rows.

@@ -34,7 +34,7 @@ void RowFinder::FindBuckets(RowGroup* group) const {
 }
 
 // Prefetches a row and returns its address. always_inline, like all functions that mainly prefetch: GCC considers such
-// a function free of effects and drops calls of it.
+// a function free of effects and drops calls to it.
 [[gnu::always_inline]] inline float* RowFinder::PrefetchRow(Ahead ahead, const SparseFragment& fragment,
                                                             std::uint32_t number) const {
   const bool all = ahead == Ahead::kRows;

@@ -1,15 +1,18 @@
 // Finds the rows of a message's keys in groups. Several groups are in progress at once, so that the cache lines that
-// one stage prefetches have arrived by the next. The stages of a group of sparse keys: the home buckets in the index;
-// the rows found there, and the next buckets of the other keys; the rows of those. With a tier these stages prefetch
-// the words that locate the rows, and another stage the rows.
+// one stage prefetches have arrived by the next. The stages of a group of sparse keys:
+//
+//   1. prefetch the home buckets of the keys in the index
+//   2. find the keys that are there and prefetch their rows; prefetch the next buckets of the other keys
+//   3. find the other keys and prefetch their rows
+//   4. with a tier only: stages 2 and 3 prefetch the words that locate the rows, and this stage prefetches the rows
 //
 //   for (KeyCursor cursor(partitions, table, sections, keys, Missing::kCreate); cursor.left() > 0;)
 //     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
 //
-// The callback for one group may insert rows, so that keys of the next group without a row may have one by now; in a
-// table with life it may also have removed rows. The `generation` of that group then differs from the context's
-// insert_generation, and the callback looks its keys up again. In a table without life a row that is not null is valid
-// in any case: until the callback, nothing is removed or evicted. Not thread-safe.
+// The callback for one group may insert rows, and in a table with a life also remove rows, after the rows of the next
+// groups were found. The `generation` of these groups then differs from the context's insert_generation, and their
+// callback looks the keys up again. In a table without a life, an address in RowGroup::rows that is not null is valid
+// in any case, because nothing is removed or evicted before the callback. Not thread-safe.
 #pragma once
 
 #include <algorithm>

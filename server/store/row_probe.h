@@ -26,8 +26,8 @@ constexpr std::uint32_t kRowFurther = 0xfffffffe;
 void ProbeBuckets(std::size_t n, const Key* keys, const RowBucket* const* buckets, std::uint32_t* rows);
 
 // The same for keys of one partition, with the row numbers in `numbers`. rows[i]: the address of that row in `slabs`
-// (which is not empty), or null. Prefetches the first `near_floats` floats of each row, and the next bucket of each
-// kRowFurther, whose i it appends to `further` (room for n). Returns the number of those.
+// (which is not empty), or null. Prefetches the first `near_floats` floats of each row. For each kRowFurther,
+// prefetches the next bucket and stores i in `further`, which has room for n. Returns how many it has stored.
 std::size_t LocateRows(const RowSlabs& slabs, std::uint32_t near_floats, std::size_t n, const Key* keys,
                        const RowBucket* const* buckets, std::uint32_t* numbers, float** rows, std::uint32_t* further);
 

@@ -157,7 +157,7 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, std::uint3
   const std::uint32_t dim = table.dim();
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
-  // Whether a step needs only rows and marks.
+  // Whether a row in memory needs only its change mark before the step: no life changes, and no cut needs a copy.
   const bool plain = !table.is_dense() && !table.has_life() && !context.cut.active;
   for (std::size_t i = 0; i < group.n; ++i) {
     if ((left_out >> i & 1) != 0) {

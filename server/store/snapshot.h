@@ -47,7 +47,7 @@ struct TableRows {
   TableSpec spec;
   std::uint64_t salt = 0;        // TableSalt of the job and table
   std::uint32_t row_words = 0;   // RowWords of the spec
-  std::uint64_t state_rows = 0;  // in the store at the cut, for every scope
+  std::uint64_t state_rows = 0;  // number of rows in the store at the cut, for every scope
   std::vector<PartitionRows> partitions;
 };
 

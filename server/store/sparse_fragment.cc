@@ -84,7 +84,8 @@ void SparseFragment::KeepFirst(std::uint32_t number, Key key) {
   cut_.KeepFirst(number, key, rows_.Parts(number), [&] { return ReadCold(number); });
 }
 
-// Reads a row from disk; valid until the next call. Undefined after an error, which the context records.
+// Reads a row from disk; the result is valid until the next call. After an error, which the context records, the row
+// is undefined.
 RowParts SparseFragment::ReadCold(std::uint32_t number) const {
   context_->owners.assign(1, {rows_.place(), number});
   const Status read = context_->tier->Read(table_.resident(), &context_->owners, &context_->cold_record);

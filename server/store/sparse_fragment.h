@@ -22,6 +22,7 @@ class SparseFragment final : public Fragment {
   SparseFragment(const Table& table, PartitionId partition, std::uint32_t place, StoreContext* context);
 
   const SparseRows& rows() const { return rows_; }
+  // The number of a key's row, or RowIndex::kNone. The row may have expired.
   std::uint32_t Find(Key key) const { return rows_.index().Find(rows_.index().Hash(key), key); }
   bool has_verdicts() const { return life_.has_verdicts(); }
   // Whether the row has expired but is not removed yet.

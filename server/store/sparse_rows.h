@@ -32,6 +32,7 @@ class SparseRows {
   float* Row(std::uint32_t number) const {
     return resident_ != nullptr ? resident_->Row(place_, number) : slabs_.Row(number);
   }
+  // Only for tables with a life.
   RowLife* Life(std::uint32_t number) const { return reinterpret_cast<RowLife*>(lives_.Row(number)); }
   RowParts Parts(std::uint32_t number) const { return PartsAt(Row(number), number); }
   // The parts of a row whose values and slots are at `values` (may be null).
@@ -39,7 +40,8 @@ class SparseRows {
     return {values, values + value_words_, with_life_ ? Life(number) : nullptr};
   }
 
-  // Inserts an uninitialised row for a key that has none. Returns its number.
+  // Inserts an uninitialised row for a key that has none. Returns its number. With a tier, the table must have a free
+  // slot (Residency::Reserve).
   std::uint32_t Insert(std::uint64_t hash, Key key);
   // Removes the row of a key. Returns its number, or RowIndex::kNone if there was none.
   std::uint32_t Erase(std::uint64_t hash, Key key);
@@ -56,11 +58,11 @@ class SparseRows {
   std::uint32_t value_words_;
   bool with_life_;
   RowIndex index_;
-  RowSlabs slabs_;          // values and slots, by number; empty with a tier
-  ResidentRows* resident_;  // the table's; null: no tier
-  std::uint32_t place_;     // of the partition in the tier
-  std::uint32_t tier_end_ = 0;
-  RowSlabs lives_;                   // by number; empty if the table has none
+  RowSlabs slabs_;                   // values and slots, by number; empty with a tier
+  ResidentRows* resident_;           // the table's; null: no tier
+  std::uint32_t place_;              // of the partition in the tier
+  std::uint32_t tier_end_ = 0;       // NumberEnd with a tier
+  RowSlabs lives_;                   // by number; empty if the table has no life
   std::vector<std::uint32_t> free_;  // numbers of removed rows
 };
 

@@ -1,6 +1,6 @@
 // Counts of a fragment's rows by class of standing (server/store/life.h), and the verdicts by which rows have expired.
-// With these a fragment decides at a boundary which rows expire without reading them. Expired rows are not counted. Not
-// thread-safe.
+// With these, a fragment decides at a boundary which rows expire, without reading any row. Expired rows are not
+// counted. Not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -271,7 +271,7 @@ Status Store::Load(TableId id, std::span<const Key> keys, std::span<const std::u
   if (table.is_dense())
     for (const Key key : keys)
       if (key >= table.spec().rows)
-        return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} of a dense table of {} rows",
+        return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} of a dense table, expected keys below {}",
                                                      table.spec().name, key, table.spec().rows));
   try {
     TARN_RETURN_IF_ERROR(ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {

@@ -99,7 +99,7 @@ class Store {
   Status Gather(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                 std::byte* out) const;
 
-  // The values of one row of a partition that is owned; as Gather. For tools and checks.
+  // The values that Gather returns for one key, whose partition must be owned. For tools and checks.
   Expected<std::vector<float>> Values(TableId table, Key key) const;
 
   // Applies one optimizer step for each key that has or gets a row, in order; two for a key that occurs twice. A
@@ -139,10 +139,10 @@ class Store {
   const Expiry& expiry() const { return expiry_; }
 
   const RowCounters& counters() const { return context_.counters; }
-  // For gradients that came too late and were dropped before Apply, which are counted as discarded. Apply counts those
-  // that a rule discards.
+  // The caller adds to `discarded` the gradients that came too late and that it dropped before Apply. Apply counts
+  // those that the update rule discards.
   RowCounters& counters() { return context_.counters; }
-  // Of all sections applied whose version at their pull is known.
+  // The gradient delays of all applied sections whose version at their pull is known.
   const GradientDelays& delays() const { return context_.delays; }
   // Resets counters, delays and not_finite.
   void ForgetCounters();
@@ -151,15 +151,15 @@ class Store {
   // FragmentHash over all fragments. Does not depend on the distribution of rows over shards.
   Expected<std::uint64_t> StateHash() const;
 
-  // Starts to read, in the background, those rows of a message that are on disk; the conditions are those of Gather and
-  // Apply. The fetch ends when they are in memory. 0: none is on disk.
+  // Starts to read, in the background, those rows of a message that are on disk. The keys must have passed CheckKeys.
+  // The fetch ends when the rows are in memory. 0: none is on disk.
   FetchTicket FetchCold(TableId table, std::span<const Section> sections, std::span<const Key> keys);
   // Whether any row of the table is on disk.
   bool HasCold(TableId table) const;
   // Handles completed disk operations and enforces the budget, of which other parts of the shard use `other_bytes`.
   // Does nothing without a tier.
   Status Maintain(std::size_t other_bytes);
-  // Null: all rows are in memory.
+  // Null: the store has no tier, and all rows are in memory.
   Residency* tier() const { return tier_.get(); }
 
   std::uint64_t row_count() const;

@@ -22,9 +22,9 @@ class FragmentCut;
 struct RowCounters {
   std::uint64_t admitted = 0;    // rows inserted into tables with a life
   std::uint64_t refused = 0;     // gradients of keys that were not admitted
-  std::uint64_t expired = 0;     // rows
+  std::uint64_t expired = 0;     // rows that expired
   std::uint64_t not_finite = 0;  // gradients that were skipped (rule A5)
-  std::uint64_t discarded = 0;   // gradients that the rule left out, because they came too late
+  std::uint64_t discarded = 0;   // gradients that came too late (rule C8) or that the update rule left out
 };
 inline constexpr MetricField<RowCounters> kRowMetrics[] = {
     {ShardMetric("rows_admitted"), &RowCounters::admitted},

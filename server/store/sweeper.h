@@ -1,4 +1,4 @@
-// Removes expired rows in slices between messages. Visits the fragments with a sweep due in turn. Not thread-safe.
+// Removes expired rows in slices between messages, from each fragment in turn that has a sweep due. Not thread-safe.
 #pragma once
 
 #include <cstddef>

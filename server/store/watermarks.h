@@ -1,5 +1,5 @@
-// The watermarks of one partition: for each worker incarnation, the number of the last push applied or gathered (rules
-// E1, E2). Not thread-safe: the shard's thread owns them.
+// The watermarks of one partition: for each worker incarnation, the sequence of the last push applied or gathered
+// (rules E1, E2). Not thread-safe: the shard's thread owns them.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@ class Watermarks {
  public:
   enum class Order { kRepeated, kNext, kBeyond };
 
-  // 0: the worker has pushed nothing.
+  // The watermark of a worker; 0: no push of it was accepted.
   Sequence Of(Incarnation worker) const {
     const auto at = Find(worker);
     return at != entries_.end() && at->first == worker ? at->second : Sequence{};
   }
 
-  // Compares the number of a push with the watermark.
+  // Compares the sequence of a push with the watermark.
   Order Judge(Incarnation worker, Sequence sequence) const {
     const Sequence watermark = Of(worker);
     if (sequence <= watermark) return Order::kRepeated;
@@ -30,7 +30,7 @@ class Watermarks {
   // Must be called when the next push is applied or gathered.
   void Advance(Incarnation worker) { Set(worker, Sequence(Of(worker).value + 1)); }
 
-  // Sets a watermark, from a log or another copy of the partition. 0: removes the worker.
+  // Sets a watermark when the state is restored from a log. 0: removes the worker.
   void Set(Incarnation worker, Sequence watermark) {
     const auto at = entries_.begin() + (Find(worker) - entries_.cbegin());
     const bool known = at != entries_.end() && at->first == worker;
