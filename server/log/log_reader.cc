@@ -101,7 +101,9 @@ class Reading {
         return Fail(ErrorCode::kUnsupported, fmt::format("{}: page {}: {}", path, slot, mark.error().message));
       if (mark && (!newest || mark->durable > newest->durable)) newest = *mark;
     }
-    if (!newest) return Corrupt(path, 0, "neither of its two pages is a mark: expected \"TARNMARK\"");
+    if (!newest)
+      return Corrupt(path, 0,
+                     "neither of its two pages is a valid mark: expected \"TARNMARK\" and a matching checksum");
     if (newest->identity != identity_)
       return Fail(ErrorCode::kWrongJob,
                   fmt::format("{}: the mark of shard {}, run {:x}, job {:x}; expected shard {}, run {:x}, job {:x}",
@@ -132,7 +134,7 @@ class Reading {
             header ? CheckHeader(segment.path, *header, *number, identity_) : Status(std::unexpected(header.error()));
         if (segment.readable) segment.header = *header;
       }
-      if (!segment.readable && IsNotOurs(segment.readable.error())) return segment.readable;
+      if (!segment.readable && IsForeign(segment.readable.error())) return segment.readable;
       segment.file.reset();
       tail_.segments.push_back({*number, segment.header.cut, segment.size});
       segments_.push_back(std::move(segment));
@@ -142,7 +144,7 @@ class Reading {
   }
 
   // The file is intact but belongs to another log.
-  static bool IsNotOurs(const Error& error) {
+  static bool IsForeign(const Error& error) {
     return error.code == ErrorCode::kWrongJob || error.code == ErrorCode::kUnsupported;
   }
 

@@ -4,9 +4,9 @@
 //                 and up to `at_least`): it was never durable, and is skipped
 //   damage        an invalid batch that a valid one follows; a missing record at or before the mark or `at_least`; a
 //                 segment that is missing or has another's name: kCorrupt
-//   not ours      another job's, run's or shard's log: kWrongJob; another format: kUnsupported
+//   foreign       another job's, run's or shard's log: kWrongJob; another format: kUnsupported
 //
-// Errors in segments before the requested one are ignored, except those of "not ours". Every error names the file or
+// Errors in segments before the requested one are ignored, except those of foreign logs. Every error names the file or
 // the directory and what was expected, and those about contents also the offset. Data whose checksum is wrong is never
 // returned.
 #pragma once
@@ -29,7 +29,7 @@ struct LogSegment {
   std::uint64_t bytes = 0;  // up to the end of the last batch; in LogTail, of a segment that was not read: of the file
 };
 
-// The end of a log, where it is continued.
+// A log after it was read, as far as its writer needs to know it to continue.
 struct LogTail {
   // Oldest first, including the segments before the first one read, whose contents are not checked. For a damaged
   // header the cut is ShardLog::kContinues.
@@ -37,11 +37,10 @@ struct LogTail {
   std::uint64_t next_number = 1;
   LogSequence last;               // the last record returned
   std::vector<std::string> torn;  // names of segments without durable contents; the caller removes them
-  // The part of the last segment that was read but may not be durable: the batches from this offset on, beginning with
-  // this record; at kLogPage, the segment's header too. Nullopt: all of it was durable.
+  // The batches of the last segment that were read but may not be durable. Nullopt: the whole segment was durable.
   struct Unproven {
-    std::uint64_t offset = 0;
-    LogSequence first;
+    std::uint64_t offset = 0;  // of the first such batch; kLogPage: the segment's header may not be durable either
+    LogSequence first;         // the first record of this batch
   };
   std::optional<Unproven> unproven;
 };

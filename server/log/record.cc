@@ -96,12 +96,12 @@ LogRecord Encode(fb::Body type, Write write) {
   return {Buffer::Copy(b.GetBufferPointer(), b.GetSize()), {}, {}};
 }
 
-// Reads verified bytes. bad_ is the name of an invalid field, or empty.
+// Reads verified bytes. invalid_field_ is the name of an invalid field, or empty.
 class Reader {
  public:
   template <typename To, typename From>
   To Enum(From value, const char* field) {
-    if (value > From::MAX) bad_ = field;
+    if (value > From::MAX) invalid_field_ = field;
     return static_cast<To>(value);
   }
 
@@ -121,8 +121,8 @@ class Reader {
     if (m.keys()->sections() != nullptr)
       for (const wire::Section* s : *m.keys()->sections())
         keys.sections.push_back({PartitionId(s->partition()), s->count(), Sequence(s->sequence())});
-    if (m.versions() != nullptr && m.versions()->size() != keys.sections.size()) bad_ = "push.versions";
-    if (m.versions() != nullptr && bad_.empty())
+    if (m.versions() != nullptr && m.versions()->size() != keys.sections.size()) invalid_field_ = "push.versions";
+    if (m.versions() != nullptr && invalid_field_.empty())
       for (std::size_t i = 0; i < keys.sections.size(); ++i)
         keys.sections[i].version = Version(m.versions()->Get(static_cast<flatbuffers::uoffset_t>(i)));
     return out;
@@ -141,7 +141,7 @@ class Reader {
       for (const wire::TableSpec* spec : *m.tables()) {
         auto table = DecodeTable(spec);
         Status status = table ? Validate(*table) : Status(std::unexpected(table.error()));
-        if (!status) bad_ = fmt::format("view.tables ({})", status.error().message);
+        if (!status) invalid_field_ = fmt::format("view.tables ({})", status.error().message);
         if (status) out.tables.push_back(*std::move(table));
       }
     return out;
@@ -149,12 +149,12 @@ class Reader {
 
   LoggedHead Head(const fb::Head& m) {
     LoggedHead out{.partition_bits = m.partition_bits(), .view = View(*m.view()), .minimum = Clock(m.minimum())};
-    if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "head.partition_bits";
+    if (out.partition_bits > limits::kPartitionBitsMax) invalid_field_ = "head.partition_bits";
     if (m.members() != nullptr)
       for (const fb::Member* member : *m.members())
         out.members.push_back({Incarnation(member->incarnation()), Clock(member->tick()), UnPack(*member->position()),
                                Clock(member->pushed()), Points(member->earlier())});
-    if (m.watermarks() != nullptr && bad_.empty())
+    if (m.watermarks() != nullptr && invalid_field_.empty())
       for (const fb::Watermarks* watermarks : *m.watermarks())
         out.watermarks[Incarnation(watermarks->incarnation())] =
             Runs(watermarks->runs(), std::size_t{1} << out.partition_bits);
@@ -165,23 +165,23 @@ class Reader {
     return out;
   }
 
-  std::string bad_;
+  std::string invalid_field_;
 
  private:
   std::vector<Sequence> Runs(const flatbuffers::Vector<std::uint64_t>* runs, std::size_t partitions) {
     std::vector<Sequence> out;
     if (runs == nullptr || runs->size() % 2 != 0) {
-      bad_ = "head.watermarks.runs";
+      invalid_field_ = "head.watermarks.runs";
       return out;
     }
     for (flatbuffers::uoffset_t i = 0; i < runs->size(); i += 2) {
       if (runs->Get(i) > partitions - out.size()) {
-        bad_ = "head.watermarks.runs";
+        invalid_field_ = "head.watermarks.runs";
         return out;
       }
       out.resize(out.size() + runs->Get(i), Sequence(runs->Get(i + 1)));
     }
-    if (out.size() != partitions) bad_ = "head.watermarks.runs";
+    if (out.size() != partitions) invalid_field_ = "head.watermarks.runs";
     return out;
   }
 };
@@ -202,10 +202,10 @@ Expected<LoggedBody> Read(const fb::Record& m, const LogRecord& record) {
     case fb::Body::View: body = reader.View(*m.body_as_View()); break;
     case fb::Body::Gathered: body = LoggedGathered{reader.Push(*m.body_as_Gathered()->push(), record)}; break;
     case fb::Body::Time: body = LoggedTime{m.body_as_Time()->seconds()}; break;
-    default: reader.bad_ = "body"; break;
+    default: reader.invalid_field_ = "body"; break;
   }
-  if (reader.bad_.empty()) return body;
-  return Fail(ErrorCode::kCorrupt, fmt::format("field {} is invalid", reader.bad_));
+  if (reader.invalid_field_.empty()) return body;
+  return Fail(ErrorCode::kCorrupt, fmt::format("field {} is invalid", reader.invalid_field_));
 }
 
 }  // namespace

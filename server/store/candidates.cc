@@ -30,7 +30,7 @@ void Candidates::DropLowest() {
   std::vector<Seen> all = All();
   auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::ranges::nth_element(all, middle, {}, &Seen::second);
-  std::erase_if(all, [most = middle->second](const Seen& seen) { return seen.second <= most; });
+  std::erase_if(all, [highest = middle->second](const Seen& seen) { return seen.second <= highest; });
   counts_.emplace(counts_->salt(), counts_->partition_bits());
   for (std::size_t first = 0; first < std::min(kStride, all.size()); ++first)
     for (std::size_t i = first; i < all.size(); i += kStride)

@@ -56,16 +56,16 @@ class RemovedKeys {
   std::size_t Continue(RowIndex::Walk* walk, std::size_t keys, Visit visit) {
     walk->done |= !keys_;
     if (walk->done) return 0;
-    std::size_t seen = 0;
+    std::size_t examined = 0;
     std::vector<Key> obsolete;
     keys_->Continue(walk, keys, [&](Key key, std::uint32_t cut) {
-      ++seen;
+      ++examined;
       const When when = WhenOf(cut);
       if (when == When::kBeforeCut) visit(key);
       if (when == When::kBeforeBase) obsolete.push_back(key);
     });
     for (const Key key : obsolete) keys_->Erase(keys_->Hash(key), key);
-    return seen;
+    return examined;
   }
   // Whether the walk has passed this key.
   bool IsBehind(const RowIndex::Walk& walk, Key key) const { return walk.done || keys_->Hash(key) < walk.next_hash; }

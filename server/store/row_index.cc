@@ -9,7 +9,7 @@ namespace tarn::server {
 
 namespace {
 
-// Average used keys per bucket, times ten: the maximum, and that of a new segment.
+// Average number of keys per bucket, times ten: the maximum, and that of a new segment.
 constexpr std::size_t kLoadMax = 36;
 constexpr std::size_t kLoadNew = 32;
 

@@ -150,14 +150,14 @@ void SparseFragment::RecountLife() {
 std::size_t SparseFragment::Sweep(RowIndex::Walk* walk, std::size_t rows) {
   if (walk->next_hash == 0) life_.BeginSweep();
   context_->found.clear();
-  std::size_t seen = 0;
+  std::size_t examined = 0;
   rows_.index().Continue(walk, rows, [&](Key key, std::uint32_t number) {
-    ++seen;
+    ++examined;
     if (IsExpired(number)) context_->found.emplace_back(key, number);
   });
   for (const auto& [key, number] : context_->found) RemoveExpiredRow(number, key);
   if (walk->done) life_.EndSweep();
-  return seen;
+  return examined;
 }
 
 std::optional<Key> SparseFragment::KeyOf(std::uint32_t number) const {
@@ -298,9 +298,9 @@ std::size_t SparseFragment::HandOutLists(std::size_t bytes, std::vector<CutRows>
 std::size_t SparseFragment::WalkRows(std::size_t rows, std::vector<CutRows>* out) {
   auto& found = context_->found;
   found.clear();
-  std::size_t seen = 0;
+  std::size_t examined = 0;
   rows_.index().Continue(&walk_.rows, rows, [&](Key key, std::uint32_t number) {
-    ++seen;
+    ++examined;
     if (cut_.MustVisit(number)) found.emplace_back(key, number);
   });
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -312,7 +312,7 @@ std::size_t SparseFragment::WalkRows(std::size_t rows, std::vector<CutRows>* out
     else
       cold_.Add(number, key);
   }
-  return seen * kCutLookCost + found.size() * table_.row_bytes();
+  return examined * kCutLookCost + found.size() * table_.row_bytes();
 }
 
 }  // namespace tarn::server

@@ -12,8 +12,8 @@
 
 namespace tarn::server {
 
-// The decision of a boundary: rows whose last push was before `before`, the time of the boundary, and whose standing is
-// below `least_standing` have expired.
+// The decision at a boundary: a row has expired if its last push was before `before`, the time of the boundary, and its
+// standing is below `least_standing`.
 struct Verdict {
   std::uint32_t before = 0;
   std::uint32_t least_standing = 0;

@@ -9,7 +9,8 @@ namespace tarn::server {
 
 namespace {
 
-// Attempts to make room only for the rows that are on disk or absent, before room is made for all rows of the span.
+// Number of attempts to make room only for the rows that are on disk or absent. If all fail, room is made for all rows
+// of the span.
 constexpr int kAttempts = 4;
 // The store's memory outside the tier is counted again after so many spans.
 constexpr std::uint32_t kCountPeriod = 64;

@@ -58,19 +58,20 @@ bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   of_peer.messages.push_back(next_);
   if (const auto* pull = std::get_if<Pull>(&message->body)) of_peer.pulls.insert(pull->request);
   if (const auto* push = std::get_if<Push>(&message->body)) of_peer.pushes[FirstOf(*message, *push)] = next_;
-  const Waiting& one = waiting_.emplace(next_, Waiting{from, std::move(*message), ticket}).first->second;
+  const Waiting& entry = waiting_.emplace(next_, Waiting{from, std::move(*message), ticket}).first->second;
   if (ticket == kNotBegun)
     not_begun_.push_back(next_);
   else
-    NoteFirst(next_, one);
+    NoteFirst(next_, entry);
   ++next_;
   return true;
 }
 
 // Must be called when the fetch of a message has begun, and when a message becomes the first of its peer. If both hold,
 // the gate waits for this fetch.
-void ColdGate::NoteFirst(Number number, const Waiting& one) {
-  if (one.ticket != kNotBegun && peers_.at(one.from).messages.front() == number) firsts_.emplace(one.ticket, number);
+void ColdGate::NoteFirst(Number number, const Waiting& entry) {
+  if (entry.ticket != kNotBegun && peers_.at(entry.from).messages.front() == number)
+    firsts_.emplace(entry.ticket, number);
 }
 
 void ColdGate::Forget(const Message& message, Number number, OfPeer* of_peer) {
@@ -85,13 +86,13 @@ std::vector<ColdGate::Waiting> ColdGate::Take(std::vector<Number> ready) {
   std::ranges::sort(ready);
   std::vector<Waiting> taken;
   for (Number number : ready) {
-    Waiting one = std::move(waiting_.extract(number).mapped());
-    bytes_ -= BytesOf(one.message);
-    Forget(one.message, number, &peers_.at(one.from));
-    taken.push_back(std::move(one));
+    Waiting entry = std::move(waiting_.extract(number).mapped());
+    bytes_ -= BytesOf(entry.message);
+    Forget(entry.message, number, &peers_.at(entry.from));
+    taken.push_back(std::move(entry));
   }
-  for (const Waiting& one : taken)
-    if (const auto of_peer = peers_.find(one.from); of_peer != peers_.end() && of_peer->second.messages.empty())
+  for (const Waiting& entry : taken)
+    if (const auto of_peer = peers_.find(entry.from); of_peer != peers_.end() && of_peer->second.messages.empty())
       peers_.erase(of_peer);
   return taken;
 }

@@ -50,10 +50,10 @@ class ColdGate {
   template <typename Begin>
   void BeginFetches(Begin begin) {
     for (; !not_begun_.empty(); not_begun_.pop_front()) {
-      Waiting& one = waiting_.at(not_begun_.front());
-      one.ticket = begin(one.message);
-      if (one.ticket == kNotBegun) return;
-      NoteFirst(not_begun_.front(), one);
+      Waiting& entry = waiting_.at(not_begun_.front());
+      entry.ticket = begin(entry.message);
+      if (entry.ticket == kNotBegun) return;
+      NoteFirst(not_begun_.front(), entry);
     }
   }
   // Removes and returns the messages that no longer wait, in order of arrival. `ended(ticket)`: whether that fetch has
@@ -84,7 +84,7 @@ class ColdGate {
   static std::size_t BytesOf(const Message& message);
   static FirstPush FirstOf(const Message& message, const Push& push);
   void Forget(const Message& message, Number number, OfPeer* of_peer);
-  void NoteFirst(Number number, const Waiting& one);
+  void NoteFirst(Number number, const Waiting& entry);
   std::vector<Waiting> Take(std::vector<Number> ready);
   // The first message of a peer is ready: also takes the ready ones directly after it.
   template <typename Ended>
@@ -97,8 +97,8 @@ class ColdGate {
     if (!messages.empty()) NoteFirst(messages.front(), waiting_.at(messages.front()));
   }
   template <typename Ended>
-  static bool IsReady(const Waiting& one, Ended ended) {
-    return one.ticket != kNotBegun && ended(one.ticket);
+  static bool IsReady(const Waiting& entry, Ended ended) {
+    return entry.ticket != kNotBegun && ended(entry.ticket);
   }
 
   std::size_t messages_max_;

@@ -10,7 +10,7 @@ namespace tarn::server {
 
 namespace {
 
-// Number of chunks of the budget, which move between tables.
+// The budget is divided into about this many chunks, which move between tables.
 constexpr std::size_t kChunks = 256;
 constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
 // Number of segments that hold as many bytes as the budget. Not more, because a segment is a file: RocksDB keeps some

@@ -265,7 +265,7 @@ RocksDbColdStore::~RocksDbColdStore() {
 void RocksDbColdStore::Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) {
   const std::lock_guard lock(mutex_);
   writes_.Post([this, job = Job(WriteJob{segment, std::move(bytes)})] { DoAndReport(job); });
-  ++writes_under_way_;
+  ++writes_in_progress_;
 }
 
 void RocksDbColdStore::Remove(SegmentId segment) {
@@ -300,7 +300,7 @@ std::vector<ColdEvent> RocksDbColdStore::TakeEvents() {
 void RocksDbColdStore::WaitForWrite() {
   std::unique_lock lock(mutex_);
   const std::size_t before = writes_ended_;
-  written_changed_.wait(lock, [&] { return writes_ended_ != before || writes_under_way_ == 0; });
+  written_changed_.wait(lock, [&] { return writes_ended_ != before || writes_in_progress_ == 0; });
 }
 
 // On the strand.
@@ -311,7 +311,7 @@ void RocksDbColdStore::DoAndReport(const Job& job) {
   const bool wrote = std::holds_alternative<WriteJob>(job);
   {
     const std::lock_guard lock(mutex_);
-    writes_under_way_ -= wrote ? 1 : 0;
+    writes_in_progress_ -= wrote ? 1 : 0;
     writes_ended_ += wrote || event.kind == ColdEvent::Kind::kFailed ? 1 : 0;
     events_.push_back(std::move(event));
   }

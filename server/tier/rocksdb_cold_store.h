@@ -95,7 +95,7 @@ class RocksDbColdStore : public ColdStore {
   std::condition_variable written_changed_;
   std::deque<std::shared_ptr<FetchJob>> fetches_;  // in the order in which they must end
   std::vector<ColdEvent> events_;
-  std::size_t writes_under_way_ = 0;
+  std::size_t writes_in_progress_ = 0;
   std::size_t writes_ended_ = 0;  // also counts failed removals
 
   std::atomic<bool> closing_ = false;
