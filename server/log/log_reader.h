@@ -29,7 +29,7 @@ struct LogSegment {
   std::uint64_t bytes = 0;  // up to the end of the last batch; in LogTail, of a segment that was not read: of the file
 };
 
-// A log after it was read, as far as its writer needs to know it to continue.
+// The result of ReadLog, from which a LogWriter continues the log.
 struct LogTail {
   // Oldest first, including the segments before the first one read, whose contents are not checked. For a damaged
   // header the cut is ShardLog::kContinues.
