@@ -217,7 +217,7 @@ class ShardLoop {
   ShardId shard_id_;
   ShardSockets sockets_;
   StopSignal::Waker waker_;  // wakes sockets_, so it is destroyed before them
-  ShardDisks disks_;         // the same
+  ShardDisks disks_;         // wakes them too
   std::optional<EffectRecord> record_;
   std::optional<Shard> shard_;
   ShardMemory memory_;

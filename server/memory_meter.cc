@@ -9,8 +9,8 @@ namespace tarn::server {
 
 namespace {
 
-// Minimum memory of a process besides its shards. Memory that shards count but have not touched yet is not resident,
-// and could otherwise hide it.
+// Lower bound of the memory that no shard counts. The measured difference may be too small, because shards also count
+// memory that they have not touched yet, which is not resident.
 constexpr std::size_t kUncountedBytesMin = std::size_t{24} << 20;
 // The shards together get at least 1 / kSharesMinPart of the budget.
 constexpr std::size_t kSharesMinPart = 8;
@@ -24,7 +24,7 @@ constexpr std::size_t kSmallGainPart = 64;
 
 MemoryMeter::MemoryMeter(std::size_t shards) : counted_(shards), trim_period_us_(kTrimPeriodUs) {}
 
-// Memory of the process that no shard counts.
+// Memory of the process that no shard counts, at least kUncountedBytesMin.
 std::size_t MemoryMeter::UncountedBytes(std::size_t resident_bytes) const {
   std::size_t all = 0;
   for (const auto& counted : counted_) all += counted.load(std::memory_order_relaxed);

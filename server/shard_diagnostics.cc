@@ -23,7 +23,7 @@ void ShardDiagnostics::OnCheckpointPart(const CheckpointPart& part) const {
   }
   std::uint64_t bytes = 0, rows = 0;
   for (const CheckpointFile& file : part.files) bytes += file.bytes, rows += file.rows;
-  LogInfo("shard {}: checkpoint {}: {} rows, {} bytes", shard_.value, part.id.value, rows, bytes);
+  LogInfo("shard {}: checkpoint {}: wrote {} rows, {} bytes", shard_.value, part.id.value, rows, bytes);
 }
 
 // Without the log's disk nothing is acknowledged (rule L1), and only this process can report the reason.

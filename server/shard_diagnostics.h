@@ -22,8 +22,8 @@ class ShardDiagnostics {
   void OnCheckpointPart(const CheckpointPart& part) const;
   // Call it in every turn of the shard's loop, with the arguments of LogWatch::Note.
   void WatchLog(TimeUs now, bool all_durable, LogSequence synced);
-  // `skipped`: the number of gradients so far that were not finite. Returns true if it has changed since this last
-  // returned true, at least kWaitNotePeriodUs ago. The caller must then call LogNotFinite.
+  // Whether the caller must call LogNotFinite now: `skipped`, the number of gradients so far that were not finite, has
+  // changed since the last call that returned true, and that call is at least kWaitNotePeriodUs old.
   bool NotFiniteIsDue(TimeUs now, std::uint64_t skipped);
   void LogNotFinite(std::span<const NotFiniteRows> tables) const;
 

@@ -28,8 +28,9 @@ class ShardMemory {
     std::size_t resident = 0;                    // of the process
     std::uint64_t rows = 0, rows_in_memory = 0;  // of the shard
   };
-  // Returns the bytes that the shard's rows and messages may take. Starts a trim of the heap if one is due. Logs a
-  // warning, at most once a minute, while the process exceeds the budget by a tenth although few rows are in memory.
+  // Returns the bytes that the shard's rows and messages may take, and sets when the next call is due. Starts a trim of
+  // the heap if one is due. Logs a warning, at most once a minute, while the process exceeds the budget by a tenth
+  // although few rows are in memory.
   std::size_t Share(const Use& use, TimeUs now);
 
   // Schedules a trim of the heap. Call it when the writer of a checkpoint has freed its memory, which the heap keeps

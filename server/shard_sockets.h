@@ -35,7 +35,7 @@ class ShardSockets {
   const ServerOptions& options_;
   std::uint32_t index_;
   net::ZmqTransport sockets_;
-  std::optional<net::SlowTransport> slow_;  // delays those of sockets_
+  std::optional<net::SlowTransport> slow_;  // delays the messages of sockets_
 };
 
 // The endpoint of shard `index` of a server bound to `bind`: for tcp://HOST:PORT with a number other than 0, PORT +

@@ -16,8 +16,8 @@
 // wait for admission are in "7-shard-<id>.seen.sst", with the number of their pushes as value (32 bits, little-endian).
 // Every checkpoint, also one with a base, contains those of all partitions; only those of the newest generation are
 // valid. Empty files are not written. MANIFEST (core/codec/manifest.h) contains the size and CRC-32C of every file, and
-// the tables. In version 1 the file is called "shard-<id>.sst" and contains only rows. Reader and writer share this
-// header.
+// the tables. Under a MANIFEST of version 1, each shard has one file, "shard-<id>.sst", which contains only rows.
+// Reader and writer share this header.
 #pragma once
 
 #include <fmt/format.h>

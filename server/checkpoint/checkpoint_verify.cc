@@ -28,7 +28,7 @@ struct alignas(4096) Page {
 };
 
 // Sets or clears O_DIRECT. Returns whether it is set; some file systems do not support it.
-bool ReadPastCache(int fd, bool direct) {
+bool SetDirect(int fd, bool direct) {
   const int flags = ::fcntl(fd, F_GETFL);
   return ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
@@ -53,12 +53,12 @@ std::string SharedBy(const std::string& path) {
 Expected<FileSum> SumFile(const std::string& path, bool sync, const std::function<void(std::uint64_t)>& progress) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
-  bool direct = sync && ReadPastCache(fd, true);
+  bool direct = sync && SetDirect(fd, true);
   std::vector<Page> piece(kReadBytes / sizeof(Page));
   FileSum sum;
   ssize_t n = 0;
   while ((n = ::read(fd, piece.data(), kReadBytes)) > 0 || (n < 0 && (errno == EINTR || (errno == EINVAL && direct)))) {
-    if (n < 0 && errno == EINVAL) direct = ReadPastCache(fd, false);
+    if (n < 0 && errno == EINVAL) direct = SetDirect(fd, false);
     if (n < 0) continue;
     sum.bytes += static_cast<std::uint64_t>(n);
     sum.crc32c = Crc32c(std::as_bytes(std::span(piece)).first(static_cast<std::size_t>(n)), sum.crc32c);

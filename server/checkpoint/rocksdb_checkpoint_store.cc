@@ -21,7 +21,8 @@ void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
   Queue(BeginJob{std::move(head), std::move(directory), run_bytes_max_}, 0);
 }
 
-// Measured: queued rows, the run that the writer collects, its sorted order, RocksDB's files and heap fragmentation.
+// The factor is measured. It covers queued rows, the run that the writer collects, its sorted order, RocksDB's files
+// and heap fragmentation.
 std::size_t RocksDbCheckpointStore::memory_max() const { return parts_ == 0 ? 0 : 10 * run_bytes_max_; }
 
 void RocksDbCheckpointStore::BoundMemory(std::size_t bytes) {

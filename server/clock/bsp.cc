@@ -21,7 +21,7 @@ class Bsp final : public ConsistencyPolicy {
   Count Choose(Clock clock, std::span<const Contribution> gathered, const Cohort& cohort) const override;
 };
 
-// Assignments and deletions are no gradients: they count whenever they come.
+// Assignments and deletions always count, also those of late workers, because only gradients are averaged.
 ConsistencyPolicy::Count Bsp::Choose(Clock clock, std::span<const Contribution> gathered, const Cohort& cohort) const {
   if (consistency().backup_workers == 0) return ConsistencyPolicy::Choose(clock, gathered, cohort);
   Count count{.counts = {}, .divisor = std::max(cohort.Finished(clock), 1u)};

@@ -21,7 +21,7 @@ constexpr std::size_t kFlushFloats = 128 << 10;
 
 auto Order(const Contribution& c) { return std::tuple(c.table, c.partition, c.rank, c.incarnation, c.sequence); }
 
-// Adds the keys, in order.
+// Appends the keys of the contribution to `keys`.
 void AppendKeys(const Contribution& c, std::vector<Key>* keys) {
   const std::size_t first = keys->size();
   if (c.key_codec == KeyCodec::kRange) {

@@ -48,11 +48,11 @@ class Cohort {
   // Records that a push of `clock` was applied immediately.
   void NotePushed(Incarnation incarnation, Clock clock);
 
-  // Rule C2. Never decreases.
+  // The minimum clock (rule C2). Never decreases.
   Clock minimum() const { return minimum_; }
-  // Rule C8: the (backups + 1)-th smallest tick of the live and fencing workers; with `backups` or fewer of them, the
-  // largest tick or end clock. While a cut is due, it passes the cut's clock only together with the minimum clock.
-  // Never decreases.
+  // The open clock (rule C8): the (backups + 1)-th smallest tick of the live and fencing workers; with `backups` or
+  // fewer of them, the largest tick or end clock. While a cut is due, it passes the cut's clock only together with the
+  // minimum clock. Never decreases.
   Clock Open(std::uint32_t backups) const;
   // The number of workers that count for clock `t` and have ticked beyond it.
   std::uint32_t Finished(Clock t) const;

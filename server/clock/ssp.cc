@@ -2,8 +2,8 @@
 // distributed ML via a stale synchronous parallel parameter server", NIPS 2013).
 //
 // With a staleness range r it is dynamic (Zhao et al., "Dynamic stale synchronous parallel distributed training for
-// deep learning", ICDCS 2019): a worker that is more than s clocks ahead of the slowest may go on, up to s + r clocks
-// ahead, if it would then wait less for the slowest. Rule C9.
+// deep learning", ICDCS 2019): a worker that is more than s clocks ahead of the slowest may continue, up to s + r
+// clocks ahead, if it would then wait less for the slowest. Rule C9.
 #include <algorithm>
 #include <limits>
 
@@ -34,10 +34,10 @@ const Member* Slowest(const Cohort& cohort) {
 
 TimeUs Distance(TimeUs a, TimeUs b) { return a > b ? a - b : b - a; }
 
-// The number of clocks, at most `most`, for which a worker that is about to begin clock `use` should go on, so that the
-// time at which it stops is nearest to a tick of the slowest worker (the synchronization controller, algorithm 2 of the
-// paper).
-std::uint64_t ClocksToGoOn(const Member& worker, const Member& slowest, Clock use, std::uint64_t most) {
+// The number of further clocks, at most `most`, after which a worker that is about to begin clock `use` should wait, so
+// that it begins to wait at the time nearest to a tick of the slowest worker (the synchronization controller, algorithm
+// 2 of the paper).
+std::uint64_t ClocksBeforeWait(const Member& worker, const Member& slowest, Clock use, std::uint64_t most) {
   const TimeUs first = TickTime(slowest, slowest.tick.value + 1);
   std::uint64_t best = 0;
   TimeUs least = std::numeric_limits<TimeUs>::max();
@@ -57,18 +57,18 @@ class Ssp final : public ConsistencyPolicy {
   using ConsistencyPolicy::ConsistencyPolicy;
   Clock WantedClock(Incarnation worker, Clock use, const Cohort& cohort) const override {
     const Clock wanted(use.value - std::min<std::uint64_t>(use.value, consistency().staleness));
-    return wanted > cohort.minimum() && MayGoOn(worker, use, cohort) ? cohort.minimum() : wanted;
+    return wanted > cohort.minimum() && MayContinue(worker, use, cohort) ? cohort.minimum() : wanted;
   }
 
  private:
-  bool MayGoOn(Incarnation worker, Clock use, const Cohort& cohort) const {
+  bool MayContinue(Incarnation worker, Clock use, const Cohort& cohort) const {
     const std::uint64_t ahead = use.value - cohort.minimum().value;
     const std::uint64_t bound = std::uint64_t{consistency().staleness} + consistency().staleness_range;
     const auto own = cohort.members().find(worker);
     if (ahead > bound || own == cohort.members().end() || own->second.clock_us == 0 || use < own->second.tick)
       return false;
     const Member* slowest = Slowest(cohort);
-    return slowest != nullptr && ClocksToGoOn(own->second, *slowest, use, bound + 1 - ahead) > 0;
+    return slowest != nullptr && ClocksBeforeWait(own->second, *slowest, use, bound + 1 - ahead) > 0;
   }
 };
 

@@ -30,7 +30,7 @@ Expected<std::optional<BlobDesk::Answer>> BlobDesk::Put(Peer from, const Sender&
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("a piece of a blob of {} bytes, expected one of {}", piece.total, blob.total));
   blob.peer = from;
-  if (blob.busy || blob.given_up) return std::nullopt;
+  if (blob.busy || blob.abandoned) return std::nullopt;
   if (blob.whole() || piece.offset != blob.received) return AnswerOf(id, blob);
   blob.busy = true;
   store_->Write({id.first, blob.directory, id.second, blob.rank, piece.offset, piece.total, bytes});
@@ -45,7 +45,7 @@ Expected<std::optional<BlobDesk::Answer>> BlobDesk::OnWritten(const BlobWritten&
     blobs_.erase(it);
     return std::nullopt;
   }
-  if (blob.given_up) return std::nullopt;  // kCancelled follows
+  if (blob.abandoned) return std::nullopt;  // kCancelled follows
   if (written.code != ErrorCode::kOk) {
     blobs_.erase(it);
     // For the scheduler, "not found" in a checkpoint's part means that its base is missing.
@@ -57,18 +57,18 @@ Expected<std::optional<BlobDesk::Answer>> BlobDesk::OnWritten(const BlobWritten&
   return AnswerOf(it->first, blob);
 }
 
-void BlobDesk::GiveUp(const Id& id, Blob* blob) {
-  if (std::exchange(blob->given_up, true)) return;
+void BlobDesk::Abandon(const Id& id, Blob* blob) {
+  if (std::exchange(blob->abandoned, true)) return;
   store_->Abandon(id.first, blob->directory, id.second, blob->rank);
 }
 
-// Only forgets the complete blobs of other checkpoints: their files belong to the checkpoint, and are removed with its
-// directory if it did not complete.
+// Complete blobs of other checkpoints are only forgotten: their files belong to their checkpoint, and are removed with
+// its directory if it did not complete.
 void BlobDesk::SetOrder(const CheckpointOrder& order) {
   order_ = order;
   std::erase_if(blobs_, [&](const auto& entry) { return entry.first.first != order.id && entry.second.whole(); });
   for (auto& [id, blob] : blobs_)
-    if (id.first != order.id) GiveUp(id, &blob);
+    if (id.first != order.id) Abandon(id, &blob);
 }
 
 Expected<BlobSlice> BlobDesk::Get(const GetBlob& wanted) const {
@@ -79,7 +79,7 @@ Expected<BlobSlice> BlobDesk::Get(const GetBlob& wanted) const {
 
 void BlobDesk::Drop(Incarnation worker) {
   for (auto& [id, blob] : blobs_)
-    if (id.second == worker && !blob.whole()) GiveUp(id, &blob);
+    if (id.second == worker && !blob.whole()) Abandon(id, &blob);
 }
 
 CheckpointId BlobDesk::writing() const {

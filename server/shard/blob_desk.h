@@ -25,15 +25,16 @@ class BlobDesk {
   };
   // Handles a piece. If it is the next one, begins to write it, and OnWritten returns the answer. If it is not, returns
   // the answer now. Drops the piece while another one is being written, or after the blob was abandoned.
-  // kUnavailable: no such checkpoint is being written here; kInvalidArgument: the piece does not fit the ones before.
+  // kUnavailable: no such checkpoint is being written here; kInvalidArgument: earlier pieces named another total size.
   Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes);
 
-  // Handles a report of the store. A failed write is an error, unless the blob was abandoned.
+  // Handles a report of the store. Returns the answer to the worker; nullopt if the blob was abandoned. The error is
+  // that of the write.
   Expected<std::optional<Answer>> OnWritten(const BlobWritten& written);
 
-  // Sets the current checkpoint, or none. Abandons blobs of others.
+  // Sets the current checkpoint, or none. Abandons the incomplete blobs of other checkpoints.
   void SetOrder(const CheckpointOrder& order);
-  // Drops the incomplete blob of a worker that has left or died.
+  // Abandons the incomplete blobs of a worker that has left or died.
   void Drop(Incarnation worker);
 
   // Sets the checkpoint from which the run resumes. Get reads the blob of a rank in it, from an offset: kNotFound if
@@ -50,14 +51,14 @@ class BlobDesk {
     std::string directory;
     WorkerRank rank;
     std::uint64_t total = 0, received = 0;
-    bool busy = false;      // a piece is being written
-    bool given_up = false;  // waits for the store's report
-    CheckpointFile file;    // set when the blob is complete
+    bool busy = false;       // a piece is being written
+    bool abandoned = false;  // waits for the store's report (kCancelled)
+    CheckpointFile file;     // set when the blob is complete
     bool whole() const { return !file.name.empty(); }
   };
   using Id = std::pair<CheckpointId, Incarnation>;
 
-  void GiveUp(const Id& id, Blob* blob);
+  void Abandon(const Id& id, Blob* blob);
   static Answer AnswerOf(const Id& id, const Blob& blob);
 
   BlobStore* store_;

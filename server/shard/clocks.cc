@@ -72,7 +72,7 @@ Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
   return {};
 }
 
-// Counts a gathered contribution that the policy has not chosen (rule C8).
+// Counts a contribution that the policy has not chosen as discarded (rule C8).
 void Clocks::Void(const Contribution& contribution, Clock clock) {
   rows_->counters().discarded += contribution.count;
   observer_->OnPushVoided(contribution.incarnation, contribution.partition, contribution.sequence, clock);

@@ -55,8 +55,8 @@ Status CheckPulled(const PushPart& push, const TableSpec& table) {
 Status CheckAction(const PushPart& push, const TableSpec& table) {
   if (push.action == PushAction::kStep) return {};
   if (push.codec != ValueCodec::kFp32)
-    return Fail(ErrorCode::kMalformed,
-                fmt::format("value codec {}: expected fp32 for rows to be set", static_cast<int>(push.codec)));
+    return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: expected fp32 for an assignment or a deletion",
+                                                   static_cast<int>(push.codec)));
   if (push.action == PushAction::kDelete && table.kind == TableKind::kDense)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("table '{}': rows of a dense table cannot be deleted; assign their values", table.name));
@@ -112,10 +112,11 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, std::size_t row_byt
                 fmt::format("the list of {} keys numbered {}: not held", list.count, list.list));
   if (list.codec == KeyCodec::kDelta)
     return Fail(ErrorCode::kMalformed,
-                fmt::format("{} bytes of keys: not {} delta-coded ones", frame.size(), list.count));
+                fmt::format("{} bytes of delta-coded keys could not be decoded to {} keys", frame.size(), list.count));
   if (list.codec != KeyCodec::kRange)
     return Fail(ErrorCode::kMalformed, fmt::format("key codec {}: unknown", static_cast<int>(list.codec)));
-  if (!frame.empty()) return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range", frame.size()));
+  if (!frame.empty())
+    return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range: expected none", frame.size()));
   if (list.count != 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1))
     return Fail(ErrorCode::kMalformed, fmt::format("{} keys from {} on: beyond 64 bits", list.count, list.first_key));
   scratch->resize(list.count);

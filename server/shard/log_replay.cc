@@ -109,7 +109,8 @@ Status LogReplay::Restore(const LoggedHead& head) {
   if (head.partition_bits != context_.rows->partition_bits())
     return Corrupt(
         fmt::format("a log of 2^{} partitions, expected 2^{}", head.partition_bits, context_.rows->partition_bits()));
-  // The manifest lists the tables at the time when the last part was written. Later records add further tables.
+  // Adds only the tables of the head. The manifest may list tables that were added after this shard's cut; the records
+  // of the log add those.
   TARN_RETURN_IF_ERROR(context_.view->AddTables(head.view.tables));
   if (!checkpoint_.empty()) TARN_RETURN_IF_ERROR(context_.cuts->Load(checkpoint_, RowLoader::Unknown::kEmpty));
   if (head.rows_clock) context_.rows->expiry().AdvanceClock(*head.rows_clock);

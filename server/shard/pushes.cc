@@ -117,8 +117,9 @@ Clock Pushes::OpenClock(TableId table) const {
   return (*context_.policies)[table].OpenClock(context_.clocks->cohort());
 }
 
-// Returns whether the part was refused and can never fit (rule A2): the next clock to close waits for it, and no room
-// becomes free before that clock closes, unless a worker is being fenced. If so, stops the shard, which ends the job.
+// If the part was refused and can never fit (rule A2), stops the shard, which ends the job, and returns true. A part
+// never fits if the next clock to close waits for it and no worker is being fenced, because no room becomes free before
+// that clock closes.
 bool Pushes::NeverFits(const Part& part, std::span<const SectionAck> acks) {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
   const bool refused =

@@ -15,7 +15,7 @@ class RowTimer {
 
   // Sets the time if it is due and a table counts seconds.
   void SetTime(TimeUs now);
-  // The same. Also frees some expired rows if that is due.
+  // The same, and frees a slice of the expired rows if that is due.
   void OnTimer(TimeUs now);
   // The earliest time at which OnTimer has something to do; if it never has, the largest TimeUs.
   TimeUs NextTimer() const;

@@ -215,7 +215,7 @@ void Shard::Impl::Abandon(const Error& error, Outbox* out) {
 void Shard::Impl::OnControl(Message message) {
   if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) return stop_.OnShutdown(*shutdown);
   if (std::holds_alternative<Welcome>(message.body)) return OnWelcome(message);
-  if (!scheduler_.joined()) return;  // the Welcome was lost; the next Join repeats it
+  if (!scheduler_.joined()) return;  // ignored before the Welcome, which a later Join requests again
   scheduler_.OnHeard();
   if (const auto* update = std::get_if<ViewUpdate>(&message.body))
     if (const Status status = Adopt(update->view); !status) stop_.Stop(status.error().code, status.error().message);

@@ -27,7 +27,8 @@ class ShardObserver {
   virtual void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock /*open*/) {}
   virtual void OnTick(WorkerRank, const Tick&) {}
   virtual void OnClockClosed(Clock) {}
-  // A table's part of a clock was closed with the mean of these contributions, at least one.
+  // A table's part of a clock is about to be closed with these contributions, at least one. The sum of their gradients
+  // is divided by `divisor`.
   virtual void OnTableClosed(TableId, Clock, std::uint32_t /*divisor*/, std::span<const Contribution>) {}
 };
 

@@ -29,7 +29,7 @@
 
 namespace tarn::server {
 
-// What the parts use of the shard. The objects that it refers to outlive the parts.
+// The objects of the shard that the parts use; all outlive the parts.
 struct ShardBase {
   const ShardOptions& options;
   CheckpointStore* checkpoint_store;

@@ -14,7 +14,8 @@ namespace tarn::server {
 using WatermarkTable = std::map<Incarnation, std::vector<Sequence>>;
 
 WatermarkTable WatermarksOf(const Store& store);
-// kCorrupt: the table has another number of partitions, or pushes to a partition of another shard.
+// Sets the watermarks of the store's partitions. kCorrupt: the table has another number of partitions, or a watermark
+// for a partition of another shard.
 Status RestoreWatermarks(const WatermarkTable& watermarks, Store* store);
 void DropWatermarks(Incarnation worker, Store* store);
 

@@ -53,7 +53,7 @@ Status WorkerMessages::Dispatch(Peer from, Message* message) {
   if (const auto* tick = std::get_if<Tick>(&body)) return OnTick(from, *tick, *message, **member);
   if (const auto* piece = std::get_if<PutBlob>(&body)) return OnPutBlob(from, *piece, *message);
   if (const auto* wanted = std::get_if<GetBlob>(&body)) return OnGetBlob(from, *wanted);
-  if (std::holds_alternative<Prefetch>(body)) return {};  // its rows are being read or are in memory
+  if (std::holds_alternative<Prefetch>(body)) return {};  // only a hint for RowGate (rule T4)
   return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(body)));
 }
 
