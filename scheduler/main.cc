@@ -75,7 +75,8 @@ Expected<Job> ReadJob(const Flags& flags, const std::string& kept, const std::st
   return job;
 }
 
-// Sets the options to continue a run whose processes all ended where its logs end: in its own folder, as the same job.
+// Sets the options to continue a run, all of whose processes have ended, from the end of its logs: in its own folder
+// and with the same job.
 Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   auto& options = flags->loop;
   std::error_code ignored;

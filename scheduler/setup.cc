@@ -12,7 +12,7 @@ namespace {
 
 TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
-// Whether the bits of the parameters depend only on the data.
+// Whether the bits of the parameters depend only on the data, not on times or the order of messages.
 bool IsExact(const Job& job) {
   return IsLockstep(job.consistency) && std::ranges::all_of(job.tables | std::views::values, [](const auto& table) {
            return !table.has_consistency || IsLockstep(table.consistency);

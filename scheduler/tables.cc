@@ -12,7 +12,7 @@ namespace {
 
 // The difference between two specs with the same name; empty if they are equal.
 std::string Difference(const TableSpec& wanted, const TableSpec& existing) {
-  auto shape = ShapeDifference(wanted, "here", existing, "there");
+  auto shape = ShapeDifference(wanted, "in this request", existing, "in the existing table");
   return shape.empty() ? SettingsChange(existing, wanted) : shape;
 }
 

@@ -30,9 +30,10 @@ class Tables {
   // Must be called with each spec that Ask returned. `version`: the first version of the view with it.
   void Added(const TableSpec& spec, ViewVersion version) { since_[spec.name] = version; }
 
-  // Answers that are due, given the newest view version that all shards have confirmed.
+  // Removes and returns the answers that are due, given the newest view version that all shards have confirmed.
   std::vector<std::pair<Incarnation, CreateTable>> Answers(ViewVersion confirmed);
 
+  // The worker has ended: drops its requests.
   void End(Incarnation worker);
 
  private:

@@ -41,7 +41,7 @@ struct CutMoment {
   TimeUs now = 0;
   bool at_boundary = false;  // no rows are being trained until the scheduler grants more leases
   bool last_epoch = false;   // no epoch follows the last finished one
-  bool best_lost = false;    // the checkpoint of the best epoch could not be written
+  bool best_lost = false;    // the best epoch has no complete checkpoint
 };
 
 // The end of a cut: it is complete, or it could not be written and is not retried.

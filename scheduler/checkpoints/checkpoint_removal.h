@@ -17,8 +17,8 @@ class CheckpointRemoval {
   // `has_state`: the run has a state on disk (durability "log"). The store outlives this object.
   CheckpointRemoval(bool has_state, SchedulerStore* store) : has_state_(has_state), store_(store) {}
   // Restores the list from the state of an earlier start. The directories are kept until the first state of this start
-  // is durable: the state that was read may be only in the page cache, and a loss of power may bring back an older
-  // state that needs them.
+  // is durable: the state that was read may be only in the page cache, and after a power failure an older state, which
+  // needs them, may be on disk.
   void Restore(const SchedulerState& state);
   // The directories that a state must list: outdated ones, and those that the store is removing.
   std::vector<std::string> Outdated() const;

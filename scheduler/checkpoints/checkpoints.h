@@ -58,8 +58,8 @@ class Checkpoints {
   // The first part that reports a failure, and its shard. Null: none.
   const CheckpointPart* Failed(ShardId* shard) const;
 
-  // The generations in the manifest of the pending checkpoint, its own last; and the hash of the whole state, if
-  // every part contains its hash.
+  // Generations: those in the manifest of the pending checkpoint, whose own generation is the last; `clock`: its resume
+  // clock. WholeHash: the hash of the whole state; nullopt unless every part contains its hash.
   std::vector<Generation> Generations(Clock clock) const;
   std::optional<std::uint64_t> WholeHash() const;
   // The pending checkpoint is complete: its manifest with these generations is durable, or only a hash was wanted.

@@ -31,10 +31,10 @@ class Epochs {
   struct Options {
     StorageSection storage;
     TrainSection train;
-    std::vector<EpochResult> finished;  // epochs finished by earlier starts of the run
-    TrainTime train_time;               // of earlier starts
-    bool best_wanted = false, best_lost = false;
-    bool has_auc = true;  // of scores (scheduler/progress/progress.h)
+    std::vector<EpochResult> finished;            // epochs finished by earlier starts of the run
+    TrainTime train_time;                         // of earlier starts
+    bool best_wanted = false, best_lost = false;  // of earlier starts (BestCheckpoint)
+    bool has_auc = true;                          // scores have an AUC (HasAuc)
   };
   // All outlive this object.
   struct Context {

@@ -12,7 +12,8 @@ constexpr std::uint64_t kSplitsMax = 1u << 22;  // per data set
 // Default number of splits per worker, and maximum size of a default split in batches.
 constexpr std::uint64_t kSplitsPerWorker = 32, kEvaluationSplitsPerWorker = 4;
 constexpr std::uint64_t kSplitBatchesMax = 64;
-// Minimum size of a split in the largest batches, if the batches of ranks differ: the last batch of a split is shorter.
+// If ranks have different batch sizes, the last batch of a split is often shorter than the others. A split then has at
+// least this many of the largest batches, so that few batches are short.
 constexpr std::uint64_t kUnequalBatchesMin = 8;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

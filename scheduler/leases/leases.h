@@ -39,7 +39,7 @@ class Leases {
   // `take_back`: see Splits::Take.
   void End(Incarnation worker, const DataPosition& position, Clock end, bool take_back = false);
 
-  // Grants training data to a worker; nullopt: the worker has to wait.
+  // Grants training data to a worker, or orders it to jump (rules C5, D4); nullopt: the worker has to wait.
   std::optional<LeaseReply> AnswerTraining(Incarnation worker, std::uint32_t want);
   // The same for the data set that is being scored.
   std::optional<LeaseReply> AnswerEvaluation(Incarnation worker, std::uint32_t want);

@@ -26,8 +26,9 @@ class Addresses {
   // store: outlives this object; null: there is no list.
   explicit Addresses(SchedulerStore* store) : store_(store) {}
 
-  // Sets the address of a process, which replaces any earlier process of this rank. kShard: a server, with its rank. A
-  // process with an empty address serves no HTTP and is not listed. Entries of ended processes remain until replaced.
+  // Sets the address of a process, and replaces that of an earlier process of this rank. For a server, `role` is kShard
+  // and `rank` that of the server. A process with an empty address serves no HTTP and is not listed. Entries of ended
+  // processes remain until replaced.
   void Put(Role role, std::uint32_t rank, std::string http);
 
   // Starts to write the list if it has changed since the last write and no write is in progress. Returns whether the

@@ -1,6 +1,6 @@
-// The fleet's agreement on a clock that no worker has passed (rule M1), for joins (M2) and checkpoints (K1, K11). A
-// proposal is opened, every live worker reports, the clock is used, and every shard confirms the view in which it was
-// used.
+// The fleet's agreement on a clock that no worker has passed (rule M1), for joins (M2) and checkpoints (K1, K11). The
+// view opens a proposal; every live worker reports its clock; the caller puts the agreed clock into the view; when
+// every shard has confirmed that view, the proposal closes.
 //
 //   agreement.Open(Agreement::Purpose::kJoin, now);
 //   if (auto clock = agreement.FreeClock(now)) { ...; agreement.AwaitConfirmation(); }

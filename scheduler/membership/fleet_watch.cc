@@ -22,7 +22,7 @@ void FleetWatch::Start(TimeUs now) {
 
 bool FleetWatch::Deserted(TimeUs now, bool may_be_empty) {
   const bool has_workers = !membership_->workers().Live().empty() || membership_->workers().waiting() > 0;
-  if (has_workers || !deserted_ || may_be_empty) {
+  if (has_workers || !last_ended_died_ || may_be_empty) {
     workers_seen_ = now;
     return false;
   }

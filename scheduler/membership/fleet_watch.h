@@ -29,7 +29,7 @@ class FleetWatch {
   TimeUs listening_since() const { return listening_.since(); }
 
   // `left`: the worker sent Leave instead of dying.
-  void OnWorkerEnded(bool left) { deserted_ = !left; }
+  void OnWorkerEnded(bool left) { last_ended_died_ = !left; }
   // Whether the last worker died and no other has joined for kWorkerlessLeasesMax * lease_seconds. Must be called at
   // each timer. `may_be_empty`: the run is ending, so workers are not needed.
   bool Deserted(TimeUs now, bool may_be_empty);
@@ -45,7 +45,7 @@ class FleetWatch {
   const Membership* membership_;
   Notes* notes_;
   Listening listening_;
-  bool deserted_ = false;  // the last worker that ended died
+  bool last_ended_died_ = false;  // the last worker that ended did not send Leave
   TimeUs workers_seen_ = 0, next_waits_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // The incarnation of each process start of a worker, by the nonce of its Join, so that a repeated Join gets the same
-// answer. Beyond a limit the oldest starts with ended incarnations are removed; if such a process joins again it is a
-// new worker.
+// answer. Beyond `kept` entries, the oldest starts whose incarnations have ended are removed; if such a process joins
+// again, it is a new worker.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ class ProcessStarts {
     return it == by_nonce_.end() ? std::nullopt : std::optional(it->second);
   }
 
+  // `is_over`: whether an incarnation has ended, so that its start may be removed.
   void Add(std::uint64_t nonce, Incarnation incarnation, const std::function<bool(Incarnation)>& is_over) {
     by_nonce_[nonce] = incarnation;
     by_age_[incarnation] = nonce;

@@ -1,5 +1,5 @@
 // Sends the view: as a Welcome to nodes that may begin, in answers to heartbeats, and as updates to nodes that have not
-// confirmed the newest one, at once and after each heartbeat period (rules N1, N2).
+// confirmed the newest one, at once and after each heartbeat period (rules N1 to N3).
 #pragma once
 
 #include <cstdint>

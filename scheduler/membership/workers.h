@@ -56,7 +56,7 @@ class Workers {
   const WorkerNode* RecordContact(const Sender& sender, Peer from, TimeUs now);
   void OnHeartbeat(Incarnation worker, const Heartbeat& heartbeat, const View& view);
   ViewSent* view_sent(Incarnation worker) { return &nodes_.at(worker).view_sent; }
-  // The worker has sent Leave and is about to end.
+  // The worker has sent Leave; the caller calls End next.
   void OnLeave(Incarnation worker) { nodes_.at(worker).left = true; }
   // The incarnation has confirmed its Shutdown (rule S1).
   void OnFarewell(Incarnation worker);

@@ -15,7 +15,7 @@
 namespace tarn::scheduler {
 
 Scores ScoresOf(const Quality& quality);
-// Whether AUC and normalized entropy are known: not of an mlp, which predicts classes (Quality::AddClass).
+// Whether scores have AUC and normalized entropy: not those of an mlp, which predicts classes (Quality::AddClass).
 inline bool HasAuc(const Job& job) { return job.model.kind != ModelKind::kMlp; }
 
 // A live worker according to its last heartbeat.
@@ -50,7 +50,7 @@ struct Progress {
   bool has_state_hash = false;
   std::string last_checkpoint;  // directory of the newest complete one
   std::string best_checkpoint;
-  bool best_lost = false;  // best_checkpoint is not of the best epoch, whose checkpoint could not be written
+  bool best_lost = false;  // best_checkpoint is not of the best epoch, which has no complete checkpoint
 };
 
 }  // namespace tarn::scheduler

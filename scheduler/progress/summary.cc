@@ -85,7 +85,8 @@ void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   (*json)["eval_normalized_entropy"] = scores && has_auc ? Json(scores->normalized_entropy) : Json();
 }
 
-// Writes the best possible scores on this data set, from the data generator.
+// Writes the best possible AUC and log-loss on the test set (if there is none, on the validation set), if the data
+// generator has stored them.
 void WriteBestPossible(Json* json, const Job& job) {
   auto text = ReadFile(job.data.dir + "/generate.json", kGenerateBytesMax);
   if (!text) return;
@@ -114,8 +115,8 @@ void WriteHistogram(Json* json, const std::string& name, const std::vector<std::
   (*json)[name + "_histogram"] = std::move(histogram);
 }
 
-// The log-loss of the best epoch, like the evaluation. Before there is one: of the leases done, else of the counters of
-// workers.
+// The training log-loss of the best epoch, the epoch of the evaluation. Before there is one: that of the leases done in
+// this epoch; if there are none, that of the counters of workers.
 std::optional<double> TrainLogLoss(const Progress& progress) {
   if (const EpochResult* best = BestEpoch(progress))
     return best->train.rows > 0 ? std::optional(best->train.log_loss) : std::nullopt;
@@ -133,8 +134,8 @@ Json BoundOf(const ConsistencySpec& consistency) {
   return nullptr;
 }
 
-// Null if no epoch was the best yet, without checkpoints, and if the run stopped before the first checkpoint of a best
-// epoch was complete.
+// Whether best_checkpoint belongs to the best epoch. Null if no epoch is the best yet, if the job has no checkpoints, or
+// if the run ended before a checkpoint of a best epoch was requested.
 Json BestKept(const Job& job, const Progress& progress) {
   if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
       (!progress.best_lost && progress.best_checkpoint.empty()))

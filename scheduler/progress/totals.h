@@ -12,8 +12,8 @@
 
 namespace tarn::scheduler {
 
-// One set of cumulative counters and histograms for each node of the fleet. When an incarnation ends, its last report
-// stays in the sums and its set is dropped.
+// The newest cumulative counters and histograms of each node. When a worker's incarnation ends, its last report is
+// added to the sums of ended workers.
 class Totals {
  public:
   // Maximum number of counter names of ended workers; counters with further names are dropped.

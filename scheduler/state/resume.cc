@@ -127,16 +127,16 @@ Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string&
   const std::string origin = directory + "/" + kManifestName;
   auto old = ParseJob(manifest.job_text, origin, "/");
   if (!old) return std::unexpected(old.error());
-  const auto here = Keys(ResolvedToml(job)), there = Keys(ResolvedToml(*old));
-  for (const auto& [key, value] : here) {
-    auto it = there.find(key);
-    if (!MustAgree(key) || (it != there.end() && it->second == value)) continue;
+  const auto wanted = Keys(ResolvedToml(job)), stored = Keys(ResolvedToml(*old));
+  for (const auto& [key, value] : wanted) {
+    auto it = stored.find(key);
+    if (!MustAgree(key) || (it != stored.end() && it->second == value)) continue;
     const std::size_t dot = key.rfind('.');
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("resume: [{}] {} is {} in the job, but {} in the checkpoint {}, which belongs to another job",
                     key.substr(0, dot), key.substr(dot + 1), value,
-                    it == there.end() ? std::string("absent") : it->second, directory));
+                    it == stored.end() ? std::string("absent") : it->second, directory));
   }
   return {};
 }

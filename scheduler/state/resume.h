@@ -25,13 +25,13 @@ Status CheckLogsHaveState(const std::string& run_dir);
 // names a checkpoint of another run.
 Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed);
 
-// Whether `job` may continue from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
-// the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument names the section,
+// Checks that `job` may continue from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must
+// be the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument names the section,
 // the key and both values.
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
 
-// Whether `job` has the epoch in which a checkpoint of `manifest` was cut. kInvalidArgument names train.epochs and the
-// minimum.
+// Checks that train.epochs of `job` includes the epoch in which a checkpoint of `manifest` was cut. kInvalidArgument
+// names train.epochs and the minimum.
 Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& directory);
 
 // Adapts `state` to the directory `run_dir` in which it was found (rule G5): its checkpoints are those in that

@@ -52,7 +52,7 @@ void StateGate::HoldBack(std::uint64_t revision, std::size_t sent, Outbox* out) 
   out->erase(out->begin() + static_cast<std::ptrdiff_t>(kept), out->end());
 }
 
-// All messages that must arrive are resent or requested again, so a message without room is treated as lost.
+// Drops the message if there is no room: messages that must arrive are resent or requested again.
 void StateGate::HoldOne(Outgoing outgoing) {
   const Body& body = outgoing.message.body;
   if (ending_ && !Is<CheckpointRequest>(body)) return;

@@ -1,5 +1,6 @@
-// Writes the state of a run with durability "log" to disk (rule G1): writes the state after each step, delays messages
-// that depend on it, retries after failures, and removes the state when the run ends. Other runs have no state.
+// Stores the state of a run with durability "log" on disk (rule G1): writes it after steps that change it, delays the
+// messages that depend on it, retries after failures, and removes the state when the run ends. Other runs have no
+// state.
 //
 //   if (keeper.active()) {
 //     keeper.HoldBack(revision, sent, out);                        // at the end of each step

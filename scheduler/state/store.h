@@ -31,14 +31,14 @@ struct ProcessAddress {
   friend bool operator==(const ProcessAddress&, const ProcessAddress&) = default;
 };
 
-// Calls do not block. The end of each write is reported once, through Scheduler::OnWritten. Writes and removals take
-// effect in the order of their calls, but a long removal does not delay later writes.
+// Calls do not block. The end of each write is reported once, through Scheduler::OnWritten. Writes take effect in the
+// order of their calls. A removal begins when all earlier writes have ended, and does not delay later ones.
 class SchedulerStore {
  public:
   virtual ~SchedulerStore() = default;
   virtual void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
-  virtual std::vector<std::string> Removing() const { return {}; }  // those whose removal has not ended
+  virtual std::vector<std::string> Removing() const { return {}; }  // directories whose removal has not ended
   // Only for runs with durability "log". WriteState replaces the state by a new file (rule G1), one write at a time;
   // RemoveState removes it at the end.
   virtual void WriteState(std::uint64_t /*number*/, const SchedulerState&) {}

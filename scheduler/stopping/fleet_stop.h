@@ -36,7 +36,8 @@ class FleetStop {
 
   // After Begin: records that a message was received.
   void RecordContact(TimeUs now) { last_contact_ = now; }
-  // Answers the message with a Shutdown, unless it confirms the stop. Returns over().
+  // Answers the message with a Shutdown, unless it is a Shutdown that confirms the stop or comes from a tool. Returns
+  // over().
   bool OnMessage(Peer from, const Message& message, const Mailer& mail);
   // Sends the Shutdown to nodes that have not confirmed it, if a heartbeat period has passed since the last time.
   // Returns over().
