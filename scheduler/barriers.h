@@ -1,5 +1,5 @@
-// Barriers: number n opens once every live worker has entered it. A worker that dies delays no barrier; for one that
-// joins, earlier barriers are open.
+// Barriers: number n opens once every live worker has entered it or a later one. A barrier does not wait for a worker
+// that has ended. A worker that joins later does not wait at barriers that are already open.
 #pragma once
 
 #include <algorithm>

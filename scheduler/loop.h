@@ -1,4 +1,4 @@
-// Runs the scheduler's state machine over a transport, on one thread. Writes its notes to the log and the files of a
+// Runs the scheduler's state machine over a transport, on one thread. Writes its notes to the log, and the files of a
 // run: job.toml, metrics.jsonl, summary.json and, through FileStore, manifests, the state and the list of addresses.
 #pragma once
 

@@ -37,7 +37,10 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
   const Sender& sender = message.sender;
   const auto* join = std::get_if<Join>(&message.body);
   if (message.job != setup_.fingerprint && !(join != nullptr && message.job == 0))
-    return mail.Refuse(from, ErrorCode::kWrongJob, "this scheduler runs another job");
+    return mail.Refuse(
+        from, ErrorCode::kWrongJob,
+        fmt::format("this scheduler runs another job: the message has fingerprint {:016x}, expected {:016x}",
+                    message.job, setup_.fingerprint));
   if (join != nullptr) {
     auto note = membership_.OnJoin(from, *join, now, mail);
     if (!note.empty()) notes_.Info(std::move(note));

@@ -27,6 +27,7 @@ class LoadingBeacon {
   // Sends the first heartbeat after one period, because most shards have nothing to load. If the thread cannot be
   // started or the scheduler's endpoint is invalid, logs a warning and sends no heartbeats.
   explicit LoadingBeacon(Options options);
+  // Ends the heartbeats, and waits for the thread to end.
   ~LoadingBeacon();
 
  private:

@@ -257,7 +257,7 @@ Status Server::Run() {
   Status result;
   std::vector<std::thread> threads;
   // A server needs all of its shards: if one fails, all end, and Run returns the first error.
-  const auto give_up = [&](const Status& status) {
+  const auto stop_all = [&](const Status& status) {
     const std::lock_guard lock(mutex);
     if (result) result = status;
     stop_.Set();
@@ -270,13 +270,13 @@ Status Server::Run() {
       const Status memory = CatchExhaustion([&] { ended = ShardLoop(options_, index, shared).Run(); });
       return memory ? ended : memory;
     });
-    if (!status) give_up(status);
+    if (!status) stop_all(status);
   };
   const Status started = CatchLimits([&]() -> Status {
     for (std::uint32_t index = 0; index < options_.shards; ++index) threads.emplace_back(run, index);
     return {};
   });
-  if (!started) give_up(started);
+  if (!started) stop_all(started);
   for (std::thread& thread : threads) thread.join();
   return result;
 }

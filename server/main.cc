@@ -49,8 +49,8 @@ tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   return {};
 }
 
-// To estimate the address space: bytes of libraries and heap; numbers of threads per process, per shard, and per shard
-// with a tier in addition.
+// Estimates for the check of the address space: bytes of libraries and heap; threads per process, per shard, and
+// additionally per shard with a tier.
 constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kServerThreads = 10, kShardThreads = 5, kTierThreads = 5;
 

@@ -134,8 +134,8 @@ Json BoundOf(const ConsistencySpec& consistency) {
   return nullptr;
 }
 
-// Whether best_checkpoint belongs to the best epoch. Null if no epoch is the best yet, if the job has no checkpoints, or
-// if the run ended before a checkpoint of a best epoch was requested.
+// Whether best_checkpoint belongs to the best epoch. Null if no epoch is the best yet, if the job has no checkpoints,
+// or if the run ended before a checkpoint of a best epoch was requested.
 Json BestKept(const Job& job, const Progress& progress) {
   if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
       (!progress.best_lost && progress.best_checkpoint.empty()))

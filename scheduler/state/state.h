@@ -1,6 +1,6 @@
-// The scheduler's state on disk, for runs with durability "log". With it a run continues after a crash of all processes
-// where its shards' logs end (rules G1 to G5). It is replaced atomically, before any message that depends on it is
-// sent.
+// The scheduler's state on disk, for runs with durability "log". With it, a run whose processes have all ended
+// continues from the end of its shards' logs (rules G1 to G5). It is replaced atomically, before any message that
+// depends on it is sent.
 //
 // The file RUN_DIR/scheduler.state: a body, a FlatBuffer (schemas/scheduler_state.fbs), in the envelope of
 // core/codec/sealed.h with the magic "TARNSTAT". It exists until the run ends.

@@ -1,6 +1,6 @@
 // Persist, then send (rule G1): delays the scheduler's messages until the state that they depend on is durable.
 // Heartbeats are still answered. States are written one at a time; changes during a write go into the next state. This
-// class only decides; StateKeeper acts.
+// class performs no I/O; StateKeeper starts the writes.
 //
 //   gate.HoldBack(revision, sent, out);                   // at the end of each step
 //   if (gate.MayBegin(now)) store->WriteState(gate.Begin(version, now), Capture());

@@ -13,16 +13,17 @@ namespace tarn::server {
 struct BaseShare {
   CheckpointId base;
   std::string base_directory;
-  // The shard links the files whose index, modulo `shards`, equals its own number modulo `shards`. Files of keys seen
-  // have no index.
+  // The shard links the files whose index, modulo `shards`, equals its own number modulo `shards`. Files of keys that
+  // wait for admission (.seen.sst) are not counted.
   ShardId shard;
   std::uint32_t shards = 1;
 };
 
 // Links the shard's share of the base's files into `directory`, which must exist; existing files are replaced. Leaves
-// out files of keys seen, which the new checkpoint replaces. If the file system has no hard links, or the base is on
-// another one, copies the files, verifies and syncs the copies. kNotFound: the base, or a file of it, is missing,
-// unreadable or damaged; kIo: `directory` cannot be written. The error names the file.
+// out the files of keys that wait for admission, because the new checkpoint contains all such keys. If the file system
+// has no hard links, or the base is on another one, copies the files, verifies and syncs the copies. kNotFound: the
+// base, or a file of it, is missing, unreadable or damaged; kIo: `directory` cannot be written. The error names the
+// file.
 Status LinkBaseFiles(const BaseShare& share, const std::string& directory);
 
 }  // namespace tarn::server

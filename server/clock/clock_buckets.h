@@ -31,7 +31,7 @@ class ClockBuckets {
   void Add(Clock clock, Contribution contribution);
 
   bool empty() const { return buckets_.empty(); }
-  // The lowest clock with waiting contributions, and the lowest after `clock`.
+  // The lowest clock with waiting contributions, and the lowest such clock after `clock`; nullopt: there is none.
   std::optional<Clock> First() const { return At(buckets_.begin()); }
   std::optional<Clock> Behind(Clock clock) const { return At(buckets_.upper_bound(clock)); }
 
@@ -103,8 +103,8 @@ class BucketCloser {
   };
   std::vector<Slot> slots_;
   std::uint32_t stamp_ = 0;
-  std::vector<std::uint32_t> places_;
-  std::vector<float*> targets_;
+  std::vector<std::uint32_t> places_;  // of the keys in added_: their indices in keys_
+  std::vector<float*> targets_;        // the sums of these keys
   std::vector<Key> added_;             // keys of one contribution
   std::vector<std::uint64_t> filter_;  // of NamesAKeyTwice
   std::vector<float> decoded_;
