@@ -1,5 +1,5 @@
-// Directories of checkpoints to remove, and when: those of abandoned cuts when no shard can write to them, and those of
-// replaced checkpoints when the state on disk no longer names them.
+// Directories of checkpoints to remove, and when: those of abandoned cuts when no shard can write to them; those of
+// replaced checkpoints at once or, if the run has a state on disk, when that state lists them as outdated.
 #pragma once
 
 #include <cstddef>

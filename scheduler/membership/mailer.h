@@ -25,7 +25,7 @@ class Mailer {
   void Refuse(Peer to, ErrorCode code, std::string reason) const {
     Send(to, Shutdown{.code = code, .reason = std::move(reason)});
   }
-  // Answers a process that must wait for its Welcome; without an answer it would give up.
+  // Answers a process that must wait for its Welcome. A worker without any answer gives up.
   void AskToWait(Peer to) const { Send(to, HeartbeatAck{}); }
 
  private:

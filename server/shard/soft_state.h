@@ -20,8 +20,8 @@ struct SoftState {
   const Store& rows;
 
   std::uint64_t Hash() const;
-  // Hash of the versions of partitions. Not part of Hash: when a shard writes a head, the clocks that the cut delays
-  // have not raised the versions yet; when a replay reaches the head, they may have.
+  // Hash of the versions of partitions. Not part of Hash, which a replay compares with the head: the shard writes the
+  // head before it closes the clocks that waited for the cut, but a replay may have closed them when it reads the head.
   std::uint64_t VersionsHash() const;
   LoggedHead Head() const;
   // Begins a segment of the log: the head, and the pushes that wait for their clock.
