@@ -171,7 +171,7 @@ Status Loop::End() {
   while (HandleCompletedWrites());
   Flush();
   // Shards may have begun parts of checkpoints that the scheduler does not know of. If the nodes were not stopped,
-  // shards may still be writing them.
+  // shards may still be writing these, so they are kept.
   if (scheduler_->stopped()) store_->RemovePartial();
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);

@@ -35,7 +35,7 @@ struct Cut {
 };
 
 // Whether parts of shards or workers are missing. A worker that is being fenced counts as missing, because its verdict
-// gives its position at the clock of the cut, or voids the cut.
+// determines its position at the clock of the cut, or voids the cut.
 bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers);
 
 // The workers' blobs for the manifest (rule K9), by rank. Warns about those whose worker has ended.

@@ -33,7 +33,8 @@ bool SetDirect(int fd, bool direct) {
   return ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
 
-// For an error message: the other checkpoints that contain the same file as a hard link, and its damage too.
+// The end of an error message: the other checkpoints that contain this file as a hard link, so that they are damaged
+// too. Empty: there are none.
 std::string SharedBy(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const fs::path here = file.parent_path();

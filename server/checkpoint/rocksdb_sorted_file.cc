@@ -42,7 +42,7 @@ SortedFile::SortedFile(std::string directory, std::string name) : directory_(std
 SortedFile::~SortedFile() = default;
 
 // Bypasses the page cache if the file system supports it. Otherwise gigabytes that are not read soon would evict pages
-// in use, and a hypervisor that reclaims the memory which a guest frees would stall look-ups of rows meanwhile.
+// in use. In a virtual machine whose hypervisor reclaims freed memory, look-ups of rows would also stall.
 Status SortedFile::Open() {
   if (CanWriteDirectly(directory_) && OpenWriter(true)) return {};
   return OpenWriter(false);

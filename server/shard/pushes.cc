@@ -167,8 +167,8 @@ ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits, Wa
   return ErrorCode::kOk;
 }
 
-// Applies or gathers the accepted sections of a part. Only gradients can come too late: rows are assigned and deleted
-// at once if their clock has closed (rule C8).
+// Applies or gathers the accepted sections of a part. Gradients of a closed clock are discarded; assignments and
+// deletions of a closed clock take effect at once (rule C8).
 Status Pushes::Perform(const Part& part, const Taken& taken) {
   const Incarnation worker = part.worker();
   const PushPart& push = part.push;
