@@ -55,7 +55,8 @@ Expected<ExportHeader> ReadHeader(std::span<const std::byte> bytes, const std::s
   if (header.file_bytes != bytes.size())
     return Corrupt(origin, fmt::format("{} bytes, expected {}", bytes.size(), header.file_bytes));
   if (header.index_offset > bytes.size() || header.index_bytes > bytes.size() - header.index_offset)
-    return Corrupt(origin, "its index is outside the file");
+    return Corrupt(origin, fmt::format("its index is outside the file: {} bytes at {}, but the file has {}",
+                                       header.index_bytes, header.index_offset, bytes.size()));
   return header;
 }
 
@@ -73,8 +74,8 @@ ExportFile& ExportFile::operator=(ExportFile&&) noexcept = default;
 ExportFile::~ExportFile() = default;
 
 Expected<ExportFile> ExportFile::Open(const std::string& path, Options options) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK, because opening a pipe would
-                                                                           // wait for a writer
+  // O_NONBLOCK: opening a pipe would otherwise wait for a writer.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
   struct stat status{};
   const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
@@ -122,12 +123,18 @@ Status ExportFile::ReadIndex(std::span<const std::byte> index, const std::string
   info_ = {m.job()->str(),    CheckpointId(m.checkpoint()),      Clock(m.clock()),
            m.content(),       CheckpointId(m.base_checkpoint()), m.base_content(),
            m.partition_bits()};
-  if (info_.partition_bits > limits::kPartitionBitsMax) return Corrupt(origin, "field partition_bits is invalid");
+  if (info_.partition_bits > limits::kPartitionBitsMax)
+    return Corrupt(origin, fmt::format("partition_bits is {}, expected at most {}", info_.partition_bits,
+                                       limits::kPartitionBitsMax));
   if (m.tables() == nullptr) return {};
   for (const fb::ExportedTable* t : *m.tables()) {
     if (t->codec() > fb::Codec::MAX || t->dim() == 0 || t->dim() > limits::kRowDimMax ||
         (t->dense() && t->dense_rows() == 0))
-      return Corrupt(origin, fmt::format("table '{}' is invalid", t->name()->str()));
+      return Corrupt(
+          origin,
+          fmt::format("table '{}' is invalid: codec {} (expected 0 to {}), dim {} (expected 1 to {}), {} dense rows",
+                      t->name()->str(), int(t->codec()), int(fb::Codec::MAX), t->dim(), limits::kRowDimMax,
+                      t->dense_rows()));
     ExportTable& table = tables_.emplace_back();
     table.name = t->name()->str();
     table.dim = t->dim();
@@ -169,7 +176,9 @@ Status ExportFile::CheckSections(const std::string& origin, bool verify) const {
       if (s.bytes != bytes || s.offset % kExportAlignment != 0)
         return bad(fmt::format("{} bytes, expected {} at a multiple of {}", s.bytes, bytes, kExportAlignment));
       if (s.offset > bytes_.size() || s.bytes > bytes_.size() - s.offset) return bad("it is outside the file");
-      if (s.partition.value >> info_.partition_bits != 0 || s.first > s.last) return bad("its range is invalid");
+      if (s.partition.value >> info_.partition_bits != 0 || s.first > s.last)
+        return bad(fmt::format("keys {} to {} of partition {}, expected ascending keys and a partition below {}",
+                               s.first, s.last, s.partition.value, std::uint64_t{1} << info_.partition_bits));
       if (i > 0 && (!ByPlace(table.sections[i - 1], s) ||
                     (table.sections[i - 1].partition == s.partition && table.sections[i - 1].last >= s.first)))
         return bad("it is out of order");

@@ -24,7 +24,7 @@
 namespace tarn::serving {
 
 struct ExportSection {
-  Key first = 0, last = 0;
+  Key first = 0, last = 0;  // the least and the greatest key, removed ones included
   std::uint64_t offset = 0, bytes = 0;
   std::uint32_t rows = 0, removed = 0;
   PartitionId partition;
@@ -57,7 +57,7 @@ class ExportFile {
   // be truncated while it is open (replace it by rename, as ExportWriter does).
   static Expected<ExportFile> Open(const std::string& path, Options options);
   static Expected<ExportFile> Open(const std::string& path) { return Open(path, {}); }
-  // The same for 8-byte aligned bytes, which outlive the result. `origin`: their name in errors.
+  // The same for 8-byte aligned bytes, which must outlive the result. `origin`: their name in errors.
   static Expected<ExportFile> Parse(std::span<const std::byte> bytes, const std::string& origin, Options options);
 
   ExportFile(ExportFile&&) noexcept;

@@ -1,5 +1,5 @@
 // Writes an export (serving/export_format.h) from rows in order. Keeps one section in memory. Calls block on disk I/O;
-// one thread. Errors without another code are kIo, with the path. After an error, destroy the writer.
+// one thread. Unless stated otherwise, errors are kIo, with the path. After an error, destroy the writer.
 //
 //   auto writer = ExportWriter::Create("model.tarn", info);
 //   writer->BeginTable(spec, salt, ValueCodec::kFp16);
@@ -19,12 +19,12 @@
 namespace tarn::serving {
 
 struct ExportInfo {
-  std::string job;
+  std::string job;  // its name
   CheckpointId checkpoint;
   Clock clock;
-  std::uint64_t content = 0;
-  CheckpointId base_checkpoint;  // 0: full
-  std::uint64_t base_content = 0;
+  std::uint64_t content = 0;       // hash that identifies the state of the exported tables
+  CheckpointId base_checkpoint;    // 0: full
+  std::uint64_t base_content = 0;  // `content` of the export to which a delta applies
   std::uint32_t partition_bits = 0;
 };
 
@@ -34,7 +34,8 @@ struct ExportTotals {
 
 class ExportWriter {
  public:
-  // Writes a temporary file; Finish makes it durable and renames it to `path`.
+  // Writes an unnamed or temporary file, which Finish makes durable and names `path`. kNotFound: the folder of `path`
+  // does not exist.
   static Expected<std::unique_ptr<ExportWriter>> Create(const std::string& path, ExportInfo info);
   // Removes an unfinished file.
   ~ExportWriter();

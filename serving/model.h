@@ -37,7 +37,8 @@ class Model {
   // Finds a table; valid until the next Apply. kNotFound lists the existing tables.
   Expected<Table> FindTable(std::string_view name) const;
 
-  // `values`: keys.size() x dim floats; `found`: one per key. Keys without a row get zeros.
+  // Writes the rows of `keys` to `values` (keys.size() x dim floats), and to `found` (one per key) whether the key has
+  // a row. Keys without a row get zeros.
   void Lookup(const Table& table, std::span<const Key> keys, std::span<float> values, std::span<bool> found) const;
 
  private:
