@@ -26,7 +26,7 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 constexpr int kExitDiverged = 4;
-constexpr double kSchedulerSeconds = 600;  // to wait for the address file of a scheduler that has not started
+constexpr double kSchedulerSeconds = 600;  // longest wait until the scheduler has written its address file
 
 int ReportFailure(const tarn::Error& error) {
   tarn::LogAndPrint(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);

@@ -108,7 +108,7 @@ Status CheckMemory(const Table& table, std::size_t keys, std::span<const float> 
 
 float* MemoryOf(std::span<float> out) { return out.empty() ? nullptr : out.data(); }
 
-// Removes duplicates and groups by shard.
+// Removes duplicates and groups by partition.
 Status MakePull(worker::Session* session, const TablePull& pull, const worker::OpenTable& table,
                 PullRequest::Table* made) {
   TARN_RETURN_IF_ERROR(CheckMemory(pull.table, pull.keys.size(), pull.out));
@@ -134,7 +134,8 @@ Expected<std::span<const float>> RowsOf(const PullRequest& request, std::size_t 
   if (which == 0) return std::span<const float>();
   return Fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("rows of table {} of a pull of {} tables: expected a number below that", which, request.tables()));
+      fmt::format("the rows of table {} of a pull were requested, expected a number below {}, the number of its tables",
+                  which, request.tables()));
 }
 
 worker::MaybePosition PositionOf(const MaybePosition& position) {

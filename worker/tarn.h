@@ -2,7 +2,7 @@
 //
 //   #include "worker/tarn.h"
 //
-//   auto ps = tarn::Client::Connect({.scheduler = "runs/mine"});   // std::expected, as all that may fail
+//   auto ps = tarn::Client::Connect({.scheduler = "runs/mine"});   // std::expected: a client, or an error
 //   auto users = ps->OpenTable("users");                           // dim, optimizer, ... were set by its creator
 //   auto rows = ps->Pull(*users, keys);                            // a future: keys.size() x dim floats
 //   ps->Push(*users, keys, gradients);                             // acknowledged in the background
@@ -59,7 +59,7 @@ class Session;
 struct ConnectOptions {
   std::string scheduler;              // the run directory, ipc://PATH, or tcp://HOST:PORT with keys
   std::optional<std::uint32_t> rank;  // of this worker; none: the scheduler chooses
-  double timeout_seconds = 60;        // for the fleet to be complete, and for OpenTable by name; may be infinite
+  double timeout_seconds = 60;        // longest wait for a complete fleet, and of OpenTable by name; may be infinite
   double wait_note_seconds = 10;      // while Connect waits, it logs the reason at this interval
   std::string keys;                   // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;              // TCP without keys
@@ -83,8 +83,8 @@ class Table {
   std::shared_ptr<const worker::OpenTable> open_;
 };
 
-// Keys of one table, prepared once for several requests: without duplicates, and grouped by shard. A handle: its spans
-// are valid as long as a copy of it exists.
+// Keys of one table, prepared once for several requests: without duplicates, and grouped by partition. A handle: its
+// spans are valid as long as a copy of it exists.
 class Plan {
  public:
   // The unique keys, in the order of a pull's rows and of a push's gradients.
@@ -104,10 +104,11 @@ class Plan {
 class RowsFuture {
  public:
   explicit RowsFuture(std::shared_ptr<worker::PullRequest> request) : request_(std::move(request)) {}
+  // True: the pull has ended, with its rows or an error, and Wait does not block.
   bool Ready() const;
-  // Blocks until the rows have arrived. Returns them, one per key in the order of the keys (of a plan: Plan::keys);
-  // after PullMany or PullPlans those of its `which`-th table. They are valid as long as this future or a copy of it
-  // exists, unless they are in memory of the caller. kInvalidArgument: the pull has no such table.
+  // Blocks until the pull has ended. Returns its error, or the rows, one per key in the order of the keys (of a plan:
+  // Plan::keys); after PullMany or PullPlans those of its `which`-th table. They are valid as long as this future or a
+  // copy of it exists, unless they are in memory of the caller. kInvalidArgument: the pull has no such table.
   Expected<std::span<const float>> Wait(std::size_t which = 0) const;
   // Blocks for at most `seconds`, which may be infinite; after kTimeout the caller may wait again.
   Expected<std::span<const float>> WaitFor(double seconds, std::size_t which = 0) const;
@@ -186,12 +187,12 @@ struct Lease {
 };
 struct LeaseReport {
   LeaseId lease;    // a finished lease; of kTrain: one whose last tick is acknowledged
-  Quality quality;  // of its predictions; in training each is made before the update with its row
+  Quality quality;  // of its predictions; in training, each is made before the update by its row
 };
 struct LeaseOptions {
   std::uint32_t want = 1;                  // the most leases to grant in the answer
   std::array<std::uint64_t, 3> rows = {};  // of the training, validation and test set, as this worker sees them
-  std::vector<LeaseReport> done;           // since the last request
+  std::vector<LeaseReport> done;           // leases finished since the last request
 };
 struct Leases {
   std::vector<Lease> granted;
@@ -208,7 +209,8 @@ class Client {
   // limit of this process (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard limit is
   // too low.
   static Expected<Client> Connect(ConnectOptions options);
-  // The same over the caller's transport (tests, other networks).
+  // The same over the caller's transport (tests, other networks). `options.scheduler` is then an address of this
+  // transport; `keys`, `insecure` and `io_threads` are not used.
   static Expected<Client> Connect(const ConnectOptions& options, std::unique_ptr<net::Transport> transport);
 
   // Calls Leave unless it was called before, but waits for it at most 2 seconds.
@@ -289,8 +291,8 @@ class Client {
   ClientCounters counters() const;
   std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i counts those with staleness i
 
-  // Removes duplicates from `keys` and groups them by shard, without a message. For loops that pull and push the same
-  // keys, or plan ahead in another thread.
+  // Removes duplicates from `keys` and groups them by partition; sends no message. For loops that pull and push the
+  // same keys, or plan ahead in another thread.
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);
   // Requests leases of data and waits for the answer. Several threads may call it; they are answered one after the
   // other.
@@ -305,9 +307,9 @@ class Client {
   // `save` must not call the client. If it returns an error, the client ends. A job with backup workers cannot keep
   // state: the client ends with kUnsupported.
   //
-  // Call KeepState once, before the first tick, and from then on make all these calls in one thread. It returns when
-  // the client has recorded it; later calls report errors. After the program has changed its state, it may only push
-  // until its next tick.
+  // Call KeepState once, before the first tick, and from then on make all these calls in one thread. KeepState returns
+  // when the client has recorded that there is state; later calls report errors. After the program has changed its
+  // state, it may only push until its next tick.
   void KeepState(std::function<Expected<Buffer>()> save);
   // The state of the worker of that rank in the checkpoint from which the run continues. Empty: there is none, or this
   // worker has joined later. Waits until the servers have sent it.

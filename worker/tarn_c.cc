@@ -435,7 +435,7 @@ int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t
       size_t n = 0;
       if (const int code = save(context, &bytes, &n); code != 0)
         return tarn::Fail(ErrorCode::kInternal,
-                          "the function given to tarn_keep_state returned " + std::to_string(code));
+                          "the function given to tarn_keep_state returned " + std::to_string(code) + ", expected 0");
       auto* lent = const_cast<std::byte*>(static_cast<const std::byte*>(bytes));
       return tarn::Buffer::Hold(lent, n, nullptr);  // the client encodes it before the calling function returns
     });

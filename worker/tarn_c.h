@@ -79,7 +79,7 @@ typedef struct {
 /* Connects to a fleet. `scheduler`: the run directory, on the same machine, or tcp://HOST:PORT, with keys. */
 TARN_C_API int tarn_connect(const char* scheduler, const tarn_options* options, tarn_client** client);
 /* Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached fail with
-   TARN_CANCELLED. After it only tarn_close may be called. */
+   TARN_CANCELLED. Afterwards tarn_close is the only function that may be called with this client. */
 TARN_C_API int tarn_leave(tarn_client* client);
 /* Leaves first unless tarn_leave was called, but waits at most 2 seconds. */
 TARN_C_API void tarn_close(tarn_client* client);
@@ -133,7 +133,7 @@ TARN_C_API int tarn_push(tarn_client* client, const tarn_table* table, const uin
                          const float* gradients, tarn_future** future);
 
 /* Sets the rows of n keys to `values`, n x dim floats; of a repeated key the last row counts. See tarn::Client::Assign
-   in tarn.h. TARN_INVALID_ARGUMENT as of tarn_push. */
+   in tarn.h. TARN_INVALID_ARGUMENT as for tarn_push. */
 TARN_C_API int tarn_assign(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
                            const float* values, tarn_future** future);
 
