@@ -29,7 +29,7 @@ class ByteCredit {
 // Pause before the next repeat: resend_us, doubled after every unanswered repeat, up to 8 * resend_us.
 inline TimeUs RepeatPause(TimeUs resend_us, std::uint32_t repeats) { return resend_us << std::min(repeats, 3u); }
 
-// Pause after a transient rejection; much shorter at first.
+// Pause after a transient rejection: resend_us / 32 at first, doubled after every rejection, up to 4 * resend_us.
 inline TimeUs RefusalPause(TimeUs resend_us, std::uint32_t refusals) {
   return std::max<TimeUs>(1, (resend_us >> 5) << std::min(refusals, 7u));
 }
@@ -39,14 +39,15 @@ class RefusalTimer {
  public:
   // Records a rejection at `now`. Returns true if rejections have lasted for `limit`, so that repeats are useless.
   bool Refused(TimeUs now, TimeUs limit, TimeUs resend_us) {
-    // Restarts after a time without rejections that is longer than the pause between repeats.
-    const TimeUs longest_pause = 2 * RepeatPause(resend_us, UINT32_MAX);
-    if (last_ < 0 || now - last_ > longest_pause) since_ = now;
+    // A gap of more than twice the longest pause between repeats restarts the measurement.
+    const TimeUs gap_max = 2 * RepeatPause(resend_us, UINT32_MAX);
+    if (last_ < 0 || now - last_ > gap_max) since_ = now;
     last_ = now;
     return now - since_ >= limit;
   }
+  // Restarts the measurement at the next rejection.
   void Progress() { last_ = -1; }
-  TimeUs since() const { return since_; }
+  TimeUs since() const { return since_; }  // time of the first rejection
 
  private:
   TimeUs since_ = 0, last_ = -1;

@@ -50,7 +50,7 @@ class Client::Impl {
   ClientBlob blob{&context, data.residuals()};
   Outbox answers;  // to messages received since the last step
   bool wants_to_leave = false;
-  std::vector<Completion<>*> leavers;
+  std::vector<Completion<>*> leave_waiters;
 };
 
 Error Client::Impl::NotReady() const {
@@ -116,7 +116,7 @@ void Client::Impl::OnShutdown(const Shutdown& shutdown) {
   if (context.state == ClientState::kStopped && context.job != 0)
     context.SendToScheduler(Shutdown{ErrorCode::kOk, "understood"});
   if (context.state == ClientState::kStopped && context.stop_reason.code == ErrorCode::kOk)
-    for (Completion<>* left : std::exchange(leavers, {})) Complete(left);
+    for (Completion<>* left : std::exchange(leave_waiters, {})) Complete(left);
 }
 
 void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {
@@ -288,7 +288,7 @@ void Client::Leave(Completion<>* done, TimeUs now, Outbox* out) {
   if (!impl_->context.running()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] {
     impl_->wants_to_leave = true;
-    if (done != nullptr) impl_->leavers.push_back(done);
+    if (done != nullptr) impl_->leave_waiters.push_back(done);
   });
 }
 
@@ -296,7 +296,7 @@ void Client::FailAll(const Error& error) {
   impl_->data.FailAll(error);
   impl_->control.FailAll(error);
   impl_->blob.FailAll(error);
-  for (Completion<>* left : std::exchange(impl_->leavers, {})) worker::Fail(left, error);
+  for (Completion<>* left : std::exchange(impl_->leave_waiters, {})) worker::Fail(left, error);
 }
 
 ClientState Client::state() const {

@@ -36,10 +36,11 @@ struct ClientOptions {
   std::uint64_t nonce = 0;
   std::string http;                                 // address of this process's HTTP server (rule N8); empty: none
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
-  std::size_t piece_bytes = limits::kPieceBytes;    // about the most keys and values in a message; at least one row
-  std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
+  std::size_t piece_bytes = limits::kPieceBytes;    // approximate limit on keys and values in a message
+  std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // approximate limit on a piece of the blob (K9)
   TimeUs resend_us = 1'000'000;  // pause before an unanswered message is repeated; doubles up to 8 times this
-  // Called when a late pull advances the clock by `clocks` (rule C8), before the pull's sink; may be empty.
+  // Called when the client skips `clocks` clocks because the worker is late (rule C8): at the end of a pull, before its
+  // sink's Done, or in a tick. May be empty.
   std::function<void(std::uint64_t clocks)> on_skip;
   // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
@@ -51,7 +52,7 @@ enum class ClientState : std::uint8_t {
   kJoining,  // also while a resumed worker fetches its state (rule K10)
   kRunning,
   kFenced,   // this incarnation is over (rule N6)
-  kStopped,  // Shutdown received; see stop_reason()
+  kStopped,  // by a Shutdown, or by an error that ends the client; see stop_reason()
 };
 
 struct PullWhen {
@@ -119,8 +120,8 @@ class Client {
     const TableToPush one{&plan, std::move(gradients), done};
     Push(std::span(&one, 1), pulled_clock, now, out);
   }
-  // With another action (rule A8): `values` replace those of the rows (kAssign, as `gradients`), or the rows of a
-  // sparse table are removed (kDelete, no values).
+  // With another action (rule A8). kAssign: sets the rows to `values` (fp32, plan.keys.size() x dim). kDelete: removes
+  // the rows of a sparse table; `values` is empty.
   void Push(const Plan& plan, PushAction action, Buffer values, Completion<>* done, TimeUs now, Outbox* out);
   // Names rows that will be pulled soon, so that shards read them from disk. Shards do not answer, and the client does
   // not repeat the message.
@@ -151,8 +152,8 @@ class Client {
   void KeepState(TimeUs now, Outbox* out);
   void AwaitSave(Completion<CheckpointId>* done, TimeUs now, Outbox* out);
   void Save(CheckpointId checkpoint, Expected<std::vector<Buffer>> chunks, TimeUs now, Outbox* out);
-  // The blob of a rank in the checkpoint from which the run goes on (rule K10), for ReadProgramState; empty: none. One
-  // at a time.
+  // The blob of a rank in the checkpoint from which the run continues (rule K10), for ReadProgramState; empty: none.
+  // One at a time.
   void ReadBlobOf(WorkerRank rank, Completion<Buffer>* done, TimeUs now, Outbox* out);
   // Leaves when no request is pending; pulls for clocks after clock() fail with kCancelled. Done when the scheduler has
   // answered.
@@ -167,7 +168,7 @@ class Client {
   const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid while running
   const Job& job_file() const;     // as the scheduler sent it; default values before the welcome
-  std::uint64_t job() const;       // its fingerprint; 0 before the welcome
+  std::uint64_t job() const;       // fingerprint of the job; 0 before the welcome
   // Start clock + requested ticks + skipped clocks (rule C8): where a job has backup workers, the end of a pull may
   // advance it.
   Clock clock() const;

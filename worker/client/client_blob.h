@@ -31,10 +31,10 @@ class ClientBlob {
   // Whether the program may have changed its state since its last tick.
   bool MayBeMidClock() const { return keeps_ && saver_ == nullptr; }
 
-  // Call it last in each step. Creates the blob when the requested ticks reach the order's clock: by then all pushes of
-  // earlier clocks have been made and, if the worker pushes in bsp at the clock of its pulls, none of later clocks. If
-  // the program keeps state, completes AwaitSave instead, and Save creates the blob. `undecided`: an order for the
-  // current clock may still come.
+  // Call it at the end of each step, after its requests. Creates the blob when the requested ticks reach the order's
+  // clock: by then all pushes of earlier clocks have been made and, if the worker pushes in bsp at the clock of its
+  // pulls, none of later clocks. If the program keeps state, completes AwaitSave instead, and Save creates the blob.
+  // `undecided`: an order for the current clock may still come.
   void Dispatch(Clock asked, bool undecided);
   void OnAck(ShardId from, const PutBlobAck& ack);
   void OnPiece(ShardId from, const BlobPiece& piece, const Buffer& bytes);

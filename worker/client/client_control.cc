@@ -142,7 +142,7 @@ void ClientControl::RequestCheckpoint(Completion<std::string>* done) {
 }
 
 void ClientControl::OnCheckpointRequest(const CheckpointRequest& answer) {
-  if (answer.code == ErrorCode::kOk && answer.directory.empty()) return;  // not yet
+  if (answer.code == ErrorCode::kOk && answer.directory.empty()) return;  // not complete yet (rule K8)
   if (!requests_.Remove<CheckpointRequest>([&](const CheckpointRequest& r) { return r.number == answer.number; }))
     return;
   Completion<std::string>* const done = checkpoint_waiters_.extract(answer.number).mapped();

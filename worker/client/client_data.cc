@@ -168,7 +168,8 @@ Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, co
   return sent;
 }
 
-// Rows of tables that do not exist yet are not on disk, nor of shards whose last answer had none there (T4).
+// Sends nothing where no rows are on disk: for tables that are dense or do not exist yet, and to shards whose last
+// answer reported no rows of the table there (T4).
 void ClientData::Prefetch(const Plan& plan) {
   const auto table = context_->tables.find(plan.table);
   if (table == context_->tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
@@ -205,7 +206,7 @@ bool ClientData::OnMessage(ShardId shard, const Message& message) {
     OnError(shard, *error);
     return true;
   }
-  nameless_errors_.erase(shard);
+  errors_without_request_.erase(shard);
   if (const auto* reply = std::get_if<PullReply>(&body))
     pulls_.OnReply(shard, *reply);
   else if (const auto* ack = std::get_if<PushAck>(&body))
@@ -227,16 +228,16 @@ void ClientData::OnError(ShardId shard, const ErrorReply& error) {
     lists_.OnUnknown(shard, context_->now + context_->heartbeat_us());
   }
   if (error.request.value == 0) {
-    if (!ticks_.OnError(shard, error)) OnNamelessError(shard, error);
+    if (!ticks_.OnError(shard, error)) OnErrorWithoutRequest(shard, error);
   } else if (!pulls_.OnError(shard, error)) {
     pushes_.OnError(shard, error);
   }
 }
 
 // A shard that cannot read a message cannot name its request.
-void ClientData::OnNamelessError(ShardId shard, const ErrorReply& error) {
+void ClientData::OnErrorWithoutRequest(ShardId shard, const ErrorReply& error) {
   if (pushes_.idle() && pulls_.idle()) return;
-  RefusalTimer& timer = nameless_errors_[shard];
+  RefusalTimer& timer = errors_without_request_[shard];
   if (context_->GivesUp(&timer))
     context_->Stop(error.code,
                    context_->RefusalText(shard, "a message that it could not read", error.message, timer.since()));

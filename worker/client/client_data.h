@@ -75,7 +75,7 @@ class ClientData {
   void ChooseLists();
   void OnOpen(const TableSpec& spec, Clock use, Clock open);
   void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink);
-  void OnNamelessError(ShardId shard, const ErrorReply& error);
+  void OnErrorWithoutRequest(ShardId shard, const ErrorReply& error);
 
   ClientContext* context_;
   KeyLists lists_;
@@ -87,7 +87,7 @@ class ClientData {
   PushCombiner combiner_;
   ClientTicks ticks_;
   Residuals residuals_;
-  std::map<ShardId, RefusalTimer> nameless_errors_;  // an entry ends with the next reply of its shard
+  std::map<ShardId, RefusalTimer> errors_without_request_;  // an entry ends with the next reply of its shard
 };
 
 }  // namespace tarn::worker

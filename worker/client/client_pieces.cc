@@ -41,7 +41,7 @@ bool IsOneRun(std::span<const PlanRun> parts) {
 }  // namespace
 
 std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
-  // The keys of a dense table are sent as ranges.
+  // The keys of a dense table are usually sent as ranges.
   const std::size_t key = spec.kind == TableKind::kDense ? 0 : sizeof(Key);
   const std::size_t pulled = NeedsPulled(spec) ? CodecRowBytes(PulledCodec(spec), spec.dim) : 0;
   const std::size_t row =

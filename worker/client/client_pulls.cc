@@ -66,9 +66,9 @@ void ClientPulls::Enqueue(ShardId shard, Part part) {
   message->parts.push_back(std::move(part));
 }
 
-// The last message added, if it may take a piece of a further table (a group is complete before any of it is sent);
-// null: the piece needs a message of its own. A server answers a message when all of its tables allow it, so they have
-// the same consistency.
+// Returns the last small message of the queue if a piece of another table may join it; null: the piece needs a message
+// of its own. No message of the current group has been sent, because a group is complete before Dispatch. A server
+// answers a message when all of its tables allow it, so they have the same consistency.
 ClientPulls::PullMessage* ClientPulls::Shared(const ShardQueue& queue, const PullState& pull, std::size_t request_bytes,
                                               std::size_t bytes, std::size_t sections) {
   const auto it = messages_.find(queue.last);
@@ -115,7 +115,7 @@ void ClientPulls::Transmit(RequestId id, PullMessage* message) {
     const PullState& whole = pulls_.at(part.pull);
     PullPart table{whole.table, whole.codec, part.keys};
     lists_->Encode(message->shard, &table.keys);
-    part.by_name = table.keys.codec == KeyCodec::kHeld;
+    part.by_number = table.keys.codec == KeyCodec::kHeld;
     if (!part.counted) context_->counters.pull_bytes += table.keys.frame.size();
     part.counted = true;
     pull.tables.push_back(std::move(table));
@@ -129,7 +129,7 @@ void ClientPulls::SetDue(RequestId id, PullMessage* message, TimeUs due) {
   if (due != kNever) timers_.emplace(due, id);
 }
 
-// Takes a message out of its queue, or out of flight.
+// Removes a message from its queue or, if it has been sent, from the messages in flight.
 void ClientPulls::Release(RequestId id, PullMessage* message) {
   ShardQueue& queue = QueueOf(message->shard);
   SetDue(id, message, kNever);
@@ -228,10 +228,10 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   const auto it = messages_.find(error.request);
   if (it == messages_.end() || it->second.shard != from) return false;
   PullMessage& message = it->second;
-  const bool by_name = std::ranges::any_of(message.parts, &Part::by_name);
-  if (error.code == ErrorCode::kUnknownKeys && by_name) {
+  const bool by_number = std::ranges::any_of(message.parts, &Part::by_number);
+  if (error.code == ErrorCode::kUnknownKeys && by_number) {
     ++context_->counters.repeats;
-    for (const Part& part : message.parts) context_->counters.pull_bytes += part.by_name ? part.keys.frame.size() : 0;
+    for (const Part& part : message.parts) context_->counters.pull_bytes += part.by_number ? part.keys.frame.size() : 0;
     Transmit(it->first, &message);  // with its keys now
   } else if (RefusalOf(error.code) == Refusal::kTransient) {
     Refused(it->first, &message, {error.code, error.message});

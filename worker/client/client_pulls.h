@@ -46,7 +46,7 @@ class ClientPulls {
   void Add(RequestId pull, Piece piece, KeyList keys);
 
   void OnReply(ShardId from, const PullReply& reply);
-  // False: it does not belong to an open pull.
+  // False: the error does not belong to an open pull.
   bool OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
   TimeUs NextTimer() const;
@@ -55,7 +55,7 @@ class ClientPulls {
   void FailAll(const Error& error);
   void FailAfter(Clock last, const Error& error);  // pulls for later clocks
   bool idle() const { return pulls_.size() == standing_; }
-  // False: the shard's last answer to a pull of the table had no rows on disk. It may be old.
+  // False: the shard's last answer to a pull of the table, which may be old, reported no rows of it on disk.
   bool MayBeOnDisk(ShardId shard, TableId table) const {
     return shard.value >= queues_.size() || !queues_[shard.value].in_memory.contains(table);
   }
@@ -82,8 +82,8 @@ class ClientPulls {
     RequestId pull;
     std::vector<PlanRun> runs;
     KeyList keys;
-    bool counted = false;  // its keys are included in ClientCounters::pull_bytes
-    bool by_name = false;  // the last send had the number of a key list
+    bool counted = false;    // its keys are included in ClientCounters::pull_bytes
+    bool by_number = false;  // the last send had the number of a key list
   };
   struct PullMessage {
     Clock clock;
@@ -123,7 +123,7 @@ class ClientPulls {
   PullMessage* Shared(const ShardQueue& queue, const PullState& pull, std::size_t request_bytes, std::size_t bytes,
                       std::size_t sections);
   bool MaySend(const ShardQueue& queue, const PullMessage& message) const;
-  void Launch(RequestId id, PullMessage* message);
+  void Launch(RequestId id, PullMessage* message);  // from the queue to those in flight; Transmit sends it
   void Transmit(RequestId id, PullMessage* message);
   void SetDue(RequestId id, PullMessage* message, TimeUs due);
   void Release(RequestId id, PullMessage* message);

@@ -13,7 +13,8 @@ namespace tarn::worker {
 
 namespace {
 
-// `sections`: of a piece of the plan, in ascending order of partition.
+// Copies the version of each section from `origin`. `sections`: of a piece of the plan, in ascending order of
+// partition.
 void SetVersions(const Plan& plan, const PushOrigin& origin, std::vector<Section>* sections) {
   std::size_t run = 0;
   for (Section& section : *sections) {
@@ -148,7 +149,7 @@ void ClientPushes::Transmit(PushMessage* message) {
   for (Part& part : message->parts) {
     PushPart& sent = push.tables.emplace_back(part.rows);
     lists_->Encode(message->shard, &sent.keys);
-    part.by_name = sent.keys.codec == KeyCodec::kHeld;
+    part.by_number = sent.keys.codec == KeyCodec::kHeld;
     if (!part.counted) context_->counters.push_bytes += sent.keys.frame.size() + sent.values.size();
     part.counted = true;
   }
@@ -240,9 +241,9 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   // After a repeat, rejections of earlier sends are outdated: all messages sent after a lost one are rejected, too.
   if (attempt < queue->first_attempt || queue->in_flight.empty()) return;
   if (error.code == ErrorCode::kUnknownKeys && sent != queue->in_flight.end() &&
-      std::ranges::any_of(sent->second->parts, &Part::by_name)) {
+      std::ranges::any_of(sent->second->parts, &Part::by_number)) {
     for (const Part& part : sent->second->parts)
-      context_->counters.push_bytes += part.by_name ? part.rows.keys.frame.size() : 0;
+      context_->counters.push_bytes += part.by_number ? part.rows.keys.frame.size() : 0;
     return Repeat(queue);  // with its keys now
   }
   // kOverloaded is always retried, because a full shard becomes free. It restarts the timer also for the pushes behind

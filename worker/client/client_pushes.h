@@ -1,6 +1,6 @@
-// Pushes: assigns a sequence number to every section, stores it until its shard has acknowledged it, and repeats
-// unacknowledged ones in order. The small pieces of several tables of one call share a message to each shard (rule W6).
-// Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
+// Pushes: assigns a sequence number to every section, stores each section until its shard has acknowledged it, and
+// repeats unacknowledged ones in order. The small pieces of several tables of one call share a message to each shard
+// (rule W6). Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
 //
 // A partition applies its sequences in order. So an acknowledgement of n acknowledges all sequences up to n, and
 // "expected n" all below n.
@@ -76,8 +76,8 @@ class ClientPushes {
   struct Part {                 // a piece of a push in a message
     RequestId push;             // the caller's push
     PushPart rows;
-    bool counted = false;  // included in ClientCounters::push_bytes
-    bool by_name = false;  // the last send had the number of a key list
+    bool counted = false;    // included in ClientCounters::push_bytes
+    bool by_number = false;  // the last send had the number of a key list
     std::size_t bytes() const { return rows.keys.frame.size() + rows.values.size(); }
   };
   struct PushMessage {
@@ -112,7 +112,7 @@ class ClientPushes {
   };
 
   ShardQueue& QueueOf(ShardId shard);
-  void Number(KeyList* keys);
+  void Number(KeyList* keys);  // gives each section its sequence
   void Enqueue(Clock clock, Part part);
   PushMessage* Shared(const ShardQueue& queue, Clock clock, const Part& part);
   void Requeue(Clock clock, Part part);

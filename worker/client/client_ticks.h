@@ -72,7 +72,7 @@ class ClientTicks {
   void TakePart(const Finished& at);
   void NoteDrained();
   void Transmit(ShardId shard);
-  bool Held(Clock clock) const;
+  bool Held(Clock clock) const;  // a tick to this clock must not be sent yet
 
   ClientContext* context_;
   const ClientPushes* pushes_;

@@ -52,8 +52,8 @@ struct PulledRows {
   Buffer values;  // if lent (Buffer::lent), valid only during the call
 };
 
-// Receives the rows of a pull. Done is called after all rows; its value is the staleness bound of the oldest row, in
-// clocks.
+// Receives the rows of a pull. Done is called after all rows; its value is the measured staleness of the oldest row
+// (rule C4), in clocks.
 class PullSink : public Completion<std::uint64_t> {
  public:
   // Called once per reply; each row of the plan is in exactly one reply. The sizes are verified.

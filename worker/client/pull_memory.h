@@ -33,7 +33,7 @@ class PullRecord {
   PullRecord(const Plan& plan, Clock use, bool keeps_rows);
 
   Clock use() const { return use_; }
-  // Bytes of the rows that it keeps, with their keys.
+  // Bytes of the rows that the record keeps, with their keys; 0 if it keeps none.
   std::size_t bytes() const { return keys_.size() * (sizeof(Key) + dim_ * sizeof(float)); }
 
   // The rows of `parts` came from partitions at `versions`, when their shard had this minimum clock.
@@ -41,7 +41,7 @@ class PullRecord {
   // Some rows of the partition have at least this version. Several notes of a partition: the oldest counts.
   void NoteVersion(PartitionId partition, Version version);
   void NoteClock(Clock min_clock) { seen_ = std::min(seen_, min_clock); }
-  // Rows of the plan, if this pull keeps them.
+  // Stores these rows of the plan, if the record keeps rows.
   void NoteRows(const PulledRows& rows);
 
   Version VersionOf(PartitionId partition) const;  // kNoVersion: not known
@@ -74,7 +74,8 @@ struct PushOrigin {
 
 class PullMemory {
  public:
-  // A pull of these rows for use at `use` begins.
+  // Returns a new record, for a pull of the plan's rows for use at `use`. Forgets the table's oldest records beyond the
+  // limits on their number and bytes.
   std::shared_ptr<PullRecord> Begin(const Plan& plan, const TableSpec& spec, Clock use);
   // The newest pull of the table for use at `use`; null: none is remembered.
   std::shared_ptr<PullRecord> Newest(TableId table, Clock use);

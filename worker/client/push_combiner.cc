@@ -22,8 +22,8 @@ void PushCombiner::Begin() {
   planner_ = std::make_unique<Planner>(context_->view.routes.partition_bits);
 }
 
-// Over how many clocks pushes are combined; 1: not. Rules that need the rows as they were pulled exclude it, because a
-// sum of gradients belongs to several pulled rows.
+// The number of clocks whose pushes are combined; 1: none are. Update rules that need the rows as they were
+// pulled exclude combining, because a sum of gradients belongs to several pulled rows.
 std::uint32_t PushCombiner::ClocksOf(const TableSpec& spec) const {
   const bool may = spec.consistency.mode != ConsistencyMode::kBsp && spec.consistency.apply == ApplyMode::kImmediate &&
                    !NeedsPulled(spec);

@@ -4,7 +4,7 @@
 // Why the staleness bound s holds: a delayed push is an unacknowledged push of its clock, so the worker's tick after
 // that clock waits too (C1). Below the minimum clock m of a shard all pushes of live workers are therefore applied, and
 // a pull of clock c, which is answered when m + s >= c (C3), sees all pushes of clocks < c - s. Only the time of ticks
-// changes. Of the bound s, delayed pushes of other workers use up to k - 1 clocks.
+// changes. The cost: a worker may run ahead by up to k - 1 clocks less, because ticks of others are delayed.
 //
 // Why there is no deadlock: let t be the first clock of delayed pushes to a table with push_every = k. Their worker has
 // ticked to t or later, and sends them when it ticks to t + k. Until then it pulls for clocks c <= t + k - 1. Its own
@@ -60,8 +60,8 @@ class PushCombiner {
   };
   struct Group {
     TableSpec spec;
-    Clock seen;  // the lowest PushOrigin::seen, and the lowest version of each partition
-    std::map<PartitionId, Version> versions;
+    Clock seen;                               // the lowest PushOrigin::seen
+    std::map<PartitionId, Version> versions;  // the lowest of each partition
     std::vector<Part> parts;
   };
 

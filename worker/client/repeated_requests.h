@@ -17,8 +17,8 @@ namespace tarn::worker {
 class RepeatedRequests {
  public:
   // The request is due at once, unless an earlier one must be answered before it is sent: an earlier barrier or lease
-  // request, because the scheduler regards a newer number as the end of the older request; or the creation of another
-  // table with its name.
+  // request, because the scheduler regards a newer number as the end of the older request; or a request for a
+  // table of the same name.
   void Add(Body request) { requests_.push_back({std::move(request)}); }
   // The first request of this kind for which matches(request) is true; null: none.
   template <typename Kind, typename Matches>

@@ -122,7 +122,8 @@ void Residuals::Expire(const TableSpec& spec, Clock clock, ResidualTable* table)
   }
 }
 
-// With momentum it also sets velocities_ to those of the rows.
+// Returns the gradients plus the residuals of their keys. With momentum, sets velocities_ to the velocities of the
+// rows.
 Buffer Residuals::AddResiduals(const Plan& plan, const TableSpec& spec, const ResidualTable& table,
                                const Buffer& gradients) {
   const std::uint32_t dim = plan.dim;
@@ -288,7 +289,7 @@ Residuals::Sent Residuals::CompressLowRank(const Plan& plan, const TableSpec& sp
   return sent;
 }
 
-// Stores what the encoding of each row will lose. A row that is not finite loses everything.
+// Stores what the encoding of each row will lose. A row that is not finite leaves no residual.
 Residuals::Sent Residuals::CompressBits(const Plan& plan, const TableSpec& spec, std::uint32_t bits, const Buffer& rows,
                                         Clock clock, ResidualTable* table) {
   encoded_.resize(CodecRowBytes(spec.push_codec, plan.dim));

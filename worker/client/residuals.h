@@ -43,10 +43,10 @@ class Residuals {
   void Begin(std::uint64_t job_seed) { job_seed_ = job_seed; }
 
   // Returns the gradients to send instead of those of a push. topk, sparse table: whole rows, those with the largest
-  // norms and those for which there is no more room. topk, dense table: all rows, with zeros for unsent entries. sign,
-  // one_bit: all rows, not encoded yet, and earlier residuals for which there is no more room. low_rank: one row of the
-  // left factor for each row, and the right factor; or, if that is not smaller, all rows, without a factor. The plan is
-  // valid until the next call. plan.keys must not be empty; clocks must not decrease.
+  // norms and the residuals for which there is no more room. topk, dense table: all rows, with zeros for unsent
+  // entries. sign, one_bit: all rows, not encoded yet, and earlier residuals for which there is no more room. low_rank:
+  // one row of the left factor for each row, and the right factor; or, if that is not smaller or overflows, all rows,
+  // without a factor. The plan is valid until the next call. plan.keys must not be empty; clocks must not decrease.
   struct Sent {
     const Plan* plan = nullptr;
     PushRows rows;

@@ -2,8 +2,9 @@
 // Internal to worker/; one thread.
 //
 // The cache is set-associative: a key's hash selects a set of eight ways, whose keys fill one cache line. In a full set
-// a new row replaces one that is too old to answer any pull, else the oldest of those not read since the last such
-// choice (second chance). So rows that are read only once are replaced before rows that are read repeatedly.
+// a new row replaces one that is too old to answer any pull, else the oldest of those whose read flag is not set. A
+// read sets the flag of its row; a replacement in a set with all flags set clears them (second chance). So rows that
+// are read only once are replaced before rows that are read repeatedly.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +35,8 @@ class RowCache {
   // `oldest_version` are never needed again, so they are replaced first.
   void Insert(std::span<const Key> keys, const float* rows, Clock version, Clock oldest_version);
 
-  // Replaces the older ones of the cached rows of `keys`, and stores those that were dropped; caches no other key.
-  // Returns the number of rows stored.
+  // Stores the rows of those `keys` that are cached, where the cached row is older or was dropped; adds no key. Returns
+  // the number of rows stored.
   std::size_t Renew(std::span<const Key> keys, const float* rows, Clock version);
 
   // Drops the rows. Their keys stay cached, until other keys need the room, for Renew and AppendKeys.

@@ -2,8 +2,8 @@
 // synchronous parallel (Dai, Kumar, Wei, Ho, Gibson, Xing, "High-performance distributed ML at scale through parameter
 // server consistency models", AAAI 2015), in which servers push the rows that a worker has registered.
 //
-// Each table has at most one standing pull of all its cached rows, which servers hold back until the clock after the
-// latest known one opens. So they answer as soon as it does, and a worker that cannot keep up is not sent more.
+// Each table has at most one standing pull of all its cached rows, which servers park until the clock after the latest
+// known one opens, and then answer at once. A worker that cannot keep up receives no further rows meanwhile.
 // Internal to worker/; one thread.
 #pragma once
 
@@ -32,7 +32,7 @@ class RowRefresher {
   void NoteOpen(const TableSpec& spec, Clock open);
   // Starts the pulls that are due.
   void Dispatch();
-  // Before the worker leaves: starts no more.
+  // Before the worker leaves: no more pulls are started.
   void Stop() { stopped_ = true; }
 
  private:

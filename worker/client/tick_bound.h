@@ -9,7 +9,7 @@
 
 namespace tarn::worker {
 
-// `asked`: the newest clock to which a tick is requested.
+// In all functions `asked` is the newest clock to which a tick is requested.
 class TickBound {
  public:
   // Adopts the proposal of a view. Returns whether a drain begins; then NoteDrained must be called. mid_clock: the
