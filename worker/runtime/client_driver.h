@@ -150,11 +150,11 @@ class ClientDriver {
   const TimeUs rest_us_;
   bool over_ = false;
   WaitingCallers callers_;
-  std::atomic<bool> wanted_{false};  // a caller waits for turn_
-  std::atomic<TimeUs> helped_at_{0};
-  std::atomic<int> unread_{0};  // answers that callers have not read
-  std::atomic<int> left_{0};    // requests posted since the last turn that wait for the next
-  ThreadPause rest_;            // of the loop's thread
+  std::atomic<bool> wanted_{false};   // a caller waits for turn_
+  std::atomic<TimeUs> helped_at_{0};  // when a caller last executed a turn
+  std::atomic<int> unread_{0};        // answers that callers have not read
+  std::atomic<int> left_{0};          // requests posted since the last turn that wait for the next
+  ThreadPause rest_;                  // of the loop's thread
 };
 
 }  // namespace tarn::worker

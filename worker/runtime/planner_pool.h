@@ -18,7 +18,7 @@ class PlannerPool {
  public:
   explicit PlannerPool(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
 
-  // See Planner::Make. kTooLarge: more than kPlanKeysMax keys; kInvalidArgument: a dense table has no such row.
+  // See Planner::Make. kTooLarge: more than kPlanKeysMax keys. kInvalidArgument: a dense table has no row for a key.
   Status Make(const TableSpec& spec, const Positioner& positioner, std::span<const Key> keys, Plan* plan,
               CallerOrder* order);
 

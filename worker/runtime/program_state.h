@@ -27,7 +27,7 @@ class ProgramState {
       : runtime_(runtime), rank_(rank), chunk_bytes_(chunk_bytes) {}
 
   // `save` returns the state. It is called on the thread that makes the requests. Its error ends the client. Returns
-  // when the client knows it: a checkpoint whose order reaches the client later has the state.
+  // when the client has recorded that there is state: checkpoints whose order reaches the client later contain it.
   void Keep(std::function<Expected<Buffer>()> save);
   // The program has ticked.
   void OnTick() { ticked_ = save_ != nullptr; }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kFields = {"time", "role", "rank", "clock"};
 
 Status CheckName(const std::string& name) {
-  if (name.empty()) return Fail(ErrorCode::kInvalidArgument, "report: a figure without a name, expected one");
+  if (name.empty()) return Fail(ErrorCode::kInvalidArgument, "report: a figure has an empty name, expected a name");
   if (std::ranges::find(kFields, name) == kFields.end()) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("report: '{}' is a field of every line, expected another name", name));

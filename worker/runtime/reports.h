@@ -21,16 +21,16 @@ using Figure = std::pair<std::string, double>;  // name and value
 // Of one worker. Any thread.
 class Reports {
  public:
-  static constexpr double kLineSeconds = 1;  // as of the other processes of a fleet
+  static constexpr double kLineSeconds = 1;  // least time between lines, as in the other processes of a fleet
 
-  // run_dir: has metrics.jsonl. Empty: nothing is written.
+  // run_dir: the folder of metrics.jsonl; empty: nothing is written.
   Reports(std::uint32_t rank, std::string run_dir) : rank_(rank), run_dir_(std::move(run_dir)) {}
 
   // Adds figures, without those that are not finite, and writes a line with the mean of each if the last line is a
   // second old. now: monotonic, in seconds. kInvalidArgument: a name is empty or that of a field of every line; then
-  // nothing is added. Others: of the file.
+  // nothing is added. Other errors: the file cannot be written.
   Status Add(Clock clock, std::span<const Figure> figures, double now);
-  // Writes what was added since the last line. Errors: of the file.
+  // Writes a line with the figures added since the last line, if any. Errors: the file cannot be written.
   Status Flush();
 
  private:

@@ -65,7 +65,7 @@ class Request {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> done_{false};
-  bool unread_ = false;  // done and expected, but not waited for yet
+  bool unread_ = false;  // done and awaited_, but the caller has not read the answer yet
   Error error_{ErrorCode::kOk, ""};
 };
 

@@ -96,7 +96,7 @@ class PushRequest final : public Request, public Completion<> {
     PlanOfRequest plan;
     Buffer gradients;  // a row for each key of the plan
   };
-  // pulled: the clock at which the rows were pulled; nullopt: the client's clock when the request starts.
+  // pulled: the clock for which the rows were pulled; nullopt: the client's clock when the request starts.
   PushRequest(std::vector<Table> tables, std::optional<Clock> pulled)
       : tables_(std::move(tables)), pulled_(pulled), waiting_(tables_.size()) {}
 

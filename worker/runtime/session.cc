@@ -12,7 +12,7 @@
 namespace tarn::worker {
 namespace {
 
-constexpr double kLeaveSeconds = 2;       // of the destructor
+constexpr double kLeaveSeconds = 2;       // longest wait of the destructor
 constexpr double kSilenceSecondsMax = 5;  // a live scheduler answers every second
 
 double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }

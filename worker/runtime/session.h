@@ -26,6 +26,7 @@
 
 namespace tarn::worker {
 
+// See ConnectOptions (worker/tarn.h).
 struct SessionOptions {
   ClientOptions client;
   std::string scheduler;  // its address
@@ -50,7 +51,9 @@ class Session {
   // Calls Leave unless it was called before, but waits only briefly for it. No other call may be in progress.
   ~Session();
 
-  // Waits until the scheduler has welcomed this worker and logs periodically what it waits for. Then starts the thread.
+  // Waits until this worker has joined, and meanwhile logs periodically what it waits for. Then starts the thread.
+  // kTimeout: it has not joined within timeout_seconds. Other errors: the transport cannot connect, or the client has
+  // ended.
   Status Join();
   // Leaves once; later calls return the same result. Without a time it waits without limit.
   Status Leave(std::optional<double> seconds);
@@ -60,9 +63,9 @@ class Session {
 
   // Creates the table unless it exists; waits without limit for the scheduler.
   Expected<std::shared_ptr<const OpenTable>> CreateTable(const TableSpec& spec);
-  // kTimeout: no worker has created it.
+  // Waits until the table exists. kTimeout: no worker has created it within timeout_seconds.
   Expected<std::shared_ptr<const OpenTable>> FindTable(const std::string& name);
-  // Without duplicates and grouped by shard. `order` may be null.
+  // See PlannerPool::Make. `order` may be null.
   Status MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order) {
     return planners_->Make(table.spec, table.positioner, keys, plan, order);
   }

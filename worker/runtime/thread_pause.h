@@ -22,7 +22,7 @@ class ThreadPause {
     paused_ = false;
     interrupted_ = false;
   }
-  // Ends the pause in progress, or else the next one at its begin. Any thread.
+  // Ends the pause in progress, or else the next one at its start. Any thread.
   void Interrupt() {
     {
       const std::lock_guard lock(mutex_);
