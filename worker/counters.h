@@ -14,7 +14,7 @@ struct ClientCounters {
   std::uint64_t refreshed_rows = 0;              // refresh_rows: rows of the cache that servers sent again
   std::uint64_t combined_pushes = 0;             // push_every: pushes combined with one of a later clock
   std::uint64_t malformed = 0;                   // replies that do not match their request, and invalid views
-  std::uint64_t residual_rows = 0;      // rows of gradients not sent yet (rule W5); lost when the worker leaves
+  std::uint64_t residual_rows = 0;      // gauge: rows of gradients not sent yet (rule W5); lost when the worker leaves
   std::uint64_t residuals_expired = 0;  // such rows, dropped because their row expired
   std::uint64_t residuals_crowded = 0;  // such rows, sent or dropped because residual_memory was full
   std::uint64_t skipped_clocks = 0;     // backup_workers: clocks that closed without this worker

@@ -53,7 +53,7 @@ void ClientData::Reroute() {
   ticks_.Reroute();
 }
 
-// The table of a plan, or why there is none.
+// Returns the table of a plan. An error: the table is unknown, or its rows have another dim.
 Expected<const TableSpec*> ClientData::TableOf(const Plan& plan) const {
   const auto table = context_->tables.find(plan.table);
   if (table == context_->tables.end())
@@ -234,7 +234,8 @@ void ClientData::OnError(ShardId shard, const ErrorReply& error) {
   }
 }
 
-// A shard that cannot read a message cannot name its request.
+// A shard that cannot read a message cannot name its request. The client cannot fail a single request then, so it stops
+// if such errors last.
 void ClientData::OnErrorWithoutRequest(ShardId shard, const ErrorReply& error) {
   if (pushes_.idle() && pulls_.idle()) return;
   RefusalTimer& timer = errors_without_request_[shard];

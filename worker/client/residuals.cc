@@ -199,7 +199,7 @@ std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::
   return crowded;
 }
 
-// The selected rows and those crowded out as one plan: by partition, the selected ones first.
+// Returns the selected rows and those crowded out as one plan: by partition, the selected ones first.
 Residuals::Sent Residuals::Gather(const Plan& plan, const float* rows, std::vector<Crowded> crowded) {
   const std::size_t n = index_.size() + crowded.size();
   Sent sent{&chosen_, {Buffer::Allocate(n * plan.dim * sizeof(float))}};

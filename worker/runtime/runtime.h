@@ -4,12 +4,12 @@
 //
 //   Runtime runtime(options, transport);
 //   runtime.Start(scheduler);
-//   while (runtime.Act()) {                                 // the training loop takes the turns itself,
+//   while (runtime.Act()) {                                 // the training loop executes the turns itself,
 //     runtime.Exchange(at_most);
 //     runtime.client().Pull(..., runtime.outbox());         // and makes its requests between them: no lock, no thread
 //   }
 //
-//   runtime.StartThread();                                  // for tarn::Client a thread takes them,
+//   runtime.StartThread();                                  // for tarn::Client a thread executes them,
 //   runtime.Submit(request);                                // or a caller that waits (client_driver.h)
 //
 // Without StartThread one thread at a time may use it. After StartThread any thread may call Submit; only the thread

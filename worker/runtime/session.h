@@ -42,7 +42,8 @@ struct OpenTable {
   Positioner positioner;
 };
 
-// Any thread, but for Join and the destructor. With KeepState, requests and ticks come from one thread.
+// Any thread may call any function, except Join and the destructor. With KeepState, one thread makes all requests and
+// ticks.
 class Session {
  public:
   // transport_needs: an object that the transport uses; destroyed after it.
