@@ -1,7 +1,7 @@
 // Hit rates of eviction policies on traces of pulls, compared with Belady's optimum, which knows the future. A trace
-// has batches of Zipf-distributed look-ups, each key once per batch, like the pulls of a client. With --scans a share
-// of the batches reads the rows in turn, however frequent they are, like an evaluation or an export. Only the second
-// half of a trace counts.
+// has batches of Zipf-distributed look-ups, each key once per batch, like the pulls of a client. A share of its batches
+// (0 or 0.2, column "scans") reads the rows in turn instead, however frequent they are, like an evaluation or an
+// export. Only the second half of a trace counts.
 //
 //   eviction_policies --rows 1000000 --accesses 10000000
 #include <fmt/format.h>
@@ -76,26 +76,26 @@ class ClockPolicy {
 // queue; a row that returns soon after it left that queue goes to the main queue.
 class S3FifoPolicy {
  public:
-  S3FifoPolicy(std::size_t rows, std::size_t slots) : slots_(slots), uses_(slots, 0), failed_at_(rows, 0) {}
+  S3FifoPolicy(std::size_t rows, std::size_t slots) : slots_(slots), uses_(slots, 0), evicted_at_(rows, 0) {}
   void Use(std::uint32_t slot, std::uint32_t) { uses_[slot] = std::min<std::uint8_t>(3, uses_[slot] + 1); }
   void Insert(std::uint32_t slot, std::uint32_t row) {
     uses_[slot] = 0;
-    const bool again = failed_at_[row] != 0 && failed_ - failed_at_[row] < slots_ * 9 / 10;
-    (again ? main_ : trial_).push_back(slot);
-    failed_at_[row] = 0;
+    const bool again = evicted_at_[row] != 0 && evictions_ - evicted_at_[row] < slots_ * 9 / 10;
+    (again ? main_ : probation_).push_back(slot);
+    evicted_at_[row] = 0;
   }
   std::uint32_t Victim(const std::vector<std::uint32_t>& row_of) {
     for (;;) {
-      const bool on_trial = trial_.size() >= slots_ / 10 || main_.empty();
-      std::deque<std::uint32_t>& queue = on_trial ? trial_ : main_;
+      const bool on_probation = probation_.size() >= slots_ / 10 || main_.empty();
+      std::deque<std::uint32_t>& queue = on_probation ? probation_ : main_;
       const std::uint32_t slot = queue.front();
       queue.pop_front();
-      if (uses_[slot] > (on_trial ? 1 : 0)) {
-        uses_[slot] = on_trial ? 0 : uses_[slot] - 1;
+      if (uses_[slot] > (on_probation ? 1 : 0)) {
+        uses_[slot] = on_probation ? 0 : uses_[slot] - 1;
         main_.push_back(slot);
         continue;
       }
-      if (on_trial) failed_at_[row_of[slot]] = ++failed_;
+      if (on_probation) evicted_at_[row_of[slot]] = ++evictions_;
       return slot;
     }
   }
@@ -103,9 +103,9 @@ class S3FifoPolicy {
  private:
   std::size_t slots_;
   std::vector<std::uint8_t> uses_;
-  std::vector<std::uint32_t> failed_at_;  // by row: time of leaving the probationary queue
-  std::uint32_t failed_ = 0;
-  std::deque<std::uint32_t> trial_, main_;
+  std::uint32_t evictions_ = 0;            // from probation_, so far
+  std::vector<std::uint32_t> evicted_at_;  // by row: evictions_ when it left probation_; 0: not since its last Insert
+  std::deque<std::uint32_t> probation_, main_;
 };
 
 // The policy of tarn (server/tier/use_count.h).

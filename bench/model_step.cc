@@ -40,7 +40,7 @@ struct Options {
   std::string model = "dlrm";
   std::uint32_t rows = 2048, steps = 100, warmup = 10, fields = 26, field_keys = 10'000, dim = 64, dense = 13;
   std::uint32_t cross_layers = 3, cross_rank = 0;
-  std::vector<std::uint32_t> bottom = {512, 256}, hidden;  // hidden: empty for the model's own
+  std::vector<std::uint32_t> bottom = {512, 256}, hidden;  // hidden: empty for the default of the model
   double rate = 0.1, skew = 1.05;
   std::uint32_t accumulate = 1;
   bool recompute = false, no_graphs = false;

@@ -349,7 +349,7 @@ void RunAll(const Options& options) {
         filled, double(store.rows().memory_bytes()) / double(kMiB), double(limit) / double(kMiB),
         double(server::ResidentBytes()) / double(kMiB), double(tier.disk_bytes()) / double(kMiB), tier.resident_rows(),
         tier.counters().fetched, tier.counters().read_waiting);
-    fmt::print("  optimum: {:.4f} with that many rows, {:.4f} if the budget were all rows\n",
+    fmt::print("  optimum: {:.4f} with that many rows, {:.4f} if the budget held only rows\n",
                Belady(trace, tier.resident_rows(), true),
                Belady(trace, static_cast<std::size_t>(options.share * options.rows), true));
   }

@@ -21,7 +21,7 @@ std::vector<Setting> Shape(const Sizes& s) {
   return {{"batch", std::uint64_t{s.batch}}, {"fields", std::uint64_t{s.fields}}, {"dim", std::uint64_t{s.dim}}};
 }
 
-// The keys of a batch with their duplicates, the occurrences: the row of each, and the number of distinct rows.
+// The occurrences of keys in a batch, duplicates included: the row of each, and the number of distinct rows.
 struct Occurrences {
   std::vector<std::uint32_t> inverse;
   std::size_t unique = 0;

@@ -115,7 +115,7 @@ T ValueOrDie(Expected<T> made) {
   return std::move(*made);
 }
 
-// Groups the occurrences of a batch by row on a GPU. Empty on the CPU, which does not need it.
+// The memory in which a GPU groups the occurrences of a batch by row. Empty on the CPU, which does not need it.
 class Grouping {
  public:
   Grouping(Place& place, std::size_t occurrences, std::uint32_t dim);

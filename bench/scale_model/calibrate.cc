@@ -40,7 +40,8 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
   if (!busy_core) return std::unexpected(busy_core.error());
   std::map<Work, std::vector<Sample>> samples;
   for (const bool aggregated : {true, false}) {
-    for (const bool hidden_layers : {true, false}) {  // without them fewer tables, to separate the costs by table
+    // Without hidden layers there are fewer tables, which separates the cost per table.
+    for (const bool hidden_layers : {true, false}) {
       Job job = given;
       job.consistency = {.mode = ConsistencyMode::kBsp,
                          .apply = aggregated ? ApplyMode::kAggregated : ApplyMode::kImmediate};

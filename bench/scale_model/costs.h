@@ -18,17 +18,17 @@ enum class Work : std::uint8_t {
   kRead,     // reader's thread
   kPlan,     // reader's thread
   kCompute,  // forward, backward
-  // worker::Client, a message and its rows; third: shards of the fleet (a step looks at all lanes).
+  // worker::Client, a message and its rows; third: shards of the fleet (a step visits all lanes).
   kAsk,
   kTakeReply,
   kPush,
   kTakeAck,
   kTick,
   kTakeTickAck,
-  kSettle,  // the end of a turn of its loop, after the turn's messages
+  kSettle,  // the end of a turn of the client's loop, after the turn's messages
   // server::Shard, a message and its rows.
   kPark,    // a pull arrives and is parked
-  kServe,   // a pull's answer is made
+  kServe,   // the answer to a pull is made
   kGather,  // an aggregated push arrives
   kApply,   // an immediate push arrives and is applied
   kShardTick,

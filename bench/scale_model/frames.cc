@@ -19,7 +19,7 @@ void Add(Unsent unsent, Frame* frame) {
   frame->messages.push_back(std::move(unsent.message));
 }
 
-// Of one real frame.
+// The bytes of one real frame.
 double BytesOf(const Frame& frame) { return frame.worker.frames > 0 ? frame.worker.bytes / frame.worker.frames : 0; }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Unsent {
   Arrived message;
 };
 
-// In the order in which they are sent.
+// The frames of `messages`, in the order in which they are sent.
 std::vector<Frame> FramesOf(std::vector<Unsent> messages);
 
 }  // namespace tarn::scale

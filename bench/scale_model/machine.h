@@ -50,9 +50,13 @@ class Host {
  private:
   friend class Thread;
   void Start(Thread* thread);
+  // Subtracts the work done since the last update from the current piece of each running thread.
   void Advance();
+  // Schedules Finish for the end of the piece that ends first.
   void Arm();
+  // Ends the pieces that are done. Does nothing if `version` is outdated.
   void Finish(std::uint64_t version);
+  // Nanoseconds of work per nanosecond of each running thread.
   double Rate() const;
 
   sim::EventQueue* events_;

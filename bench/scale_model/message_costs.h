@@ -23,7 +23,7 @@ struct Extent {
   double dense_part = 1;  // of dense rows
 };
 
-// What a node sends or receives at once.
+// The frames of one transfer, as the sending or receiving node sees them.
 struct Load {
   double frames = 0, bytes = 0;
 };

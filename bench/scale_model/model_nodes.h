@@ -25,7 +25,7 @@ struct Arrived {
   Peer from;
   Message message;
   Extent extent;
-  double frame_ns = 0;  // of the receiving main thread for the message's frame, if it is the first of the frame
+  double frame_ns = 0;  // in the first message of a frame: time of the receiver's main thread for the frame
 };
 
 // The threads and the link of a machine.
@@ -46,7 +46,8 @@ struct ModelNode {
   std::unique_ptr<server::Shard> shard;
   // Of a worker.
   std::unique_ptr<TrainerModel> trainer;
-  // wants_turn: a turn is due even without messages. may_compute: false after a batch until messages had a turn.
+  // wants_turn: a turn is due even without messages. may_compute: false after a batch until a turn has handled
+  // messages.
   bool reading = false, wants_turn = false, may_compute = true, was_ready = false;
   double compute_ns = 0;
   // The loop around the state machine.

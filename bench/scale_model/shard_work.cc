@@ -25,7 +25,7 @@ void ShardWork::OnClockClosed(Clock clock) {
   const Contributions c = buckets_[clock];
   buckets_.erase(buckets_.begin(), buckets_.upper_bound(clock));
   const Amount amount{c.count, c.sparse_rows, c.dense_rows,
-                      c.sparse_rows * workload_->DifferentShare(options_->workers)};
+                      c.sparse_rows * workload_->DistinctShare(options_->workers)};
   if (meter_ != nullptr) {
     if (counts_ && c.count > 0) meter_->Add(Work::kClose, {amount, meter_->Lap()});
   } else if (!options_->free) {

@@ -36,7 +36,7 @@ Expected<std::unique_ptr<Workload>> Workload::Make(const Job& job, const Workloa
     TARN_RETURN_IF_ERROR(worker::ReadRows(**set, job, LeasePurpose::kTrain, 0, i * rows, rows, &batches[i]));
   }
   made->MakePlans(job, batches);
-  made->CountDifferent();
+  made->CountDistinct();
   return made;
 }
 
@@ -64,28 +64,28 @@ void Workload::MakePlans(const Job& job, const std::vector<worker::Batch>& batch
   }
 }
 
-void Workload::CountDifferent() {
+void Workload::CountDistinct() {
   std::size_t next = 1;
   std::vector<std::unordered_set<Key>> seen(uses_.size());
-  double all = 0, different = 0;
+  double all = 0, distinct = 0;
   for (std::size_t b = 0; b < plans_.size(); ++b) {
     for (std::size_t t = 0; t < uses_.size(); ++t) {
       all += static_cast<double>(plans_[b][t].keys.size());
-      for (const Key key : plans_[b][t].keys) different += seen[t].insert(key).second ? 1 : 0;
+      for (const Key key : plans_[b][t].keys) distinct += seen[t].insert(key).second ? 1 : 0;
     }
     if (b + 1 != next) continue;
-    different_.push_back(all > 0 ? different / all : 1);
+    distinct_.push_back(all > 0 ? distinct / all : 1);
     next *= 2;
   }
 }
 
 // Interpolates between the counts on logarithmic scales, and extrapolates with the last slope.
-double Workload::DifferentShare(double batches) const {
-  if (different_.size() < 2 || batches <= 1) return different_.front();
+double Workload::DistinctShare(double batches) const {
+  if (distinct_.size() < 2 || batches <= 1) return distinct_.front();
   const double at = std::log2(batches);
-  const std::size_t low = std::min(static_cast<std::size_t>(at), different_.size() - 2);
-  const double slope = std::log2(different_[low + 1] / different_[low]);
-  return different_[low] * std::exp2(slope * (at - static_cast<double>(low)));
+  const std::size_t low = std::min(static_cast<std::size_t>(at), distinct_.size() - 2);
+  const double slope = std::log2(distinct_[low + 1] / distinct_[low]);
+  return distinct_[low] * std::exp2(slope * (at - static_cast<double>(low)));
 }
 
 std::size_t Workload::IndexOf(TableId id) const {

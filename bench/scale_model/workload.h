@@ -18,7 +18,7 @@ namespace tarn::scale {
 struct WorkloadOptions {
   std::uint32_t batch_rows = 2048;
   std::uint32_t batches = 128;  // at most, of the data set
-  // True: rows have one value and no optimizer slots, which saves memory; their bytes are counted as of full rows.
+  // True: rows have one value and no optimizer slots, which saves memory; their bytes count as those of full rows.
   bool small_rows = true;
 };
 
@@ -42,21 +42,21 @@ class Workload {
     return dense(table) ? dense_plans_[table] : plans_[batch % plans_.size()][table];
   }
   // The number of distinct rows in that many batches, as a share of all their rows.
-  double DifferentShare(double batches) const;
+  double DistinctShare(double batches) const;
   double mean_sparse_rows() const { return mean_rows_; }
   std::uint32_t batch_rows() const { return batch_rows_; }
 
  private:
   std::size_t IndexOf(TableId id) const;
   void MakePlans(const Job& job, const std::vector<worker::Batch>& batches);
-  void CountDifferent();
+  void CountDistinct();
 
   std::uint32_t batch_rows_ = 0;
   std::vector<worker::TableUse> uses_;
   std::vector<std::uint32_t> wire_dims_;
   std::vector<std::vector<worker::Plan>> plans_;  // by batch, table; empty where dense
   std::vector<worker::Plan> dense_plans_;
-  std::vector<double> different_;  // DifferentShare of 2^i batches
+  std::vector<double> distinct_;  // DistinctShare of 2^i batches
   double mean_rows_ = 0;
 };
 
