@@ -46,11 +46,11 @@ Expected<Teacher> TeacherOfProfile(std::string_view profile);
 struct GeneratorOptions {
   std::uint64_t seed = 7;
   Teacher teacher;
-  double skew = 1;                   // multiplies the exponents s: above 1, fewer keys take more of the rows
+  double skew = 1;                   // multiplies the exponents s: above 1, fewer keys get more of the rows
   double label_noise = 0;            // probability that a label is flipped; 0..0.5
   double drift = 0;                  // share of the ranks of every column that draw new weights each day; 0..1
   std::uint64_t day_rows = 100'000;  // rows of a day; matters with drift only
-  std::uint64_t last_day = ~0ULL;    // rows beyond it belong to it: test rows follow on the training rows
+  std::uint64_t last_day = ~0ULL;    // rows of later days use the weights of this day
 };
 
 // Checks ranges. kInvalidArgument names the field, the value and what was expected.
@@ -78,8 +78,9 @@ class Generator {
   // A column's inverse distribution function.
   struct Quantile {
     std::array<double, kHeadRanks> cumulative{};
-    double low = 0, span = 0;  // A and B - A of the tail
-    double power = 0;          // 1 / (1 - s)
+    // Of the tail, p(r) ~ (r + q)^-s: low = (10.5 + q)^(1 - s), low + span = (K + 0.5 + q)^(1 - s).
+    double low = 0, span = 0;
+    double power = 0;  // 1 / (1 - s)
   };
   std::uint32_t RankAt(int column, double u) const;
   void DrawIntegers(std::uint64_t key, Row* row) const;
@@ -95,7 +96,7 @@ class Generator {
 // The 32-bit value of a rank of a column (0 = C1), printed as eight hexadecimal digits; distinct for distinct ranks.
 std::uint32_t ValueOfRank(int column, std::uint32_t rank);
 
-// At most this many bytes a line.
+// Maximum size of a line, with its line feed.
 inline constexpr std::size_t kGeneratedLineBytesMax = 2 + kIntegerColumns * 20 + kCategoricalColumns * 9;
 
 // Writes the row's line, with its line feed, at `out`; returns its end. `out` has kGeneratedLineBytesMax bytes.

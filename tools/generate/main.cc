@@ -31,14 +31,14 @@ set, nothing is done.)";
 
 constexpr const char* kFooter = R"(
 Profiles
-  criteo       as hard as the real thing: one pass over 1,000,000 rows takes logistic regression to a test AUC of
-               about 0.776 and a factorization machine to about 0.786, of 0.825 that are possible
+  criteo       as hard as Criteo's data: after one pass over 1,000,000 rows the test AUC of logistic regression is
+               about 0.776, that of a factorization machine about 0.786; the best possible is 0.825
   interaction  more of the signal in pairs of columns, where only models with interactions find it
 
 Examples
   tarn-generate --out data/criteo                                a million rows to train on, about 0.3 GB
-  tarn-generate --out data/hot --rows 4000000 --skew 1.5         fewer keys take more of the rows
-  tarn-generate --out data/days --drift 0.02 --day-rows 50000    each 50,000 rows, 2% of the ranks get new weights)";
+  tarn-generate --out data/hot --rows 4000000 --skew 1.5         fewer keys get more of the rows
+  tarn-generate --out data/days --drift 0.02 --day-rows 50000    every 50,000 rows, 2% of the ranks get new weights)";
 
 // Prints progress after two seconds: on a terminal one line that is overwritten, else a line every few seconds.
 class ProgressLine {
@@ -80,7 +80,7 @@ void AddOptions(CLI::App* app, SetOptions* options) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--skew", options->generator.skew,
-                  "factor for the exponents of the columns' distributions; above 1: hotter keys")
+                  "factor for the exponents of the columns' distributions; above 1: fewer keys get more of the rows")
       ->capture_default_str();
   app->add_option("--drift", options->generator.drift, "share of the ranks with new weights each day")
       ->capture_default_str();

@@ -11,7 +11,7 @@
 namespace tarn::generate {
 
 struct SetOptions {
-  std::string profile = "criteo";  // for generate.json; `generator.teacher` decides
+  std::string profile = "criteo";  // recorded in generate.json; `generator.teacher` determines the labels
   GeneratorOptions generator;      // last_day is set by WriteSet: valid and test have the last day of the training rows
   std::uint64_t train_rows = 1'000'000;
   std::uint64_t valid_rows = 50'000;

@@ -118,7 +118,7 @@ std::string ShowText(const Checkpoint& checkpoint) {
     text += epoch.best ? ", the best so far\n" : "\n";
   }
   text += fmt::format("  size        {}{}, in {} partitions\n", Bytes(totals.bytes),
-                      m.generations.size() == 1 ? "" : fmt::format(", of it new {}", Bytes(totals.own_bytes)),
+                      m.generations.size() == 1 ? "" : fmt::format(", of which {} new", Bytes(totals.own_bytes)),
                       1u << m.partition_bits);
   if (m.state_hash) text += fmt::format("  state hash  {:016x}\n", *m.state_hash);
   TextTable tables;

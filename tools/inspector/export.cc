@@ -19,8 +19,8 @@ namespace {
 struct Base {
   CheckpointId id;
   std::uint64_t content = 0;
-  std::size_t generations = 0;           // number of our generations up to the base; 0: the base is not among them
-  std::optional<Checkpoint> checkpoint;  // in that case, the base
+  std::size_t generations = 0;           // number of our generations up to the base; 0: the base is not one of ours
+  std::optional<Checkpoint> checkpoint;  // the base, if `generations` is 0
 };
 
 std::optional<std::uint64_t> NumberIn(const std::string& text) {
@@ -43,7 +43,7 @@ Expected<Base> BaseByNumber(const Manifest& ours, const std::vector<TableSpec>& 
                           ours.id.value, known.empty() ? "no other" : known, number));
 }
 
-// The specs in the other checkpoint of those `tables` that it has; shapes must be equal.
+// The specs of `tables` in the other checkpoint, without those that it lacks. kInvalidArgument: a shape differs.
 Expected<std::vector<TableSpec>> SameTables(const Checkpoint& ours, const std::vector<TableSpec>& tables,
                                             const Checkpoint& other) {
   std::vector<TableSpec> same;
@@ -97,7 +97,7 @@ class Exporter {
     return writer_.BeginTable(table, ours_.SaltOf(table), options_.codec);
   }
 
-  // Exports all our rows, or the changes in later generations.
+  // Exports every entry that `ours` reads: all rows, or the changes in the generations after the base.
   Status Whole(const TableSpec& table, ProgressLine* progress) {
     return ForEachRow(ours_.rows.get(), table, [&](const server::StoredRow& row) {
       progress->Add(1);

@@ -56,8 +56,7 @@ struct Flags {
   std::string codec = "fp32";
 };
 
-constexpr const char* kBestOfRun =
-    "that of its best epoch if the job validates; otherwise, or with --since, the newest";
+constexpr const char* kBestOfRun = "that of its best epoch if the job validates, else the newest";
 
 // A command; returns its output.
 using Command = std::function<Expected<std::string>()>;
@@ -73,7 +72,8 @@ void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "it
   best->excludes(number);
 }
 
-// Runs the command on the selected checkpoint. Appends a note to its text if that is the best but not the newest.
+// Runs the command on the selected checkpoint. Appends a note to the output, unless it is JSON, if this checkpoint is
+// the best one but not the newest.
 Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which otherwise,
                                  const std::function<Expected<std::string>(const std::string& directory)>& command) {
   using Which = CheckpointChoice::Which;
@@ -89,7 +89,7 @@ Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which oth
 }
 
 // Checks the text of a key. Returns an error message; empty: it is valid.
-std::string IsKey(const std::string& text) {
+std::string CheckKey(const std::string& text) {
   Key key = 0;
   const char* end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, key);
@@ -102,7 +102,7 @@ Command AddRows(CLI::App* app, Flags* flags) {
   AddPath(command, flags);
   command->add_option("--table", flags->rows.table, "table; optional if there is only one");
   auto* keys = command->add_option("--key", flags->rows.keys, "row of this key; may be repeated")
-                   ->check(IsKey)
+                   ->check(CheckKey)
                    ->allow_extra_args(false);
   auto* largest =
       command->add_option("--largest", flags->largest, "the N rows with the largest norms; those with NaN first");
@@ -142,11 +142,12 @@ Command AddNpz(CLI::App* app, Flags* flags) {
 
 Command AddExport(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("export", "writes parameters for serving: all, or those changed");
-  AddPath(command, flags, kBestOfRun);
+  AddPath(command, flags, std::string(kBestOfRun) + "; with --since, the newest");
   command->add_option("OUT", flags->out, "file to write (serving/export_format.h, python/tarn/export.py)")->required();
-  command->add_option("--since", flags->exported.since,
-                      "only rows changed or removed since this checkpoint: a directory, or the number of one that this "
-                      "one is based on");
+  command->add_option(
+      "--since", flags->exported.since,
+      "only rows changed or removed since this checkpoint: its directory, or its number if the exported one "
+      "builds on it");
   command->add_option("--codec", flags->codec, "format of the values: fp32, bf16 or fp16")->capture_default_str();
   command->add_option("--table", flags->exported.tables, "only this table; may be given several times")
       ->allow_extra_args(false);
@@ -154,7 +155,9 @@ Command AddExport(CLI::App* app, Flags* flags) {
     ExportOptions options = flags->exported;
     TARN_RETURN_IF_ERROR(ParseName(flags->codec, options.codec));
     if (!IsPlain(options.codec))
-      return Fail(ErrorCode::kInvalidArgument, "--codec int8: expected fp32, bf16 or fp16 (int8 is only for messages)");
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--codec {}: expected fp32, bf16 or fp16; other codecs are only for messages", flags->codec));
     // Deltas are for runs that continue, so their default is the newest.
     const auto otherwise =
         options.since.empty() ? CheckpointChoice::Which::kBestIfEvaluated : CheckpointChoice::Which::kNewest;

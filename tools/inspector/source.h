@@ -50,6 +50,7 @@ struct Checkpoint {
   const Manifest& manifest() const { return rows->manifest(); }
   std::uint64_t SaltOf(const TableSpec& table) const { return TableSalt(job_seed, table.name); }
 };
+// Opens the checkpoint that ResolveCheckpoint finds at `path`, and parses its job. Does not verify the files of rows.
 Expected<Checkpoint> OpenCheckpoint(const std::string& path, server::CheckpointRowsOptions options = {});
 
 // The tables with these names, in the order of the checkpoint; all if `names` is empty. kNotFound lists the existing
@@ -65,7 +66,7 @@ struct DecodedRow {
 class RowDecoder {
  public:
   explicit RowDecoder(const TableSpec& table);
-  // Valid until the next call.
+  // The result is valid until the next call.
   DecodedRow Decode(std::span<const std::uint32_t> words);
 
  private:
@@ -110,7 +111,7 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// Verifies every byte of the checkpoint's files, or of the selected ones, and prints progress.
+// Verifies every byte of the checkpoint's files, or of the `wanted` ones. Prints progress, with `what` as its name.
 Status VerifyAllFiles(const Checkpoint& checkpoint, const std::string& what);
 Status VerifyWantedFiles(const Checkpoint& checkpoint, const std::string& what,
                          const std::function<bool(const CheckpointFile&)>& wanted);

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr std::int64_t kRepeatUs = 500'000;  // between two requests
-constexpr double kShowAfterSeconds = 2;      // shows from then on what it waits for
+constexpr double kShowAfterSeconds = 2;      // from then on, prints what it waits for
 
 constexpr const char* kAbout =
     "Requests a checkpoint of the job that runs in RUN_DIR, waits until it is complete, and prints its directory.\n"
@@ -65,7 +65,7 @@ std::string KeysOf(const Flags& flags) {
   return flags.keys.empty() && std::filesystem::exists(launcher_keys, ignored) ? launcher_keys : flags.keys;
 }
 
-// Requests a checkpoint until the scheduler reports that it is complete. Returns its directory.
+// Repeats the request until the scheduler reports a complete checkpoint. Returns its directory.
 Expected<std::string> RequestCheckpoint(const Flags& flags, net::Transport* transport, std::uint64_t job) {
   std::random_device random;
   Message request;
@@ -137,11 +137,12 @@ int main(int argc, char** argv) {
   app.add_option("--keys", flags.keys,
                  "key file of the fleet, if it has one; the one made by tools/launch --hosts is found without "
                  "this option");
-  app.add_option("--silence-seconds", flags.silence_seconds, "fail if the scheduler is silent for so long")
+  app.add_option("--silence-seconds", flags.silence_seconds,
+                 "fail after this time without an answer from the scheduler")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   app.add_option("--timeout-seconds", flags.timeout_seconds,
-                 "fail if there is no checkpoint after so long, although the scheduler answers")
+                 "fail if there is no checkpoint after this time, although the scheduler answers")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   app.add_flag("--insecure", flags.insecure, "connect to a fleet that was started with --insecure");

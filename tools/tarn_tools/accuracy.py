@@ -19,9 +19,9 @@ EXIT_OK, EXIT_MISSED, EXIT_USAGE, EXIT_SKIPPED = 0, 1, 2, 77
 CANNOT_TELL = "cannot tell"
 STOP_SECONDS_MAX = 60.0  # from SIGTERM to the end of a launcher
 
-# The reference results: metric of summary.json -> (reference, tolerance). A run is good if it is no more than
-# the tolerance below. Results of one thread with batches of one row; a9a: of liblinear with C = 0.1; criteo: of PyTorch
-# with the same batches (bench/pytorch_quality).
+# The reference results: metric of summary.json -> (reference, tolerance). A run is good if it is at most the tolerance
+# below the reference. References are results of one thread with batches of one row; a9a: of liblinear with C = 0.1;
+# criteo: of PyTorch with the same batches (bench/pytorch_quality).
 REFERENCES = {
     "flights-logistic_regression": {"eval_auc": (0.709, 0.003)},
     "flights-fm": {"eval_auc": (0.760, 0.004)},
@@ -65,7 +65,7 @@ HEADER = """\
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 AUC_BESIDE = 0.001  # by which --beside may change the metric
-FAR = 3  # a difference of so many standard errors is significant for any number of seeds
+SIGNIFICANT_ERRORS = 3  # a difference of this many standard errors is significant for any number of seeds
 
 DESCRIPTION = """\
 Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
@@ -272,7 +272,7 @@ def judge(pairs, allowed):
     mean, error = difference(pairs)
     if math.isinf(error):
         return CANNOT_TELL, ": one seed"
-    if abs(mean) - FAR * error > allowed + slack:
+    if abs(mean) - SIGNIFICANT_ERRORS * error > allowed + slack:
         return "NO", ""
     if error > allowed + slack:
         return CANNOT_TELL, f": {seeds_to_tell(error, len(pairs), allowed)} seeds should suffice"

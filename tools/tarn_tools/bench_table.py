@@ -21,8 +21,8 @@ COLUMNS = {
     "torch, gloo": ["gloo.{T}.{WIRE}"],
     "torch, RPC": ["torch_rpc.{T}.{OP}"],
 }
-SERVERS = "servers"  # the bench
-OURS = {"shm": "tarn, shared memory", "spin": "tarn, busy polling", "ipc": "tarn, ipc", "tcp": "tarn, tcp"}  # as drawn
+SERVERS = "servers"  # name of the bench
+OURS = {"shm": "tarn, shared memory", "spin": "tarn, busy polling", "ipc": "tarn, ipc", "tcp": "tarn, tcp"}  # titles of the bars
 PEERS = ["ps-lite", "ps-lite, array", "Redis", "RocksDB", "torch, gloo", "torch, RPC"]
 # The bars next to an operation. Limits that are many times faster are left out, because they would hide the others.
 BESIDE = {"sparse": ["row store alone", *PEERS], "adagrad": ["row store alone"]}
@@ -42,7 +42,7 @@ def in_words(line):
 
 
 def by_name(figures):
-    """{name: {repetition: value}}, {name: unit}, {name: why it was skipped}."""
+    """{name: {(bench, repetition): value}}, {name: unit}, {name: why it was skipped}."""
     values, units, skipped = {}, {}, {}
     for figure in figures:
         name = figure["name"]

@@ -33,11 +33,11 @@ class Cores:
             return None
 
     def start(self):
-        """Only the first call counts."""
+        """Begins the measurement. Later calls have no effect."""
         self._began = self._began or self._now()
 
     def stop(self):
-        """Only the first call after start counts."""
+        """Ends the measurement, if it has begun. Later calls have no effect."""
         if self._began:
             self._ended = self._ended or self._now()
 

@@ -11,7 +11,7 @@ from tarn_tools import fleet, hosts, launch_options, own_program, preflight, rem
 
 KEYS_NAME = "fleet.keys"  # in the run directory, where tarn-checkpoint searches for it
 EVERY_INTERFACE = "tcp://0.0.0.0"
-CONNECTING_MAX = 4  # connections to one host at a time: an sshd rejects some beyond ten
+CONNECTING_MAX = 4  # connections to one host in progress: sshd by default rejects some beyond ten (MaxStartups)
 FETCH_SECONDS_MAX = 60.0
 CLEAR_SECONDS_MAX = 10.0
 LOG_SECONDS_MAX = 5.0
@@ -186,11 +186,11 @@ class Deployment:
         machine. Returns the folders that could not be fetched."""
         if self._made_keys:
             pathlib.Path(self._made_keys).unlink(missing_ok=True)
-        apart = [name for name, found in self._found.items() if found.made]
-        fetched = self._fetch(apart, given_up) if begun else apart
+        created_on = [name for name, found in self._found.items() if found.made]
+        fetched = self._fetch(created_on, given_up) if begun else created_on
         clear = remote.script("remote_clear.sh", self._remote_run_dir)
         self._ssh.run_on_all({name: clear for name in fetched}, CLEAR_SECONDS_MAX)
-        return [f"{name}:{self._remote_run_dir}" for name in apart if name not in fetched]
+        return [f"{name}:{self._remote_run_dir}" for name in created_on if name not in fetched]
 
     def _fetch(self, names, given_up):
         pack = remote.script("remote_pack.sh", self._remote_run_dir)

@@ -47,7 +47,7 @@ HOT_STALENESS = 10_000  # clocks; more than a run has, so that each row is pulle
 FLEET_SECONDS = 20  # seconds of measurement for a fleet that reaches its target
 FLEET_SECONDS_MAX = 90  # seconds of a fleet, including its start; a slower one is stopped, and its result until then is used
 STEADY_SECONDS_MIN = 3
-LINE_SECONDS = 1  # between two lines of a fleet
+LINE_SECONDS = 1  # between two lines of a fleet in metrics.jsonl
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 OF_QUICK_SANITIZER = ("memcheck", "racecheck")
 # The tests that --check runs under racecheck. Those of training steps would take minutes each, with the same kernels.

@@ -31,7 +31,7 @@ PARTS = {
         Row("limit.to_host", "copy to pinned host memory"),
         Row("limit.from_host_pageable", "copy from pageable host memory, through the driver's buffers"),
         Row("limit.to_host_pageable", "copy to pageable host memory"),
-        Row("limit.launch", "an empty operation, one of many in a row"),
+        Row("limit.launch", "a one-element kernel, one of many in a row"),
         Row("limit.launch_and_wait", "the same, launched and waited for one at a time"),
     ],
     "kernels": [
@@ -126,7 +126,7 @@ def reached(row, value, ceiling):
 
 
 def cells(row, figure, figures, counts):
-    """The cells of one line. counts: it is a measurement, whose target can be reached."""
+    """The cells of one line. counts: false for a run on a CPU, for which no target applies."""
     value, unit = figure["value"], figure["unit"]
     ceiling = ceiling_of(row, figure, figures)
     peer = figures.get(row.peer, {}).get("value")

@@ -9,7 +9,7 @@ ADDRESS = re.compile(r"[A-Za-z0-9_.-]+")  # a name or an IPv4 address, because n
 
 
 class BadHosts(ValueError):
-    """The file, the line and what was expected there."""
+    """The hosts file is invalid. The message names the file, the line and what was expected there."""
 
 
 @dataclasses.dataclass

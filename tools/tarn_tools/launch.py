@@ -22,7 +22,7 @@ RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each tim
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
 LAST_LINE_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
-SAME_LINE_CHARS = 60  # lines with such a common end count as the same message, within SAME_LINE_SECONDS
+SAME_LINE_CHARS = 60  # lines that end in this many equal characters, within SAME_LINE_SECONDS, are the same message
 SAME_LINE_SECONDS = 5.0
 
 
@@ -107,7 +107,7 @@ class Launch:
             self._resume = str(self._run_dir)
         start = f"the newest state in {self._resume}" if self._resume else "its beginning: there is no checkpoint"
         self._note(f"failed: {reason}")
-        self._fail(f"launch: the fleet starts again ({self._starts_again} of {self._options.restarts}) from {start}")
+        self._announce(f"launch: the fleet starts again ({self._starts_again} of {self._options.restarts}) from {start}")
         (self._run_dir / "summary.json").unlink(missing_ok=True)
         self._fleet.close()
         self._make_fleet()
@@ -116,14 +116,14 @@ class Launch:
         for node in self._newly_ended(0):
             if node.code != 0:
                 self._show_death(node)
-        # Their output about being killed is not shown.
+        # From here on the processes' output, which is about being killed, is not shown.
         self._killing = True
         self._fleet.kill()
 
     def _leave_hosts(self):
         self._signals.clear()  # a signal from now on ends the fetching of files
         for place in self._deployment.close(self._begun, lambda: bool(self._signals)):
-            self._fail(f"launch: logs could not be fetched and are left: {place}")
+            self._announce(f"launch: logs could not be fetched and are left: {place}")
 
     # --- starting ---
 
@@ -154,7 +154,7 @@ class Launch:
                 return
             self._begun = True
             if self._options.insecure and not self._options.keys:
-                self._fail("launch: warning: --insecure: anyone who can connect to a port of this fleet can read and change the job")
+                self._announce("launch: warning: --insecure: anyone who can connect to a port of this fleet can read and change the job")
         self._port_file.unlink(missing_ok=True)
         arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
         if self._options.job is not None:
@@ -310,7 +310,7 @@ class Launch:
         others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if not others and not self._restarts_due:
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
-        self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
+        self._announce(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
         self._end_with_programs()
 
     def _restart_due_workers(self):
@@ -322,7 +322,7 @@ class Launch:
                 continue
             node.restarts += 1
             self._start(node)
-            self._fail(f"launch: {node.name} restarted ({node.restarts} of {self._restarts_max})")
+            self._announce(f"launch: {node.name} restarted ({node.restarts} of {self._restarts_max})")
 
     def _on_signal(self, number, _frame):
         if number != signal.SIGCHLD:
@@ -334,7 +334,7 @@ class Launch:
             if self._stopping:
                 raise Failure(f"killed by a second {name}", EXIT_KILLED)
             self._stopping = True
-            self._fail(f"launch: {name}: writing a checkpoint, then stopping; press again to kill")
+            self._announce(f"launch: {name}: writing a checkpoint, then stopping; press again to kill")
             if self._scheduler is not None and self._scheduler.running:
                 self._scheduler.process.send_signal(signal.SIGINT)
 
@@ -347,7 +347,7 @@ class Launch:
         self._note(text)
         self._display.say(text)
 
-    def _fail(self, text):
+    def _announce(self, text):
         self._note(text)
         self._display.fail(text)
 
@@ -419,7 +419,7 @@ class Launch:
         if self._ended_with_job(node) or self._diverged(node) or (self._stopping and self._is_own(node)):
             return
         self._deployment.fetch_log(node)
-        self._fail(f"launch: {node.name} died: {node.how_it_ended()}; log: {node.log_hint}")
+        self._announce(f"launch: {node.name} died: {node.how_it_ended()}; log: {node.log_hint}")
         if not self._recent_last_line(node):
             for line in fleets.tail(node.log, TAIL_LINES):
                 self._display.fail(f"    {line}")
@@ -466,9 +466,9 @@ class Launch:
         return record | unknown | done | {"seconds": round(seconds, 3)}
 
     def _write_summary(self, record):
-        whole = self._run_dir / "summary.json.new"  # atomic: a kill during the write leaves the old file
-        whole.write_text(json.dumps(record, indent=2) + "\n")
-        whole.replace(self._run_dir / "summary.json")
+        part = self._run_dir / "summary.json.new"  # atomic: a kill during the write leaves the old file
+        part.write_text(json.dumps(record, indent=2) + "\n")
+        part.replace(self._run_dir / "summary.json")
 
     def _conclude(self, code, reason, seconds):
         if not self._begun or (code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists()):
@@ -490,7 +490,7 @@ class Launch:
             trace.merge(self._run_dir)
             page = report.write(self._run_dir)
         except Exception as error:  # an error of the report must not fail the run
-            self._fail(f"launch: no report: {type(error).__name__}: {error}")
+            self._announce(f"launch: no report: {type(error).__name__}: {error}")
         self._display.fail(summary.table(record, self._run_dir, page, self._go_on_command))
         if reason:
             progress.Outlet(sys.stderr).write(f"{status}: {reason}\n")

@@ -113,5 +113,5 @@ def _no_programs(host, needs):
 
 def _problem(word, text, needs):
     if word == "absent" and text == needs.resumed:
-        return f"no {text}: servers read the run to go on from under the same path on every host"
+        return f"no {text}: servers read the run to resume under the same path on every host"
     return PROBLEMS[word].format(text)

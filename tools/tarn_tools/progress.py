@@ -138,7 +138,7 @@ def progress_parts(record):
 
 
 def plain_line(record):
-    """The whole line, for a file."""
+    """All fields in one line, for output that is not a terminal."""
     parts = progress_parts(record)
     parts.pop("bar", None)
     return "  ".join(parts.values())

@@ -17,7 +17,7 @@ JOB = called.ROOT / "examples/criteo-fm.toml"
 DESCRIPTION = """\
 Generates 1 million rows of click-through data in data/criteo-1m below the current folder (about 300 MB), trains a
 factorization machine on it with 1 scheduler, 2 servers with 2 shards each and 2 workers on this machine, and prints the
-result and the path of the report (in runs/). A second run trains at once.
+result and the path of the report (in runs/). A second run uses the same data.
 
 Options are passed to tools/launch:
   tools/quickstart --set consistency.mode=asp

@@ -1,5 +1,5 @@
-"""Other machines, reached through ssh: runs a command on each at once, and processes of the fleet that end with this
-process."""
+"""Runs commands on other machines through ssh: one on each at the same time, and processes of the fleet, which end when
+this process does."""
 
 import pathlib
 import shlex

@@ -16,9 +16,9 @@ must have been started with --record:
   tools/replay runs/mine
 
 The repetition takes place in one process on this machine, which needs the same data and the same kind of processor: each
-shard applies pushes and answers pulls in the recorded order, and the workers get the data that they got.
+shard applies pushes and answers pulls in the recorded order, and each worker gets the same data as in the run.
 
-With --until the replay follows the recording for so many samples. Then the job continues in simulated time, with the
+With --until the replay follows the recording for that many samples. Then the job continues in simulated time, with the
 changes of --set. In this way several algorithms continue from the same parameters.
 
   tools/replay runs/mine --until 50000 --set optimizer.kind=staleness_aware_sgd --out runs/other"""
@@ -110,7 +110,7 @@ def main(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN_DIR", help="folder of the recorded run")
     parser.add_argument("--out", metavar="DIR", help="new folder for the repetition's files (default: RUN_DIR/replay)")
-    parser.add_argument("--until", type=int, metavar="SAMPLES", help="leave the run once so many samples are trained, and continue the job")
+    parser.add_argument("--until", type=int, metavar="SAMPLES", help="follow the recording only for this many samples, then continue the job")
     parser.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="overrides",
                         help="with --until: override a key of the job from there on; may be repeated")
     parser.add_argument("--quiet", action="store_true", help="print only differences and errors")

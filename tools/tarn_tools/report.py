@@ -19,7 +19,7 @@ STAGES_AHEAD = ("read", "plan")
 NO_STAGES = ("room", "flight", "wall")  # these times overlap with the stages
 EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
 EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
-# Colours of a status: a run that was stopped is neither a success nor a failure.
+# CSS classes of a status: a run that was stopped is neither a success nor a failure.
 TONES = {"done": "good", "finished": "good", "stopped": "halted", "unfinished": "halted"}
 WORKERS_DRAWN = 32
 MARKS_MAX = 40  # epochs of which a chart shows where each began
@@ -122,7 +122,7 @@ def learning_charts(metrics, record):
     for axis, x_title in (("samples", "samples"), ("time", "seconds")):
         for title, key, score in (("Log-loss", "loss", "logloss"), ("AUC", "auc", "auc")):
             training, held_out = metrics.by_epoch(key, axis), validation(metrics, record, score, axis)
-            if not training and key == "auc":  # of several classes
+            if not training and key == "auc":  # a model of several classes has no AUC
                 continue
             drawn.append(
                 charts.line_chart(

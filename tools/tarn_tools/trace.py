@@ -4,7 +4,7 @@ import json
 
 
 def merge(run_dir):
-    """Joins logs/trace-*.json into trace.json, with times from the first event on, and removes the parts.
+    """Joins logs/trace-*.json into trace.json, with times relative to the first event, and removes the parts.
 
     `otherData` has for each worker the description of its sample (worker/train/trace.h). Returns the path; None if
     there is no trace. Parts that cannot be read are not removed.

@@ -207,8 +207,8 @@ def method(results):
     seeds = len(results["seeds"])
     chosen_text = ""
     if any(trial["point"] for trial in results["trials"]):
-        chosen_text = ("Each algorithm is shown at the point of its grid with the best mean validation score; the test set "
-                       "takes no part in the choice. ")
+        chosen_text = ("Each algorithm is shown at the point of its grid with the best mean validation score; the choice "
+                       "does not use the test set. ")
     test = ("a sign-flip test with random flips" if seeds > PAIRS_MAX else
             f"an exact sign-flip test, which with {seeds} pairs cannot be below {2 ** (1 - seeds):.2g}")
     target = results["target_loss"]
@@ -277,7 +277,7 @@ def escape_tex(text):
 
 
 def latex(results, command):
-    """A table environment for booktabs, one group of rows for each condition."""
+    """A tabular environment for booktabs, one group of rows for each condition."""
     metric = METRIC_NAMES[results["metric"]]
     lines = [f"% {command}", f"% sha256 of the study and its job: {results['sha256']}", r"\begin{tabular}{llrrrrrr}", r"\toprule",
              rf"& algorithm & {metric} & range & $p$ & simulated s & delay & diverged \\"]

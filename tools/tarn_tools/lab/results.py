@@ -15,8 +15,8 @@ CURVE_POINTS = 100
 SCORES = ("auc", "logloss", "accuracy")
 SMOOTH = 5  # points of the curve whose mean must reach the target
 LOSS_DIVERGED = 10  # training log-loss above which a run has diverged, though its numbers are finite
-PAIRS_MAX = 14  # pairs of which all sign flips are tried
-FLIPS = 20_000  # random sign flips that are tried of more pairs
+PAIRS_MAX = 14  # up to this number of pairs, all sign flips are tried
+FLIPS = 20_000  # random sign flips that are tried for more pairs
 
 
 def _number(value):
@@ -69,7 +69,8 @@ def smoothed(curve):
 
 
 def to_target(curve, target):
-    """Seconds, samples and bytes until the smoothed loss has reached the target; None if it never does."""
+    """Seconds, samples and bytes until the smoothed loss has reached the target; None if it never does or there is no
+    target."""
     if target is None:
         return None
     for index, (seconds, samples, size, loss) in enumerate(smoothed(curve)):
@@ -87,7 +88,8 @@ def _scores(summary):
 
 
 def _cost(summary, simulated):
-    """Seconds and bytes of a run: simulated ones of whole messages, or real ones of keys and values."""
+    """Seconds, bytes and messages of a run. Simulated bytes are those of whole messages, real ones those of keys and
+    values."""
     if simulated:
         of = summary.get("simulated") or {}
         return {key: of.get(key) for key in ("seconds", "bytes", "messages")}
@@ -96,7 +98,7 @@ def _cost(summary, simulated):
 
 
 def of_trial(study, outcome):
-    """The figures of one trial that the study determines."""
+    """The record of one trial in results.json."""
     trial, found = outcome.trial, {}
     status, reason = outcome.status, outcome.reason
     try:

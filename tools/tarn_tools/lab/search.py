@@ -5,7 +5,8 @@ the seeds. So the points, and with them a simulated study, repeat to the bit, an
 from tarn_tools.lab import results
 from tarn_tools.lab.study import StudyError
 
-# The score of a point with a failed or diverged trial. Any worst value will do, because the sampler only compares.
+# The score of a point with a failed or diverged trial: the worst possible. The exact value does not matter, because the
+# sampler only compares scores.
 WORST = {"auc": 0.0, "accuracy": 0.0, "logloss": 1e9}
 
 
@@ -43,7 +44,8 @@ def rounds(search):
 
 
 def run(study, run_trials):
-    """Outcomes of all trials. run_trials(trials, where) returns those of a round; `where` names it in the progress."""
+    """Outcomes of all trials. run_trials(trials, where) returns those of a round; `where` names the round in the
+    progress."""
     optuna = _optuna(study)
     direction = "maximize" if study.more_is_better else "minimize"
     pairs = [(condition, entry) for condition in study.conditions for entry in study.entries]
@@ -54,7 +56,7 @@ def run(study, run_trials):
     outcomes, known = [], {}  # by the trial's folder: a point may be proposed twice
     counts = rounds(study.search)
     for index, count in enumerate(counts):
-        asked = []  # (sampler, its trial, ours)
+        asked = []  # (sampler, Optuna's trial, our trials)
         for condition, entry in pairs:
             sampler = samplers[condition, entry.name]
             for proposed in [sampler.ask() for _ in range(count)]:

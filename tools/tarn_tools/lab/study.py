@@ -26,7 +26,8 @@ ROLES = ("linear", "embedding", "dense")
 
 
 class StudyError(Exception):
-    """What is wrong with a LAB.toml: the file, the key, the value and what was expected."""
+    """A study cannot be run. The message has the reason; for an error in LAB.toml the file, the key, the value and what was
+    expected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Trial:
     point: tuple  # (key, value)
     seed: int
     overrides: tuple  # "key=value", as --set takes them
-    key: str  # hash of all that determines its result
+    key: str  # hash of engine, job file, overrides and parameters of the data, but not of the programs
 
     @property
     def folder(self):
@@ -240,7 +241,7 @@ class _Reader:
         return tuple(found)
 
     def search(self, table):
-        """[search], complete; None without one."""
+        """[search] with its defaults; None without one."""
         if table is None:
             return None
         self.known("search.", table, SEARCH_KEYS)
@@ -295,7 +296,7 @@ def _entry(reader, raw, grid, of_all):
             reader.fail(f"algorithm {name!r}", f"{hooks[algorithm.hook]!r} and {each!r} both are {algorithm.hook} algorithms: expected one of a kind")
         hooks[algorithm.hook] = each
         rate = algorithm.rate if algorithm.hook in ("server", "worker") else rate
-        # Settings of an earlier hook's algorithm have precedence over what a later one sets for that hook.
+        # A setting of an earlier hook's algorithm has precedence.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
     own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
     for key, value in settings.items():
