@@ -2,9 +2,9 @@
 // pushes of 1024 keys, and a checkpoint order among them. A turn is a push and the following call of the shard's timer,
 // as in the server's loop. Without --dir the store drops the rows, so the disk is not measured. With --dir four
 // checkpoints are written: all rows; the rows changed while the first was written; the rows changed while the second
-// was written; and, after pushes to only 1% of the rows, the rows changed since the third. Finally the time for the
-// same bytes in one plain file is measured. With --memory rows beyond it are on disk, and pushes go to a tenth of the
-// rows.
+// was written; and, after pushes to only 1% of the rows, the rows changed since the third. Finally the time to
+// write as many bytes as the full checkpoint to one plain file is measured. With --memory, rows beyond this limit are
+// on disk, and pushes go to a tenth of the rows.
 //
 // A push may also be delayed by the machine: by another process, or by a hypervisor that reclaims memory freed by the
 // guest. To measure this, another thread regularly reads as many random cache lines as a push.

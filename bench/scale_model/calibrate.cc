@@ -63,7 +63,8 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
     }
   }
   for (const auto& [work, taken] : samples) costs[work] = Fit(taken);
-  // Converts to costs with a single busy core: all measurements were made with another busy core.
+  // Converts to costs with a single busy core: another core was busy during all measurements, with the echo process of
+  // MeasureTransport or with a BusyCore.
   for (Line& line : costs.lines)
     for (double* ns : {&line.message_ns, &line.row_ns, &line.dense_ns, &line.third_ns, &line.table_ns})
       *ns /= costs.busy_slowdown;

@@ -98,7 +98,8 @@ class TrainerModel final : private worker::Completion<TableSpec>, private worker
   std::deque<InFlight> window_;
   Clock next_clock_;
   DataPosition position_;
-  std::vector<LeaseDone> done_;
+  std::vector<LeaseDone> done_;  // for the next lease request
+  // By clock: trained leases, which are done when the tick to this clock is acknowledged.
   std::map<std::uint64_t, LeaseDone> done_at_tick_;
   std::optional<Clock> jump_to_;
 };

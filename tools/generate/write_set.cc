@@ -208,12 +208,12 @@ bool IsWhole(const SetOptions& options, const std::string& report) {
 
 Status Validate(const SetOptions& options) {
   TARN_RETURN_IF_ERROR(generate::Validate(options.generator));
-  if (options.train_rows == 0) return Fail(ErrorCode::kInvalidArgument, "training rows is 0: expected 1 or more");
+  if (options.train_rows == 0) return Fail(ErrorCode::kInvalidArgument, "0 training rows: expected 1 or more (--rows)");
   if (std::max({options.train_rows, options.valid_rows, options.test_rows}) > kValidFirstRow)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} training, {} validation and {} test rows: expected at most {} of each",
                             options.train_rows, options.valid_rows, options.test_rows, kValidFirstRow));
-  if (options.dir.empty()) return Fail(ErrorCode::kInvalidArgument, "no output folder given");
+  if (options.dir.empty()) return Fail(ErrorCode::kInvalidArgument, "no output folder: expected a path (--out)");
   return {};
 }
 

@@ -17,7 +17,7 @@ constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kNpyHeaderBytes = 128;
 constexpr std::uint16_t kVersionNeeded = 45;  // ZIP64
 constexpr std::uint16_t kNamesAreUtf8 = 1 << 11;
-constexpr std::uint32_t kIn64Bits = 0xffffffff;
+constexpr std::uint32_t kIn64Bits = 0xffffffff;  // in a 32-bit field: the value is in a 64-bit field
 constexpr std::uint16_t kDosDate = (2000 - 1980) << 9 | 1 << 5 | 1;  // constant, so that equal rows give equal bytes
 
 // Little-endian fields of a ZIP record.

@@ -229,8 +229,8 @@ def log_of(options, command):
 
 
 def run(command, options, on_line, seconds=math.inf):
-    """Runs a program, which ends with this one or at its time limit; on_line gets its output. Raises Failed, Late at the
-    time limit, and NoGpu if it finds no GPU."""
+    """Runs a program and calls on_line with each line of its output. The program is ended at its time limit, and when this
+    process ends. Raises Failed, Late at the time limit, and NoGpu if the program finds no GPU."""
     limit = min(options.limit, options.ends - time.monotonic(), options.part_ends - time.monotonic(), seconds)
     if limit <= 0:
         raise bench.Failed(f"no time left of the {options.minutes:g} minutes of --minutes")

@@ -17,7 +17,7 @@ ENDED_BADLY = ("failed", "diverged")  # values of `status` in summary.json that 
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # time for servers and workers to end after the scheduler
 STOPPED_SECONDS_MAX = 5.0  # the same after a stop, and after all of the user's programs have ended
-REASON_SECONDS_MAX = 5.0  # wait for the scheduler's reason of the job's end after a server's end or a divergence
+REASON_SECONDS_MAX = 5.0  # after a server's end or a divergence: wait for the scheduler to write why the job ended
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
@@ -284,7 +284,7 @@ class Launch:
             self._scheduler.signal(signal.SIGINT)
 
     def _await_reason(self):
-        """Waits until the scheduler has written its reason of the job's end. A server that ends by itself may know the
+        """Waits until the scheduler has written why the job ended. A server that ends by itself may know the
         reason earlier, and a worker whose training diverges ends right after its message to the scheduler.
 
         Returns the other processes that died meanwhile.

@@ -1,6 +1,6 @@
 # Checks a host before tools/launch starts anything there, and prints lines of the form "tarn-launch: WORD TEXT":
 # remote_check.sh RUN_DIR TOKEN PROGRAMS FOLDERS FILES, where the last three are lists, an item a line.
-# Creates RUN_DIR unless the launcher's own is shared with this host, which its file .launch-token with TOKEN shows.
+# Creates RUN_DIR, unless this host shares the launcher's folder: its file .launch-token then contains TOKEN.
 
 run=$1 token=$2 programs=$3 folders=$4 files=$5
 set -f
