@@ -51,7 +51,7 @@ class Found:
 
 
 def data_files(data, base_dir):
-    """The files that every worker reads, from the job's [data], as far as known independently of the format."""
+    """The files that every worker reads, from the job's [data]; for idx their folder. Empty without a training file."""
     folder, train = data.get("dir"), data.get("train")
     if not isinstance(train, str) or not train or folder == "" or not isinstance(folder, (str, type(None))):
         return []

@@ -164,7 +164,7 @@ def reported_charts(metrics):
 
 
 def stage_bars(seconds):
-    """Shares are of the sequential stages; reading and planning run in parallel."""
+    """The bars of the stages. A share refers to the sequential stages, because reading and planning run in parallel."""
     names = [name for name in STAGES if name in seconds]
     names += [name for name in seconds if name not in STAGES + NO_STAGES]
     times = {name: number(seconds, name) for name in names if number(seconds, name) is not None}

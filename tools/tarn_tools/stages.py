@@ -53,7 +53,7 @@ def percent(share):
 
 
 def table(record):
-    """(stage, busy, waits, for what) of each, as texts."""
+    """One row of texts per stage: its name, the shares of busy and waiting time, what it waits for."""
     part = shares(record)
     if not part:
         return []

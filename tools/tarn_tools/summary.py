@@ -176,7 +176,8 @@ def held_out(record):
 
 
 def loss_text(record):
-    """The training log-loss; of a run that is done and has none, why: all of its batches were passed over."""
+    """The training log-loss. A run that is done has none if all of its batches were passed over; then the text has this
+    reason."""
     loss = number(record, "train_logloss")
     if loss is not None:
         return f"{loss:.4f}"
@@ -185,7 +186,7 @@ def loss_text(record):
 
 
 def best_text(record):
-    """Which epoch the log-losses and scores are of, and its checkpoint; None if the run has finished fewer than two."""
+    """Which epoch the log-losses and scores are of, and its checkpoint; None with fewer than two epochs."""
     best, epochs = number(record, "best_epoch"), len(record.get("epochs") or [])
     if best is None or epochs < 2:
         return None

@@ -1,5 +1,5 @@
-"""Runs the trials of a study, several at a time. A trial is a run folder. If the folder has a finished run of the same
-settings, the trial is not run again, so that an interrupted study continues."""
+"""Runs the trials of a study, several at a time. Each trial has a run folder. If the folder has a finished run of the
+same settings, the trial is not run again, so that an interrupted study continues."""
 
 import concurrent.futures
 import dataclasses
