@@ -59,7 +59,8 @@ class Session;
 struct ConnectOptions {
   std::string scheduler;              // the run directory, ipc://PATH, or tcp://HOST:PORT with keys
   std::optional<std::uint32_t> rank;  // of this worker; none: the scheduler chooses
-  double timeout_seconds = 60;        // longest wait for a complete fleet, and of OpenTable by name; may be infinite
+  double timeout_seconds = 60;        // longest wait for the address of a run, for a complete fleet, and of OpenTable
+                                      // by name, each; may be infinite
   double wait_note_seconds = 10;      // while Connect waits, it logs the reason at this interval
   std::string keys;                   // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;              // TCP without keys

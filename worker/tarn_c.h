@@ -70,7 +70,8 @@ TARN_C_API const char* tarn_last_error(void);
 typedef struct {
   size_t size;            /* sizeof(tarn_options) */
   const char* keys;       /* key file of the fleet; null: connections without encryption */
-  double timeout_seconds; /* to wait for the fleet, and in tarn_open_table; 0: 60; may be infinite */
+  double timeout_seconds; /* to wait for a run's address, for the fleet, and in tarn_open_table, each;
+                             0: 60; may be infinite */
   uint32_t rank_plus_1;   /* 0: the scheduler chooses the rank */
   int insecure;           /* allow TCP without keys */
   int no_shm;             /* do not use shared memory with servers on this host */

@@ -89,10 +89,15 @@ void PullMemory::NoteHistory(TableId table, PartitionId partition, Version versi
   while (seen.front().min_clock.value + bound < seen.back().min_clock.value) seen.pop_front();
 }
 
-Version PullMemory::OldestSince(TableId table, PartitionId partition, Clock oldest) {
-  std::deque<Seen>& seen = tables_[table].history[partition];
-  while (seen.size() > 1 && seen.front().min_clock < oldest) seen.pop_front();
-  return seen.empty() ? kNoVersion : seen.front().version;
+// Later calls may ask for an earlier clock, so this forgets nothing.
+Version PullMemory::OldestSince(TableId table, PartitionId partition, Clock oldest) const {
+  const auto found = tables_.find(table);
+  if (found == tables_.end()) return kNoVersion;
+  const auto history = found->second.history.find(partition);
+  if (history == found->second.history.end()) return kNoVersion;
+  const std::deque<Seen>& seen = history->second;
+  const auto first = std::ranges::lower_bound(seen, oldest, {}, &Seen::min_clock);
+  return first == seen.end() ? seen.back().version : first->version;
 }
 
 Expected<PushOrigin> PullMemory::OriginOf(const Plan& plan, const TableSpec& spec, Clock clock, Uses uses) const {

@@ -85,7 +85,7 @@ class PullMemory {
   // newer than any cached row of the partition that came with a minimum clock of at least `oldest`; kNoVersion: not
   // known.
   void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, std::uint64_t bound);
-  Version OldestSince(TableId table, PartitionId partition, Clock oldest);
+  Version OldestSince(TableId table, PartitionId partition, Clock oldest) const;
 
   // The origin of a push of the plan's rows at `clock`. They were pulled for use at `uses.use` or, if they came late
   // (rule C8), for the earlier clock `uses.from`, which otherwise equals `uses.use`. kInvalidArgument: the rule needs a

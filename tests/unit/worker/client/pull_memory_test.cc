@@ -181,6 +181,23 @@ TEST(PullMemory, CachedRowsAreNeverOlderThanTheirVersion) {
   EXPECT_EQ(VersionsIn(fleet.Pushed(more, 9)), std::set<std::uint64_t>{12});
 }
 
+TEST(PullMemory, AVersionIsNotNewerThanACachedRowWhateverWasAskedBefore) {
+  constexpr TableId kTable{1};
+  constexpr PartitionId kPartition{0}, kOther{1};
+  constexpr std::uint64_t kBound = 4;
+  PullMemory memory;
+  EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(0)), kNoVersion);
+  for (const std::uint64_t clock : {5, 7, 9})
+    memory.NoteHistory(kTable, kPartition, Version(clock * 10), Clock(clock), kBound);
+  EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(9)), Version(90));
+  EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(6)), Version(70)) << "another pull found older rows";
+  EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(5)), Version(50));
+  EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(10)), Version(90));
+  EXPECT_EQ(memory.OldestSince(kTable, kOther, Clock(5)), kNoVersion);
+  memory.NoteHistory(kTable, kPartition, Version(100), Clock(10), kBound);
+  EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(0)), Version(70)) << "no cached row is older than the bound";
+}
+
 TEST(PullMemory, CombinedPushesHaveTheOldestVersions) {
   Fleet fleet(Tables("sgd", 2, {ConsistencyMode::kSsp, 3, ApplyMode::kImmediate}));
   fleet.job.consistency = fleet.options.tables[0].consistency;
