@@ -19,7 +19,8 @@ class LogBins {
   std::uint32_t Bin(std::int64_t v) const {
     const auto u = static_cast<std::uint64_t>(v);
     const int zeros = __builtin_clzll(u);
-    // The bin of the smallest number with this leading bit and these next four bits; few bins follow before that of u.
+    // The bin of the smallest number that shares u's leading bit and next four bits. The bin of u is this one or one of
+    // the next few.
     std::uint32_t bin = first_[(63 - zeros) * 16 + (((u << zeros) >> 59) & 15)];
     while (u >= begin_[bin + 1]) ++bin;
     return bin;

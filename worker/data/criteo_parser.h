@@ -41,7 +41,7 @@ class CriteoParser {
   bool dense_integers_;
   std::vector<BinRule> rules_;  // one per integer column
   LogBins bins_;
-  std::vector<float> log_of_small_;  // log(1 + v) of small v
+  std::vector<float> log_of_small_;  // log(1 + v) by v, for small v; empty without dense_integers
 };
 
 }  // namespace tarn::worker

@@ -37,7 +37,8 @@ struct DatasetOptions {
   // A gzip file whose inflated size exceeds this is inflated into an unlinked temporary file.
   std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;
   std::string cache_dir;  // directory of that file; empty: the system's temporary directory
-  // Called on the reading thread, one at a time, with the first ten malformed lines as "FILE:LINE: WHY".
+  // Called on the reading thread, one call at a time, for each of the first ten malformed lines, with "FILE:LINE: WHY".
+  // It must not call the data set, because a lock is held.
   std::function<void(const std::string&)> report_malformed;
   std::stop_token stop;  // Open stops soon after a request (kCancelled)
 };
@@ -49,7 +50,7 @@ class Dataset {
   // kInvalidArgument for an invalid section or a file without rows; kMalformed; kIo; kCancelled.
   static Expected<std::unique_ptr<Dataset>> Open(const DataSection& section, const std::string& file,
                                                  const DatasetOptions& options = {});
-  // The same from a text of format criteo or libsvm; `name` stands for the file in messages.
+  // The same from a text of format criteo or libsvm (kUnsupported: another); `name` stands for the file in messages.
   static Expected<std::unique_ptr<Dataset>> FromText(const DataSection& section, std::string name, std::string text,
                                                      const DatasetOptions& options = {});
 
@@ -62,7 +63,7 @@ class Dataset {
   // Appends rows [first_row, first_row + rows) to a batch that is empty (default or after Clear) or filled from a data
   // set of the same shape. Malformed lines are skipped, so that fewer rows may be appended; beyond
   // section.malformed_max of them the call fails with kMalformed, and the batch has the rows before that line.
-  // kInvalidArgument for rows outside of the file.
+  // kInvalidArgument for rows outside of the file; kIo if the file was truncated after Open.
   virtual Status Append(std::uint64_t first_row, std::size_t rows, Batch* batch) const = 0;
 
   // Clears the batch, then appends.

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file descriptor that closes itself.
+// Owns a file descriptor and closes it.
 struct File {
   int number = -1;
   explicit File(int n) : number(n) {}
@@ -181,7 +181,7 @@ struct FileBytes::Mapping {
 
 Expected<FileBytes> FileBytes::Open(const std::string& path, std::string_view expected,
                                     const FileBytesOptions& options) {
-  // Opening a pipe would wait for its writer.
+  // O_NONBLOCK: without it, opening a pipe would wait for a writer.
   File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::unexpected(MissingFile(path, expected));

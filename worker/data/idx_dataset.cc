@@ -100,23 +100,23 @@ Expected<std::unique_ptr<Dataset>> OpenIdx(const DataSection& section, const std
   if (!images) return std::unexpected(images.error());
   auto labels = FileBytes::Open(labels_path, "the idx labels of the images, plain or .gz", file_options);
   if (!labels) return std::unexpected(labels.error());
-  const std::string_view pixels = images->bytes(), classes = labels->bytes();
-  TARN_RETURN_IF_ERROR(CheckHeader(images_path, pixels, kImagesMagic, kImagesHeaderBytes));
-  TARN_RETURN_IF_ERROR(CheckHeader(labels_path, classes, kLabelsMagic, kLabelsHeaderBytes));
-  const std::uint64_t rows = BigEndian32(pixels, 4);
-  const std::uint64_t image_pixels = std::uint64_t{BigEndian32(pixels, 8)} * BigEndian32(pixels, 12);
+  const std::string_view image_bytes = images->bytes(), label_bytes = labels->bytes();
+  TARN_RETURN_IF_ERROR(CheckHeader(images_path, image_bytes, kImagesMagic, kImagesHeaderBytes));
+  TARN_RETURN_IF_ERROR(CheckHeader(labels_path, label_bytes, kLabelsMagic, kLabelsHeaderBytes));
+  const std::uint64_t rows = BigEndian32(image_bytes, 4);
+  const std::uint64_t image_pixels = std::uint64_t{BigEndian32(image_bytes, 8)} * BigEndian32(image_bytes, 12);
   if (image_pixels == 0 || image_pixels > kPixelsMax)
     return Fail(ErrorCode::kMalformed,
                 fmt::format("{} has images of {} pixels: expected 1 to {}", images_path, image_pixels, kPixelsMax));
-  TARN_RETURN_IF_ERROR(CheckSize(images_path, pixels, kImagesHeaderBytes + rows * image_pixels));
-  TARN_RETURN_IF_ERROR(CheckSize(labels_path, classes, kLabelsHeaderBytes + BigEndian32(classes, 4)));
-  if (BigEndian32(classes, 4) != rows)
+  TARN_RETURN_IF_ERROR(CheckSize(images_path, image_bytes, kImagesHeaderBytes + rows * image_pixels));
+  TARN_RETURN_IF_ERROR(CheckSize(labels_path, label_bytes, kLabelsHeaderBytes + BigEndian32(label_bytes, 4)));
+  if (BigEndian32(label_bytes, 4) != rows)
     return Fail(ErrorCode::kMalformed, fmt::format("{} has {} labels: expected {}, one for each image of {}",
-                                                   labels_path, BigEndian32(classes, 4), rows, images_path));
+                                                   labels_path, BigEndian32(label_bytes, 4), rows, images_path));
   if (rows == 0) return Fail(ErrorCode::kInvalidArgument, fmt::format("data file {} has no images", images_path));
   TARN_RETURN_IF_ERROR(images->CheckWhole());
   TARN_RETURN_IF_ERROR(labels->CheckWhole());
-  TARN_RETURN_IF_ERROR(CheckClasses(labels_path, classes.substr(kLabelsHeaderBytes), section.classes));
+  TARN_RETURN_IF_ERROR(CheckClasses(labels_path, label_bytes.substr(kLabelsHeaderBytes), section.classes));
   return std::make_unique<IdxDataset>(prefix, std::move(*images), std::move(*labels),
                                       options.limit_rows == 0 ? rows : std::min(rows, options.limit_rows),
                                       static_cast<std::uint32_t>(image_pixels));

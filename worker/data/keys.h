@@ -3,12 +3,12 @@
 //
 // Columns count from 0, integer columns first, then categorical ones; the + 1 keeps key 0 unused. Values:
 //
-//   bit 47 set            a 47-bit hash: of a category that is not eight hexadecimal digits, or of an integer of
-//                         magnitude 2^45 or more
+//   bit 47 set            a 47-bit hash: of a category that is not eight lower-case hexadecimal digits, or of an
+//                         integer of magnitude 2^45 or more
 //   kMissingValue         the field was empty
 //   bit 46 set            kBinBase + bin: an integer above 2 under the log2 rule
-//   otherwise             a category of eight hexadecimal digits as its 32-bit number; an integer, zigzag-coded; or the
-//                         index of a libsvm feature, below 2^47
+//   otherwise             a category of eight lower-case hexadecimal digits as its 32-bit number; an integer,
+//                         zigzag-coded; or the index of a libsvm feature, below 2^47
 #pragma once
 
 #include <bit>
