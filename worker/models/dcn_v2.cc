@@ -114,7 +114,9 @@ class DcnV2 : public Model {
     bottom_->Backward(compute, batch.rows, batch.dense, grad_bottom, nullptr, input.views);
   }
 
-  std::uint32_t dim_, embeddings_at_, width_;
+  std::uint32_t dim_;
+  std::uint32_t embeddings_at_;  // floats of a row of x0 before its embeddings: the output of the bottom stack
+  std::uint32_t width_;          // floats of a row of x0
   std::optional<LayerStack> bottom_, top_;
   std::vector<CrossLayer> cross_;
 };
@@ -123,7 +125,8 @@ class DcnV2 : public Model {
 
 Expected<std::unique_ptr<Model>> MakeDcnV2(const Job& job, const ModelShape& shape) {
   if (shape.fields == 0)
-    return Fail(ErrorCode::kInvalidArgument, "model.kind = \"dcn_v2\" needs rows with the same number of keys");
+    return Fail(ErrorCode::kInvalidArgument,
+                "model.kind = \"dcn_v2\" needs rows with the same number of keys (format criteo), not libsvm");
   const std::uint32_t vectors = shape.fields + (shape.dense_columns != 0 ? 1 : 0);
   const std::uint32_t width = vectors * job.model.embedding_dim;
   if (shape.dense_columns != 0)

@@ -63,8 +63,8 @@ std::string UnusedInputs(ModelKind kind, const ModelShape& shape) {
   if (kind == ModelKind::kMlp)
     return shape.fields == 0 ? "" : fmt::format("model.kind = \"mlp\" ignores the {} keys of each row", shape.fields);
   if (kind == ModelKind::kDlrm || kind == ModelKind::kDcnV2 || shape.dense_columns == 0) return "";
-  return fmt::format("the {} dense columns (data.dense_integers) are of no use to model.kind = \"{}\"",
-                     shape.dense_columns, Name(kind));
+  return fmt::format("model.kind = \"{}\" ignores the {} dense columns (data.dense_integers)", Name(kind),
+                     shape.dense_columns);
 }
 
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape) {
@@ -79,7 +79,7 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
 }
 
 Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys) {
-  constexpr std::uint64_t kKeysMax = limits::kPlanKeysMax - 1;  // and the bias
+  constexpr std::uint64_t kKeysMax = limits::kPlanKeysMax - 1;  // leaves room for the bias
   if (keys <= kKeysMax) return {};
   return Fail(ErrorCode::kTooLarge,
               fmt::format("train.batch_rows: a batch of {} rows has {} keys (one for each of data.integer_columns and "

@@ -8,7 +8,7 @@
 
 namespace tarn::worker {
 
-// The inputs in data of this shape that a model ignores, for a warning; empty: none.
+// The text of a warning that names the inputs that a model ignores in data of this shape; empty: it uses all.
 std::string UnusedInputs(ModelKind kind, const ModelShape& shape);
 
 Expected<std::unique_ptr<Model>> MakeLogisticRegression(const Job& job, const ModelShape& shape);

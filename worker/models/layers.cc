@@ -82,28 +82,27 @@ kernels::LinearShape LayerStack::ShapeOf(const Compute& compute, std::size_t row
 
 namespace {
 
-// x in the layout and type for matrix products.
+// x in the layout and element type of matrix products; x itself if it needs no change.
 template <typename T>
-const T* Enter(Compute& compute, Precision precision, std::size_t rows, std::size_t columns, const float* x) {
+const T* PadRows(Compute& compute, Precision precision, std::size_t rows, std::size_t columns, const float* x) {
   const std::size_t padded = compute.Padded(columns);
   if constexpr (std::is_same_v<T, float>)
     if (padded == columns) return x;
-  T* entered = compute.Get<T>(rows * padded);
-  compute.Pad(precision, rows, columns, x, columns, entered, rows, padded);
-  return entered;
+  T* padded_x = compute.Get<T>(rows * padded);
+  compute.Pad(precision, rows, columns, x, columns, padded_x, rows, padded);
+  return padded_x;
 }
 
 // The same for the weights in a layer's table, and for its biases; null if the layer has no bias.
 template <typename T>
-const T* EnterWeights(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer,
-                      const float* table) {
+const T* PadWeights(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer, const float* table) {
   T* w = compute.Get<T>(shape.out * shape.in);
   compute.Pad(shape.precision, layer.out, layer.in, table, layer.row_floats(), w, shape.out, shape.in);
   return w;
 }
 
 template <typename T>
-const T* EnterBias(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer, const float* table) {
+const T* PadBias(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer, const float* table) {
   if (!layer.options.bias) return nullptr;
   T* bias = compute.Get<T>(shape.out);
   compute.Pad(shape.precision, layer.out, 1, table + layer.in, layer.row_floats(), bias, shape.out, 1);
@@ -114,22 +113,22 @@ const T* EnterBias(Compute& compute, const kernels::LinearShape& shape, const De
 
 template <typename T>
 void LayerStack::Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views) {
-  const T* in = Enter<T>(compute, precision_, rows, layers_.front().in, x);
+  const T* in = PadRows<T>(compute, precision_, rows, layers_.front().in, x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DenseLayer& layer = layers_[i];
     const kernels::LinearShape shape = ShapeOf(compute, rows, layer);
     const float* table = views[layer.view].rows;
-    const T* w = EnterWeights<T>(compute, shape, layer, table);
+    const T* w = PadWeights<T>(compute, shape, layer, table);
     kept_[i] = {.x = in, .w = w};
     if (i + 1 < layers_.size()) {
       T* out = compute.Get<T>(rows * shape.out);
       if (layer.options.relu) kept_[i].mask = compute.GetMask(rows, shape.out);
-      const T* bias = EnterBias<T>(compute, shape, layer, table);
+      const T* bias = PadBias<T>(compute, shape, layer, table);
       compute.LinearForward(shape, in, w, bias, layer.options.relu, out, kept_[i].mask);
       in = out;
     } else if (y != nullptr) {
       float* wide = shape.out == layer.out ? y : compute.Get<float>(rows * shape.out);
-      const float* bias = EnterBias<float>(compute, shape, layer, table);
+      const float* bias = PadBias<float>(compute, shape, layer, table);
       compute.LinearToFloats(shape, in, w, bias, layer.options.relu, wide);
       if (wide != y) compute.CopyColumns(rows, layer.out, wide, shape.out, y, layer.out);
     }
@@ -165,7 +164,7 @@ float* LayerStack::ForwardAgain(Compute& compute, std::size_t rows, const float*
 template <typename T>
 void LayerStack::RunBackward(Compute& compute, std::size_t rows, const float* dy, float* dx,
                              std::span<const TableView> views) {
-  const T* above = Enter<T>(compute, precision_, rows, layers_.back().out, dy);
+  const T* above = PadRows<T>(compute, precision_, rows, layers_.back().out, dy);
   for (std::size_t i = layers_.size(); i-- > 0;) {
     const DenseLayer& layer = layers_[i];
     const kernels::LinearShape shape = ShapeOf(compute, rows, layer);

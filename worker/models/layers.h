@@ -62,7 +62,7 @@ class LayerStack {
                 std::span<const TableView> views);
 
  private:
-  // The stored activations of a layer for the backward pass, in the element type of the pass.
+  // What the backward pass needs of a layer: its input and weights, in the element type of the pass.
   struct Kept {
     const void *x = nullptr, *w = nullptr;
     std::uint32_t* mask = nullptr;  // mask of its output
@@ -74,6 +74,7 @@ class LayerStack {
   void Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
   template <typename T>
   void RunBackward(Compute& compute, std::size_t rows, const float* dy, float* dx, std::span<const TableView> views);
+  // Calls Run with the element type that the stack's precision requires.
   void RunAs(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
   kernels::LinearShape ShapeOf(const Compute& compute, std::size_t rows, const DenseLayer& layer) const;
 

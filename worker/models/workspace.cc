@@ -33,7 +33,7 @@ void* Workspace::GetBytes(std::size_t bytes) {
   return chunks_[chunk_].data + std::exchange(chunk_used_, chunk_used_ + bytes);
 }
 
-// As large as all previous chunks together, so that a step uses few chunks.
+// Makes the chunk as large as all previous ones together, so that a step uses few chunks.
 bool Workspace::AddChunk(std::size_t bytes) {
   Chunk chunk;
   chunk.bytes = kChunkPerArray ? bytes : std::max({bytes, held_bytes(), kChunkBytesMin});
@@ -42,7 +42,7 @@ bool Workspace::AddChunk(std::size_t bytes) {
     chunk.data = chunk.host.data();
   } else {
     auto device = kernels::DeviceBuffer::Allocate(*stream_, chunk.bytes, "the activations of a step");
-    if (!device) {  // a freed chunk of exactly this size may be reused
+    if (!device) {  // the smaller size may still fit
       chunk.bytes = bytes;
       device = kernels::DeviceBuffer::Allocate(*stream_, bytes, "the activations of a step");
     }
