@@ -1,4 +1,4 @@
-// The rows that were pulled for a batch, in the memory of a place. It can be reused and then keeps its memory. One
+// The rows that were pulled for a batch, in the memory of a place. Reused for a later batch, it keeps its memory. One
 // thread.
 #pragma once
 
@@ -10,9 +10,9 @@ namespace tarn::worker {
 
 class ArrivedRows {
  public:
-  // Begins with the next batch. `needed`: whether it needs any rows.
+  // Begins a batch. `needed`: whether rows will arrive; without any, it is complete.
   void Begin(bool needed) { complete_ = !needed; }
-  // Brings the rows to the place. `version`: the least minimum clock among the replies. Errors are the place's.
+  // Brings the rows to the place. `version`: the least minimum clock among the replies. Errors: see RowPlace::Bring.
   Status Bring(RowPlace* place, Buffer values, Clock version);
   // The rows are not read any more.
   void Release() { values_ = {}; }

@@ -49,8 +49,8 @@ class BatchReader {
       : job_(job), sets_(sets), planner_(std::move(planner)), trace_(trace) {}
 
   // Makes `batch` from the rows of the lease after the first `offset`. It may be an unused batch, whose memory is
-  // reused. Returns how long reading and planning took. kTooLarge: the batch exceeds this machine's memory. Others: of
-  // the data set and the planner.
+  // reused. Returns how long reading and planning took. kTooLarge: the batch exceeds this machine's memory, or has
+  // too many keys (CheckBatchKeys). Other errors are those of the data set and the planner.
   Expected<Seconds> Read(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* batch);
 
  private:

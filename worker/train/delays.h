@@ -22,7 +22,7 @@ class BatchDelays {
   DelaysSection delays_;
   SplitMix rng_;
   std::uint64_t batch_rows_;  // of this worker
-  double factor_;             // of this worker and its batches
+  double factor_;             // multiplies the duration of a batch, but not its pauses
 };
 
 }  // namespace tarn::worker

@@ -22,7 +22,7 @@ struct DivergedStep {
 };
 
 // kDiverged with the clock, the epoch, the data set, and the first pulled value that is not finite, with its table and
-// key. If all are finite, names the largest one, because a product or sum with it has overflowed. Reads all rows.
+// key. If all are finite, names the largest one, because a product or sum with it may have overflowed. Reads all rows.
 Error DivergenceOf(const DivergedStep& step);
 
 }  // namespace tarn::worker

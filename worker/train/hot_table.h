@@ -74,7 +74,8 @@ class HotTable {
   Status Arrive(Buffer values, Clock version, HotBatch* batch);
   // All rows of the plan x dim, in the place's memory, valid until End. Ordered on the place's stream; does not block.
   Expected<const float*> Read(HotBatch* batch);
-  // The worker has pushed to all rows of the batch.
+  // Call it when the worker has pushed to all rows of the batch: if its pulls must see its own pushes (rule H4), the
+  // cache drops these rows.
   void Push(const HotBatch& batch);
   // Releases the rows. They must not be in use, and Read must be complete: the caller has waited for the place, or for
   // the stream to which the rows were passed (RowPlace::HandOver).

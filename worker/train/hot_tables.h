@@ -18,9 +18,9 @@ namespace tarn::worker {
 
 class HotTables {
  public:
-  // Not for dense tables, tables in `asp`, and those whose rule needs the rows as they were pulled. rank: of the
-  // worker, which determines its GPU. Errors: a table has both caches, there is too little memory, or the GPU cannot be
-  // used.
+  // Makes a cache for each sparse table, except tables in `asp` and those whose update rule needs the rows as they were
+  // pulled; none if train.hot_rows is 0. rank: of the worker, which determines its GPU. Errors: a table has both
+  // caches, there is too little memory, or the GPU cannot be used.
   static Expected<HotTables> Make(const Job& job, std::span<const TableUse> uses, std::uint32_t rank);
 
   // By table of the model; null for a table without hot rows.

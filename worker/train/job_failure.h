@@ -22,7 +22,7 @@ class JobFailure {
   explicit operator bool() const { return error_.has_value(); }
   const Error& error() const { return *error_; }
 
-  // The report, if there is an error and the report is due; it is then sent.
+  // Returns the report to send now, if there is an error and none was returned in the last second.
   std::optional<Shutdown> TakeReport(TimeUs now) {
     if (!error_ || now < next_) return {};
     next_ = now + kPeriodUs;

@@ -13,10 +13,10 @@ namespace tarn::worker {
 
 class JoinWatch {
  public:
-  // The scheduler's endpoint; the longest silence.
+  // `scheduler`: its endpoint, for messages. `seconds_max`: the longest silence that Check accepts.
   JoinWatch(std::string scheduler, double seconds_max) : scheduler_(std::move(scheduler)), seconds_max_(seconds_max) {}
 
-  // `silence` so far. kUnavailable beyond seconds_max.
+  // Call it regularly with the silence so far. kUnavailable if it exceeds seconds_max.
   Status Check(TimeUs silence);
 
  private:

@@ -25,7 +25,7 @@ struct FinishedLease {
 
 class LeaseProgress {
  public:
-  // Maximum number of leases owned or requested: one in progress, one ahead.
+  // While it holds fewer leases than this, a worker requests this many more, so that it rarely waits for a lease.
   static constexpr std::uint32_t kLeasesAhead = 2;
 
   enum class Next : std::uint8_t { kNothing, kRequest, kLeave };
@@ -54,8 +54,8 @@ class LeaseProgress {
     if (requested_ || left_ || !drained) return std::nullopt;
     return std::exchange(jump_to_, std::nullopt);
   }
-  // The next action. After kRequest call MakeRequest; kLeave is the last. `held`: number of leases that are not
-  // completely read.
+  // The next action. After kRequest call MakeRequest; kLeave is the last. `held`: number of leases whose batches have
+  // not all been taken from the reader.
   Next TakeNext(std::size_t held, bool drained) {
     if (requested_ || left_) return Next::kNothing;
     const bool all_reported = drained && unacknowledged_.empty();

@@ -137,7 +137,7 @@ Expected<std::optional<FinishedLease>> Pipeline::Finish(TimeUs now) {
   std::optional<FinishedLease> lease;
   if (batch.prepared.last_of_lease) lease = TakeLease(batch);
   source_->Recycle(std::move(batch.prepared));
-  step_over_at_ = Trace::SteadyClock::now();
+  last_finish_at_ = Trace::SteadyClock::now();
   return lease;
 }
 
@@ -163,7 +163,7 @@ Error Pipeline::Divergence(const InFlight& batch) const {
 
 // Of two concurrent steps the second one delays the loop only after the first has ended.
 void Pipeline::CountCompute(const InFlight& batch) {
-  const auto begin = std::max(batch.started_at, step_over_at_), end = Trace::SteadyClock::now();
+  const auto begin = std::max(batch.started_at, last_finish_at_), end = Trace::SteadyClock::now();
   context_.trace->Add(batch.train() ? "compute" : "evaluate", kComputeTrack, begin, end);
   context_.counts->times.compute += std::chrono::duration<double>(end - begin).count();
 }

@@ -73,8 +73,8 @@ class Pipeline {
 
   void AddLease(const LeaseGrant& lease) { source_->AddLease(lease); }
   std::optional<Error> reader_error() const { return source_->error(); }
-  // Moves batches that are read into the window, up to train.prefetch ahead of the next one, and pulls their rows. The
-  // error of a request that has failed since the last call.
+  // Moves batches that are read into the window, up to train.prefetch ahead of the next one, and pulls their rows.
+  // Errors include those of earlier pulls, pushes and ticks.
   Status Fill(TimeUs now);
 
   // Whether the first batch that is not being computed may start: its rows have arrived, and not too many pushes are
@@ -103,7 +103,7 @@ class Pipeline {
     PreparedBatch prepared;
     BatchRows rows;
     Trace::SteadyClock::time_point started_at;  // when its step started
-    TimeUs due = 0;                             // its step is not finished before
+    TimeUs due = 0;                             // the earliest time for Finish ([delays])
 
     bool train() const { return prepared.lease.purpose == LeasePurpose::kTrain; }
   };
@@ -142,8 +142,8 @@ class Pipeline {
   std::pair<LeaseId, std::uint64_t> staged_;  // the batch that servers prefetch: its lease, and its end
   DataPosition position_;                     // after the last pushed batch
   QualityTally lease_quality_;
-  Trace::SteadyClock::time_point step_over_at_;  // when the last Finish returned
-  std::unique_ptr<Stepper> stepper_;             // destroyed first, because its steps use the window and the tally
+  Trace::SteadyClock::time_point last_finish_at_;  // when the last Finish returned
+  std::unique_ptr<Stepper> stepper_;               // destroyed first, because its steps use the window and the tally
 };
 
 }  // namespace tarn::worker

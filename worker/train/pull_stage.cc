@@ -43,8 +43,8 @@ Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<c
   return stage;
 }
 
-// Not for tables in `bsp`, whose pulls wait for the pushes of all earlier clocks in any case. If a table's pushes carry
-// the rows as they were pulled (rule A6), its pulls are never divided.
+// Tables in `bsp` need no UnpushedRows, because their pulls wait for the pushes of all earlier clocks in any case. If a
+// table's pushes carry the rows as they were pulled (rule A6), its pulls are never divided.
 void PullStage::MakeUnpushedRows(const Job& job, std::span<const TableUse> uses) {
   unpushed_.resize(uses.size());
   if (job.train.prefetch == 0) return;

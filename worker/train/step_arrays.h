@@ -51,7 +51,8 @@ class StepArrays {
   // counts, adds them to `quality`; on a GPU stores them for Tally.
   virtual void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) = 0;
 
-  // Starts to process and copy back the gradients by this rule; the step is then complete.
+  // Starts to process the gradients by this rule and to copy them back. The step is complete when this has ended
+  // (Done).
   virtual Status Return(const GradientRule& rule) = 0;
   // Whether the step is complete, so that Finish does not block.
   virtual bool Done() { return true; }

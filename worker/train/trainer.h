@@ -27,7 +27,7 @@ struct TrainerOptions {
   std::uint64_t nonce = 0;
   std::string run_dir;               // folder of the run, for the trace; empty: no trace
   std::string record;                // file of worker/train/record.h; empty: none
-  double join_seconds_max = 60;      // timeout of the Welcome
+  double join_seconds_max = 60;      // longest silence of the scheduler before the Welcome
   std::shared_ptr<StatusFeed> feed;  // feed of the process's HTTP server; null: none
   std::string http;                  // address of that server; empty: none
   bool shm = false;                  // shares memory with shards of this host
@@ -41,7 +41,7 @@ class Trainer {
  public:
   Trainer(TrainerOptions options, net::Transport* transport);
 
-  // Runs to the end of the job. On kFailed, error() is the reason, which was also sent to the scheduler, if reachable.
+  // Runs to the end of the job. On kFenced and kFailed, error() is the reason.
   TrainerEnd Run();
   const Error& error() const { return error_; }
   // Makes Run end soon. Any thread.

@@ -43,7 +43,8 @@ class TrainingJob final : public Completion<TableSpec> {
   Expected<bool> TakeOpened();
   // Asks the thread that opens data to end soon.
   void StopOpening() { stop_.request_stop(); }
-  // kInvalidArgument: the job has no training data.
+  // Makes the model and sets uses(). kInvalidArgument: the job names no training file. Other errors are those of
+  // worker::MakeModel.
   Status MakeModel();
   // Receives a created table of uses(), or an error.
   void Done(TableSpec table) override;

@@ -28,7 +28,7 @@ class UnpushedRows {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
-  // ahead_min: if fewer rows of a batch than this need not wait, all of its rows wait.
+  // ahead_min: if fewer rows of a batch than this could be pulled at once, all of its rows wait.
   explicit UnpushedRows(std::size_t ahead_min) : ahead_min_(ahead_min) {}
 
   // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them into one or two
