@@ -24,7 +24,8 @@ class SimClocks {
   TimeUs UnixUsAtZero(std::uint32_t shard) const { return unix_us_at_zero_.at(shard); }
   // Must be called when the shard's process has ended; the next one starts with its clock.
   void OnEnd(const Process& shard) { unix_us_at_zero_.at(shard.rank) += shard.ahead; }
-  // At a restart of all machines: some were off for long, the clocks of others were set.
+  // Must be called when all machines restart: advances the time of day of some shards, which were off for long, and
+  // sets back that of others. Only in runs with expiry in seconds.
   void Disturb(SplitMix* dice);
 
  private:

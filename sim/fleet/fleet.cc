@@ -181,7 +181,7 @@ void Fleet::Plan() {
 }
 
 void Fleet::RunToTheEnd() {
-  // After a failed write of its state the scheduler pauses, and some disks fail until the end. Its clock may be slow.
+  // Allows for the scheduler's pause after each failed write of its state, measured by a clock that may be slow.
   const auto limit = [&] {
     return context_.until_us() + kSettleUs + TimeUs(store_.failed_states()) * scheduler::StateGate::kPauseUs * 5 / 4;
   };

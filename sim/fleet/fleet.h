@@ -62,7 +62,7 @@ class Fleet final : private FleetControl {
 
   struct Seen {
     ViewVersion view, sent_view;  // of the current scheduler
-    CheckpointId order, whole;
+    CheckpointId order, whole;    // the newest checkpoint that was ordered, and the newest complete one
     std::uint64_t fenced = 0;
     bool residuals = false;       // a worker has had some, or the run resumed from a checkpoint with blobs
     bool residuals_lost = false;  // when the run continued from its logs (rule K10)

@@ -122,7 +122,7 @@ Status FleetChecks::CheckFinal(Key key) const {
 Status FleetChecks::CheckEnd(bool died_early) const {
   if (context_.processes.AllShardsThere()) {
     for (Key key : context_.oracle.Keys()) TARN_RETURN_IF_ERROR(CheckFinal(key));
-  } else if (died_early) {  // otherwise its last part had arrived
+  } else if (died_early) {  // else the dead server's part of the last checkpoint had arrived
     context_.oracle.Fail("the job is done, but a server had died before the last checkpoint was ordered");
     return {};
   }

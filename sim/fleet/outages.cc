@@ -9,15 +9,15 @@
 namespace tarn::sim {
 namespace {
 
+// Maximum time between the end of all processes and their restart.
 constexpr TimeUs kDownUs = 500'000;
 // Probability that in an outage each machine loses its power independently.
 constexpr double kApart = 0.3;
-// For waiting outages with workers at equal clocks: probability that the event is a worker that has finished a lease
-// and is ahead.
+// Probability that an outage that waits for an event waits for kLeaseDone, in runs in which workers have equal clocks.
 constexpr double kWorkerAhead = 0.6;
 // Maximum delay of an outage after its event, and without the event.
 constexpr TimeUs kAfterMomentUs = 3'000, kAwaitUs = 1'000'000;
-// Time of another outage after the restart.
+// Maximum time between a restart and another outage.
 constexpr TimeUs kAgainUs = 300'000;
 
 }  // namespace

@@ -14,7 +14,9 @@ namespace tarn::sim {
 
 class Outages {
  public:
-  // Events that an outage may wait for.
+  // Events that an outage may wait for. kLeaseDone: a worker that is ahead has reported a finished lease. kPartWritten:
+  // a shard has reported its part of a checkpoint. kWhole: a checkpoint is complete. kRecovered: a shard has read its
+  // log.
   enum class Moment { kPushAcked, kTickAcked, kLeaseDone, kPartWritten, kWhole, kRecovered };
 
   // All arguments outlive this object.

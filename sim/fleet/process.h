@@ -35,14 +35,14 @@ struct Process {
   bool settles = false;  // scheduler, worker: a call of Settle is planned
   TimeUs paused_until = 0;
   TimeUs recovers_us = 0;  // shard: time to read its log after the Welcome
-  TimeUs ahead = 0;        // shard: its clock minus the fleet's
+  TimeUs ahead = 0;        // shard: the sum of its clock's jumps
   TimeUs timer_at = -1;
   std::uint64_t timer_version = 0;
   Clock last_clock;
   CheckpointId order;             // worker: the newest order seen
   std::optional<Clock> crash_at;  // worker
   bool stopped = false;           // shard: stopped by itself; it reports the reason until it is answered (rule S2)
-  bool over = false;
+  bool over = false;              // takes no more steps
 };
 
 }  // namespace tarn::sim

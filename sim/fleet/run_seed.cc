@@ -10,7 +10,7 @@
 namespace tarn::sim {
 namespace {
 
-// The same job with another number of shards, without faults and without limits on memory.
+// The same job with other numbers of servers and of shards per server, without faults and without limits on memory.
 Scenario Twin(const Scenario& scenario) {
   Scenario twin = scenario;
   twin.faults = {};
@@ -98,7 +98,8 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
     if (!twin.failure.empty())
       result.failure = "without faults: " + twin.failure;
     else if (!result.job_failed && !result.stopped && twin.parameters_hash != result.parameters_hash)
-      result.failure = "bsp + aggregated: faults and another number of shards changed the bits of the parameters";
+      result.failure =
+          "bsp + aggregated: faults or other numbers of servers and shards changed the bits of the parameters";
   }
   if (goes_on && result.failure.empty()) Resume(scenario, &disk, bits, verbose, &result);
   return result;

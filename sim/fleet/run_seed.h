@@ -8,8 +8,9 @@
 namespace tarn::sim {
 
 // Runs the fleet of a seed. If the final bits are determined (bsp and aggregated, no deaths), runs the job again
-// without faults and with another number of shards, and compares the bits. Some runs, and those that failed or were
-// stopped, then continue from a checkpoint with another number of shards; determined bits must again be the same.
+// without faults, with other numbers of servers and of shards per server, and compares the bits. Some runs, and those
+// that failed or were stopped, then continue from a checkpoint, likewise with other numbers; determined bits must again
+// be the same.
 RunResult RunSeed(std::uint64_t seed, bool verbose);
 
 }  // namespace tarn::sim

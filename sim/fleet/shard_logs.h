@@ -56,7 +56,7 @@ class ShardLogs {
   std::map<std::uint32_t, server::MemoryDisk> disks_;
   std::map<std::uint32_t, LogWitness> witnesses_;
   std::vector<WorkerEntry> workers_;  // workers of the run when its logs are read
-  std::set<std::uint32_t> failing_;
+  std::set<std::uint32_t> failing_;   // shards whose next sync fails
   bool sync_failed_ = false;
   std::uint64_t failed_syncs_ = 0, slow_syncs_ = 0, recoveries_ = 0;
 };
