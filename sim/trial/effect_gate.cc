@@ -27,7 +27,7 @@ bool Replaces(const EffectGate::Held& held, const EffectGate::Held& later) {
   return false;
 }
 
-// The tick to an earlier clock that this one stands for.
+// The tick to an earlier clock that `tick` includes.
 Tick EarlierTick(Tick tick, Clock clock) {
   for (const TickPoint& point : tick.earlier)
     if (point.clock == clock) tick.position = point.position;

@@ -39,7 +39,7 @@ class EffectGate final : public server::ShardObserver {
 
   std::size_t done() const { return done_; }  // effects that were repeated
   bool complete() const { return done_ == order_->size(); }
-  // What differs from the record; empty: nothing.
+  // The first difference from the record; empty: none.
   const std::string& difference() const { return difference_; }
   // What the gate waits for, for an error.
   std::string Waiting() const;

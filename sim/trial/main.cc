@@ -32,7 +32,8 @@ void OnSignal(int) {
   if (signals.fetch_add(1) > 0) _exit(kExitFailure);
 }
 
-int Complain(int code, const Error& error) {
+// Returns `code`, the exit status.
+int PrintError(int code, const Error& error) {
   fmt::print(stderr, "tarn-simulate: {}\n", error.message);
   return code;
 }
@@ -148,9 +149,9 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
   if (command.job_path.empty() && command.replayed.empty())
-    return Complain(kExitUsage, {ErrorCode::kInvalidArgument, "expected --job or --replay"});
+    return PrintError(kExitUsage, {ErrorCode::kInvalidArgument, "expected --job or --replay"});
   if (!command.replayed.empty() && !command.until && !command.overrides.empty())
-    return Complain(
+    return PrintError(
         kExitUsage,
         {ErrorCode::kInvalidArgument,
          "--set with --replay: expected also --until, because the recorded part of the run cannot be changed"});
@@ -158,14 +159,14 @@ int main(int argc, char** argv) {
   std::vector<std::string> notes;
   const auto job = LoadJob(command.job_path, command.overrides, &notes);
   for (const std::string& note : notes) fmt::print(stderr, "tarn-simulate: {}\n", note);
-  if (!job) return Complain(kExitUsage, job.error());
+  if (!job) return PrintError(kExitUsage, job.error());
   Status ended;
   const Status limits = CatchLimits([&]() -> Status {
     ended = Run(command, *job);
     return {};
   });
   FlushLog();
-  if (!limits) return Complain(kExitFailure, limits.error());
+  if (!limits) return PrintError(kExitFailure, limits.error());
   if (ended) return 0;
-  return Complain(ended.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, ended.error());
+  return PrintError(ended.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, ended.error());
 }

@@ -24,8 +24,8 @@ struct Recording {
   std::vector<worker::BatchBegins> begins;           // by worker
 
   // The record of a run of this job, in its folder. kUnsupported: the job, or what happened in the run, cannot be
-  // repeated; kNotFound: the run was not recorded, or failed; kCorrupt: the record has a
-  // line of another format, or contradicts itself.
+  // repeated; kNotFound: the run was not recorded, or failed; kCorrupt: the record has a line of another format, or
+  // contradicts itself.
   static Expected<Recording> Load(const Job& job, const std::string& run_dir);
 };
 

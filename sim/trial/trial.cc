@@ -318,7 +318,8 @@ void Trial::Send(const Node& from, Outbox* out) {
 
 void Trial::Deliver(const Node& from, Outgoing outgoing) {
   const bool accepted = outgoing.to.value >= kFirstAcceptedPeer;
-  const std::size_t to = accepted ? NodeOf(outgoing.to) : outgoing.to.value;  // ShardPeer(i) is 1 + i, as nodes are
+  // Shard i is node 1 + i, and its Peer for nodes that connect to it, ShardPeer(i), is 1 + i too.
+  const std::size_t to = accepted ? NodeOf(outgoing.to) : outgoing.to.value;
   // The receiver knows the sender by its node number if it has connected to the sender, else by an accepted peer's
   // number.
   const Peer sender = accepted ? Peer(from.number) : AcceptedPeer(from.number);

@@ -118,7 +118,7 @@ class Trial {
   void Arm(Node* node, TimeUs at, std::function<void()> due);
   void WatchProgress(const TrialHooks& hooks);
   void RequestStop();
-  void LeaveReplay();  // and requests a stop
+  void LeaveReplay();  // leaves the recorded order, and requests a stop
   void CountSamples(WorkerNode* node);
   void AddPoint();
   Status Finish();

@@ -73,7 +73,8 @@ class TrialBlobStore final : public server::BlobStore {
   Expected<server::BlobSlice> Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,
                                    std::size_t bytes_max) override {
     const auto found = files_->blobs.find({directory, rank});
-    if (found == files_->blobs.end()) return Fail(ErrorCode::kNotFound, "no state of this worker");
+    if (found == files_->blobs.end())
+      return Fail(ErrorCode::kNotFound, directory + ": no state of worker " + std::to_string(rank.value));
     const std::vector<std::byte>& blob = found->second;
     const std::uint64_t begin = std::min<std::uint64_t>(offset, blob.size());
     return server::BlobSlice{blob.size(),
