@@ -8,7 +8,8 @@
 namespace tarn::sim {
 namespace {
 
-// Workers with equal clocks, one of which is often behind for longer than the others need to report their progress.
+// Long batches, for workers with equal clocks: often one of them is behind for longer than the others need to report
+// their progress.
 void ChooseBehind(SplitMix& rng, Scenario* s) {
   s->workers = s->job.fleet.workers = std::max(2u, s->workers);
   s->compute_max_us = 50'000 + TimeUs(rng.Below(100'000));
@@ -50,8 +51,8 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   // Often, so that many outages follow a complete checkpoint.
   if (rng.Chance(0.75)) s->job.storage.checkpoint_clocks = 3 + rng.Below(8);
   s->faults.outages = std::uint32_t(rng.Below(6));
-  // Often both kinds in one run: data that is unsynced after a kill, and is then read, may be lost with the power
-  // later.
+  // Often both kills and power losses in one run: data that was unsynced at a kill is read after it, and a later power
+  // loss may lose it.
   s->faults.power_loss = rng.Chance(0.6) ? 0.5 : rng.Chance(0.5) ? 1.0 : 0.0;
   s->faults.outage_awaits = rng.Chance(0.8) ? 0.8 : 0;
   s->faults.outage_again = rng.Chance(0.5) ? 0.4 : 0;
@@ -76,7 +77,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
 void ChooseTier(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x74696572));
   if (!rng.Chance(0.4)) return;
-  // From the rows of one message to nearly all rows.
+  // The budget suffices for the rows of one message, for nearly all rows, or for a number between.
   s->tier_bytes = 1 + rng.Below(rng.Chance(0.7) ? 20'000 : 60'000);
   if (rng.Chance(0.2)) s->waiting_messages_max = 1 + rng.Below(4);
   if (rng.Chance(0.1)) s->waiting_bytes_max = 500 + rng.Below(5'000);

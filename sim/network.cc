@@ -57,7 +57,7 @@ void Network::Send(ProcessId from, Peer to, const Message& message) {
     return Transmit(on_pull_lane ? c.pull_lanes[c.turn++ % c.pull_lanes.size()] : it->second, true, message);
   }
   if (auto it = by_server_.find({from, to}); it != by_server_.end()) return Transmit(it->second, false, message);
-  // The peer has disconnected, as when a ROUTER returns EHOSTUNREACH.
+  // The peer has disconnected: the message is lost, as when a ROUTER socket returns EHOSTUNREACH.
 }
 
 void Network::Transmit(std::uint64_t id, bool to_server, const Message& message) {

@@ -23,7 +23,7 @@ double Rounding(ValueCodec codec, double value) {
     case ValueCodec::kSign:
     case ValueCodec::kOneBit: return std::abs(value) * 1e-6;
     case ValueCodec::kLowRank:
-    case ValueCodec::kQsgd: return std::abs(value);  // no oracle table has it
+    case ValueCodec::kQsgd: return std::abs(value);  // the oracle table uses neither
   }
   return 0;
 }

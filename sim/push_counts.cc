@@ -101,7 +101,8 @@ std::vector<ClockPart> PushCounts::PartsOf(Key key) const {
   return parts;
 }
 
-// Wider for lives and 16-bit rows: pushes may have been dropped, and stochastic rounding adds errors.
+// The range is wider for a table with a life, whose pushes may have been dropped, and for 16-bit rows, because
+// stochastic rounding adds errors.
 PushCounts::Range PushCounts::RangeOf(Key key,
                                       const std::function<void(const Record&, const Addend&, Range*)>& add) const {
   Range range{Base(key), Base(key)};

@@ -65,7 +65,7 @@ class PushCounts {
   std::string OnTableClosed(TableId table, Clock clock, std::uint32_t divisor,
                             std::span<const server::Contribution> counted, std::uint32_t backups);
 
-  // Checks the value that a pull returned. `tolerance`: of its codec.
+  // Checks the value that a pull returned. `tolerance`: the rounding error of its codec.
   std::string CheckPulled(const Pulled& pull, Key key, float value, double tolerance) const;
   // Check the value after the run, at the minimum clock `minimum`; in a checkpoint at a clock; in the checkpoint of a
   // clean stop without aggregated tables.

@@ -1,6 +1,6 @@
 // Checks what pushes report about the pulls of their rows: the versions at which the rows were pulled and, for update
-// rules that need them, the rows themselves (rules E8, A6). Compares pushes as shards receive them, also repeated and
-// divided ones, with what workers had.
+// rules that need them, the rows themselves (rules E8, A6). Checks pushes as shards receive them, including repeated
+// and divided ones.
 #pragma once
 
 #include <cstdint>

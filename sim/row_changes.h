@@ -47,8 +47,8 @@ class RowChanges {
   std::size_t issued() const { return records_.size(); }
   std::vector<Key> Keys() const;
 
-  // Checks the value that a pull for use at `use` returned. `mark`: issued() when the pull was issued. `tolerance`: of
-  // its codec.
+  // Checks the value that a pull for use at `use` returned. `mark`: issued() when the pull was issued. `tolerance`: the
+  // rounding error of its codec.
   std::string CheckPulled(Incarnation incarnation, Clock use, Key key, float value, std::size_t mark,
                           double tolerance) const;
   // Check the value after the run; in a checkpoint at a clock; in the checkpoint of a clean stop without aggregated

@@ -51,8 +51,8 @@ struct Faults {
 
 struct Scenario {
   std::uint64_t seed = 0;
-  std::uint64_t draw =
-      0;  // seed of all random events; a resumed run has the same seed, and so the same data, and another draw
+  // Seed of all random events. A resumed run has the same `seed`, and so the same data, and another `draw`.
+  std::uint64_t draw = 0;
   Job job;
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
@@ -84,8 +84,9 @@ struct Scenario {
   TimeUs cut_pause_us = 0;
   std::size_t tier_bytes = 0;  // memory budget of a shard; further rows are on disk; 0: no limit
   std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: the default
-  std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
-  std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet
+  // Key lists: of a client for one shard, of a shard for all clients.
+  std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;
+  std::uint32_t requests = 0;  // requests for checkpoints from outside the fleet
   Faults faults;
   bool CutsAtClock() const;    // whether checkpoints are cut at a clock (rule K1)
   bool MayCutAtClock() const;  // also true if they are cut at a clock only because programs keep state

@@ -1,5 +1,5 @@
-// Checks the events of one shard: sequences without gaps or repetitions, and a sufficient open clock for each
-// answer.
+// Checks the events of one shard: its partitions apply sequences without gaps or repetitions, and each section of an
+// immediate table raises the version by one; the open clock suffices for each answer; clocks close in order.
 #pragma once
 
 #include <functional>

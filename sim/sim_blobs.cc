@@ -106,7 +106,7 @@ Expected<StoredState> ReadStored(const SimDisk& disk, const std::string& directo
   StoredState stored;
   const auto take = [&](const BlobChunk& chunk) -> Status {
     stored.clock = chunk.clock;
-    if (!chunk.state.empty()) stored.program = chunk.state;  // one chunk
+    if (!chunk.state.empty()) stored.program = chunk.state;  // the state fits into one chunk
     const ResidualRows& rows = chunk.rows;
     for (std::size_t i = 0; rows.table == "counts" && i < rows.keys.size(); ++i)
       stored.residuals.push_back({rows.keys[i], rows.clocks[i], -rows.values[i * rows.dim]});

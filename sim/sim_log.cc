@@ -12,7 +12,7 @@ Status SimLog::Recover(const server::LogIdentity& identity, CheckpointId from, L
   return log_.Recover(identity, from, at_least, sink);
 }
 
-// The first call of a shard after recovery (ShardLog::Recover).
+// After a recovery this is the shard's first call (ShardLog::Recover), so the shard has handled all records.
 LogSequence SimLog::BeginSegment(CheckpointId cut, server::LogRecord head) {
   if (std::exchange(recovering_, false)) recovered_(log_.recovered());
   return log_.BeginSegment(cut, std::move(head));

@@ -188,7 +188,7 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   disk_->writing.insert(directory);
   id_ = head.id;
   directory_ = directory;
-  refused_ = false;  // the first slice needs no request
+  refused_ = false;  // the first chunk may be written without a call of HasRoom
   chunks_left_.reset();
   if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
   if (now_hash)

@@ -184,7 +184,7 @@ class SimShardStore : public server::CheckpointStore {
   std::optional<std::uint64_t> whole_hash_;
   std::optional<std::uint64_t> chunks_left_;  // until the part fails
   bool full_ = false;
-  bool refused_ = false;  // HasRoom was false, and nothing was begun or drained since
+  bool refused_ = false;  // the last HasRoom returned false; cleared when a part begins or there is room again
 };
 
 }  // namespace tarn::sim

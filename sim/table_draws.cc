@@ -19,7 +19,7 @@ void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
   faults->jump_at_cut = rng.Chance(0.5) ? rng.Unit() : 0;
 }
 
-// Number of clocks for which the table allows pushes to be combined.
+// Number of clocks for which the table's staleness bound allows a push to be held back.
 std::uint64_t MayWait(const ConsistencySpec& spec) {
   constexpr std::uint64_t kLong = 6;
   if (spec.mode == ConsistencyMode::kAsp) return kLong;
@@ -28,7 +28,7 @@ std::uint64_t MayWait(const ConsistencySpec& spec) {
 
 WorkerCacheSpec DrawCache(SplitMix& rng, const ConsistencySpec& spec, std::uint64_t may_wait) {
   WorkerCacheSpec cache;
-  // From a few rows to all of them.
+  // Room for a few rows, for all of them, or for a number between.
   if (spec.mode != ConsistencyMode::kAsp && rng.Chance(0.8))
     cache.bytes = 1'024 + rng.Below(rng.Chance(0.5) ? 1 : 9'000);
   cache.own_pushes = rng.Chance(0.5) ? OwnPushes::kSeen : OwnPushes::kBounded;
@@ -187,7 +187,7 @@ void ChooseTopK(std::uint64_t seed, Scenario* s) {
     s->top_k = true;
   }
   if (s->job.tables.contains("counts")) s->counts_cache = s->job.tables["counts"].worker_cache;
-  // Residuals matter only for checkpoints.
+  // Most such runs write checkpoints, which contain the residuals.
   if (!s->top_k || !rng.Chance(0.7)) return;
   if (s->job.storage.durability == Durability::kNone) s->job.storage.durability = Durability::kCheckpoint;
   s->job.storage.checkpoint_clocks = 3 + rng.Below(10);

@@ -13,7 +13,7 @@ constexpr std::size_t kSector = 512;
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-std::unexpected<Error> NotThere(const std::string& path) {
+std::unexpected<Error> NotFound(const std::string& path) {
   return Fail(ErrorCode::kNotFound, fmt::format("{}: cannot open: No such file or directory", path));
 }
 
@@ -103,19 +103,19 @@ class MemoryFileOps final : public FileOps {
   Expected<std::unique_ptr<LogFile>> OpenToRead(const std::string& path) override { return OpenToWrite(path); }
   Expected<std::unique_ptr<LogFile>> OpenToWrite(const std::string& path) override {
     const auto it = disk_->files_.find(path);
-    if (it == disk_->files_.end()) return NotThere(path);
+    if (it == disk_->files_.end()) return NotFound(path);
     return std::make_unique<MemoryFile>(disk_, path, it->second);
   }
   Status Remove(const std::string& path) override {
     auto node = disk_->files_.extract(path);
-    if (!node) return NotThere(path);
+    if (!node) return NotFound(path);
     if (node.mapped()->named) disk_->removed_[path] = node.mapped();
     return {};
   }
   // After a loss of power a durable name refers to either of the two files.
   Status Rename(const std::string& from, const std::string& to) override {
     auto node = disk_->files_.extract(from);
-    if (!node) return NotThere(from);
+    if (!node) return NotFound(from);
     const auto inode = node.mapped();
     if (inode->named) disk_->removed_[from] = inode;
     inode->named = false;
