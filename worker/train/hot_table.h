@@ -27,7 +27,7 @@
 
 namespace tarn::worker {
 
-// The state of one batch in one table. It can be reused and then keeps its memory. The table outlives it.
+// The state of one batch in one table. Reused for a later batch, it keeps its memory. The table outlives it.
 class HotBatch {
  public:
   const Plan& missing() const { return missing_; }

@@ -16,7 +16,7 @@ Status JoinWatch::Check(TimeUs silence) {
     LogAndPrint(
         LogLevel::kWarning, kProgram,
         fmt::format("the scheduler at {} has been silent for {:.0f} s (is it running, is that its address, {}?); "
-                    "gives up in {:.0f} s",
+                    "this worker gives up in {:.0f} s",
                     scheduler_, seconds, kSameKeys, std::max(0.0, seconds_max_ - seconds)));
   if (seconds <= seconds_max_) return {};
   return Fail(

@@ -65,7 +65,7 @@ class RowPlace {
   // Waits until all operations are complete. kInternal: an operation has failed.
   virtual Status Wait() = 0;
   // Operations submitted from now on to `user`, a stream of the same GPU, run after all operations of the place so far.
-  // Does not block. For the host's memory `user` is null, and it does nothing.
+  // Does not block. In a host place `user` is null, and the call does nothing.
   virtual void HandOver(kernels::Stream* user) = 0;
 };
 

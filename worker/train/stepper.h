@@ -39,8 +39,8 @@ struct StepperOptions {
 };
 
 struct FinishedStep {
-  // Of the plans, unique rows x dim, in their order. Empty if not training, and for a skipped batch, whose gradients
-  // overflow fp16 (LossScale).
+  // By table: of each unique row of its plan, in the plan's order. Empty if not training, and for a skipped batch,
+  // whose gradients overflow fp16 (LossScale).
   std::vector<Buffer> gradients;
   // Of the counted rows; those of a skipped batch are not counted.
   struct Counted {

@@ -76,7 +76,7 @@ void Trainer::WriteTrace() const {
 TrainerEnd Trainer::HowItEnded(const Status& status) {
   const Shutdown& reason = client().stop_reason();
   if (client().state() == ClientState::kFenced) {
-    error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
+    error_ = {ErrorCode::kFenced, "the scheduler has declared this worker dead: start it again"};
     return TrainerEnd::kFenced;
   }
   if (loop_.failed()) {
