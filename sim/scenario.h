@@ -46,7 +46,7 @@ struct Faults {
   bool scheduler_dies = false;             // once, only the scheduler: all nodes end two leases later
   double clock_drift = 0;                  // by which fraction a node's clock may be faster or slower
   double fail_state = 0, stall_state = 0;  // per write of the scheduler; a stall takes two leases or more
-  TimeUs until_us = 0;                     // no new fault after this time
+  TimeUs until_us = 0;                     // the network heals then; most other faults begin by 0.1 s later
 };
 
 struct Scenario {
@@ -63,7 +63,7 @@ struct Scenario {
   bool program_state = false;                            // workers have programs with state in checkpoints
   bool changes = false;       // workers assign and delete rows of counts, and push gradients to them if changes_step
   bool changes_step = false;  // (row_changes.h)
-  LifeSpec life;              // of counts: a value may be any count of pushes since the row was created
+  LifeSpec life;              // of counts; a value then lacks the pushes before the row was created
   std::uint32_t shards = 1;   // in all
   std::uint32_t workers = 1;
   std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;

@@ -13,8 +13,8 @@ void MemoryCheckpointFiles::Put(const std::string& directory, Snapshot snapshot)
   directories_[directory][id][shard] = std::make_shared<const Snapshot>(std::move(snapshot));
 }
 
-bool MemoryCheckpointFiles::TakeOver(const std::string& base_directory, const std::string& directory, ShardId shard,
-                                     std::uint32_t shards) {
+bool MemoryCheckpointFiles::LinkShare(const std::string& base_directory, const std::string& directory, ShardId shard,
+                                      std::uint32_t shards) {
   const Generations* base = Find(base_directory);
   if (base == nullptr) return false;
   std::uint32_t index = 0;
@@ -42,7 +42,7 @@ void MemoryCheckpointStore::Begin(Snapshot head, std::string directory) {
   open_ = std::move(head);
   directory_ = std::move(directory);
   base_is_gone_ =
-      open_->base.value != 0 && !files_->TakeOver(open_->base_directory, directory_, open_->shard, open_->shards);
+      open_->base.value != 0 && !files_->LinkShare(open_->base_directory, directory_, open_->shard, open_->shards);
 }
 
 void MemoryCheckpointStore::Put(CutRows chunk) {

@@ -25,7 +25,7 @@ class MemoryCheckpointFiles {
   void Put(const std::string& directory, Snapshot snapshot);
   // Links the share of shard `shard` of `shards` in a base: every shards-th part. False if the directory does not
   // exist.
-  bool TakeOver(const std::string& base_directory, const std::string& directory, ShardId shard, std::uint32_t shards);
+  bool LinkShare(const std::string& base_directory, const std::string& directory, ShardId shard, std::uint32_t shards);
   // Null if the directory does not exist.
   const Generations* Find(const std::string& directory) const;
   // The parts of the newest generation. The directory must exist.

@@ -52,7 +52,7 @@ struct FleetContext {
 
   TimeUs now() const { return events.now(); }
   TimeUs lease_us() const { return TimeUs(scenario.job.fleet.lease_seconds * 1e6); }
-  TimeUs until_us() const { return scenario.faults.until_us; }  // no new fault after this time
+  TimeUs until_us() const { return scenario.faults.until_us; }
   // A random time between 0.1 s and until_us() + 0.1 s.
   TimeUs Sometime(SplitMix* from) const { return 100'000 + TimeUs(from->Below(std::uint64_t(until_us()))); }
   void Trace(const std::string& what) const;
