@@ -16,7 +16,7 @@ inline constexpr int kReaderTrack = 1;   // the reader's thread
 inline constexpr int kComputeTrack = 2;  // the training loop
 inline constexpr int kPullTrack = 3;     // pulls, which overlap; as many tracks as needed
 
-// Thread-safe. Stores at most about `events_max` spans: all of a short run, a sample of a long one. Time is divided
+// Thread-safe. Stores at most `events_max` spans: all of a short run, a sample of a long one. Time is divided
 // into slices. Whenever there are too many spans, every other stored slice is dropped, and the same share of later
 // ones. A span that begins in a stored slice is stored in full.
 class Trace {
