@@ -20,6 +20,7 @@ Scenario Twin(const Scenario& scenario) {
   twin.job.fleet.servers = scenario.job.fleet.servers % 3 + 1;
   twin.job.fleet.shards = 3 - scenario.job.fleet.shards;
   twin.shards = twin.job.fleet.servers * twin.job.fleet.shards;
+  if (twin.shards == scenario.shards) twin.shards = ++twin.job.fleet.servers;  // 1 x 2: compared with 3 x 1
   return twin;
 }
 

@@ -216,7 +216,13 @@ Status FileBytes::Map(int file, const std::string& path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   void* mapping = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   if (mapping == MAP_FAILED) return std::unexpected(SystemError(path, "map", errno));
-  mapping_ = std::make_unique<Mapping>(mapping, size, ::fcntl(file, F_DUPFD_CLOEXEC, 0), path);
+  const int own = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) {
+    const int error = errno;
+    ::munmap(mapping, size);
+    return std::unexpected(SystemError(path, "keep open", error));
+  }
+  mapping_ = std::make_unique<Mapping>(mapping, size, own, path);
   bytes_ = {static_cast<const char*>(mapping), size};
   return {};
 }
