@@ -1,6 +1,6 @@
 // Matrix products on a GPU with 16-bit matrices and fused epilogues. Row-major; pointers are device memory; order and
 // errors as in kernels/stream.h. Uses cuBLASLt. If cuBLASLt has no kernel for an epilogue, or a slower one, the product
-// and the epilogue are two passes, with the same result up to one rounding to the result's elements.
+// and the epilogue are two passes, whose result may differ by one rounding to the element type of C.
 //
 //   // y = relu(x w^T + bias) in bf16, and a bit for every element that was above 0
 //   LinearForward(stream, {rows, in, out, Precision::kBf16}, x, w, bias, y, mask);
@@ -57,8 +57,8 @@ enum class Epilogue : std::uint8_t {
 };
 
 // A mask has a bit for every element of an m x n matrix, bit j % 32 of word j / 32 of its row: set if the element is
-// above 0, clear if below; at 0 cuBLASLt's kernel decides. Rows have a multiple of 128 bits, and the mask is aligned to
-// 16 bytes.
+// above 0, clear if below; the bit of an element that is 0 depends on cuBLASLt's kernel. A row of the mask has a
+// multiple of 128 bits, and the mask is aligned to 16 bytes.
 constexpr std::size_t ReluMaskStride(std::size_t n) { return (n + 127) / 128 * 4; }  // in words
 constexpr std::size_t ReluMaskWords(std::size_t m, std::size_t n) { return m * ReluMaskStride(n); }
 

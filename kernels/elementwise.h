@@ -57,8 +57,9 @@ void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 // Clipping on a GPU, without a transfer to the host. `parts` are kNormParts doubles of device memory, zeroed beforehand
 // (Fill of twice as many floats).
 //   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone.
-//   ClipScale: for a gradient in multiples of `unit`, whose squared norm is the sum of the parts, computes the factor
-//   that divides by the unit and limits the norm to norm_max (0: no limit). Stores the sum in parts[0].
+//   ClipScale: for arrays that hold a gradient times `unit`, with the sum of the parts as their squared norm. Sets
+//   *factor to what divides them by `unit` and limits the gradient's norm to norm_max (0: no limit). parts[0] becomes
+//   the sum of the parts.
 //   Scale: out[i] *= *factor.
 inline constexpr std::size_t kNormParts = 512;
 void AddSquaredNorm(Stream& stream, std::size_t n, const float* in, double* parts);

@@ -42,7 +42,7 @@ class Graph {
   // kUnsupported: CUDA cannot record this work; the message names what failed.
   Status Record(const std::function<void()>& work);
 
-  // Submits the recorded operations to the stream.
+  // Submits the recorded operations to the stream. The last Record must have succeeded.
   void Launch();
 
  private:

@@ -1,6 +1,6 @@
-// Reads and writes rows stored in 16 bits. All functions access n rows of `dim` values once, allocate nothing and may
-// be called from any thread. Nothing overlaps. The same bits on every x86-64 in one mode of subnormals
-// (kernels/subnormals.h).
+// Reads and writes rows whose values are stored in 16 bits. All functions access n rows of `dim` values once, allocate
+// nothing and may be called from any thread. Arrays must not overlap. The same bits on every x86-64 in one mode of
+// subnormals (kernels/subnormals.h).
 #pragma once
 
 #include <cstddef>

@@ -77,10 +77,10 @@ class HotRows {
   virtual void Fill(std::size_t n, const std::uint32_t* positions, const std::uint32_t* slots, const float* rows,
                     Clock version) = 0;
 
-  // out[i] (n x dim) becomes the row in slots[i]; where that is kNoSlot it stays as it is.
+  // out[i] (n x dim) becomes the row in slots[i]; it is unchanged if that is kNoSlot.
   virtual void Read(std::size_t n, const std::uint32_t* slots, float* out) = 0;
 
-  // *oldest becomes the least version of the rows in these slots, ~0 where there is none.
+  // *oldest becomes the least version of the rows in these slots; ~0 if all are kNoSlot.
   virtual void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) = 0;
 
   // Removes one pin of each slot except kNoSlot. A slot may occur at most once. Unpinning a slot that is not pinned is
@@ -89,7 +89,7 @@ class HotRows {
 
   // The rows of these keys can no longer be found: their worker has pushed to them, or a pull failed.
   virtual void Evict(std::size_t n, const Key* keys) = 0;
-  // The same for all.
+  // The same for the rows of all keys.
   virtual void Clear() = 0;
 
   // Halves all scores of kLfu.
@@ -103,7 +103,8 @@ class HotRows {
 // In the host's memory.
 std::unique_ptr<HotRows> MakeHotRows(const HotRowsOptions& options);
 
-// In the GPU's memory. kIo if it is too small: the message says how many rows would fit.
+// In the GPU's memory. kIo: not enough memory; the message has the number of rows that would fit. kInternal: an
+// operation failed (Stream::Wait).
 Expected<std::unique_ptr<HotRows>> MakeHotRows(Stream& stream, const HotRowsOptions& options);
 
 }  // namespace tarn::kernels

@@ -12,7 +12,7 @@ namespace tarn::kernels::hot {
 inline constexpr std::uint32_t kWays = 128;      // slots of a bucket
 inline constexpr std::uint8_t kNoDigest = 0;     // of a slot that is free or detached
 inline constexpr std::uint32_t kNone = ~0u;      // kNoSlot
-inline constexpr std::uint64_t kPinned = ~0ull;  // a rank that is never chosen
+inline constexpr std::uint64_t kPinned = ~0ull;  // rank of a pinned slot, which is never used for a new row
 
 // State of a slot except for its digest, aligned to the 32 bytes of a GPU memory transaction.
 struct alignas(32) Slot {
@@ -52,8 +52,8 @@ constexpr std::uint8_t DigestOf(std::uint64_t hash) {
 
 constexpr bool IsYoungEnough(std::uint64_t stamp, std::uint64_t least) { return stamp > least; }
 
-// A new row takes the slot of the lowest rank (the first of equal ones): free slots, then rows that are too old, then
-// the others, ordered by score.
+// A new row gets the slot with the lowest rank, the first of equal ones. The order of ranks: free slots, rows that are
+// too old by score, other rows by score.
 constexpr std::uint64_t RankOf(std::uint8_t digest, const Slot& slot, std::uint64_t least) {
   if (slot.pins != 0) return kPinned;
   if (digest == kNoDigest) return 0;

@@ -1,5 +1,5 @@
-// Gradient rows in 1, 2 or 4 bits a value. A row of dim floats becomes CodecRowBytes(codec, dim) bytes: one or two
-// scales, little-endian floats, then the codes of the values, the first one in the lowest bits.
+// Encodes gradient rows with 1, 2 or 4 bits per value. A row of dim floats becomes CodecRowBytes(codec, dim) bytes: one
+// or two scales, little-endian floats, then the codes of the values, the first one in the lowest bits.
 //
 //   kQsgd     QSGD with 7 levels (Alistarh et al., "QSGD: Communication-efficient SGD via gradient quantization and
 //             encoding", NIPS 2017, section 3.1, one bucket per row): |x| becomes ||row|| / 7 * l, where l is the level

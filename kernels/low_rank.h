@@ -1,9 +1,9 @@
 // A matrix of gradients as the product of two thin ones: PowerSGD (Vogels, Karimireddy, Jaggi, "PowerSGD: practical
 // low-rank gradient compression for distributed optimization", NeurIPS 2019, algorithm 1, for each worker separately).
 //
-// One step of subspace iteration, which starts from the factor of the last step: P = orthonormal(M Q), Q = M' P; then
-// M is about P Q'. M (n x dim) and P (n x rank), "left", are stored by row, Q (dim x rank), "right", by column. Sums
-// are in a fixed order: the same bits on every x86-64. Any thread.
+// One step of subspace iteration, which starts from the factor Q of the previous step: P = orthonormal(M Q), Q = M' P;
+// then M is about P Q'. M (n x dim) and P (n x rank), "left", are stored by row, Q (dim x rank), "right", by column.
+// Sums are in a fixed order: the same bits on every x86-64. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ constexpr bool LowRankPays(std::size_t n, std::uint32_t dim, std::uint32_t rank)
   return sizeof(std::uint32_t) + (n + dim) * rank * sizeof(float) < n * dim * sizeof(float);
 }
 
-// Sets `right` to the factor of the first step: standard normal values by hash of `seed`.
+// Sets `right` to the factor with which the first step starts: standard normal values, a function of `seed`.
 void StartLowRank(std::uint32_t dim, std::uint32_t rank, std::uint64_t seed, float* right);
 
 // Sets `left` and replaces `right`. If the matrix has a lower rank, the surplus columns of `left` are zero, and those

@@ -1,6 +1,7 @@
-// Elementary functions in double from + - * / and bit operations alone. libm chooses its code by the processor, so
-// its last bits differ between machines; these do not, nor do a GPU's. All are branch-free where loops over arrays use
-// them. (__builtin_bit_cast: CUDA's C++17 has no std::bit_cast.)
+// Elementary functions in double from + - * / and bit operations alone. libm chooses its code by the processor, so its
+// last bits differ between machines; those of these functions do not, on GPUs either. Functions that are called in
+// loops over arrays have no branches, so that the loops become vectors. (__builtin_bit_cast: CUDA's C++17 has no
+// std::bit_cast.)
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 //   optimizer.InitSlots(dim, slots.data());
 //   optimizer.Apply({.clock = clock, .rate = LearningRate(spec, clock)}, rows);   // n rows, in order
 //
-// Every function is pure (no state of its own) and may be called from any thread on disjoint rows and, for rules with
+// No function keeps state between calls. Any thread may call them on disjoint rows and, for rules with
 // partition_floats, disjoint partition_state. The bits of the result are the same on every x86-64, for every batch size
 // and order of distinct rows, because the code uses only IEEE + - * / and sqrt, no contraction, and reductions of one
 // fixed shape (kernels/elementwise.h). This holds among threads that treat subnormals alike; shards treat them as zero
@@ -63,7 +63,7 @@ class Optimizer {
   std::uint32_t slot_floats(std::uint32_t dim) const { return SlotFloats(*rule_, dim); }
   // Writes the complete state of a row that has taken no step.
   void InitSlots(std::uint32_t dim, float* slots) const;
-  // One step of each row, in order.
+  // One step of each row, in order. Changes nothing if the rule divides by the rate (divides_by_rate) and that is 0.
   void Apply(const RuleContext& context, const RowsToStep& rows) const;
   // Whether the rule discards gradients of this context.
   bool Discards(const RuleContext& context) const {

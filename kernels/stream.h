@@ -89,8 +89,8 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-// Pinned host memory, which the GPU reads and writes asynchronously; copies from and to other memory block. The stream
-// outlives it and must have finished with it (Wait) before its destruction.
+// Pinned host memory, which the GPU reads and writes asynchronously; copies from and to other host memory block. The
+// stream outlives it, and all operations that use it are complete (Wait) before its destruction.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -113,10 +113,12 @@ class PinnedBuffer {
   std::size_t size_ = 0;
 };
 
-// Counts of operations of all streams of this process, to compare with predictions.
+// Counts of all streams of this process, to compare with predictions.
 struct DeviceUse {
-  std::uint64_t operations = 0;  // submitted one by one or recorded, including copies
-  std::uint64_t graphs = 0;      // launched
+  // CUDA calls, submitted one by one or recorded: launches, copies, events, waits and frees. cuBLASLt's are not
+  // counted.
+  std::uint64_t operations = 0;
+  std::uint64_t graphs = 0;  // launched
   std::uint64_t copies = 0, bytes_to_device = 0, bytes_to_host = 0, bytes_within = 0;
   std::uint64_t waits = 0;        // of the host
   std::uint64_t allocations = 0;  // of the GPU's memory

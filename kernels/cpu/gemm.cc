@@ -11,7 +11,7 @@
 namespace tarn::kernels {
 namespace {
 
-// C = beta * C, which does not read C if beta is 0.
+// C = beta * C. If beta is 0, C is not read, because it may be uninitialized.
 void ScaleMatrix(std::size_t rows, std::size_t columns, float beta, float* c, std::size_t stride) {
   for (std::size_t i = 0; i < rows; ++i) {
     if (beta == 0.0f)

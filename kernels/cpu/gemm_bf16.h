@@ -1,6 +1,6 @@
 // The two implementations of a bf16 product, for GemmBf16 and LinearBackward of kernels/gemm.h and for tests.
 //
-// With AMX, oneDNN multiplies in bf16. With avx512_bf16 alone that takes twice the time of its fp32 products
+// With AMX, oneDNN multiplies in bf16. With avx512_bf16 alone, its bf16 products take twice the time of fp32 ones
 // (bench/results/2026-11-22-training.md), so the factors are rounded to bf16 and multiplied as fp32. The two sum in
 // different orders. The choice depends only on the processor, never on measured time.
 #pragma once
@@ -9,7 +9,8 @@
 
 namespace tarn::kernels {
 
-// Whether oneDNN uses AMX here: the processor has it, the kernel grants it, and ONEDNN_MAX_CPU_ISA does not exclude it.
+// Whether oneDNN uses AMX here: the processor has it, the operating system permits it, and ONEDNN_MAX_CPU_ISA does not
+// exclude it.
 bool HasBf16Tiles();
 
 // Multiplies in bf16 with oneDNN. Returns false, with C unchanged, if oneDNN does not support this product on this

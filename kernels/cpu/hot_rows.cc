@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kNoSlot == hot::kNone);
 
-constexpr std::size_t kAhead = 8;  // how many keys ahead digests, and how many slots ahead rows, are prefetched
+constexpr std::size_t kAhead = 8;  // digests are prefetched this many keys ahead, rows this many slots ahead
 
 class HostHotRows final : public HotRows {
  public:
@@ -126,7 +126,7 @@ class HostHotRows final : public HotRows {
     return kNoSlot;
   }
 
-  // The slot of the bucket to be used next, or kNoSlot.
+  // The slot of the bucket with the lowest rank; kNoSlot if all are pinned.
   std::uint32_t Victim(std::uint32_t bucket, Clock least) const {
     std::uint64_t lowest = hot::kPinned;
     std::uint32_t victim = kNoSlot;

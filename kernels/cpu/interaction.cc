@@ -15,7 +15,7 @@
 #ifndef TARN_KERNELS_INTERACTION_LANES
 #define TARN_KERNELS_INTERACTION_LANES
 namespace tarn::kernels {
-// No instruction set has more lanes. The rows of the working arrays are padded to a multiple of it.
+// Maximum number of lanes of an instruction set. The rows of the working arrays are padded to a multiple of this.
 inline constexpr std::size_t kLanesMax = 16;
 // Rows of a product's tile: with two blocks of lanes, its 8 sums hide the latency of an addition.
 inline constexpr std::size_t kTileRows = 4;

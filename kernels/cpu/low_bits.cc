@@ -42,8 +42,8 @@ class Chance {
 };
 
 // Each codec has the scales of a row (ScalesOf), the code of a value in kBits bits (Code), and the value of a code
-// (Value). Scales that are not finite make the row NaN. Scales that would be subnormal, as those of a row of zeros, are
-// zero.
+// (Value). Scales that are not finite make the row NaN. Subnormal scales become zero; if all scales are zero, the row
+// decodes to zeros.
 struct Qsgd {
   static constexpr std::uint32_t kBits = 4;
   using Scales = std::array<float, 1>;

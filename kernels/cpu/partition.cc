@@ -4,8 +4,8 @@
 
 namespace tarn::kernels {
 
-// offsets[p + 1] is the cursor of partition p: it starts at the partition's begin and ends at its end, the value to be
-// returned.
+// offsets[p + 1] is the cursor of partition p. It moves from the first index of the partition to one past its last,
+// which is the value that the caller gets.
 void GroupByPartition(std::span<const std::uint32_t> partition_of, std::uint32_t n_partitions,
                       std::uint32_t* permutation, std::uint32_t* offsets) {
   std::fill(offsets, offsets + n_partitions + 1, 0u);

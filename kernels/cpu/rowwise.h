@@ -16,8 +16,8 @@ inline void PrefetchRow(const float* row, std::size_t dim) {
   for (std::size_t j = 0; j < dim && j < kFloatsMax; j += kLineFloats) __builtin_prefetch(row + j, 1);
 }
 
-// Calls f(width), with `dim` as a compile-time constant if it is a common width: for a short row, calling memcpy or
-// setting up a loop costs more than the row.
+// Calls f(width), where `width` is `dim`, as a compile-time constant if it is a common width: for a short row, calling
+// memcpy or setting up a loop costs more than processing the row.
 template <typename F>
 [[gnu::always_inline]] inline void WithWidth(std::uint32_t dim, F f) {
   switch (dim) {

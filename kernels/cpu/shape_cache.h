@@ -1,5 +1,5 @@
-// A least-recently-used cache of oneDNN's objects, by shape. Making one takes a fraction of a millisecond; batches and
-// layers have few shapes.
+// A least-recently-used cache of oneDNN's objects, by shape. Creating an object takes a fraction of a millisecond;
+// batches and layers have few shapes.
 #pragma once
 
 #include <algorithm>

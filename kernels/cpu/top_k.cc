@@ -15,7 +15,7 @@ constexpr std::size_t kFew = 1 << 14;  // below this number of values, KthMagnit
 
 std::uint32_t Magnitude(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
-// The bucket, counted from the top, that contains the k-th value; subtracts from k the number of values above it.
+// The bucket that contains the k-th largest value. Subtracts from *k the number of values in higher buckets.
 std::uint32_t BucketOf(std::size_t* k, std::span<const std::uint32_t> counts) {
   for (std::size_t bucket = counts.size(); bucket-- > 0;) {
     if (counts[bucket] >= *k) return static_cast<std::uint32_t>(bucket);
@@ -38,7 +38,8 @@ std::uint32_t NextDigit(std::span<const float> in, std::uint32_t prefix, std::si
   return prefix << kDigit | BucketOf(k, *counts);
 }
 
-// Few values are counted by short digits, which need few counters. Leaves in k the rank among equal values.
+// The k-th largest magnitude. Sets *k to its rank among the values of this magnitude. Few values are counted by short
+// digits, which need few counters.
 std::uint32_t KthMagnitude(std::span<const float> in, std::size_t* k, std::vector<std::uint32_t>* counts) {
   if (in.size() >= kFew) return NextDigit<15, 16>(in, NextDigit<0, 15>(in, 0, k, counts), k, counts);
   const std::uint32_t high = NextDigit<0, 11>(in, 0, k, counts);
@@ -48,7 +49,7 @@ std::uint32_t KthMagnitude(std::span<const float> in, std::size_t* k, std::vecto
 }  // namespace
 
 void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values, TopKScratch& scratch) {
-  TARN_CHECK(k <= n && n < (std::size_t{1} << 31), "k is at most n");
+  TARN_CHECK(k <= n && n < (std::size_t{1} << 31), "k is at most n, and n below 2^31");
   if (k == 0) return;
   std::size_t rank = k;
   const std::uint32_t threshold = KthMagnitude({in, n}, &rank, &scratch.counts_);

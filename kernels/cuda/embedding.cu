@@ -35,7 +35,7 @@ struct ConcatTerm {
   }
 };
 
-// One block, because the sum is too small to justify a second kernel. Each thread has kSumAtOnce loads in flight.
+// One block, because the sum is too small to be worth a second kernel. Each thread has kSumAtOnce loads in flight.
 constexpr unsigned kSumThreads = 1024;
 constexpr unsigned kSumAtOnce = 8;
 

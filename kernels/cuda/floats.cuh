@@ -57,7 +57,8 @@ __device__ inline void Store(float* to, const Floats<kWidth>& floats) {
     *to = floats.v[0];
 }
 
-// Load and Store for device memory only. The compiler splits some calls of those into single floats, but not these.
+// Load and Store for device memory only. The compiler splits some accesses of Load and Store into single floats, but
+// not those of LoadGlobal and StoreGlobal.
 template <int kWidth>
 __device__ inline Floats<kWidth> LoadGlobal(const float* from) {
   if constexpr (kWidth == 4)

@@ -62,7 +62,7 @@ std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t by
   constexpr const char* kWhat = "rounding the factors of a matrix product";
   GemmState& state = *native.gemm;
   if (state.factor_bytes >= bytes) return static_cast<std::byte*>(state.factors);
-  if (native.Refuses("a matrix product asks for memory")) return nullptr;
+  if (native.Refuses("a matrix product allocates memory for its rounded factors")) return nullptr;
   ++native.memory_version;
   if (state.factors != nullptr) native.Note(native.Release(std::exchange(state.factors, nullptr)), kWhat);
   state.factor_bytes = 0;

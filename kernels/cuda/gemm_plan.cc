@@ -269,9 +269,9 @@ Replay Record(cudaStream_t stream, int runs, F f) {
   return Replay(replay);
 }
 
-// Times work on a stream. A small product takes the GPU less time than the host needs to launch it: many are recorded
-// into a graph, and the graph is launched several times in a row, of which the first only covers the launch of the
-// next. A large one is measured by a single run.
+// Times work on a stream. A large product is measured by a single run. A small one takes the GPU less time than the
+// host needs to launch it, so many runs are recorded into a graph, which is launched several times in a row. The first
+// launch is not timed: while it runs, the host submits the next.
 class StopWatch {
  public:
   explicit StopWatch(cudaStream_t stream) : stream_(stream) {
@@ -352,8 +352,8 @@ class Planner {
   }
 
   // The fastest of the candidates (fused and unfused alternately) that could be tried within kMeasureTime; none if
-  // there is no memory to try them, or if none runs. Among equally fast ones the first, which cuBLASLt expects to be
-  // the best.
+  // there is no memory to try them, or if none runs. A later candidate must be 3% faster than the best one before it,
+  // because cuBLASLt expects the earlier ones to be faster.
   std::optional<GemmChoice> Measure(GemmPlan* plan) {
     constexpr float kClearly = 0.97f;
     const TrialMemory trial(native_, product_);
@@ -436,7 +436,8 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
 }
 
 // Whether this is the same product that made the plan, not another one of its shape: layers of equal shape differ in
-// their second factors (weights or inputs). After memory has moved, an address may belong to another layer.
+// their second factors (weights or inputs). If memory was allocated or freed since the first use, an address may belong
+// to another layer; then, and at the first use, records this use as the first.
 bool IsSecondUse(const Stream::Native& native, const void* b, GemmPlan* plan) {
   const GemmPlan::FirstUse& first = plan->first_use;
   if (first.b != nullptr && first.memory_version == native.memory_version) return first.b == b;

@@ -12,7 +12,6 @@ namespace {
 
 class DeviceHotRows final : public HotRows {
  public:
-  // kIo: an array could not be allocated; the message is DeviceBuffer's.
   static Expected<std::unique_ptr<HotRows>> Make(Stream& stream, const HotRowsOptions& options) {
     auto cache = std::unique_ptr<DeviceHotRows>(new DeviceHotRows(stream, options));
     TARN_RETURN_IF_ERROR(cache->Allocate());

@@ -41,8 +41,8 @@ constexpr unsigned kSearches = 2;
 constexpr unsigned kLanesOfKey = 8;
 constexpr unsigned kKeysOfSearch = kWarp / kLanesOfKey;
 
-// Of the slots from `first` on whose bits are set in `same`, the one with the key; kNone if there is none. `seen` is
-// the state of the lowest of them, and on return of the one found.
+// Searches the slots first + b, for each bit b that is set in `same`, and returns the one with the key; kNone if there
+// is none. `seen`: on entry the state of the lowest of these slots, on return that of the returned one.
 __device__ inline std::uint32_t SlotAmong(const hot::Table& table, std::uint64_t key, std::uint32_t first,
                                           unsigned same, hot::Slot* seen) {
   while (same != 0) {
@@ -166,7 +166,7 @@ __device__ LaneSlots LoadLane(const hot::Table& table, std::uint32_t bucket, uns
   return l;
 }
 
-// The slot of the bucket to be used next, the same on all lanes; kNone if all are pinned.
+// The slot of the bucket with the lowest rank, the same on all lanes; kNone if all are pinned.
 __device__ std::uint32_t Victim(const LaneSlots& l, std::uint32_t bucket, unsigned lane) {
   std::uint64_t lowest = hot::kPinned;  // rank, then slot of the bucket: ranks have 34 bits
 #pragma unroll

@@ -80,7 +80,8 @@ __device__ inline void InBatches(std::uint32_t n, Loads load, Stores store) {
   }
 }
 
-// Copies a sample's vectors to shared memory, padded as `shape` says. kWidth 4: they begin at multiples of 16 bytes.
+// Copies a sample's vectors to shared memory in the layout `shape`. kWidth 4: in `from` they begin at multiples of 16
+// bytes.
 template <int kWidth>
 __device__ inline void CopyVectors(std::uint32_t vectors, std::uint32_t dim, const SharedLayout& shape,
                                    const float* from, float* to) {
@@ -190,8 +191,7 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 // Backward: one thread per four columns of the gradients of kBand neighbouring vectors. The pairs' gradients are stored
-// as the rows of the full symmetric matrix, cut into bands, each padded to three times 16 bytes. DLRM's 27 vectors are
-// three bands.
+// as the rows of the full symmetric matrix, cut into bands, each padded to 48 bytes. DLRM's 27 vectors are three bands.
 constexpr std::uint32_t kBand = 9, kBandFloats = 12;
 
 struct Bands {

@@ -54,7 +54,7 @@ cudaError_t InteractionForward(cudaStream_t stream, std::size_t samples, std::ui
 cudaError_t InteractionBackward(cudaStream_t stream, std::size_t samples, std::uint32_t vectors, std::uint32_t dim,
                                 const float* in, const float* grad_out, float* grad_in);
 
-// optimizer.cu: as OptimizerSpec, with the rate of the clock
+// optimizer.cu. OptimizerStep: the settings of an OptimizerSpec, with the learning rate of the clock
 enum class Rule : int { kSgd, kMomentum, kNesterov, kAdagrad, kRowWiseAdagrad, kRmsProp, kAdam, kAdamW, kFtrl };
 struct OptimizerStep {
   Rule rule = Rule::kSgd;

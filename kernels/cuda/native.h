@@ -23,6 +23,7 @@ struct Stream::Native {
   // Selects the GPU for the calling thread.
   void Use();
   // Keeps the first failure for Wait, and clears CUDA's pending error so that the next launch does not report it.
+  // Counts the call in `use`, also if it failed.
   void Note(cudaError_t error, const char* operation) {
     use.operations.fetch_add(1, std::memory_order_relaxed);
     if (error == cudaSuccess) return;
@@ -37,7 +38,8 @@ struct Stream::Native {
     failed = operation;
     reason = std::move(why);
   }
-  // Whether work is being recorded (kernels/graph.h). If so, `what` must not be executed, and the recording fails.
+  // Whether work is being recorded (kernels/graph.h). If so, the caller must not execute the operation, and the
+  // recording fails with the reason `what`.
   bool Refuses(const char* what) {
     if (recording && refused == nullptr) refused = what;
     return recording;
@@ -77,7 +79,7 @@ struct Stream::Native {
   std::string reason;            // why it failed
   bool recording = false;
   const char* refused = nullptr;     // the first operation that cannot be recorded
-  std::uint64_t memory_version = 0;  // allocations and releases
+  std::uint64_t memory_version = 0;  // number of allocations and releases
 };
 
 }  // namespace tarn::kernels

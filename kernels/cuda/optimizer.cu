@@ -1,6 +1,7 @@
-// The optimizers of kernels/optimizer.h. A team of threads, whose size depends on the width of a row, updates a row.
-// Each thread holds kHeld elements in registers and starts all their loads before it computes. The same operations in
-// the same order as on the CPU (this folder is compiled without contraction), so the bits are the same.
+// The update rules of kernels/optimizer.h that a GPU has (HasCudaRule). A team of threads, whose size depends on the
+// width of a row, updates a row. Each thread holds kHeld elements in registers and starts all their loads before it
+// computes. The same operations in the same order as on the CPU (this folder is compiled without contraction), so the
+// bits are the same.
 #include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"

@@ -141,7 +141,7 @@ cudaError_t GroupByPartition(cudaStream_t stream, std::size_t n, const std::uint
     if (const cudaError_t error = Sort(stream, n, partition_of, BitsBelow(n_partitions), sort, sort.words, permutation);
         error != cudaSuccess)
       return error;
-  // The first position of a partition that is not below p.
+  // offsets[p]: the first position whose partition is not below p, by binary search.
   return ForEach(stream, std::size_t{n_partitions} + 1, [=] __device__(std::size_t p) {
     std::size_t begin = 0, end = n;
     while (begin < end) {

@@ -1,4 +1,4 @@
-// Gap-aware SGD with momentum, by parameter: t += 1;  v = rho v + (1 - rho) g^2;
+// Gap-aware SGD with momentum, per parameter: t += 1;  v = rho v + (1 - rho) g^2;
 // G = 1 + |w - p| / (lr (sqrt(v / (1 - rho^t)) + epsilon));  m = momentum m + g / G;  w -= lr m, with the row p as its
 // worker pulled it. The gap G - 1 is the number of average steps that lie between w and p; here an average step is the
 // rate times the root of the mean of g^2. Slots v and m, and t: one float per row, the number of its steps; it

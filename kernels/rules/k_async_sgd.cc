@@ -1,8 +1,8 @@
 // K-async SGD (Dutta et al., "Slow and stale gradients can win the race", AISTATS 2018): s += g, and once gradients of
 // `workers_min` different workers are in s, w -= lr s / n, where n is the number of gradients in s; s = 0. In the paper
 // a worker waits until its gradient is applied; here it continues, and its further gradients enter the mean but do not
-// count as another worker's. Each row counts the workers that pushed it, by rank modulo 96. A gradient that is already
-// a sum over workers is applied at once. Slots s; n; and four floats per row with a bit for each worker.
+// count as another worker's. Each row counts the workers that pushed to it, by rank modulo 96. A gradient that is
+// already a sum over workers is applied at once. Slots s; n; and four floats per row with a bit for each worker.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/k_async_sgd.cc"
 #include "hwy/foreach_target.h"
