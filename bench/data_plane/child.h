@@ -24,12 +24,13 @@ class Child {
   }
 
   pid_t pid() const { return pid_; }
-  // Returns whether the process has ended. If so, writes "exit code N" or "killed by signal N" to `how`.
+  // Returns whether the process has ended. The first call that returns true writes "exit code N" or "killed by signal
+  // N" to `how`; later calls write "exit code 0".
   bool Ended(std::string* how);
   // Waits for the end of the process. Exits with status 1 if it failed, or if `peer`, for which it may be waiting, ends
   // first.
   void WaitFor(Child* peer);
-  // Sends SIGTERM and, after a second, SIGKILL. Does nothing if it has ended.
+  // Sends SIGTERM and, if the process has not ended after a second, SIGKILL. Does nothing if it was reaped before.
   void Stop();
   // CPU seconds of all threads of the process so far; 0 once it has been reaped.
   double CpuSeconds() const;
@@ -38,7 +39,7 @@ class Child {
   pid_t pid_ = 0;  // 0: none, or reaped
 };
 
-// Runs `role` in a forked process, which ends when it returns. No other thread may run.
+// Runs `role` in a forked process, which exits with 0 when `role` returns. No other thread may run.
 Child Fork(const std::function<void()>& role);
 
 // Starts a program, searched in PATH if its name has no slash. `output`: file to which its stdout and stderr are

@@ -21,7 +21,7 @@ struct LimitOptions {
   std::vector<std::string> operations;  // sparse, dense, small; empty: all
 };
 
-// Bytes of the messages of one operation of push_pull: request and reply.
+// The messages of one operation of push_pull: a request and its reply.
 struct Exchange {
   const char* name;
   std::size_t request_bytes, reply_bytes;
@@ -50,11 +50,12 @@ Figure ExchangeFigure(const char* prefix, const Exchange& exchange);
 void MeasureCopy(const LimitOptions& options);
 // array.*: random rows at known addresses; store.*: the same through a server's row store, without a transport.
 void MeasureRows(const LimitOptions& options);
-// zmq.tcp.*, zmq.ipc.*: ROUTER and DEALER in two processes, one frame per message, sent without a copy.
+// zmq.tcp.*, zmq.ipc.*: ROUTER and DEALER in two processes, one frame per message. Messages above 16 KiB are sent
+// without a copy.
 void MeasureZmq(const LimitOptions& options);
-// socket.tcp.*: plain sockets on loopback. shm.*: copies into a ring in shared memory and out of it, both sides
-// spinning.
+// socket.tcp.*: plain sockets on loopback.
 void MeasureSockets(const LimitOptions& options);
+// shm.*: copies into a ring in shared memory and out of it, in two processes that spin.
 void MeasureSharedMemory(const LimitOptions& options);
 
 }  // namespace tarn::bench

@@ -50,7 +50,7 @@ double Quantile(std::vector<double>* values, double share);
 // Prevents the compiler from removing the writes to the bytes at `data`.
 inline void Keep(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
 
-// The time of a measurement. An additional quarter before it warms up and is not counted.
+// The time of a measurement. A warm-up of a quarter of this time precedes it and is not counted.
 struct Duration {
   double seconds = 1;
   double warm_up() const { return seconds / 4; }
@@ -82,7 +82,7 @@ double PerSecond(const Duration& duration, std::size_t depth, Start start, Finis
   return double(done) / (now - warm);
 }
 
-// Microseconds of each of many operations, one at a time.
+// Runs operations one at a time and returns the microseconds of each; those of the warm-up are left out.
 template <typename Operation>
 std::vector<double> Latencies(const Duration& duration, Operation operation) {
   std::vector<double> out;

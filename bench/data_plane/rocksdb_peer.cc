@@ -153,7 +153,7 @@ int Main(int argc, char** argv) {
   Options options;
   CLI::App app{
       "Measures RocksDB for comparison with push_pull's sparse operations, without a transport: fills a database in a\n"
-      "temporary folder, which fits in its cache, without a log, and prints one line of JSON for each of\n\n"
+      "temporary folder, with a cache for all rows and without a log, and prints one line of JSON for each of\n\n"
       "  rocksdb.sparse_pull   random rows/s with MultiGet of sorted keys\n"
       "  rocksdb.sparse_push   the same, updated (SGD) and written back as one WriteBatch\n\n"
       "  rocksdb_peer --rows 1000000\n\n"

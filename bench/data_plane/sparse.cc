@@ -22,7 +22,7 @@ constexpr float kGradient = 0.5f;
 struct Variant {
   std::string_view optimizer;
   const char* push;  // name of its figures
-  const char* pull;  // null: not measured, because it equals the other variant
+  const char* pull;  // likewise; null: pulls are measured only with the other variant
 };
 constexpr Variant kVariants[] = {{"sgd", "sparse_push", "sparse_pull"}, {"row_wise_adagrad", "adagrad_push", nullptr}};
 
@@ -131,12 +131,12 @@ Status SparseTable::MakePlans() {
 
 template <typename Start>
 Status SparseTable::Measure(const std::string& name, Start start) {
-  Status failed;
+  Status status;
   const CpuMeter meter([this] { return fleet_.ServerCpuSeconds(); });
   const double batches = PerSecond(options_.duration, options_.depth, start, [&](const auto& future) {
-    if (const auto done = future.Wait(); !done && failed) failed = std::unexpected(done.error());
+    if (const auto done = future.Wait(); !done && status) status = std::unexpected(done.error());
   });
-  TARN_RETURN_IF_ERROR(failed);
+  TARN_RETURN_IF_ERROR(status);
   Print({.name = fmt::format("tarn.{}.{}", options_.transport, name),
          .value = batches * double(options_.batch),
          .unit = "rows/s",

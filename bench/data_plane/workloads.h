@@ -26,8 +26,8 @@ struct WorkloadOptions {
   std::size_t small_depth = 64;  // requests of 1 KB in flight
 };
 
-// Random rows of a large table, SGD and row-wise Adagrad: pulls and pushes with keys (the client plans and expands) and
-// with existing plans (as in training, which plans ahead).
+// Random rows of a large table: pulls and pushes with SGD, pushes with row-wise Adagrad. Each is measured with keys
+// (the client plans and expands) and with existing plans (as in training, which plans ahead).
 Status MeasureSparse(const WorkloadOptions& options, const Fleet& fleet, Client* client);
 // Whole tensors of 1 MB and 16 MB.
 Status MeasureDense(const WorkloadOptions& options, const Fleet& fleet, Client* client);
