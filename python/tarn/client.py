@@ -104,8 +104,8 @@ class LeaseAnswer(NamedTuple):
     """The result of Client.request_leases."""
 
     leases: list[Lease]
-    finished: bool  # there is no more work: leave
-    tick_to: int | None  # no data now: tick_to this clock, and request again
+    finished: bool  # no rows are left in any epoch: leave the fleet
+    tick_to: int | None  # no data now: call Client.tick_to with this clock, and request again
 
 
 class Client:
@@ -388,8 +388,8 @@ class Client:
         library().keep_state(self.pointer, self._saver.function, None)
 
     def saved_state(self, rank: int = 0) -> bytes | None:
-        """The state that the worker of this rank had in the checkpoint from which the run goes on; None: it had none, or
-        this worker has joined later."""
+        """The state that the worker of this rank had in the checkpoint from which the run was resumed; None if it had
+        none, or if this worker has joined later."""
         found, n = POINTER(), ctypes.c_size_t()
         interruptible(library().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
         return ctypes.string_at(found, n.value) if n.value else None
@@ -417,8 +417,8 @@ class Client:
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
-        interruptible(library().leave, self.pointer, what="the answers to requests of this worker, to leave the fleet: a server "
-                      "or the scheduler does not answer")
+        interruptible(library().leave, self.pointer, what="the answers to this worker's requests, before it leaves the "
+                      "fleet: a server or the scheduler does not answer")
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits at most 2 seconds."""

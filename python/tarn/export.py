@@ -178,7 +178,7 @@ class Table:
                 raise ExportError(f"a section of table '{self.name}' at {begin} is damaged")
 
     def keys(self, section: Any) -> Keys:
-        """uint64 [rows], ascending."""
+        """The keys of a section's rows: uint64 [rows], ascending."""
         return np.frombuffer(self._file, "<u8", int(section["rows"]), int(section["offset"]))
 
     def removed(self, section: Any) -> Keys:
@@ -187,7 +187,7 @@ class Table:
                              int(section["offset"]) + 8 * int(section["rows"]))
 
     def values(self, section: Any) -> Values:
-        """float32 [rows, dim]"""
+        """The rows of a section, in the order of its keys: float32 [rows, dim]."""
         rows = int(section["rows"])
         begin = int(section["offset"]) + 8 * (rows + int(section["removed"]))
         raw = np.frombuffer(self._file, self._value, rows * self.dim, begin).reshape(rows, self.dim)
@@ -263,7 +263,8 @@ def _as_keys(keys: Iterable[int] | NDArray[Any]) -> Keys:
 
 
 class Export:
-    """One file. `tables` by name; `is_delta`; `job`, `checkpoint`, `clock`, `base_checkpoint`."""
+    """One export file: its `tables` by name, `is_delta`, `job`, `checkpoint`, `clock`, and of a delta
+    `base_checkpoint`. Raises ExportError if the file is damaged or not an export."""
 
     def __init__(self, path: str | PathLike[str], verify: bool = True) -> None:
         self.path = str(path)

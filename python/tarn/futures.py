@@ -32,8 +32,8 @@ class Future:
         return bool(library().ready(self._handle.pointer))
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Waits until the operation is done. Raises Timeout after `timeout` seconds; wait() may then be called again.
-        Without a timeout, logs every ten seconds what it waits for (logger `tarn`)."""
+        """Waits until the operation is done. Raises Error if it failed, and Timeout after `timeout` seconds; wait() may
+        then be called again. Without a timeout, logs every ten seconds what it waits for (logger `tarn`)."""
         self._wait(lambda seconds: library().wait(self._handle.pointer, seconds), timeout)
 
     def _wait(self, call: Callable[[float], Any], timeout: float | None) -> Any:
@@ -90,7 +90,7 @@ class Rows(Future):
         return self._values(timeout)[0]
 
     def staleness(self) -> int:
-        """By how many clocks the rows may be stale, relative to the clock of the pull. Waits for the rows."""
+        """The number of clocks, before the clock of the pull, whose pushes the rows may lack. Waits for the rows."""
         return self._values(None)[1]
 
     def _values(self, timeout: float | None) -> tuple[NDArray[np.float32], int]:

@@ -42,6 +42,7 @@ class Gone(Error, ConnectionError):
     """The fleet has ended, cannot be reached, or has declared this worker dead: connect again, or stop."""
 
 
+# By the error code of worker/tarn_c.h; other codes raise Error.
 _KINDS = {1: InvalidArgument, 5: InvalidArgument, 7: Gone, 12: Gone, TIMEOUT: Timeout, 17: Gone}
 
 
@@ -178,6 +179,7 @@ _library_lock = threading.Lock()
 
 
 def library() -> Library:
+    """The library, loaded by the first call. Any thread."""
     global _library
     if _library is not None:
         return _library
@@ -188,7 +190,8 @@ def library() -> Library:
 
 
 class Note:
-    """Logs what a wait is for. The wait begins at construction; log() writes a line once every NOTE_SECONDS."""
+    """Logs what a long wait is for. The wait begins at construction. Call log() repeatedly: it writes a line at most
+    every NOTE_SECONDS."""
 
     def __init__(self, what: str) -> None:
         self._what, self._begun, self._notes = what, time.monotonic(), 0

@@ -104,8 +104,8 @@ class Scorer:
 
     def _stack(self, name: str, relu_last: bool = False) -> _Layers:
         self._expect(f"{name}.0")
-        names = [f"{name}.{i}" for i in range(sum(own.startswith(f"{name}.") for own in self._model.names))]
-        return _Layers([self._matrix(own) for own in names], relu_last)
+        names = [f"{name}.{i}" for i in range(sum(table.startswith(f"{name}.") for table in self._model.names))]
+        return _Layers([self._matrix(table) for table in names], relu_last)
 
     def _cross_layers(self) -> list[list[_Layers]]:
         names, layers = self._model.names, list[list[_Layers]]()

@@ -22,6 +22,7 @@ def _as_whole_numbers(keys: ArrayLike, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
+    """Keys of any shape as uint64 [n], contiguous. Raises InvalidArgument unless they are integers from 0."""
     if type(keys) is np.ndarray and keys.dtype == np.uint64 and keys.ndim == 1 and keys.flags.c_contiguous:
         return keys
     array = np.asarray(keys)
@@ -36,6 +37,7 @@ def as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
 
 def as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike, what: str = "gradients"
                   ) -> NDArray[np.float32]:
+    """Gradients or values for keys of this shape, as contiguous float32. Raises InvalidArgument for another shape."""
     values = np.ascontiguousarray(gradients, dtype=np.float32)
     if values.shape != shape + (table.dim,) and (values.size or math.prod(shape)):
         raise InvalidArgument(1, f"table {table.name!r}: {what} are {list(values.shape)}, expected {list(shape) + [table.dim]}")

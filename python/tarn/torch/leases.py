@@ -1,4 +1,4 @@
-"""LeasedDataset: the rows of a data set, shared out among the workers of a fleet."""
+"""LeasedDataset: the rows of a data set, divided among the workers of a fleet."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class LeasedDataset(IterableDataset[Any]):
         if self._reading() is not None:
             return True
         if not self._granted and not self._finished and self._tick_to is None:
-            self._ask()
+            self._request_more()
         return bool(self._granted) or self._finished
 
     def __iter__(self) -> Iterator[Any]:
@@ -144,12 +144,13 @@ class LeasedDataset(IterableDataset[Any]):
             yield from self._batches(progress)
 
     def unread(self, batches: Sequence[_Batch]) -> None:
-        """Takes back the last batches, which prefetch() has read ahead and the program has not got: reads them again."""
+        """Takes back the last batches, which prefetch() has read ahead and the program has not received: the next
+        iteration reads them again."""
         for each in reversed(batches):
             each.progress.handed = each.end - each.rows
 
     def _reading(self) -> _Progress | None:
-        """The lease whose rows come next: one of which rows are left, as after a break; None if a new one is needed."""
+        """The lease whose rows come next: the first with rows that are not handed out; None if a new one is needed."""
         return next((each for each in self._handed_out if each.handed < each.lease.rows), None)
 
     def _next(self) -> _Progress | None:
@@ -178,16 +179,16 @@ class LeasedDataset(IterableDataset[Any]):
         """Waits for a new lease; None after the last epoch."""
         while not self._granted and not self._finished:
             if self._tick_to is None:
-                self._ask()
+                self._request_more()
             # Nothing is left for this worker now, but others may wait for its rows, or for its clock.
             elif self._session.batch is not None and self._session.batch.position != self._session.ticked:
-                self._session.tick()  # the program has left out the last step
+                self._session.tick()  # the program has not called step() for its last batch
             else:
                 tick_to, self._tick_to = self._tick_to, None
                 self._session.client.tick_to(tick_to).wait()
         return self._granted.popleft() if self._granted else None
 
-    def _ask(self) -> None:
+    def _request_more(self) -> None:
         """Reports leases that are done and requests more."""
         answer = self._session.client.request_leases((len(self.data), 0, 0), done=self._take_done(), want=WANTED)
         self._granted += answer.leases

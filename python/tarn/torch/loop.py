@@ -53,9 +53,9 @@ def attach(
     With an optimizer the checkpoints of the run also contain the dense state: model.state_dict(), the state of the
     optimizer, the random states of torch, NumPy and Python, and `state`: other objects with state_dict() and
     load_state_dict(), such as a learning rate scheduler, by name, of numbers, tensors and lists of them. In a run that
-    goes on from such a checkpoint, attach() restores all of it; build the model, the optimizer and `state` before. A run
-    with a log then goes on from its newest checkpoint, not from the end of the log. keep_state=False: the program saves
-    and restores its dense state itself.
+    is resumed from such a checkpoint, attach() restores all of it; build the model, the optimizer and `state` before. A
+    run with a log is then resumed from its newest checkpoint, not from the end of the log. keep_state=False: the
+    program saves and restores its dense state itself.
 
     ValueError: no remote module, or the client has an optimizer already: a clock ends with one step. TypeError:
     optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
@@ -111,9 +111,9 @@ def attach(
 
 
 def rows(model: nn.Module) -> list[torch.Tensor]:
-    """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for looking at
-    them. Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors. They
-    share memory: do not change the rows themselves, and clone what is kept."""
+    """The rows that have a gradient since the last step, float32 [n, dim] each: for clip_grad_norm_ and for inspection.
+    Rows that were pulled by several calls (gradient accumulation, a module called twice) are in several tensors. The
+    tensors share memory: do not change the rows themselves, and clone what is kept."""
     return [leaf.rows for leaf in session_of(model, "rows").leaves()]
 
 
@@ -142,8 +142,8 @@ def prefetch(
     "bsp" the rows arrive when the clock begins; with "ssp" and "asp" they may be as old as the job allows.
     accumulate: batches of a step, for loops with gradient accumulation.
 
-    For training loops. Rows that are not used as expected are pulled again. Iterate in the process and the thread that
-    call the model. The loader may use worker processes.
+    For training loops. If a call has other ids than those pulled ahead, it pulls its rows itself. Iterate in the
+    process and the thread that call the model. The loader may use worker processes.
     """
     if depth < 0 or accumulate < 1:
         raise ValueError(f"tarn.torch.prefetch: depth = {depth} and accumulate = {accumulate}, expected at least 0 and 1")

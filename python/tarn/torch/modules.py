@@ -26,7 +26,7 @@ def _flat(ids: torch.Tensor) -> torch.Tensor:
 
 
 class Remote(nn.Module):
-    """What RemoteEmbedding and RemoteEmbeddingBag share: the rows are in `table`, the module has no parameters.
+    """The base of RemoteEmbedding and RemoteEmbeddingBag. The rows are in `table`; the module has no parameters.
 
     num_embeddings, embedding_dim, padding_idx: as of the module that it replaces. The padding row is zero. Call it in
     the process that called remote().

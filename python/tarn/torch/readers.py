@@ -106,7 +106,7 @@ class CriteoRows:
 
 
 class ParquetRows:
-    """Rows of Parquet files: a row is a dict of the columns, as torch's default_collate makes batches of.
+    """Rows of Parquet files: a row is a dict of the columns, which torch's default_collate combines into batches.
 
         data = tarn.torch.LeasedDataset(tarn.torch.ParquetRows(["day_0.parquet", "day_1.parquet"], columns=["user", "click"]))
         for batch in tarn.torch.prefetch(data, model, keys=lambda batch: {"users": batch["user"]}): ...

@@ -1,8 +1,8 @@
 """Finds the ids of the modules' calls in the arguments of a model or in a batch, to pull them together and ahead.
 
 A Recipe learns from one pass: it notes which part of the data each call of a remote module received, a tensor, or a view
-of it such as ids[:, 3]. It then takes the same parts from the next data. Nothing depends on the guess being right: a
-call uses rows that were pulled ahead only if its ids are equal (Session.take). Internal to tarn.torch.
+of it such as ids[:, 3]. It then takes the same parts from the next data. A wrong guess does no harm: a call uses rows
+that were pulled ahead only if its ids are equal (Session.take). Internal to tarn.torch.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Recipe:
         self.missing: list[str] = []  # modules whose ids were not found
 
     def begin(self, data: Any) -> None:
-        """The calls that follow, until `end`, belong to this data. Learns from them, once."""
+        """The calls that follow, until `end`, are calls for this data. Records those of the first pass that has any."""
         if self._parts is None:
             self._data, self._recorder = list(_tensors(data)), []
             self._session.calls.append(self._recorder)

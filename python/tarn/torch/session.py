@@ -60,8 +60,8 @@ class _Slab:
         return copies
 
     def copy_if_arrived(self, gpu: torch.device) -> None:
-        """Begins the copies to the GPU before `on` asks for them, if the request has ended. The copy of one that failed is
-        never used, because its wait raises. Without memory for them, `on` tries again."""
+        """Begins the copies to the GPU before `on` is called, if the request has ended. If it failed, the copies are
+        never used, because wait() raises. If the GPU has no memory for them, `on` tries again."""
         if gpu not in self._copies and self.future is not None and self.future.ready():
             with contextlib.suppress(torch.cuda.OutOfMemoryError):
                 self._copy_to(gpu)
@@ -236,7 +236,7 @@ class Session:
         for recorder in self.calls:
             recorder.append((module, ids))
         for i, each in enumerate(self._ahead):
-            # Rows for a later clock may be held back until this worker has ticked: waiting for them could be for ever.
+            # Servers may hold back rows for a later clock until this worker has ticked: a wait for them might not end.
             if each.module is module and each.clock == clock and _equal(each.ids, ids):
                 return self._ahead.pop(i)
         return self.pull([(module, ids)], clock)[0]
@@ -310,7 +310,7 @@ class Session:
                               "pushed: the tables do not learn. Expected tarn.torch.attach(model, optimizer) before "
                               "the training loop", stacklevel=6)
         # The dense parameters had gradients with these leaves and have none now, but no step has taken the leaves: the
-        # program dropped the gradients, as model.zero_grad() does after a skipped step. Those of the leaves go too.
+        # program dropped the gradients, as model.zero_grad() does after a skipped step. So the leaves are dropped, too.
         elif all(leaf.beside_dense for leaf in self._leaves.values()) and all(each.grad is None for each in self._dense()):
             self.take_leaves()
 
@@ -426,7 +426,7 @@ def _wait(future: Any, what: str) -> Any:
             return future.wait(timeout=NOTE_SECONDS)
         except tarn_client.Timeout:
             seconds += NOTE_SECONDS
-            _log.warning("tarn.torch: waiting for %.0f s for %s; the run's logs say which", seconds, what)
+            _log.warning("tarn.torch: waiting for %.0f s for %s; see the logs of the run", seconds, what)
 
 
 _of_environment: Session | None = None

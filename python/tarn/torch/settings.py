@@ -29,7 +29,7 @@ _WITHOUT_EFFECT = {"foreach", "fused", "capturable", "differentiable", "params"}
 
 
 def optimizer_of(weight: torch.Tensor, path: str) -> Settings | None:
-    """The optimizer that apply_optimizer_in_backward gave to this weight, as settings of its table; None: it gave none.
+    """The optimizer that apply_optimizer_in_backward gave to this weight, as settings of its table; None: it has none.
 
     ValueError: two optimizers, or one that no update rule of a server equals.
     """

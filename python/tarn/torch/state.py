@@ -40,16 +40,18 @@ class ProgramState:
         self._optimizers = list(optimizers_in(optimizer))
 
     def keep(self, client: Any) -> None:
-        """Restores the state from the checkpoint from which the run goes on, if there is one, and keeps it in later ones."""
+        """Restores the state from the checkpoint from which the run was resumed, if there is one. Later checkpoints
+        contain the state."""
         own = _loaded(client.saved_state(client.rank))
         whole = own if own is not None and "model" in own else _loaded(client.saved_state(0))
         if whole is not None:
             self._restore(whole, whole is own)
         elif client.clock > 0:
             warnings.warn(f"tarn.torch.attach: this worker begins at clock {client.clock}, and there is no saved state of "
-                          "its dense parameters: they begin anew. Expected a run that goes on from a checkpoint with "
-                          "them, or keep_state=False and parameters that the program loads itself", stacklevel=3)
-        if own is not None:  # a new rank has random numbers of its own
+                          "its dense parameters: they keep their initial values. Expected a run resumed from a "
+                          "checkpoint with them, or keep_state=False and parameters that the program loads itself",
+                          stacklevel=3)
+        if own is not None:  # otherwise, in a new rank, the random states remain as they are
             _set_random_states(own["random"])
         # Replicas are equal: one of them is enough.
         replica = any(isinstance(each, DistributedDataParallel) for each in self._model.modules())
