@@ -10,7 +10,7 @@
 // A graph records the arguments of operations: addresses, sizes, numbers. The contents of arrays are read at each
 // launch. A graph is valid as long as its memory exists: MemoryVersion changes when a stream allocates or frees memory.
 //
-// A graph belongs to its stream's thread.
+// One thread at a time: the one that uses the stream.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// kernels/stream.h and kernels/graph.h in a build without CUDA.
+// kernels/stream.h, kernels/graph.h and kernels/visible_gpus.h in a build without CUDA.
 #include "kernels/graph.h"
 #include "kernels/stream.h"
 #include "kernels/visible_gpus.h"

@@ -129,7 +129,7 @@ void DecodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::b
 }
 
 void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* out) {
-  TARN_CHECK(IsPlain(codec), "other codecs have a scale per row");
+  TARN_CHECK(IsPlain(codec), "the codec is plain (IsPlain)");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));
@@ -147,7 +147,7 @@ void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* o
 }
 
 void DecodeValues(ValueCodec codec, std::size_t n, const std::byte* in, float* out) {
-  TARN_CHECK(IsPlain(codec), "other codecs have a scale per row");
+  TARN_CHECK(IsPlain(codec), "the codec is plain (IsPlain)");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));

@@ -10,7 +10,7 @@ namespace tarn::kernels {
 namespace {
 
 constexpr std::size_t kTableMin = 64;
-constexpr std::size_t kGroup = 16;  // how many keys ahead cells are prefetched
+constexpr std::size_t kGroup = 16;  // keys whose cells are prefetched before the first is looked up
 
 // Inserts the n unique keys found so far into the empty table.
 void Rebuild(std::span<std::uint32_t> table, const Key* unique, std::size_t n) {

@@ -244,7 +244,7 @@ __global__ void InsertKernel(hot::Table table, HotScratch scratch, std::size_t n
   }
 }
 
-constexpr unsigned kOldestBlocks = 132 * 8;  // each ends with an update of the same word, one after the other
+constexpr unsigned kOldestBlocks = 132 * 8;  // each ends with an atomic update of one word, which others wait for
 
 __global__ void OldestKernel(hot::Table table, std::size_t n, const std::uint32_t* slots, unsigned long long* oldest) {
   __shared__ unsigned long long of_warps[kBlock / kWarp];

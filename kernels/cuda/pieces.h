@@ -34,10 +34,10 @@ TARN_HOST_DEVICE constexpr std::size_t PieceSlot(std::uint32_t begin, std::uint3
 TARN_HOST_DEVICE constexpr std::size_t PieceSlots(std::size_t n) { return 2 * ((n + kPiece - 1) / kPiece); }
 
 // The inverse of PieceSlot. If a piece uses the slot, PositionOfSlot is below the batch's n and lies in the piece's
-// segment, and PieceOfSlot of that segment is the begin of the piece; otherwise it is kNoPiece. Reason: two slots
-// belong to each block of kPiece consecutive positions. A segment of which a piece other than the first begins in the
-// block contains the first position of the block. A segment that begins in the block and has several pieces contains
-// the first position after the block.
+// segment, and PieceOfSlot of that segment is the begin of the piece. Otherwise PieceOfSlot is kNoPiece. Reason: two
+// slots belong to each block of kPiece consecutive positions. A segment of which a piece other than the first begins in
+// the block contains the first position of the block. A segment that begins in the block and has several pieces
+// contains the first position after the block.
 inline constexpr std::uint32_t kNoPiece = ~0u;
 
 TARN_HOST_DEVICE constexpr std::uint32_t PositionOfSlot(std::uint32_t slot) {

@@ -104,7 +104,7 @@ class LeaseAnswer(NamedTuple):
     """The result of Client.request_leases."""
 
     leases: list[Lease]
-    finished: bool  # no rows are left in any epoch: leave the fleet
+    finished: bool  # training has ended: leave the fleet
     tick_to: int | None  # no data now: call Client.tick_to with this clock, and request again
 
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 Keys = NDArray[np.uint64]
 Values = NDArray[np.float32]
 
+# The header of a file and the entry of a section, as in serving/export_format.h and schemas/export.fbs.
 _MAGIC = b"TARNEXPT"
 _VERSION = 1
 _HEADER = struct.Struct("<8sIIQQIIQQQ")

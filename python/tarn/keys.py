@@ -30,11 +30,12 @@ from numpy.typing import ArrayLike, NDArray
 # keys, weights and dense values of one row
 _Row = tuple[list[int], list[float], list[float]]
 
+# The layout of keys, as in worker/data/keys.h.
 _VALUE_BITS = 48
 _HASHED = 1 << 47
 _MISSING = _HASHED - 1
 _BIN_BASE = 1 << 46
-_EXACT = 1 << 45
+_EXACT = 1 << 45  # integers of at least this magnitude are hashed
 _WORD = 2**64 - 1
 _STEP = 0x9e3779b97f4a7c15
 _LIBSVM_END = 1 << 47
