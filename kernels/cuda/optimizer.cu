@@ -85,7 +85,7 @@ __device__ inline Held<kSlots> LoadHeld(const Row& row, const Place& place) {
   return held;
 }
 
-// The gradient of an element after L2 and clipping by value.
+// The gradient of an element after L2 and clipping by value; ApplyToRow clips by norm.
 __device__ inline float Conditioned(const OptimizerStep& s, float g, float w) {
   if (s.l2 != 0.0f) g += s.l2 * w;
   if (s.clip_value == 0.0f) return g;
