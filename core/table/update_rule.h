@@ -88,7 +88,7 @@ struct RuleCall {
 
 struct UpdateRule {
   std::string_view name;     // the job file's kind
-  std::string_view meaning;  // description of a step, for docs/job-file.md
+  std::string_view meaning;  // description of a step, for docs/job-file.md, which defines its symbols (w, g, lr, ...)
   std::span<const RuleOption> options = {};
   std::span<const RuleSlot> slots = {};
   // Number of floats of state per partition of a table, initially 0.

@@ -1,5 +1,6 @@
-// Shows that the rules for asynchronous training follow a float64 reference of their papers' formulas, have the same
-// bits on every instruction set, and equal plain SGD if there is nothing to correct.
+// Shows that all update rules but those of optimizer_cases.h follow a float64 reference of their papers' formulas and
+// have the same bits on every instruction set. Rules that correct for delay equal plain SGD if there is nothing to
+// correct.
 #include <algorithm>
 #include <cmath>
 #include <functional>
