@@ -41,7 +41,7 @@ class Checker {
   }
   // Prefixes the error with `place`. Returns false.
   bool Within(std::string_view place) {
-    status_.error().message.insert(0, place);
+    status_.error().message = std::string(place) + status_.error().message;
     return false;
   }
 
