@@ -326,6 +326,11 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual([page.is_best(row, rows, True) for row in rows], [True, True, False, False])
         self.assertEqual([page.is_best(row, rows, False) for row in rows], [False, False, True, False])
 
+    def test_the_latex_table_names_the_time_of_the_engine(self):
+        for engine, time in (("simulated", "simulated s"), ("real", "s")):
+            text = page.latex({"metric": "auc", "sha256": "0", "engine": engine, "conditions": {}, "comparison": []}, "tools/lab x")
+            self.assertIn(f"& $p$ & {time} & delay &", text)
+
     def test_settings_for_all_tables_and_roles(self):
         job = {"model": {"kind": "dlrm", "hidden": [8], "bottom": [4]}, "optimizer": {"dense": {"kind": "adam"}}, "fleet": {"workers": 8}}
         found = study.expand({"tables.*.push_codec": "fp16", "optimizer.kind": "sgd", "x": algorithms.SHARE_OF_A_WORKER}, job)

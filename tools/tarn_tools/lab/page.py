@@ -278,9 +278,9 @@ def escape_tex(text):
 
 def latex(results, command):
     """A tabular environment for booktabs, one group of rows for each condition."""
-    metric = METRIC_NAMES[results["metric"]]
+    metric, time = METRIC_NAMES[results["metric"]], "simulated s" if results["engine"] == "simulated" else "s"
     lines = [f"% {command}", f"% sha256 of the study and its job: {results['sha256']}", r"\begin{tabular}{llrrrrrr}", r"\toprule",
-             rf"& algorithm & {metric} & range & $p$ & simulated s & delay & diverged \\"]
+             rf"& algorithm & {metric} & range & $p$ & {time} & delay & diverged \\"]
     for condition in results["conditions"]:
         lines.append(r"\midrule")
         for index, row in enumerate(row for row in results["comparison"] if row["condition"] == condition):
