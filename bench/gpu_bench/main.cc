@@ -99,6 +99,10 @@ int Main(int argc, char** argv) {
   }
   if (options.tiny) MakeTiny(app, &options);
   auto place = Place::Make(options.device);
+  if (!place && place.error().code == ErrorCode::kInvalidArgument) {
+    fmt::print(stderr, "gpu_bench: {}\n", place.error().message);
+    return 2;
+  }
   if (!place) {
     fmt::print(stderr, "gpu_bench: no GPU: nothing was measured: {}\n", place.error().message);
     return kExitNoGpu;

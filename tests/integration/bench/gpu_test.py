@@ -83,7 +83,11 @@ class ProgramTest(Folder):
         self.assertIn("no GPU: nothing was measured: ", done.stderr)
 
     def test_bad_options_are_told(self):
-        for words, expected in [(["--only", "magic"], "magic"), (["--batch", "0"], "--batch")]:
+        for words, expected in [
+            (["--only", "magic"], "magic"),
+            (["--batch", "0"], "--batch"),
+            (["--device", "tpu"], 'gpu_bench: device "tpu": expected cpu, gpu or gpu:N'),
+        ]:
             done = run(BIN / "gpu_bench", *words)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(expected, done.stderr)
