@@ -16,16 +16,22 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
 #include <semaphore>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "core/codec/manifest.h"
+#include "core/descriptor.h"
+#include "core/file.h"
 #include "core/job/job.h"
 #include "core/position.h"
 #include "server/checkpoint/checkpoint_store.h"
@@ -39,7 +45,8 @@ namespace {
 
 [[noreturn]] void Die(const std::string& what) {
   fmt::print(stderr, "cut_bench: {}\n", what);
-  std::_Exit(1);  // the store's thread may be running
+  std::fflush(stdout);  // which _Exit does not do
+  std::_Exit(1);        // the store's thread may be running
 }
 
 constexpr std::uint32_t kBits = 6;
@@ -119,15 +126,24 @@ class DroppingStore : public CheckpointStore {
   bool finished = false;
 };
 
-// Time to write and sync `bytes` in one file.
-double PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
+// Time to write and sync `bytes` in one file, which is removed afterwards.
+Expected<double> PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
   const std::vector<char> piece(std::size_t{1} << 20, 'x');
   const double start = Now();
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  for (std::uint64_t done = 0; fd >= 0 && done < bytes; done += piece.size())
-    if (::write(fd, piece.data(), std::min<std::uint64_t>(piece.size(), bytes - done)) < 0) break;
-  ::fsync(fd);
-  ::close(fd);
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return std::unexpected(SystemError(path, "create", errno));
+  const auto failed = [&](std::string_view what) {
+    const int error_number = errno;
+    ::unlink(path.c_str());
+    return std::unexpected(SystemError(path, what, error_number));
+  };
+  for (std::uint64_t done = 0; done < bytes;) {
+    const ssize_t count = ::write(file.get(), piece.data(), std::min<std::uint64_t>(piece.size(), bytes - done));
+    if (count < 0) return failed("write");
+    done += std::uint64_t(count);
+  }
+  if (::fsync(file.get()) != 0) return failed("sync");
+  if (::close(file.Release()) != 0) return failed("close");
   const double took = Now() - start;
   ::unlink(path.c_str());
   return took;
@@ -291,7 +307,9 @@ class Bench {
     const std::uint64_t delta = Write(4, dir, "while the 1% that changed is written", store);
     fmt::print("1% of the rows changed: {:.2f}% of the bytes\n", 100.0 * double(delta) / double(full));
     Measure("after it");
-    fmt::print("one plain file of {} bytes: {:.2f} s\n", full, PlainWriteSeconds(dir + "/plain", full));
+    const Expected<double> plain_seconds = PlainWriteSeconds(dir + "/plain", full);
+    if (!plain_seconds) Die(plain_seconds.error().message);
+    fmt::print("one plain file of {} bytes: {:.2f} s\n", full, *plain_seconds);
   }
 
  private:
