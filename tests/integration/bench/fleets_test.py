@@ -62,5 +62,17 @@ class Fleets(unittest.TestCase):
         self.assertIn("| job | 1 | asp | 0 |", self.run_bench("prefetch", "--draw", figures))
 
 
+class FailureTest(unittest.TestCase):
+    def test_training_throughput_shows_why_single_process_failed(self):
+        with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
+            program = pathlib.Path(folder, "single_process")
+            program.write_text("#!/bin/sh\necho half a result; echo no such file: train.csv >&2; exit 3\n")
+            program.chmod(0o755)
+            done = subprocess.run([sys.executable, ROOT / "bench/training_throughput", ROOT / "examples/criteo-dlrm.toml",
+                                   "--bin-dir", folder], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr.rstrip()),
+                         (1, "training_throughput: single_process failed with exit code 3:\nno such file: train.csv"))
+
+
 if __name__ == "__main__":
     unittest.main()
