@@ -18,6 +18,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "core/log.h"
 #include "net/zmq/connections.h"
 #include "net/zmq/socket.h"
 
@@ -147,7 +148,9 @@ class CurveGate::Impl {
         zmq::poll(items);
       } catch (const zmq::error_t& error) {
         if (error.num() == EINTR) continue;
-        return;  // no further peer is admitted
+        LogError("the check of keys has ended: cannot poll: {}; no further connection is admitted until a restart",
+                 error.what());
+        return;
       }
       if ((items[0].revents & ZMQ_POLLIN) != 0) return;
       if ((items[1].revents & ZMQ_POLLIN) != 0) Answer();

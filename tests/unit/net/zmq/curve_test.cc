@@ -12,7 +12,10 @@
 #include <memory>
 #include <string>
 #include <vector>
+#include <zmq.hpp>
 
+#include "core/file.h"
+#include "core/log.h"
 #include "net/zmq/transport.h"
 
 namespace tarn::net {
@@ -69,6 +72,23 @@ TEST(Curve, MayLeaveTheMachine) {
   ZmqContext context;
   ASSERT_TRUE(context.Secure(*MakeCurveKeys()));
   EXPECT_TRUE(ZmqTransport(&context, Quick()).Bind("tcp://0.0.0.0:*"));
+}
+
+TEST(Curve, TheLogHasTheErrorThatEndsTheCheckOfKeys) {
+  const std::string path = std::filesystem::temp_directory_path() / ("tarn-curve-log-" + std::to_string(getpid()));
+  ASSERT_TRUE(InitLog({.role = "test", .path = path}));
+  {
+    ZmqContext context;
+    ASSERT_TRUE(context.Secure(*MakeCurveKeys()));
+    context.raw()->shutdown();  // ends the poll with an error
+  }
+  FlushLog();
+  const std::string text = ReadFile(path, 1 << 20).value_or("");
+  std::filesystem::remove(path);
+  ASSERT_TRUE(InitLog({.role = "test", .level = LogLevel::kError}));
+  EXPECT_NE(text.find("the check of keys has ended: cannot poll: Context was terminated; no further connection"),
+            std::string::npos)
+      << text;
 }
 
 class KeyFile : public ::testing::Test {
