@@ -18,6 +18,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "core/descriptor.h"
 #include "core/log.h"
 #include "net/zmq/connections.h"
 #include "net/zmq/socket.h"
@@ -55,18 +56,26 @@ Expected<CurveKeys> MakeCurveKeys() {
 }
 
 Status SaveCurveKeys(const CurveKeys& keys, const std::string& path) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  if (fd < 0)
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (file.get() < 0)
     return Fail(errno == EEXIST ? ErrorCode::kAlreadyExists : ErrorCode::kIo,
                 fmt::format("cannot create key file {}: {}", path, std::strerror(errno)));
   const std::string text =
       fmt::format("# Keys of a tarn fleet: whoever holds this file may join it.\npublic {}\nsecret {}\n",
                   keys.public_key, keys.secret_key);
-  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
-  const int error = errno;
-  close(fd);
-  if (written) return {};
-  return Fail(ErrorCode::kIo, fmt::format("cannot write key file {}: {}", path, std::strerror(error)));
+  const auto failed = [&path] {
+    const int error = errno;
+    unlink(path.c_str());  // a partial file would prevent a second try
+    return Fail(ErrorCode::kIo, fmt::format("cannot write key file {}: {}", path, std::strerror(error)));
+  };
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t count = write(file.get(), rest.data(), rest.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed();
+    rest.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (fsync(file.get()) != 0) return failed();
+  return {};
 }
 
 Expected<CurveKeys> LoadCurveKeys(const std::string& path) {

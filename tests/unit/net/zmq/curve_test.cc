@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -114,6 +116,24 @@ TEST_F(KeyFile, IsReadBackAndNeverOverwritten) {
   EXPECT_EQ(back->public_key, keys.public_key);
   EXPECT_EQ(back->secret_key, keys.secret_key);
   EXPECT_EQ(SaveCurveKeys(keys, path_).error().code, ErrorCode::kAlreadyExists);
+}
+
+TEST_F(KeyFile, IsRemovedIfItCannotBeWritten) {
+  const CurveKeys keys = *MakeCurveKeys();
+  // A limit on the size of files simulates a full disk.
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status saved = SaveCurveKeys(keys, path_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code, ErrorCode::kIo);
+  EXPECT_EQ(saved.error().message, "cannot write key file " + path_ + ": File too large");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(SaveCurveKeys(keys, path_));
 }
 
 TEST_F(KeyFile, IsRefusedIfInvalid) {
