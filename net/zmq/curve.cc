@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -19,6 +19,7 @@
 #include <zmq.hpp>
 
 #include "core/descriptor.h"
+#include "core/file.h"
 #include "core/log.h"
 #include "net/zmq/connections.h"
 #include "net/zmq/socket.h"
@@ -28,6 +29,7 @@ namespace {
 
 constexpr std::size_t kKeyText = 40;
 constexpr std::size_t kKeyBytes = 32;
+constexpr std::size_t kKeyFileBytesMax = 4096;
 constexpr int kRejectionMsMax = 5000;
 
 // cppzmq does not wrap Z85 and key generation, so the C functions are called.
@@ -79,13 +81,30 @@ Status SaveCurveKeys(const CurveKeys& keys, const std::string& path) {
 }
 
 Expected<CurveKeys> LoadCurveKeys(const std::string& path) {
+  const auto failed = [&path](std::string_view what) {
+    const int error = errno;
+    return std::unexpected(SystemError("key file " + path, what, error));
+  };
+  const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) return failed("open");
   struct stat info{};
-  if (stat(path.c_str(), &info) != 0)
-    return Fail(ErrorCode::kNotFound, fmt::format("key file {}: {}", path, std::strerror(errno)));
+  if (fstat(descriptor.get(), &info) != 0) return failed("stat");
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("key file {}: others may read it; chmod 600 {}", path, path));
+  std::string text(kKeyFileBytesMax + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = read(descriptor.get(), text.data() + size, text.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed("read");
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  if (size > kKeyFileBytesMax)
+    return Fail(ErrorCode::kMalformed, fmt::format("key file {}: more than {} bytes", path, kKeyFileBytesMax));
+  text.resize(size);
   CurveKeys keys;
-  std::ifstream file(path);
+  std::istringstream file(text);
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;

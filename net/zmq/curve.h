@@ -28,8 +28,8 @@ Expected<CurveKeys> MakeCurveKeys();
 
 // The file has a line "public KEY" and a line "secret KEY"; lines that begin with '#' are comments. SaveCurveKeys makes
 // it readable only for its owner and overwrites no file (kAlreadyExists; kIo: it cannot be written, and no file is
-// left). LoadCurveKeys rejects a missing file (kNotFound), a file that other users may access (kInvalidArgument), and
-// contents that are not a key pair (kMalformed).
+// left). LoadCurveKeys rejects a missing file (kNotFound), a file that cannot be read (kIo) or that other users may
+// access (kInvalidArgument), and contents that are not a key pair or longer than 4 KiB (kMalformed).
 Status SaveCurveKeys(const CurveKeys& keys, const std::string& path);
 Expected<CurveKeys> LoadCurveKeys(const std::string& path);
 

@@ -154,5 +154,32 @@ TEST_F(KeyFile, IsRefusedIfInvalid) {
   EXPECT_NE(LoadError(), "");
 }
 
+TEST_F(KeyFile, IsRefusedIfItCannotBeRead) {
+  Write("");
+  const auto below_file = LoadCurveKeys(path_ + "/keys");
+  ASSERT_FALSE(below_file);
+  EXPECT_EQ(below_file.error().code, ErrorCode::kIo);
+  EXPECT_EQ(below_file.error().message, "key file " + path_ + "/keys: cannot open: Not a directory");
+  if (geteuid() != 0) {  // root may read any file
+    chmod(path_.c_str(), 0);
+    EXPECT_EQ(LoadError(), "key file " + path_ + ": cannot open: Permission denied");
+  }
+  std::filesystem::remove(path_);
+  ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
+  const auto folder = LoadCurveKeys(path_);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, ErrorCode::kIo);
+  EXPECT_EQ(folder.error().message, "key file " + path_ + ": cannot read: Is a directory");
+}
+
+TEST_F(KeyFile, HasALimitedSize) {
+  const CurveKeys keys = *MakeCurveKeys();
+  const std::string lines = "public " + keys.public_key + "\nsecret " + keys.secret_key + "\n";
+  Write(lines + std::string(4096 - lines.size(), '#'));
+  EXPECT_EQ(LoadError(), "");
+  Write(lines + std::string(4097 - lines.size(), '#'));
+  EXPECT_EQ(LoadError(), "key file " + path_ + ": more than 4096 bytes");
+}
+
 }  // namespace
 }  // namespace tarn::net
