@@ -1,5 +1,5 @@
 // Stores checkpoints as files (server/checkpoint/checkpoint_format.h). A strand of a pool writes them in the
-// background; reads verify every checksum. Only server/checkpoint/rocksdb_* and server/tier/rocksdb_* include RocksDB.
+// background; reads verify every checksum. Which files include RocksDB: see server/tier/rocksdb_cold_store.h.
 //
 //   RocksDbCheckpointStore store(&pool, [&] { transport.Wake(); });
 //   Shard shard(options, &store);

@@ -157,7 +157,7 @@ class Reader {
     if (m.watermarks() != nullptr && invalid_field_.empty())
       for (const fb::Watermarks* watermarks : *m.watermarks())
         out.watermarks[Incarnation(watermarks->incarnation())] =
-            Runs(watermarks->runs(), std::size_t{1} << out.partition_bits);
+            WatermarksOf(watermarks->runs(), std::size_t{1} << out.partition_bits);
     out.gathered = m.gathered();
     out.hash = m.hash();
     if (m.rows_clock() != 0) out.rows_clock = Clock(m.rows_clock() - 1);
@@ -168,7 +168,7 @@ class Reader {
   std::string invalid_field_;
 
  private:
-  std::vector<Sequence> Runs(const flatbuffers::Vector<std::uint64_t>* runs, std::size_t partitions) {
+  std::vector<Sequence> WatermarksOf(const flatbuffers::Vector<std::uint64_t>* runs, std::size_t partitions) {
     std::vector<Sequence> out;
     if (runs == nullptr || runs->size() % 2 != 0) {
       invalid_field_ = "head.watermarks.runs";
@@ -246,11 +246,11 @@ LogRecord EncodeRecord(const LoggedView& view) {
 }
 
 Expected<LoggedBody> DecodeRecord(const LogRecord& record) {
-  // FlatBuffers that are read in place must be aligned; a Buffer is.
+  // FlatBuffers that are read in place must be aligned. `head` is: Encode and the log reader make it with Buffer::Copy.
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(record.head.data());
   flatbuffers::Verifier verifier(bytes, record.head.size());
   if (record.head.size() < 8 || !fb::VerifyRecordBuffer(verifier))
-    return Fail(ErrorCode::kCorrupt, "its head is not a valid FlatBuffer");
+    return Fail(ErrorCode::kCorrupt, "its FlatBuffer is invalid");
   return Read(*fb::GetRecord(bytes), record);
 }
 

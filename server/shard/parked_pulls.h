@@ -28,7 +28,8 @@ class ParkedPulls {
   // Changes the bound. Parked pulls are kept.
   void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
 
-  // Returns false if there is no room. Replaces a parked pull of the same incarnation and request.
+  // First drops a parked pull of the same incarnation and request. Returns false if other pulls are parked and a bound
+  // would be exceeded; accepts any pull if none is parked.
   bool Park(ParkedPull parked);
 
   // Removes and returns the pulls that waited for a clock up to `most` and for which is_open(parked) is true, in order

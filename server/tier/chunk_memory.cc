@@ -23,7 +23,7 @@ std::byte* Map(std::size_t bytes) {
 
 std::byte* MapChunk(std::size_t bytes) {
   if (bytes < kHugePageBytes) return Map(bytes);
-  // mmap aligns to small pages, so the surplus before and after is unmapped.
+  // mmap aligns only to small pages: maps one huge page more, and unmaps what lies before and after the aligned part.
   std::byte* whole = Map(bytes + kHugePageBytes);
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(whole) % kHugePageBytes;
   if (before != 0) ::munmap(whole, before);

@@ -1,8 +1,8 @@
 // The ColdStore of a real shard: RocksDB without its log, memtables and compactions. A segment is one SST file, built
 // and ingested on a strand of a pool. Segments never overlap, so RocksDB never merges them. A page is one value with
-// the key `table | segment | page`; it fills one block, whose checksum is verified by every read. A fetch is split over
-// several threads, each with a sorted MultiGet. Only server/checkpoint/rocksdb_* and server/tier/rocksdb_* include
-// RocksDB.
+// the key `table | segment | page`; it fills one block, whose checksum is verified by every read. A fetch is split into
+// parts, which several threads read, each with sorted MultiGets of at most 32 pages. In server/, only
+// checkpoint/rocksdb_*, tier/rocksdb_* and tier/unsynced_files.h include RocksDB.
 //
 //   auto store = RocksDbColdStore::Open(&pool, {.directory = run + "/tier/shard-0"}, [&] { transport.Wake(); });
 //
