@@ -46,8 +46,12 @@ Status CheckKeysFrame(const KeyList& list) {
     return Malformed(fmt::format("keys frame: {} bytes, expected {} to {} for {} delta-coded keys", keys.size(), least,
                                  most, list.count));
   }
-  const std::size_t expected = list.codec == KeyCodec::kRaw ? std::size_t{list.count} * sizeof(Key) : 0;
+  const bool raw = list.codec == KeyCodec::kRaw;
+  const std::size_t expected = raw ? std::size_t{list.count} * sizeof(Key) : 0;
   if (keys.size() == expected) return {};
+  if (!raw)
+    return Malformed(
+        fmt::format("keys frame: {} bytes, expected none for keys sent as a range or as a list number", keys.size()));
   return Malformed(fmt::format("keys frame: {} bytes, expected {} for {} keys", keys.size(), expected, list.count));
 }
 
@@ -64,7 +68,7 @@ Status CheckKeys(const KeyList& list) {
   return {};
 }
 
-// Checks that the largest values (kTopK) of `count` rows can have this size. The receiver checks the bytes when it
+// Checks that the size of `values` is possible for `count` rows in codec kTopK. The receiver checks the bytes when it
 // decodes them.
 Status CheckTopK(std::uint32_t count, const Buffer& values) {
   const std::size_t least = kernels::kSparseBytesMin;
@@ -74,7 +78,7 @@ Status CheckTopK(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
-// Checks that the factors (kLowRank) of `count` rows can have this size.
+// Checks that the size of `values` is possible for the factors of `count` rows in codec kLowRank.
 Status CheckLowRank(std::uint32_t count, const Buffer& values) {
   const std::size_t least = kernels::LowRankBytes(count, 1, 1);
   const std::size_t most = kernels::LowRankBytes(count, limits::kRowDimMax, limits::kPushRankMax);
@@ -83,8 +87,8 @@ Status CheckLowRank(std::uint32_t count, const Buffer& values) {
                                values.size(), least, most, count));
 }
 
-// Checks that the bytes are `count` rows in `codec` and, with `pulled`, as many further rows in that codec, all of one
-// dim in 1..kRowDimMax.
+// Checks that the size of `values` is possible for `count` rows in `codec` plus, with `pulled`, `count` rows in codec
+// `*pulled`, all of one dim in 1..kRowDimMax.
 Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values, std::optional<ValueCodec> pulled = {}) {
   if (count == 0) return CheckNoValues(values);
   if (codec == ValueCodec::kTopK) return CheckTopK(count, values);
@@ -106,8 +110,9 @@ Status CheckPiece(std::uint64_t offset, std::uint64_t total, const Buffer& value
   if (!values.empty() && values.size() <= limits::kBlobPieceBytesMax && offset <= total &&
       values.size() <= total - offset)
     return {};
-  return Malformed(fmt::format("values frame: {} bytes at {} of {}, expected 1 to {} within them", values.size(),
-                               offset, total, limits::kBlobPieceBytesMax));
+  return Malformed(fmt::format(
+      "values frame: {} bytes at offset {} of a blob of {} bytes, expected 1 to {} bytes that end within the blob",
+      values.size(), offset, total, limits::kBlobPieceBytesMax));
 }
 
 Status CheckRoutes(const RouteMap& routes) {
@@ -153,7 +158,8 @@ Status CheckTable(const PushPart& m) {
   if (m.action != PushAction::kStep) return CheckChange(m);
   if (m.pulled && (KeepsResiduals(m.codec) || !IsForPulls(*m.pulled)))
     return Malformed(
-        fmt::format("pulled: {} rows with {} gradients, expected a codec for pulls and one without residuals",
+        fmt::format("pulled: rows in codec {} with gradients in codec {}, expected rows in a codec for pulls, and "
+                    "gradients in a codec without residuals",
                     Name(*m.pulled), Name(m.codec)));
   return CheckValues(m.keys.count, m.codec, m.values, m.pulled);
 }

@@ -42,8 +42,8 @@ inline std::uint64_t ServerFiles(std::uint64_t own_shards, std::uint64_t workers
 }
 inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) { return 20 + shards * (2 * lanes + 1); }
 
-// ZeroMQ's threads, and the keys. Exactly one per process. The destructor waits until sent messages have left, at most
-// the linger time of its transports, which must be destroyed before. Any thread.
+// ZeroMQ's threads, and the keys. One per program; the worker library makes one per Client. The destructor waits until
+// sent messages have left, at most the linger time of its transports, which must be destroyed before. Any thread.
 class ZmqContext {
  public:
   // Also calls KeepLargeBlocks.

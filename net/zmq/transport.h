@@ -1,7 +1,7 @@
 // The Transport over ZeroMQ: one ROUTER for all peers that connect to this node, and one or more DEALERs for each peer
 // to which this node connects.
 //
-//   ZmqContext context({.io_threads = 1});              // one per process, outlives its transports
+//   ZmqContext context({.io_threads = 1});              // one per program, outlives its transports
 //   ZmqTransport transport(&context, {});
 //   auto endpoint = transport.Bind(*context.folders().Make(run_dir, "shard-0"));
 //

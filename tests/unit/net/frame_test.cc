@@ -334,7 +334,8 @@ TEST(Frame, PulledRowsFollowTheGradients) {
             std::string::npos)
       << error;
   push.pulled = ValueCodec::kTopK;
-  EXPECT_NE(RoundTripError(message).find("Push.tables[].pulled: topk rows with fp32 gradients"), std::string::npos);
+  EXPECT_NE(RoundTripError(message).find("Push.tables[].pulled: rows in codec topk with gradients in codec fp32"),
+            std::string::npos);
 }
 
 TEST(Frame, AnAssignmentHasWholeRowsAndADeletionNone) {

@@ -147,8 +147,9 @@ TEST(Malformed, KeysAndCounts) {
   EXPECT_EQ(PushError(2, 2, 8, 8), "malformed: Push.tables[].keys frame: 8 bytes, expected 16 for 2 keys");
   EXPECT_EQ(PushError(2, 1, 16, 8),
             "malformed: Push.tables[].keys.sections: counts add up to 1, expected keys.count 2");
-  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Range),
-            "malformed: Push.tables[].keys frame: 16 bytes, expected 0 for 2 keys");
+  EXPECT_EQ(
+      PushError(2, 2, 16, 8, wire::KeyCodec::Range),
+      "malformed: Push.tables[].keys frame: 16 bytes, expected none for keys sent as a range or as a list number");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0} - 1), "");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0}),
             "malformed: Push.tables[].keys.first_key: 18446744073709551615 with count 2 goes past the last key");
@@ -316,11 +317,15 @@ TEST(Malformed, PiecesOfBlobs) {
   };
   EXPECT_EQ(error(0, 10, 10), "");
   EXPECT_EQ(error(7, 10, 3), "");
-  EXPECT_EQ(error(8, 10, 3), "malformed: PutBlob.values frame: 3 bytes at 8 of 10, expected 1 to 1048576 within them");
-  EXPECT_EQ(error(0, 10, 0), "malformed: PutBlob.values frame: 0 bytes at 0 of 10, expected 1 to 1048576 within them");
-  EXPECT_EQ(
-      error(~std::uint64_t{0}, 10, 3),
-      "malformed: PutBlob.values frame: 3 bytes at 18446744073709551615 of 10, expected 1 to 1048576 within them");
+  EXPECT_EQ(error(8, 10, 3),
+            "malformed: PutBlob.values frame: 3 bytes at offset 8 of a blob of 10 bytes, expected 1 to 1048576 bytes "
+            "that end within the blob");
+  EXPECT_EQ(error(0, 10, 0),
+            "malformed: PutBlob.values frame: 0 bytes at offset 0 of a blob of 10 bytes, expected 1 to 1048576 bytes "
+            "that end within the blob");
+  EXPECT_EQ(error(~std::uint64_t{0}, 10, 3),
+            "malformed: PutBlob.values frame: 3 bytes at offset 18446744073709551615 of a blob of 10 bytes, expected 1 "
+            "to 1048576 bytes that end within the blob");
   EXPECT_EQ(error(0, limits::kBlobBytesMax, 1), "");
   EXPECT_EQ(error(0, limits::kBlobBytesMax + 1, 1),
             "too-large: PutBlob.total: 1099511627777, expected at most 1099511627776");
