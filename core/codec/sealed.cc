@@ -40,7 +40,8 @@ std::string Versions(const SealedFormat& format) {
 }  // namespace
 
 void SealInPlace(const SealedFormat& format, std::span<std::byte> sealed) {
-  TARN_CHECK(format.magic.size() == kMagicBytes && sealed.size() >= kSealBytes, "a magic of 8 bytes, and its header");
+  TARN_CHECK(format.magic.size() == kMagicBytes && sealed.size() >= kSealBytes,
+             "the magic has 8 bytes, and `sealed` has room for the header");
   std::string header(format.magic);
   Append(&header, format.newest);
   Append(&header, std::uint32_t{0});

@@ -88,9 +88,13 @@ Status DecodeSparse(std::size_t n, std::span<const std::byte> in, float* out) {
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < count; ++i, ++at, values += sizeof(float)) {
     std::uint32_t gap = 0;
-    if (!TakeGap(&gaps, &gap)) return Malformed(fmt::format("the position of number {} of {} is cut off", i, count));
+    if (!TakeGap(&gaps, &gap))
+      return Malformed(fmt::format(
+          "the number of zeros before value {} of {} (counted from 0) is cut off or has more than 32 bits", i, count));
     at += gap;
-    if (at >= n) return Malformed(fmt::format("number {} of {} is at {}, expected below {}", i, count, at, n));
+    if (at >= n)
+      return Malformed(
+          fmt::format("value {} of {} (counted from 0) has position {}, expected below {}", i, count, at, n));
     std::memcpy(out + at, values, sizeof(float));
   }
   if (!gaps.empty()) return Malformed(fmt::format("{} bytes behind the last position", gaps.size()));

@@ -71,7 +71,7 @@ TEST(SparseValuesTest, RefusesOtherBytesByName) {
   const std::vector<std::byte> good = Encoded({0.0f, 1.0f, 0.0f, 2.0f});
   ASSERT_EQ(good.size(), 4 + 2 * 5u);
   EXPECT_EQ(Refusal(4, good), "accepted");
-  EXPECT_EQ(Refusal(3, good), "largest values: number 1 of 2 is at 3, expected below 3");
+  EXPECT_EQ(Refusal(3, good), "largest values: value 1 of 2 (counted from 0) has position 3, expected below 3");
   EXPECT_EQ(Refusal(1, good), "largest values: 2 of them, expected at most 1");
   EXPECT_EQ(Refusal(4, {}), "largest values: 0 bytes, expected at least 4");
   EXPECT_EQ(Refusal(4, {good.begin(), good.end() - 1}), "largest values: 13 bytes, expected at least 14 for 2 of them");
@@ -80,9 +80,11 @@ TEST(SparseValuesTest, RefusesOtherBytesByName) {
   EXPECT_EQ(Refusal(4, bad), "largest values: 1 bytes behind the last position");
   bad = good;
   bad.back() = std::byte{0x80};
-  EXPECT_EQ(Refusal(4, bad), "largest values: the position of number 1 of 2 is cut off");
+  const std::string damaged =
+      "largest values: the number of zeros before value 1 of 2 (counted from 0) is cut off or has more than 32 bits";
+  EXPECT_EQ(Refusal(4, bad), damaged) << "cut off";
   bad.insert(bad.end(), 6, std::byte{0xff});
-  EXPECT_EQ(Refusal(4, bad), "largest values: the position of number 1 of 2 is cut off") << "more than 32 bits";
+  EXPECT_EQ(Refusal(4, bad), damaged) << "more than 32 bits";
 }
 
 TEST(SparseValuesTest, AnyBytesAreReadWithinBounds) {

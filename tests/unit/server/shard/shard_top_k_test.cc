@@ -104,7 +104,8 @@ TEST_F(ShardTopKTest, W5TheErrorSaysWhatCannotBeDecoded) {
     return errors.size() == 1 ? std::string(ErrorName(errors[0].code)) + ": " + errors[0].message : "accepted";
   };
   EXPECT_EQ(refusal([](PushPart* p) { p->values.data()[p->values.size() - 1] = std::byte{9}; }),
-            "malformed: table 't': 8 rows of 2: largest values: number 2 of 3 is at 17, expected below 16");
+            "malformed: table 't': 8 rows of 2: largest values: value 2 of 3 (counted from 0) has position 17, "
+            "expected below 16");
   EXPECT_EQ(refusal([](PushPart* p) { p->values.data()[0] = std::byte{17}; }),
             "malformed: table 't': 8 rows of 2: largest values: 17 of them, expected at most 16");
   EXPECT_EQ(refusal([](PushPart* p) { p->values = p->values.Slice(0, p->values.size() - 1); }),
