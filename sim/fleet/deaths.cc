@@ -9,7 +9,7 @@ namespace {
 
 // Probability that a server is restarted. It then has another nonce, and its shards are rejected (rule N1).
 constexpr double kServerComesBack = 0.5;
-constexpr TimeUs kServerBackUs = 3'000'000;
+constexpr TimeUs kServerRestartDelayMaxUs = 3'000'000;
 
 }  // namespace
 
@@ -32,7 +32,8 @@ bool Deaths::StillRuns(ProcessId scheduler) const {
 
 void Deaths::EndServer() {
   if (over_ || !context_.processes.Runs() || server_died_) return;
-  // Before the fleet is complete another process may replace it (rule N1).
+  // Ends no server before all shards have joined: until the fleet is complete, a new process may replace a dead server
+  // (rule N1), and the job would not end.
   const auto joined = [this](ProcessId id) {
     const Process* process = context_.processes.Find(id);
     return process != nullptr && process->shard->joined();
@@ -67,7 +68,7 @@ void Deaths::EndShard(std::uint32_t shard, bool power) {
 }
 
 void Deaths::StartServerAgain(std::uint32_t server) {
-  const TimeUs back = context_.now() + TimeUs(context_.dice.death.Below(kServerBackUs));
+  const TimeUs back = context_.now() + TimeUs(context_.dice.death.Below(kServerRestartDelayMaxUs));
   context_.events.At(back, [this, server, run = context_.processes.scheduler_id()] {
     if (over_ || context_.processes.down() || context_.processes.scheduler_id() != run) return;
     if (context_.processes.scheduler() == nullptr) return;
@@ -77,7 +78,8 @@ void Deaths::StartServerAgain(std::uint32_t server) {
   });
 }
 
-// Checks after some leases that the job has ended (rule N4), in any state of its scheduler.
+// After 4 leases and 5 s, reports a failure if the same scheduler process still runs and is not stopping: a dead shard
+// ends the job (rule N4), in every phase.
 void Deaths::CheckServerIsMissed(std::uint32_t server) {
   const TimeUs limit = 4 * context_.lease_us() + 5'000'000;
   context_.events.At(context_.now() + limit, [this, server, run = context_.processes.scheduler_id()] {
@@ -85,7 +87,9 @@ void Deaths::CheckServerIsMissed(std::uint32_t server) {
   });
 }
 
-// The nodes pause after a lease (N5) and end after two (N7). In programs the loops do that; here it is simulated.
+// Shards and clients pause themselves after one lease (N5). After two, the loops of the programs end them (N7). Here
+// there are no loops: after 2.5 leases all processes end and are later restarted (durability `log`), else the run is
+// over.
 void Deaths::EndScheduler() {
   if (over_ || !context_.processes.Runs()) return;
   context_.Trace("the scheduler is killed");
