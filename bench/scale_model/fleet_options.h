@@ -40,12 +40,13 @@ struct FleetResult {
   double samples_per_second = 0;
   double clock_seconds = 0;  // mean time between a worker's batches
   double batch_seconds = 0;  // of a single worker that never waits
-  // Shares of the measured time: means over the nodes of a kind, the busiest server, and the busiest direction of a
-  // link among all nodes.
+  // Shares of the measured time. *_busiest: of the busiest server, and of the busiest link and direction. All others:
+  // means over the workers or the servers; *_io: of their I/O threads.
   double worker_compute = 0, worker_messages = 0, worker_waits = 0;
   double server_busy = 0, server_busiest = 0, server_io = 0, link_busiest = 0;
   double worker_io = 0;
-  // Of the real fleet; small messages share frames.
+  // Of the modelled fleet: a message to a bundle counts once for each server that it would reach. Small messages share
+  // frames.
   double messages_per_clock = 0, frames_per_clock = 0, tick_messages_per_clock = 0, bytes_per_clock = 0;
   // Over the whole run: rejections by shards, and repeats by workers.
   std::uint64_t refused = 0, repeats = 0;

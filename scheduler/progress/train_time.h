@@ -1,5 +1,6 @@
-// The training time of a run over all its starts: from the first grant of a training lease to the end of the last
-// training split, and the part of it in training phases.
+// Two times, summed over the starts of a run (an earlier start counts up to the state with which the next one began).
+// TotalSeconds: in each start, from the first grant of a training lease to the end of the last training phase (during
+// one: to now), with the evaluations in between. TrainSeconds: the part in training phases.
 #pragma once
 
 #include "core/types.h"

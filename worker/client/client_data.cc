@@ -16,7 +16,7 @@ ClientData::ClientData(ClientContext* context)
       lists_(context->options.held_keys_min, context->options.held_keys_bytes),
       cache_(context),
       pulls_(context, &lists_, &memory_,
-             [this](const TableSpec& spec, Clock use, Clock open) { OnOpen(spec, use, open); }),
+             [this](const TableSpec& spec, Clock use, Clock open) { OnOpenClock(spec, use, open); }),
       refresher_(context, &cache_,
                  [this](const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink) {
                    AskStanding(spec, plan, use, std::move(sink));
@@ -192,7 +192,7 @@ void ClientData::AskStanding(const TableSpec& spec, const Plan& plan, Clock use,
   Ask(pulls_.BeginStanding(plan, spec, use, std::move(sink)), spec, plan);
 }
 
-void ClientData::OnOpen(const TableSpec& spec, Clock use, Clock open) {
+void ClientData::OnOpenClock(const TableSpec& spec, Clock use, Clock open) {
   refresher_.NoteOpen(spec, open);
   if (spec.consistency.backup_workers == 0) return;
   const Clock before = ticks_.asked();

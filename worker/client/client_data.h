@@ -53,8 +53,8 @@ class ClientData {
   bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
   void FailAll(const Error& error);
-  // Before the worker leaves: drops standing pulls, and fails the pulls for clocks that it will not reach, and that
-  // shards may therefore hold back indefinitely.
+  // Before the worker leaves: drops standing pulls, and fails the pulls for clocks above the last requested tick. The
+  // worker will not reach these clocks, so shards might never answer.
   void FailPullsOfLaterClocks();
   std::uint64_t Hash() const;
 
@@ -67,13 +67,14 @@ class ClientData {
   void PullTable(const Plan& plan, const PullWhen& when, PullSink* sink);
   void PushTable(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
-  // The clocks for which the pushed rows may have been pulled: `pulled_clock` or, if late rows have advanced this
-  // worker to `pulled_clock` (rule C8), the clock of their pull.
+  // The clocks for which the pushed rows may have been pulled: `pulled_clock` and, if rows came late and the worker
+  // therefore skipped to `pulled_clock` (rule C8), the earlier clock of that pull.
   PullMemory::Uses UsesOf(Clock pulled_clock) const { return {pulled_clock, ticks_.PulledFor(pulled_clock)}; }
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   void ChooseLists();
-  void OnOpen(const TableSpec& spec, Clock use, Clock open);
+  // Rows for clock `use` have arrived; `open` is the latest open clock of the replies.
+  void OnOpenClock(const TableSpec& spec, Clock use, Clock open);
   void AskStanding(const TableSpec& spec, const Plan& plan, Clock use, std::unique_ptr<CachingSink> sink);
   void OnErrorWithoutRequest(ShardId shard, const ErrorReply& error);
 

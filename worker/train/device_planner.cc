@@ -101,7 +101,7 @@ class StreamPlanner final : public DevicePlanner {
     return {};
   }
 
-  // Reuses the memory of a returned plan, or allocates.
+  // Reuses the Memory of a plan that was taken back, or adds an empty one.
   Memory* Take(std::size_t n) {
     auto memory = std::ranges::find(memory_, false, &Memory::taken);
     if (memory == memory_.end()) memory = memory_.insert(memory_.end(), std::make_unique<Memory>());
