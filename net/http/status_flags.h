@@ -21,7 +21,10 @@ inline void AddStatusFlags(CLI::App* app, StatusServerOptions* options) {
 
 // The label `run` of metrics: the name of the run's folder.
 inline std::string RunLabel(const std::string& run_dir) {
-  return run_dir.empty() ? std::string() : std::filesystem::absolute(run_dir).lexically_normal().filename().string();
+  if (run_dir.empty()) return {};
+  std::filesystem::path path = std::filesystem::absolute(run_dir).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // it ended in '/'
+  return path.filename().string();
 }
 
 }  // namespace tarn::net
