@@ -71,9 +71,9 @@ std::vector<StoreWritten> FileStore::TakeWritten() {
   return std::exchange(written_, {});
 }
 
-Status FileStore::Settle() {
+Status FileStore::RemoveEndedState() {
   Drain();
-  if (!over_) return {};
+  if (!remove_state_) return {};
   const std::string path = run_dir_ + "/" + kStateName;
   std::error_code error;
   fs::rename(path, run_dir_ + "/" + kOverName, error);
@@ -90,8 +90,13 @@ void FileStore::RemoveOldLogs() {
   const fs::path run(run_dir_);
   if (!fs::exists(run / kOverName, error) || fs::exists(run / kStateName, error)) return;
   fs::remove_all(run / "log", error);
-  if (!error && SyncDirectory(run_dir_)) fs::remove(run / kOverName, error);
-  if (error) LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
+  if (error) {
+    LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
+    return;
+  }
+  if (!SyncDirectory(run_dir_)) return;
+  fs::remove(run / kOverName, error);
+  if (error) LogWarning("{}/{}: cannot be removed: {}", run_dir_, kOverName, error.message());
 }
 
 void FileStore::RemovePartial() {
@@ -125,7 +130,8 @@ std::vector<std::string> FileStore::Removing() const {
 }
 
 void FileStore::Remove(const std::string& directory) {
-  // Removes only checkpoints of this run: a state may contain an earlier path of the directory.
+  // Uses only the number in `directory`: a state may contain the path from before the run directory was moved. So only
+  // checkpoints in checkpoints_directory_ are removed.
   const auto id = CheckpointIdOf(directory);
   if (!id) return;
   const fs::path path = fs::path(checkpoints_directory_) / fmt::format("ckpt-{}", id->value);

@@ -1,5 +1,6 @@
 // The SchedulerStore of a real run: files in the run's directory. One strand of a thread pool writes states, manifests
-// and the list of addresses, another removes checkpoints, so that a slow disk never blocks the scheduler.
+// and the list of addresses, another removes checkpoints, so that a slow disk does not block the scheduler during the
+// run. Drain, RemoveEndedState, RemoveAddresses, RemoveOldLogs and RemovePartial block: they are for its start and end.
 //
 //   FileStore store(&pool, run_dir, checkpoints, [&] { transport.Wake(); });
 //   for (const StoreWritten& written : store.TakeWritten()) scheduler.OnWritten(written, now, &out);
@@ -30,8 +31,8 @@ class FileStore final : public SchedulerStore {
   void RemoveCheckpoint(const std::string& directory) override;
   std::vector<std::string> Removing() const override;
   void WriteState(std::uint64_t number, const SchedulerState& state) override;
-  // Removes the state later, in Settle: a run that is killed before its summary is written can then continue.
-  void RemoveState() override { over_ = true; }
+  // Removes the state later, in RemoveEndedState: a run that is killed before its summary is written can then continue.
+  void RemoveState() override { remove_state_ = true; }
   void WriteAddresses(std::uint64_t number, const std::vector<ProcessAddress>& addresses) override;
   // Removes the list of an earlier scheduler in this directory.
   void RemoveAddresses();
@@ -40,9 +41,10 @@ class FileStore final : public SchedulerStore {
   // Waits until all writes have ended.
   void Drain() { writes_.Drain(); }
   // Call it when the summary is written. Waits until all writes have ended. If RemoveState was called, renames the
-  // state, and removes the shards' logs in the run directory and then the renamed state (rule G1). kIo: the state
-  // cannot be renamed.
-  Status Settle();
+  // state, and removes the shards' logs in the run directory and then the renamed state (rule G1). An error: the state
+  // cannot be renamed (kIo), or the new name cannot be made durable (kIo; kNotFound if the run directory is gone). A
+  // failed removal of the logs or of the renamed state is only logged, a failed sync between the two not even that.
+  Status RemoveEndedState();
   // Removes the logs and the renamed state of a run that has ended, if they still exist.
   void RemoveOldLogs();
   // Waits for all pending writes and removals, and removes the incomplete checkpoints of the run. No checkpoint may be
@@ -56,7 +58,7 @@ class FileStore final : public SchedulerStore {
   std::string run_dir_;
   std::string checkpoints_directory_;
   std::function<void()> wake_;
-  bool over_ = false;
+  bool remove_state_ = false;
   mutable std::mutex mutex_;  // guards the next two
   std::set<std::string> removing_;
   std::vector<StoreWritten> written_;

@@ -188,7 +188,7 @@ Status Loop::End() {
       WriteFileAtomic(options_.run_dir + "/summary.json", SummaryJson(options_.job, progress, reason));
   if (reason.code != ErrorCode::kOk) return Fail(reason.code, reason.reason);
   TARN_RETURN_IF_ERROR(written);
-  return store_->Settle();
+  return store_->RemoveEndedState();
 }
 
 }  // namespace tarn::scheduler

@@ -43,12 +43,12 @@ class FileStoreTest : public testing::Test {
 };
 
 TEST_F(FileStoreTest, LogsAreRemovedAfterTheState) {
-  ASSERT_TRUE(store_->Settle());  // the run is not over
+  ASSERT_TRUE(store_->RemoveEndedState());  // the run is not over
   EXPECT_TRUE(fs::exists(run_ / kStateName));
   EXPECT_TRUE(fs::exists(run_ / "log/shard-0"));
   store_->RemoveState();
   EXPECT_TRUE(fs::exists(run_ / kStateName)) << "the summary is not there yet";
-  ASSERT_TRUE(store_->Settle());
+  ASSERT_TRUE(store_->RemoveEndedState());
   EXPECT_FALSE(fs::exists(run_ / kStateName));
   EXPECT_FALSE(fs::exists(run_ / kOverName));
   EXPECT_FALSE(fs::exists(run_ / "log"));
