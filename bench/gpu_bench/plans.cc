@@ -44,7 +44,7 @@ class Plans {
   std::vector<Key> keys_;
   Positioner positioner_{TableSpec{.kind = TableKind::kSparse}, TableSalt(1, "embedding")};
   worker::Planner host_;
-  std::unique_ptr<worker::DevicePlanner> device_;  // null on this thread
+  std::unique_ptr<worker::DevicePlanner> device_;  // null if the place is the CPU
   worker::Plan plan_;
 };
 

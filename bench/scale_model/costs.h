@@ -18,7 +18,7 @@ enum class Work : std::uint8_t {
   kRead,     // reader's thread
   kPlan,     // reader's thread
   kCompute,  // forward, backward
-  // worker::Client, a message and its rows; third: shards of the fleet (a step visits all lanes).
+  // worker::Client, a message and its rows; other: messages times shards of the fleet (a step visits all lanes).
   kAsk,
   kTakeReply,
   kPush,
@@ -32,8 +32,8 @@ enum class Work : std::uint8_t {
   kGather,  // an aggregated push arrives
   kApply,   // an immediate push arrives and is applied
   kShardTick,
-  kClose,  // a clock closes; messages and rows: the contributions and their rows; third: distinct rows
-  // net::ZmqTransport, the caller's thread: a message; rows: bytes; third: frames.
+  kClose,  // a clock closes; messages and rows: the contributions and their rows; other: distinct rows
+  // net::ZmqTransport, the caller's thread: a message; rows: bytes; other: frames.
   kSend,
   kReceive,
   // ZeroMQ's thread and the kernel: a frame; rows: bytes.
@@ -46,18 +46,18 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::kCount);
 std::string_view Name(Work work);
 
 // The size of a piece of work. rows: of sparse tables, dense: rows of dense tables, both as Workload::WorkRows counts
-// them, unless Work defines rows; third: see Work; tables: the number of tables, summed over the messages.
+// them, unless Work defines rows; other: unit: see Work; tables: the number of tables, summed over the messages.
 inline constexpr std::size_t kParts = 5;
 struct Amount {
-  double messages = 0, rows = 0, dense = 0, third = 0, tables = 0;
-  std::array<double, kParts> parts() const { return {messages, rows, dense, third, tables}; }
+  double messages = 0, rows = 0, dense = 0, other = 0, tables = 0;
+  std::array<double, kParts> parts() const { return {messages, rows, dense, other, tables}; }
 };
 
-// A linear cost: the sum of the parts of an Amount, each times its cost.
+// A linear cost: the sum of the parts of an Amount, each times its cost (third_ns: of `other`).
 struct Line {
   double message_ns = 0, row_ns = 0, dense_ns = 0, third_ns = 0, table_ns = 0;
   double operator()(const Amount& a) const {
-    return a.messages * message_ns + a.rows * row_ns + a.dense * dense_ns + a.third * third_ns + a.tables * table_ns;
+    return a.messages * message_ns + a.rows * row_ns + a.dense * dense_ns + a.other * third_ns + a.tables * table_ns;
   }
 };
 

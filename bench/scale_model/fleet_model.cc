@@ -110,7 +110,7 @@ void FleetModel::MeasureSettle(const Outbox& out) {
   const double ns = meter_->Lap();
   if (!clocks_.begun()) return;
   if (out.empty())
-    meter_->Add(Work::kSettle, {{.messages = 1, .third = double(options_.servers)}, ns});
+    meter_->Add(Work::kSettle, {{.messages = 1, .other = double(options_.servers)}, ns});
   else if (std::ranges::all_of(out, [](const Outgoing& o) { return std::holds_alternative<Tick>(o.message.body); }))
     meter_->Add(Work::kTick, {{.messages = double(out.size())}, ns});
 }

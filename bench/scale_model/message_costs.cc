@@ -43,11 +43,13 @@ void MessageCosts::CountDenseParts(const Job& job) {
 
 Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const {
   Extent extent;
-  const double servers = options_.bundle;
+  const double bundle_servers = options_.bundle;
   double rows = 0, sections = 0;
   bool sparse = false;
-  // The expected number of servers with at least one of these rows.
-  const auto messages_of = [servers](double count) { return servers * (1 - std::pow(1 - 1 / servers, count)); };
+  // The expected number of the bundle's servers that own at least one of `count` rows.
+  const auto messages_of = [bundle_servers](double count) {
+    return bundle_servers * (1 - std::pow(1 - 1 / bundle_servers, count));
+  };
   const auto add = [&](TableId table, double count, double table_sections, bool keys, bool values) {
     const bool dense = workload_.dense(table);
     rows += count;
@@ -69,13 +71,13 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
   if (rows > 0) {
     extent.copies = messages_of(rows);
     extent.dense_part = dense_parts_[shard];
-    extent.part = sparse ? 1 / servers : extent.dense_part;
+    extent.part = sparse ? 1 / bundle_servers : extent.dense_part;
   } else if (std::holds_alternative<PushAck>(message.body) && asked != nullptr) {
     extent.copies = asked->copies, extent.part = asked->part, extent.dense_part = asked->dense_part;
     extent.tables = asked->tables;
     sections = double(std::get<PushAck>(message.body).sections.size());
   } else {
-    extent.copies = servers, extent.part = extent.dense_part = 1 / servers;
+    extent.copies = bundle_servers, extent.part = extent.dense_part = 1 / bundle_servers;
     const bool tick = std::holds_alternative<Tick>(message.body) || std::holds_alternative<TickAck>(message.body);
     if (tick && options_.free_ticks) return {.copies = 0};
   }
@@ -86,9 +88,10 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
 double MessageCosts::Of(bool worker, Work work, const Extent& extent) const {
   if (options_.free) return 0;
   const double part = worker ? 1 : extent.part, dense_part = worker ? 1 : extent.dense_part;
-  const double third = worker ? extent.copies * options_.servers : 0;
+  // Messages times shards of the fleet, because a step of the client visits all lanes.
+  const double shard_visits = worker ? extent.copies * options_.servers : 0;
   return costs_[work](
-      {part * extent.copies, part * extent.rows, dense_part * extent.dense, third, part * extent.tables});
+      {part * extent.copies, part * extent.rows, dense_part * extent.dense, shard_visits, part * extent.tables});
 }
 
 double MessageCosts::Coding(bool worker, Work work, const Extent& extent) const {
@@ -97,7 +100,7 @@ double MessageCosts::Coding(bool worker, Work work, const Extent& extent) const 
 }
 
 double MessageCosts::OfFrame(Work work, const Load& load) const {
-  return options_.free ? 0 : costs_[work]({.third = load.frames});
+  return options_.free ? 0 : costs_[work]({.other = load.frames});
 }
 
 double MessageCosts::Io(Work work, const Load& load) const {

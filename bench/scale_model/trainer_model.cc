@@ -115,7 +115,7 @@ void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
     if (push != nullptr) std::ranges::for_each(push->tables, add);
     ++sample.amount.messages;
   }
-  sample.amount.third = sample.amount.messages * double(client_.view().routes.endpoints.size());
+  sample.amount.other = sample.amount.messages * double(client_.view().routes.endpoints.size());
   if (sample.amount.messages > 0) meter_->Add(work, sample);
 }
 

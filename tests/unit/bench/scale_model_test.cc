@@ -194,7 +194,7 @@ TEST(Costs, AFitFindsTheLineThroughNoise) {
   std::vector<Sample> samples;
   for (int i = 0; i < 2000; ++i) {
     const Amount amount{1, double(random.Below(1000)), 0, i % 2 == 0 ? 1.0 : 256.0, 1.0 + double(random.Below(7))};
-    double ns = (700 + 5 * amount.rows + 2 * amount.third + 300 * amount.tables) * (0.95 + 0.1 * random.Unit());
+    double ns = (700 + 5 * amount.rows + 2 * amount.other + 300 * amount.tables) * (0.95 + 0.1 * random.Unit());
     if (i % 50 == 0) ns *= 100;  // lost its core
     samples.push_back({amount, ns});
   }
