@@ -22,7 +22,7 @@ enum class ErrorCode : std::uint8_t {
   kOk = 0,
   kInvalidArgument,  // a flag, a value of the job file, or an argument
   kMalformed,        // invalid bytes from a peer or a file
-  kTooLarge,         // exceeds a limit of core/limits.h
+  kTooLarge,         // exceeds a limit, such as one of core/limits.h, or this machine's memory
   kNotFound,         // a file, table or key does not exist
   kAlreadyExists,
   kStaleEpoch,   // the route epochs of sender and receiver differ
@@ -33,7 +33,7 @@ enum class ErrorCode : std::uint8_t {
   kOverloaded,   // cannot be accepted now, such as when a bounded queue is full; retry later
   kUnavailable,  // the peer has ended, cannot be reached or is not ready yet; or another process uses the resource
   kTimeout,
-  kIo,       // I/O error, disk full, out of memory
+  kIo,       // I/O error, disk full, out of memory (also a GPU's), files or threads
   kCorrupt,  // stored data is damaged or inconsistent, such as bytes that do not match their checksum
   kUnsupported,
   kCancelled,

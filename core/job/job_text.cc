@@ -132,8 +132,9 @@ class ValueTexts {
 };
 
 // kAll: every key. kFingerprint: without keys that were added to the format later, if they have their defaults, so that
-// fingerprints in older logs and checkpoints remain valid; and without keys that affect only how a node computes or
-// sends, because a run may continue on other machines, such as some without a GPU.
+// fingerprints in older logs and checkpoints remain valid; and without [delays] and the keys of VisitLanes and
+// VisitTrainMeans (lanes, device, accumulate, recompute), because a run may continue on other machines, such as some
+// without a GPU.
 enum class Keys { kAll, kFingerprint };
 
 // Returns a predicate: whether a key of an inheriting section must be written, because the job sets it there or its
@@ -148,8 +149,8 @@ std::function<bool(std::string_view)> Own(const Job& job, std::string section, V
 void WriteRole(SectionWriter& out, const Job& job, const std::string& role, const OptimizerSpec& spec) {
   ValueTexts mine, inherited;
   VisitOptimizer(mine, spec);
-  const OptimizerSpec above = InheritedOptimizer(job.explicit_keys.optimizer, spec.kind);
-  VisitOptimizer(inherited, above);
+  const OptimizerSpec inherited_spec = InheritedOptimizer(job.explicit_keys.optimizer, spec.kind);
+  VisitOptimizer(inherited, inherited_spec);
   inherited.texts["kind"] = Name(job.explicit_keys.optimizer.kind);
   out.Begin("optimizer." + role);
   out.Only(Own(job, "optimizer." + role, std::move(mine), std::move(inherited)));
@@ -198,15 +199,16 @@ void WriteConsistency(SectionWriter& out, const Job& job, Keys keys, bool derive
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
 }
 
-// Writes the inheritable keys that a table sets itself, or in which it differs from [consistency].
+// Writes the inheritable keys that the table sets itself, or whose values differ from those that it would inherit with
+// its mode (job_inherits.h). If the reader would not see the override by them, writes `mode` or `own_pushes`, too.
 void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table) {
   const std::string section = "tables." + name;
   const ConsistencySpec& consistency = table.has_consistency ? table.consistency : job.consistency;
   if (table.has_consistency) {
-    const ConsistencySpec follows = InheritedConsistency(job.consistency, consistency.mode);
+    const ConsistencySpec inherited_spec = InheritedConsistency(job.consistency, consistency.mode);
     ValueTexts mine, inherited;
     VisitConsistency(mine, consistency);
-    VisitConsistency(inherited, follows);
+    VisitConsistency(inherited, inherited_spec);
     inherited.texts["mode"] = Name(job.consistency.mode);
     const bool no_key = mine.texts == inherited.texts && !job.explicit_keys.by_section.contains(section);
     if (no_key) inherited.texts["mode"].clear();  // writes `mode`, so that the reader sets has_consistency
@@ -215,13 +217,13 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     out.All();
   }
   if (table.has_worker_cache) {
-    const WorkerCacheSpec follows = InheritedWorkerCache(job.worker_cache, consistency);
+    const WorkerCacheSpec inherited_spec = InheritedWorkerCache(job.worker_cache, consistency);
     ValueTexts mine, inherited;
     VisitWorkerCache(mine, table.worker_cache);
-    VisitWorkerCache(inherited, follows);
+    VisitWorkerCache(inherited, inherited_spec);
     const bool is_explicit =
         std::ranges::any_of(mine.texts, [&](const auto& key) { return job.explicit_keys.Has(section, key.first); });
-    const bool no_key = mine.texts == inherited.texts && follows == job.worker_cache && !is_explicit;
+    const bool no_key = mine.texts == inherited.texts && inherited_spec == job.worker_cache && !is_explicit;
     if (no_key) inherited.texts["own_pushes"].clear();  // writes `own_pushes`, so that the reader sets has_worker_cache
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitWorkerCache(out, table.worker_cache);
@@ -283,11 +285,13 @@ std::string ToString(const BinRule& rule) {
 
 namespace {
 
-// kOwn: inheriting sections have only their own keys. kEverywhere: they have all keys.
-enum class Inherited { kOwn, kEverywhere };
+// Whether inherited keys are written. kOmitted: sections have only their own keys. kWritten: [optimizer.ROLE] has all
+// keys and [optimizer] is left out; [tables.NAME] has every key of the groups (consistency, worker cache) that it
+// overrides, as far as `Keys` allows.
+enum class InheritedKeys { kOmitted, kWritten };
 
-std::string Text(const Job& job, Keys keys, Inherited inherited) {
-  const bool own = inherited == Inherited::kOwn;
+std::string Text(const Job& job, Keys keys, InheritedKeys inherited) {
+  const bool own = inherited == InheritedKeys::kOmitted;
   std::string text;
   SectionWriter out(text);
   out.Begin("job");
@@ -334,15 +338,15 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
 
 }  // namespace
 
-std::string ToToml(const Job& job) { return Text(job, Keys::kAll, Inherited::kOwn); }
+std::string ToToml(const Job& job) { return Text(job, Keys::kAll, InheritedKeys::kOmitted); }
 
-std::string ResolvedToml(const Job& job) { return Text(job, Keys::kAll, Inherited::kEverywhere); }
+std::string ResolvedToml(const Job& job) { return Text(job, Keys::kAll, InheritedKeys::kWritten); }
 
 std::uint64_t Fingerprint(const Job& job) {
   Job shared = job;
   shared.data.dir.clear();  // nodes may have copies of the data in different places
   shared.fleet.worker_restarts = 0;
-  return HashBytes(Text(shared, Keys::kFingerprint, Inherited::kEverywhere));
+  return HashBytes(Text(shared, Keys::kFingerprint, InheritedKeys::kWritten));
 }
 
 }  // namespace tarn
