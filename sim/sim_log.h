@@ -36,7 +36,7 @@ class SimLog final : public server::ShardLog {
   Expected<LogSequence> TakeSynced() override { return log_.TakeSynced(); }
   std::uint64_t bytes() const override { return log_.bytes(); }
 
-  server::MemoryShardLog& files() { return log_; }
+  server::MemoryShardLog& memory_log() { return log_; }  // the fleet schedules its writes and syncs
 
  private:
   server::MemoryShardLog log_;

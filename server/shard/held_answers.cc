@@ -42,7 +42,8 @@ void HeldAnswers::AddSection(LogSequence until, Peer to, RequestId request, Inca
   held.request = request;
   const bool acknowledges = held.section.code == ErrorCode::kOk;
   if (acknowledges && (section.code != ErrorCode::kOk || section.sequence <= held.section.sequence)) return;
-  // If sections of two tables are refused, only the first refusal has the reason: the second follows from it.
+  // Keeps the held rejection, which has the reason: a later sequence of the same partition, such as the push's section
+  // of the next table, is out of order because the held one was rejected.
   if (!acknowledges && section.code == ErrorCode::kOutOfOrder && section.sequence > held.section.sequence) return;
   held.until = until;
   held.section = section;

@@ -24,7 +24,7 @@ class ShardStep {
     job_ = job;
     incarnation_ = incarnation;
   }
-  // Sets the epoch of the route map.
+  // Sets the route epoch of later messages: that of the shard's route map.
   void SetEpoch(Epoch epoch) { epoch_ = epoch; }
 
   TimeUs now() const { return now_; }

@@ -71,14 +71,14 @@ void ShardLogs::AfterStep(ProcessId id, Process* shard) {
 }
 
 void ShardLogs::RecordState(Process* p) {
-  const LogSequence last = p->log->files().appended();
+  const LogSequence last = p->log->memory_log().appended();
   if (context_.scenario.faults.outages == 0 || last == p->witnessed || p->shard->stopped()) return;
   p->witnessed = last;
   if (const auto hash = p->shard->DurableHash()) witnesses_[p->rank].OnState(last, *hash);
 }
 
 void ShardLogs::ScheduleSync(ProcessId id, Process* p) {
-  if (p->log_busy || !p->log->files().dirty()) return;
+  if (p->log_busy || !p->log->memory_log().dirty()) return;
   p->log_busy = true;
   const auto some = [this] {
     return 1 + TimeUs(context_.dice.main.Below(std::uint64_t(context_.scenario.faults.sync_max_us)));
@@ -90,9 +90,9 @@ void ShardLogs::ScheduleSync(ProcessId id, Process* p) {
   };
   const TimeUs write = context_.now() + some();
   const TimeUs sync = write + (std::exchange(p->slow_sync, false) ? SlowSync() : some());
-  context_.events.At(write, with([](Process& process) { process.log->files().Write(); }));
+  context_.events.At(write, with([](Process& process) { process.log->memory_log().Write(); }));
   context_.events.At(sync, with([this, id](Process& process) {
-                       process.log->files().Sync(context_.dice.main.Chance(0.2));
+                       process.log->memory_log().Sync(context_.dice.main.Chance(0.2));
                        process.log_busy = false;
                        context_.control.Step(id, [this](Process& shard, Outbox* out) {
                          shard.shard->OnLogSynced(context_.clocks.NowOf(shard), out);

@@ -31,18 +31,20 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
 // The keys of a piece; the sections' sequences are left 0. Consecutive keys (n, n + 1, ...) need no frame.
 KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece);
 
-// The piece's rows of `rows` (fp32, the plan's order), encoded. Data that needs no conversion is shared, not copied.
+// Encodes those of `rows` (fp32, the plan's order) that belong to the piece. With kFp32 and parts that are consecutive
+// in the plan, the result shares the memory of `rows`; otherwise it is a copy.
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
 
-// The rows of a push in the plan's order: fp32, or with kLowRank, if `right` is not empty, rows of the left factor
-// (kernels/low_rank.h).
+// The rows of a push, fp32, in the plan's order. If `right` is not empty (only with kLowRank), `rows` is the left
+// factor and `right` the right factor (kernels/low_rank.h).
 struct PushRows {
   Buffer rows;
   std::vector<float> right = {};
 };
 
-// The rows that a piece pushes, and their codec: that of the table, or kFp32 if that is not larger (kTopK, kLowRank). A
-// sparse table with kTopK pushes the rows that were selected (rule W5), in kFp32.
+// The rows that a piece pushes, and their codec: the table's push_codec. kFp32 replaces kTopK and kLowRank if it is not
+// larger, kLowRank without a right factor, and always kTopK of a sparse table, which pushes only the selected rows
+// (rule W5).
 struct PushValues {
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;
