@@ -95,7 +95,7 @@ void EffectGate::Match(const server::Effect& effect) {
   }
   if (difference_.empty())
     difference_ = fmt::format("effect {} is '{}', expected {}", done_ + 1, ToLine(effect),
-                              complete() ? std::string("none") : "'" + ToLine((*order_)[done_]) + "'");
+                              complete() ? "none" : fmt::format("'{}'", ToLine((*order_)[done_])));
 }
 
 }  // namespace tarn::sim

@@ -36,7 +36,9 @@ TEST_F(GpuDeviceBatchTest, ColumnsReachTheGpu) {
       EXPECT_EQ(Fetch(view.dense, 2 * rows), batch.dense);
       EXPECT_EQ(Fetch(view.offsets, rows + 1), batch.offsets);
       ASSERT_EQ(view.weights != nullptr, weighted);
-      if (weighted) EXPECT_EQ(Fetch(view.weights, rows), batch.weights);
+      if (weighted) {
+        EXPECT_EQ(Fetch(view.weights, rows), batch.weights);
+      }
     }
 }
 
