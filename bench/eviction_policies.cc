@@ -47,7 +47,8 @@ double HitRate(const Trace& trace, std::size_t slots) {
     row_of[slot] = row;
     policy.Insert(slot, row);
   }
-  return static_cast<double>(hits) / static_cast<double>(count - count / 2);
+  const std::size_t counted = count - count / 2;
+  return static_cast<double>(hits) / static_cast<double>(counted);
 }
 
 // CLOCK with counters up to kMax; kMax = 1 is the classic CLOCK.

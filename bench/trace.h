@@ -75,7 +75,8 @@ inline double Belady(const Trace& trace, std::size_t slots, bool filled = false)
     next_of[row] = next[i];
     farthest.emplace(next[i], row);
   }
-  return static_cast<double>(hits) / static_cast<double>(count - count / 2);
+  const std::size_t counted = count - count / 2;
+  return static_cast<double>(hits) / static_cast<double>(counted);
 }
 
 }  // namespace tarn::bench

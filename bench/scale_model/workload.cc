@@ -43,6 +43,7 @@ Expected<std::unique_ptr<Workload>> Workload::Make(const Job& job, const Workloa
 void Workload::MakePlans(const Job& job, const std::vector<worker::Batch>& batches) {
   worker::Planner planner(job.fleet.partition_bits);
   std::vector<Positioner> positioners;
+  positioners.reserve(uses_.size());
   for (const worker::TableUse& use : uses_) positioners.emplace_back(use.spec, TableSalt(job.job.seed, use.spec.name));
   dense_plans_.resize(uses_.size());
   for (std::size_t t = 0; t < uses_.size(); ++t) {

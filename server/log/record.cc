@@ -38,6 +38,7 @@ Offset<fb::Push> WritePush(FlatBufferBuilder& b, const LoggedPush& p) {
   Offset<flatbuffers::Vector<std::uint64_t>> versions;
   if (std::ranges::any_of(p.push.keys.sections, [](const Section& s) { return s.version != kNoVersion; })) {
     std::vector<std::uint64_t> words;
+    words.reserve(p.push.keys.sections.size());
     for (const Section& s : p.push.keys.sections) words.push_back(s.version.value);
     versions = b.CreateVector(words);
   }
