@@ -137,9 +137,20 @@ class ModeTest(unittest.TestCase):
         return modes
 
     def test_a_reference_of_bsp_is_not_for_late_gradients(self):
-        self.assertEqual(self.trained("flights-fm"), ["bsp", "ssp", "asp"])
+        self.assertEqual(self.trained("flights-fm"), ["bsp", *["ssp"] * 3, *["asp"] * 3])
         self.assertEqual(self.trained("criteo-dlrm"), ["bsp"])
         self.assertEqual(self.trained("criteo-dlrm", beside="a.b=c"), ["bsp", "bsp", "ssp", "ssp", "asp", "asp"])
+
+    def test_the_median_of_three_runs_counts_where_runs_differ(self):
+        def middle(mode, *results):
+            left = list(results)
+            train = lambda *_: ({"eval_auc": left.pop(0)} if left[0] else {}, "")
+            with unittest.mock.patch.object(accuracy, "train", train), contextlib.redirect_stderr(io.StringIO()):
+                return accuracy.middle_run("flights-fm", mode, "", None).get("eval_auc")
+
+        self.assertEqual(middle("asp", 0.5, 0.9, 0.7), 0.7)
+        self.assertEqual(middle("bsp", 0.5, 0.9, 0.7), 0.5)
+        self.assertIsNone(middle("ssp", 0.5, None, 0.7))
 
 
 class ExitTest(unittest.TestCase):
