@@ -1,5 +1,5 @@
 // A job: one training run, described by one TOML file. Parsing is strict: an unknown key, a value of the wrong
-// type or out of range is an error that names the file, the line and, for keys, the nearest known one.
+// type or out of range is an error that names the file, the line and, for keys, known ones.
 //
 //   auto job = LoadJob("examples/flights-fm.toml", {"fleet.workers=4", "consistency.mode=\"ssp\""});
 #pragma once

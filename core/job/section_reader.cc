@@ -243,9 +243,14 @@ Status SectionReader::Finish() {
     const std::string what =
         path_.empty() ? fmt::format("unknown {}", members_) : fmt::format("{}: unknown key", path_);
     const std::vector<std::string> sections = SectionsWithKey(member.key);
-    const std::string hint = sections.empty()
-                                 ? fmt::format("the nearest known one is {}", Quoted(NearestWord(member.key, known)))
-                                 : fmt::format("it is a key of {}", fmt::join(sections, " and of "));
+    const std::string_view nearest = NearestWord(member.key, known);
+    std::string hint;
+    if (!sections.empty())
+      hint = fmt::format("it is a key of {}", fmt::join(sections, " and of "));
+    else if (IsNear(member.key, nearest))
+      hint = fmt::format("the nearest known one is {}", Quoted(nearest));
+    else
+      hint = fmt::format("expected one of {}", fmt::join(known, ", "));
     Fail(member.value.place, fmt::format("{} {}; {}", what, Quoted(member.key), hint));
     break;
   }
