@@ -1,6 +1,7 @@
 #include "worker/tarn_c.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <new>
@@ -330,7 +331,7 @@ int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, 
   constexpr const char* kName = "tarn_plan_make_many";
   const Required requested = Array("requests", requests, count), made_at = Array("plans", plans, count);
   return GuardedWith(kName, {{"client", client}, requested, made_at, Array("sizes", sizes, count)}, [&] {
-    std::vector<tarn::Plan> made;
+    std::vector<std::unique_ptr<tarn_plan>> made;
     for (const tarn_plan_request& request : std::span(requests, count)) {
       if (const auto given = CheckRequired(kName, {{"table", request.table}, Array("keys", request.keys, request.n)});
           !given)
@@ -340,12 +341,13 @@ int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, 
         return Failed(below.error());
       auto plan = client->client.MakePlan(request.table->table, keys);
       if (!plan) return Failed(plan.error());
-      made.push_back(*std::move(plan));
+      made.push_back(std::make_unique<tarn_plan>(*std::move(plan)));
     }
     for (size_t i = 0; i < count; ++i) {
-      sizes[i] = made[i].keys().size();
-      if (index != nullptr) index = std::ranges::copy(made[i].index(), index).out;
-      plans[i] = new tarn_plan{std::move(made[i])};
+      const tarn::Plan& plan = made[i]->plan;
+      sizes[i] = plan.keys().size();
+      if (index != nullptr) index = std::ranges::copy(plan.index(), index).out;
+      plans[i] = made[i].release();
     }
     return int{TARN_OK};
   });
@@ -477,7 +479,7 @@ int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const 
        {"answer", answer}},
       [&] {
         tarn::LeaseOptions options;
-        options.want = static_cast<uint32_t>(want);
+        options.want = static_cast<uint32_t>(std::min<size_t>(want, UINT32_MAX));
         std::copy_n(data_rows, 3, options.rows.begin());
         for (const tarn_lease_report& report : std::span(done, done_count)) {
           if (report.logits != nullptr && report.rows != 0)
