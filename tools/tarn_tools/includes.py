@@ -41,7 +41,8 @@ LAYERS = (
     "scheduler/stopping",
     "scheduler",
     "worker/counters.h",
-    "worker/tarn.h",  # public, like tarn_c.h: must not include later entries
+    # The public headers: they must not include later entries.
+    "worker/tarn.h",
     "worker/tarn_c.h",
     "worker/client",
     "worker/runtime",
