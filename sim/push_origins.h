@@ -9,7 +9,9 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "core/message.h"
 
@@ -19,6 +21,13 @@ class PushOrigins {
  public:
   // The rows that a worker pulled for use at a clock, of the oracle table. A worker may pull a row twice.
   void OnPulled(Incarnation incarnation, Clock use, std::span<const Key> keys, std::span<const float> rows);
+
+  // A row of the oracle table had this value when its partition was at this version. Every step that changes the value
+  // increases it.
+  void OnRow(PartitionId partition, Key key, Version version, float value);
+  // A shard starts. If it starts again, versions that were not durable may belong to other pushes than before, so the
+  // versions are no longer checked against values.
+  void OnShardStarts() { restarted_ |= !pulled_.empty(); }
 
   // What the check needs of the shard that received the push.
   struct Receiver {
@@ -31,9 +40,15 @@ class PushOrigins {
   std::string Check(Incarnation incarnation, Clock clock, const PushPart& push, const Receiver& at) const;
 
  private:
-  std::string CheckRows(Incarnation incarnation, Clock clock, const PushPart& push, const TableSpec& table) const;
+  using History = std::vector<std::pair<Version, float>>;  // of a row, ascending in both
+  using Values = std::map<Key, std::set<float>>;
 
-  std::map<std::pair<Incarnation, Clock>, std::map<Key, std::set<float>>> pulled_;
+  std::string CheckVersions(const Values& pulled, const PushPart& push) const;
+  std::string CheckRows(const Values& pulled, const PushPart& push, const TableSpec& table) const;
+
+  std::map<std::pair<Incarnation, Clock>, Values> pulled_;
+  std::map<PartitionId, std::unordered_map<Key, History>> history_;
+  bool restarted_ = false;
 };
 
 }  // namespace tarn::sim

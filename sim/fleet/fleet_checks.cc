@@ -53,7 +53,25 @@ void FleetChecks::CheckOrigin(const Process& p, const Message& message) const {
     const PushOrigins::Receiver at{*table, table->name == "counts", pulled_all, [&](PartitionId partition) {
                                      return p.shard->rows().Find(partition)->VersionOf(table->id);
                                    }};
+    if (at.is_oracle_table) NoteRows(p, part);
     context_.oracle.Check(context_.oracle.origins().Check(message.sender.incarnation, push->clock, part, at));
+  }
+}
+
+// Notes the values and versions of the rows of a push, if values only increase: rows with a life may be dropped. A
+// worker that changes rows pulls them separately, and of several pulls for one clock the newest counts (E8).
+void FleetChecks::NoteRows(const Process& p, const PushPart& push) const {
+  const Scenario& scenario = context_.scenario;
+  if (push.keys.codec != KeyCodec::kRaw || scenario.life.on || scenario.changes ||
+      scenario.counts_row_codec != ValueCodec::kFp32 || scenario.counts_pull_codec != ValueCodec::kFp32)
+    return;
+  auto key = push.keys.frame.as<Key>().begin();
+  for (const Section& section : push.keys.sections) {
+    const Version version = p.shard->rows().Find(section.partition)->VersionOf(push.table);
+    for (const auto end = key + section.count; key != end; ++key) {
+      if (const auto values = p.shard->rows().Values(push.table, *key))
+        context_.oracle.origins().OnRow(section.partition, *key, version, (*values)[0]);
+    }
   }
 }
 

@@ -34,6 +34,7 @@ class FleetChecks {
 
  private:
   void CheckOrigin(const Process& shard, const Message& message) const;
+  void NoteRows(const Process& shard, const PushPart& push) const;
   void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
   void CheckPaused(const Process& shard, const Outbox& out, Peer from) const;
   Status CheckFinal(Key key) const;

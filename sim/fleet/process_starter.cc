@@ -183,6 +183,7 @@ ProcessId ProcessStarter::StartShard(std::uint32_t index) {
   options.log = p.log.get();
   options.blobs = p.blobs.get();
   p.shard = std::make_unique<server::Shard>(options, p.store.get(), p.checker.get());
+  context_.oracle.origins().OnShardStarts();
   const bool immediate =
       context_.scenario.counts.apply == ApplyMode::kImmediate && context_.scenario.layer.apply == ApplyMode::kImmediate;
   if (immediate)

@@ -336,6 +336,13 @@ MUTANTS = [
      "    if (Fragment* known = context_.rows->Find(section.partition)->Find(part.push.table);\n"
      "        known != nullptr && code == ErrorCode::kOk && !taken->back())\n"
      "      known->CountSection(kNoVersion);\n"),
+    ("versions-of-late-answers-forgotten", "worker/client/pull_memory.cc",
+     "  if (after != seen.end() && after->version <= version) return;\n",
+     "  if (!seen.empty() && seen.back().min_clock >= min_clock) return;\n"),
+    ("versions-of-old-rows-forgotten", "worker/client/pull_memory.cc",
+     "seen.front().min_clock.value + bound <", "seen.front().min_clock.value + bound / 2 <"),
+    ("cached-row-has-the-newest-version", "worker/client/pull_memory.cc",
+     "  return first == seen.end() ? seen.back().version : first->version;", "  return seen.back().version;"),
     ("cached-row-keeps-no-version", "worker/client/client_data.cc",
      "  if (record != nullptr && cached->found().rows != 0) NoteCached(plan, when.use, cached->found().oldest);\n", ""),
     ("pulled-rows-lost-by-a-resend", "worker/client/client_pushes.cc",

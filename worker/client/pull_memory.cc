@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "core/hash.h"
 #include "core/limits.h"
@@ -85,7 +86,13 @@ std::shared_ptr<PullRecord> PullMemory::Newest(TableId table, Clock use) {
 void PullMemory::NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock,
                              std::uint64_t bound) {
   std::deque<Seen>& seen = tables_[table].history[partition];
-  if (seen.empty() || seen.back().min_clock < min_clock) seen.push_back({min_clock, version});
+  // An answer may arrive after newer ones, by another lane or because its request was repeated.
+  const auto after = std::ranges::upper_bound(seen, min_clock, {}, &Seen::min_clock);
+  if (after != seen.end() && after->version <= version) return;
+  auto first = after;
+  while (first != seen.begin() && std::prev(first)->version >= version) --first;
+  const auto place = seen.erase(first, after);
+  if (place == seen.begin() || std::prev(place)->min_clock < min_clock) seen.insert(place, {min_clock, version});
   while (seen.front().min_clock.value + bound < seen.back().min_clock.value) seen.pop_front();
 }
 

@@ -198,6 +198,32 @@ TEST(PullMemory, AVersionIsNotNewerThanACachedRowWhateverWasAskedBefore) {
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(0)), Version(70)) << "no cached row is older than the bound";
 }
 
+TEST(PullMemory, AVersionIsNotNewerThanARowThatArrivedLate) {
+  constexpr TableId kTable{1};
+  constexpr PartitionId kPartition{0};
+  PullMemory memory;
+  const auto note = [&](std::uint64_t clock, std::uint64_t version) {
+    memory.NoteHistory(kTable, kPartition, Version(version), Clock(clock), 4);
+  };
+  const auto oldest = [&](std::uint64_t clock) { return memory.OldestSince(kTable, kPartition, Clock(clock)); };
+  note(7, 70);
+  note(9, 90);
+  note(9, 95);
+  EXPECT_EQ(oldest(9), Version(90));
+  note(9, 85);  // sent before the others
+  EXPECT_EQ(oldest(9), Version(85));
+  EXPECT_EQ(oldest(8), Version(85));
+  EXPECT_EQ(oldest(7), Version(70));
+  note(6, 65);
+  EXPECT_EQ(oldest(6), Version(65));
+  EXPECT_EQ(oldest(7), Version(70));
+  note(8, 68);
+  EXPECT_EQ(oldest(7), Version(68));
+  EXPECT_EQ(oldest(9), Version(85));
+  note(7, 80);
+  EXPECT_EQ(oldest(7), Version(68));
+}
+
 TEST(PullMemory, CombinedPushesHaveTheOldestVersions) {
   Fleet fleet(Tables("sgd", 2, {ConsistencyMode::kSsp, 3, ApplyMode::kImmediate}));
   fleet.job.consistency = fleet.options.tables[0].consistency;
