@@ -32,9 +32,9 @@ Expected<std::uint64_t> ParseByteSize(std::string_view text) {
     if (rest != unit.name || error != std::errc{}) continue;
     if (number <= std::uint64_t{std::numeric_limits<std::int64_t>::max()} / unit.bytes) return number * unit.bytes;
   }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("{} is not a size in bytes: expected a whole number and KiB, MiB, GiB or TiB, such as '8GiB'",
-                          Quoted(text)));
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is not a size in bytes: expected a whole number, alone or "
+                                                       "with KiB, MiB, GiB or TiB, such as '8GiB', below 2^63",
+                                                       Quoted(text)));
 }
 
 std::string ToByteSize(std::uint64_t bytes) {

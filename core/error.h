@@ -33,7 +33,7 @@ enum class ErrorCode : std::uint8_t {
   kOverloaded,   // cannot be accepted now, such as when a bounded queue is full; retry later
   kUnavailable,  // the peer has ended, cannot be reached or is not ready yet; or another process uses the resource
   kTimeout,
-  kIo,       // I/O error, disk full, out of memory (also a GPU's), files or threads
+  kIo,       // I/O error, disk full; no memory (also of a GPU), file or thread left
   kCorrupt,  // stored data is damaged or inconsistent, such as bytes that do not match their checksum
   kUnsupported,
   kCancelled,

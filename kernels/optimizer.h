@@ -40,8 +40,8 @@ class Stream;  // kernels/stream.h
 float LearningRate(const OptimizerSpec& spec, Clock clock);
 
 // n rows and their gradients: row i has values[i] (dim floats), slots[i] (slot_floats(dim) floats; `slots` may be null
-// for a rule without slots) and the gradient gradients[i * dim ... + dim), which is not changed. A row that occurs
-// twice takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
+// for a rule without slots) and the dim floats of its gradient from gradients[i * dim] on, which are not changed. A row
+// that occurs twice takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
 struct RowsToStep {
   std::uint32_t dim = 0;
   std::size_t n = 0;

@@ -14,7 +14,8 @@ namespace tarn::sim {
 
 class Cohorts {
  public:
-  // Forgets the views. Must be called when a scheduler starts without a saved view, because versions then start again.
+  // Forgets the versions and workers of earlier views, but not view(). Must be called when a scheduler starts without a
+  // saved view, because versions then start again.
   void BeginAnew();
   // Adds the newest view and stores the entry of every incarnation. Versions and epochs must not decrease; verdicts and
   // join clocks must not change.
@@ -39,8 +40,8 @@ class Cohorts {
   bool IsBeyond(Incarnation worker, Clock clock) const;
   std::uint32_t BeyondAt(Clock clock) const;
 
-  // Checks the answer to a pull for use at `use`: at most `backups` live workers may be more than `bound` clocks
-  // behind.
+  // Checks that a shard may answer a pull of clock `use` now: at most `backups` live workers may be more than `bound`
+  // clocks behind `use`.
   std::string CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) const;
 
  private:

@@ -16,7 +16,7 @@ namespace tarn::bench {
 namespace {
 
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
-constexpr int kCandidates = 64;  // number of algorithms tried per product
+constexpr int kCandidates = 64;  // at most so many algorithms are tried per product
 
 void Check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) Die(std::string("CUDA error (") + what + "): " + cudaGetErrorString(error));
@@ -71,7 +71,8 @@ void FillWithBf16(const Memory& memory, std::size_t n) {
     Check(cudaMemcpy(to + at, block.data(), std::min(block.size(), n - at) * 2, cudaMemcpyHostToDevice), "a matrix");
 }
 
-// The description of a product for cuBLASLt, which uses column-major order: a row-major C is its C^T = op(B)^T op(A)^T.
+// The description of a product for cuBLASLt, which uses column-major order. It reads a row-major matrix as the
+// transpose, so B is its first operand: C^T = op(B)^T op(A)^T.
 class Description {
  public:
   explicit Description(const ProductShape& s) {

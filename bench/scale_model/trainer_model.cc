@@ -51,7 +51,7 @@ void TrainerModel::Advance(TimeUs now, Outbox* out) {
   for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, this, now, out);
 }
 
-// Takes the numbers of the tables from the view. The worker with rank 0 creates them.
+// Takes the ids of the tables from the view. The worker with rank 0 has created the tables.
 void TrainerModel::LearnTables() {
   for (const TableSpec& spec : client_.view().tables) workload_->SetId(spec);
   tables_ready_ = client_.view().tables.size();

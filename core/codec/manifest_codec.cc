@@ -90,7 +90,7 @@ std::string BodyOf(const Manifest& m) {
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
-// Reads a verified buffer. bad() is the name of a field with an invalid value, empty if all fields are valid.
+// Reads a verified buffer. bad() names a field with an invalid value, "NAME (REASON)"; empty if all are valid.
 class Reader {
  public:
   Manifest Read(const fb::Manifest& m, std::uint32_t version) {

@@ -1,6 +1,6 @@
-// Every section of a job with its keys and their ranges, in the order of docs/job-file.md. The reader and the writer of
-// job files share this list. A visitor has these functions, each for a key and a reference to its member (const or
-// not):
+// The sections of a job in the order of docs/job-file.md, with their keys and ranges (those of update rules and of the
+// life of rows: core/table/). The reader and the writer of job files share this list. A visitor has these functions,
+// each for a key and a reference to its member (const or not):
 //
 //   Integer(key, uint32 or uint64, low, high)      Number(key, float or double, Range)
 //   Boolean(key, bool)    Name(key, enumeration)    Text(key, string, TextRule)

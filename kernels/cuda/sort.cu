@@ -1,5 +1,5 @@
 // Operations that use CUB's radix sort, which is stable: unique keys, occurrences by row, items by partition, the k
-// largest values. All sizes are below 2^31.
+// largest magnitudes; and FillIdentity and RowNorms, which do not sort. All sizes are below 2^31.
 #include <thrust/iterator/counting_iterator.h>
 #include <thrust/iterator/transform_iterator.h>
 #include <cub/device/device_radix_sort.cuh>

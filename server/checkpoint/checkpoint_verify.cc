@@ -1,4 +1,4 @@
-// Verifies a checkpoint's files: size and checksum of every file, compared with the manifest.
+// Verifies files of a checkpoint: compares their sizes and checksums with the manifest.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@ bool SetDirect(int fd, bool direct) {
   return ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
 }
 
-// The end of an error message: the other checkpoints that contain this file as a hard link, so that they are damaged
-// too. Empty: there are none.
+// The end of an error message: names the other checkpoints that contain this file as a hard link, because they are
+// damaged too. Empty: there are none.
 std::string SharedBy(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
   const fs::path here = file.parent_path();

@@ -71,7 +71,7 @@ bool FragmentCut::Keep(std::uint64_t number, Key key, const RowParts& row, std::
   return true;
 }
 
-// A row that had expired when the cut began is listed as a removed key.
+// Lists a row that had expired when the cut began as a removed key. A cut of all rows only leaves the row out.
 bool FragmentCut::KeepExpired(std::uint64_t number, Key key, std::vector<CutRows>* out) {
   if (context_->cut.request.scope == CutScope::kAll || EnsureState().settled.Test(number)) return false;
   state_->settled.Set(number);
@@ -167,14 +167,14 @@ void FragmentCut::SpillEarlyRows() {
       state_->spilled.ids.push_back(*id);
     }
     context_->cut.early_held_bytes -= HeldBytes(chunk);
-    chunk.keys = std::vector<Key>();  // `= {}` would not free the memory, and it would be counted twice
+    chunk.keys = std::vector<Key>();  // `= {}` would not free the memory, and HandOutRest would subtract it again
     chunk.rows = std::vector<std::uint32_t>();
   }
   std::erase_if(state_->early, [](const PartitionRows& chunk) { return chunk.removed.empty(); });
 }
 
-// Adds a slice of the rows that were written to disk to the cut, while the next slice is read. Returns the cost in
-// copied bytes.
+// Adds the slice of spilled rows that was fetched last to the cut, and starts to fetch the next one. Returns the cost
+// in copied bytes; 0 while the fetch has not ended.
 std::size_t FragmentCut::HandOutSpilled(std::vector<CutRows>* out) {
   SpilledRows& spilled = state_->spilled;
   const std::size_t taken = spilled.fetching;
@@ -217,7 +217,8 @@ void FragmentCut::FetchSpilled() {
   spilled.fetching =
       std::min(spilled.ids.size() - spilled.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
   const auto ids = std::span(spilled.ids).subspan(spilled.next, spilled.fetching);
-  std::ranges::sort(ids);  // neighbouring rows were written together, but the order of segments is arbitrary
+  std::ranges::sort(
+      ids);  // required by FetchSpilled; ids ascend within a segment, but a later segment may have lower ones
   context_->tier->cut().FetchSpilled(table_.id(), {ids.begin(), ids.end()});
   // If all rows are still in the write buffer, no disk read will complete later, so poll now.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());

@@ -7,8 +7,8 @@
 // eighth and is split in two when it holds kSegmentKeys, as in extendible hashing (Fagin, Nievergelt, Pippenger,
 // Strong, TODS 1979): an insertion copies at most one segment, which takes some tens of microseconds. While keys are
 // only inserted, the load of large segments is between 0.64 and 0.72, 18 to 20 bytes per key. A higher load slows
-// look-ups down, because more keys overflow to other buckets: at a load of 0.85 every second key, at 0.68 every fifth.
-// A segment that has lost half of its keys shrinks.
+// look-ups down, because more buckets overflow into the next one: at a load of 0.85 every second one, at 0.68 every
+// fifth. A segment that has lost half of its keys shrinks.
 #pragma once
 
 #include <algorithm>

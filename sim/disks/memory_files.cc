@@ -112,7 +112,7 @@ class MemoryFileOps final : public FileOps {
     if (node.mapped()->named) disk_->removed_[path] = node.mapped();
     return {};
   }
-  // After a loss of power a durable name refers to either of the two files.
+  // Until the directory is synced, a loss of power may leave `to` with its former file, if that name was durable.
   Status Rename(const std::string& from, const std::string& to) override {
     auto node = disk_->files_.extract(from);
     if (!node) return NotFound(from);

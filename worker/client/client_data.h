@@ -67,8 +67,8 @@ class ClientData {
   void PullTable(const Plan& plan, const PullWhen& when, PullSink* sink);
   void PushTable(const Plan& plan, const Buffer& gradients, PullMemory::Uses uses, const ClientPushes::What& what);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
-  // The clocks for which the pushed rows may have been pulled: `pulled_clock` and, if rows came late and the worker
-  // therefore skipped to `pulled_clock` (rule C8), the earlier clock of that pull.
+  // The clock at which the pushed rows were used, and the clock for which they were pulled. They differ only if the
+  // rows came late, so that the worker skipped from the second to the first (rule C8).
   PullMemory::Uses UsesOf(Clock pulled_clock) const { return {pulled_clock, ticks_.PulledFor(pulled_clock)}; }
   std::shared_ptr<PullRecord> Remember(const Plan& plan, const TableSpec& spec, const PullWhen& when);
   Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);

@@ -1,6 +1,7 @@
 """The [search] of a LAB.toml: instead of a grid, Optuna's sampler (TPE) proposes the points of each algorithm under
-each condition. Points are proposed in rounds of fixed size, and each is judged by its mean score on the validation set over
-the seeds. So the points, and with them a simulated study, repeat to the bit, and an interrupted study continues."""
+each condition. Points are proposed in rounds of `at_a_time` (the last may be smaller), and each is judged by its mean score
+on the validation set over the seeds. The sampler has a fixed seed and depends only on the scores, so a simulated study
+repeats to the bit. An interrupted study continues."""
 
 from tarn_tools.lab import results
 from tarn_tools.lab.study import StudyError

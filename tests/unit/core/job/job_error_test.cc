@@ -154,10 +154,9 @@ TEST(JobError, AmountsOfBytes) {
   EXPECT_EQ(ErrorOf("[storage]\nmemory = \"64MiB\"\n"), "accepted");
   EXPECT_EQ(ErrorOf("[storage]\nmemory = 67108863\n"),
             "job.toml:2: storage.memory: 67108863: expected 0 (no limit) or at least 64MiB");
-  EXPECT_EQ(
-      ErrorOf("[storage]\nmemory = \"8GB\"\n"),
-      "job.toml:2: storage.memory: '8GB' is not a size in bytes: expected a whole number and KiB, MiB, GiB or TiB, "
-      "such as '8GiB'");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = \"8GB\"\n"),
+            "job.toml:2: storage.memory: '8GB' is not a size in bytes: expected a whole number, alone or with KiB, "
+            "MiB, GiB or TiB, such as '8GiB', below 2^63");
   EXPECT_EQ(ErrorOf("[storage]\nmemory = true\n"),
             "job.toml:2: storage.memory: expected a number of bytes or a text such as '8GiB', found a boolean");
   EXPECT_EQ(ErrorOf("[storage]\nmemory = -1\n"),
