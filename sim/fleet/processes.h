@@ -52,8 +52,12 @@ class Processes {
   std::vector<ProcessId>& shards() { return shards_; }
   std::vector<ProcessId>& workers() { return workers_; }
   const std::vector<ProcessId>& shards() const { return shards_; }
+  // Whether every shard has a process that has joined. The replacement of a dead one cannot join a job that ends.
   bool AllShardsThere() const {
-    return std::ranges::all_of(shards_, [this](ProcessId id) { return contains(id); });
+    return std::ranges::all_of(shards_, [this](ProcessId id) {
+      const Process* process = Find(id);
+      return process != nullptr && process->shard->joined();
+    });
   }
 
  private:

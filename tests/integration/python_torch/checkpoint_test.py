@@ -83,7 +83,7 @@ class ResumeTest(unittest.TestCase):
         program.write_text(PROGRAM)
         done = subprocess.run([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable, program],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
-        losses = {int(clock): loss for clock, loss in re.findall(r"loss (\d+) (\S+)", done.stdout)}
+        losses = {int(clock): loss for clock, loss in re.findall(r"loss (\d+) (-?0x[0-9a-f.]+p[-+]\d+)", done.stdout)}
         return done, losses
 
     def test_a_killed_run_goes_on_to_the_bit(self):
