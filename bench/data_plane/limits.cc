@@ -17,14 +17,14 @@ namespace {
 constexpr int kExitUsage = 2;
 
 constexpr const char* kAbout =
-    "Measures the limits of this machine for each operation of push_pull. Prints one line of JSON per figure; the\n"
-    "last part of a name is that of the operation in push_pull:\n\n"
+    "Measures limits of this machine for the operations of push_pull. Prints one line of JSON per figure. Except for\n"
+    "memory.copy, the last part of a name is the operation's name in push_pull:\n\n"
     "  memory.copy_SIZE     memcpy, one thread, GB/s\n"
     "  array.sparse_pull    random rows at known addresses, copied (pull) or updated (push), one thread\n"
     "  store.sparse_pull    the same through the servers' row store: look-up by key, no transport\n"
-    "  zmq.TRANSPORT....    ROUTER and DEALER in two processes with messages of the operation's size\n"
-    "  socket.tcp....       plain sockets on loopback, two processes\n"
-    "  shm....              two processes that copy through a ring in shared memory, both spinning\n\n"
+    "  zmq.TRANSPORT.*      ROUTER and DEALER in two processes with messages of the operation's size\n"
+    "  socket.tcp.*         plain sockets on loopback, two processes\n"
+    "  shm.*                two processes that copy through a ring in shared memory, both spinning\n\n"
     "  data_plane_limits --only zmq --seconds 0.5\n\n"
     "Exit status: 0 done, 1 failed, 2 bad usage.";
 
@@ -45,7 +45,7 @@ void AddOptions(CLI::App* app, LimitOptions* o, std::vector<std::string>* only) 
   app->add_option("--only", *only, "copy, rows, zmq, sockets or shm; may be repeated (default: all)")
       ->check(CLI::IsMember({"copy", "rows", "zmq", "sockets", "shm"}));
   app->add_option("--for", o->operations,
-                  "only limits of sparse, dense or small operations; may be repeated (default: all)")
+                  "zmq, sockets and shm: only sparse, dense or small operations; may be repeated (default: all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
   app->add_option("--rows", o->rows, "rows of the array")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app->add_option("--dim", o->dim, "fp32 values per row")

@@ -1,5 +1,5 @@
-// A model of machines: threads, which process work in order and share their host's cores, and links with a bandwidth
-// and a latency. All times in nanoseconds of a sim::EventQueue. One thread.
+// A model of machines: threads, which process work in order and share their host's cores, and network cards (links.h
+// adds the latency). All times in nanoseconds of a sim::EventQueue. One thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ using Ns = sim::EventQueue::Time;
 
 class Host;
 
-// Processes pieces of work in order; each takes its nanoseconds of a core.
+// Processes pieces of work in order. Each needs a core for the nanoseconds given to Run or Reserve.
 class Thread {
  public:
   explicit Thread(Host* host) : host_(host) {}
@@ -25,7 +25,7 @@ class Thread {
   void Run(double ns, std::function<void()> done);
   // The same for a piece that can begin at `at`, on a host with a core per thread. Returns the time of its end.
   double Reserve(double at, double ns);
-  // Nanoseconds of work so far, without waits for a core.
+  // Nanoseconds of all work added so far, without waits for a core.
   double busy_ns() const { return busy_ns_; }
 
  private:
@@ -42,8 +42,8 @@ class Thread {
 
 class Host {
  public:
-  // `cores`: shared equally by its threads; 0: a core per thread. `busy_slowdown`: factor of the time while more than
-  // one core is busy (shared caches and memory, hardware threads of one core).
+  // `cores`: shared equally by its threads; 0: a core per thread. `busy_slowdown`: with shared cores, factor of the
+  // time while more than one thread has work (shared caches and memory, hardware threads of one core).
   Host(sim::EventQueue* events, unsigned cores, double busy_slowdown)
       : events_(events), cores_(cores), slowdown_(busy_slowdown) {}
 
@@ -56,7 +56,7 @@ class Host {
   void Arm();
   // Ends the pieces that are done. Does nothing if `version` is outdated.
   void Finish(std::uint64_t version);
-  // Nanoseconds of work per nanosecond of each running thread.
+  // The work in nanoseconds that each running thread does in a nanosecond of time.
   double Rate() const;
 
   sim::EventQueue* events_;

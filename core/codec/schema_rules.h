@@ -1,6 +1,6 @@
 // The rules of a FlatBuffers schema that flatc's verifier does not check: valid enumerators, and the attributes of
 // fields (schemas/types.fbs). Read from the binary schema of flatc (reflection). core/codec/schema_check.h applies
-// them, so no table needs hand-written checks.
+// them; hand-written checks are for other rules only.
 //
 // Plain values; the rules are immutable, and any thread may use them.
 #pragma once

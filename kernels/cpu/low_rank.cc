@@ -22,7 +22,7 @@ double ColumnDot(std::size_t n, std::uint32_t rank, const float* left, std::uint
 }
 
 // Modified Gram-Schmidt, applied twice, because after one pass rounding errors leave the column not quite orthogonal.
-// False: the column depends linearly on earlier ones and is set to zero.
+// False: the column is zero, not finite, or depends linearly on earlier ones. It is then set to zero.
 bool Orthonormalize(std::size_t n, std::uint32_t rank, std::uint32_t c, float* left) {
   const double before = std::sqrt(ColumnDot(n, rank, left, c, c));
   for (std::uint32_t step = 0; step < 2 * c; ++step) {
@@ -31,7 +31,7 @@ bool Orthonormalize(std::size_t n, std::uint32_t rank, std::uint32_t c, float* l
     for (std::size_t i = 0; i < n; ++i) left[i * rank + c] -= static_cast<float>(share * left[i * rank + earlier]);
   }
   const double norm = std::sqrt(ColumnDot(n, rank, left, c, c));
-  const bool has_content = norm > kRounding * before;  // not if both are 0, or not finite
+  const bool has_content = norm > kRounding * before;  // false if both norms are 0, or one is not finite
   for (std::size_t i = 0; i < n; ++i)
     left[i * rank + c] = has_content ? static_cast<float>(left[i * rank + c] / norm) : 0.0f;
   return has_content;

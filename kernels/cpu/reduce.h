@@ -1,4 +1,4 @@
-// The summation order of every reduction over floats: eight partial sums in double (kernels/elementwise.h).
+// The summation order of most reductions over floats: eight partial sums in double (kernels/elementwise.h).
 #pragma once
 
 #include <cstddef>

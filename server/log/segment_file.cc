@@ -22,8 +22,8 @@ Status SegmentFile::Begin(const SegmentHeader& header, std::uint64_t bytes, std:
   return file_->Write(0, parts);
 }
 
-// If the disk has less space than `bytes`, reserves only `least`. A checkpoint can therefore begin a segment on a full
-// disk, in the space that the previous segment had reserved but not used (Trim).
+// Reserves only `least` if the disk has less space than `bytes`. A checkpoint can therefore begin a segment on a full
+// disk: Trim has just freed the space that the previous segment had reserved but not used.
 Status SegmentFile::Reserve(std::uint64_t bytes, std::uint64_t least) {
   const auto reserved = file_->Allocate(bytes, least);
   if (!reserved) return std::unexpected(reserved.error());

@@ -215,7 +215,7 @@ void Shard::Impl::Abandon(const Error& error, Outbox* out) {
 void Shard::Impl::OnControl(Message message) {
   if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) return stop_.OnShutdown(*shutdown);
   if (std::holds_alternative<Welcome>(message.body)) return OnWelcome(message);
-  if (!scheduler_.joined()) return;  // ignored before the Welcome, which a later Join requests again
+  if (!scheduler_.joined()) return;  // ignored; the shard repeats its Join until it has a Welcome
   scheduler_.OnHeard();
   if (const auto* update = std::get_if<ViewUpdate>(&message.body))
     if (const Status status = Adopt(update->view); !status) stop_.Stop(status.error().code, status.error().message);
@@ -249,7 +249,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   return Adopt(welcome.view);
 }
 
-// Sets the time of day last: a replay adopts the view and closes clocks before it reads the record of the time.
+// Sets the time of day after it has closed clocks: a replay, too, reads the record of the time after that.
 Status Shard::Impl::Adopt(const View& view) {
   FleetView& ours = parts_->view;
   if (view.version <= ours.view().version) return {};
@@ -262,7 +262,7 @@ Status Shard::Impl::Adopt(const View& view) {
   return {};
 }
 
-// Begins a cut that is due between two clocks, then closes clocks and answers pulls as the workers' clocks allow.
+// Begins a cut that is due, then closes clocks and answers pulls as the workers' clocks allow.
 void Shard::Impl::AdvanceClocks() {
   parts_->cuts.CutIfDue();
   if (stop_.step_failed() || !stop_.Check(parts_->clocks.CloseReady())) return;

@@ -227,7 +227,7 @@ Status SparseFragment::Load(std::span<const Key> keys, std::span<const std::uint
     const std::uint32_t* record = records.data() + i * table_.row_words();
     if (table_.has_life() && !IsLife(record + layout.value_words + layout.slot_words))
       return Fail(ErrorCode::kCorrupt,
-                  fmt::format("table '{}': the score of the row of key {} is not finite or below 1", table_.spec().name,
+                  fmt::format("table '{}': the score of the row of key {} is below 1 or not finite", table_.spec().name,
                               keys[i]));
     const auto row = RowForLoad(keys[i]);
     if (!row) return std::unexpected(row.error());
@@ -277,7 +277,7 @@ std::size_t SparseFragment::ContinueCut(std::size_t bytes, std::vector<CutRows>*
   return cost + cut_.HandOutRest(bytes - std::min(bytes, cost), out);
 }
 
-// Adds the keys without a row to the cut: the counted ones at once, those removed since the base slice by slice.
+// Adds the keys without a row to the cut: first all counted keys, then, in slices, those removed since the base.
 std::size_t SparseFragment::HandOutLists(std::size_t bytes, std::vector<CutRows>* out) {
   KeepSeen();
   PartitionRows lists{

@@ -37,9 +37,9 @@ static_assert(BindsAll(kRowMetrics));
 
 struct CutRequest {
   CutScope scope = CutScope::kAll;
-  // Whether the previous cut, which was complete, becomes the base, to which kChanged is relative. If false the base is
-  // unchanged: initially the loaded checkpoint, or nothing (then all rows are changed). Only the caller knows which of
-  // its cuts became durable.
+  // A kChanged cut contains what has changed since its base. True: the previous cut is the base; the caller knows that
+  // it became durable. False: the base stays as it was. The first base is the loaded checkpoint; without one, all rows
+  // count as changed.
   bool base_is_previous_cut = false;
   // Compute the hash of all rows at the cut, including rows that the cut does not contain.
   bool hash_all = false;
@@ -66,10 +66,10 @@ struct StoreContext {
   Arena arena;                       // for rows
   Residency* tier = nullptr;         // null: all rows stay in memory
   RowCounters counters;
-  GradientDelays delays;                // of all sections whose rows' version at their pull is known
-  std::uint64_t insert_generation = 0;  // incremented when a row is inserted, and when a key is not admitted
-  bool has_base = false;                // after the first cut or load: a base may contain removed keys
-  std::size_t sweeps_due = 0;           // fragments with expired rows to remove
+  GradientDelays delays;                // of sections that name the version at which their rows were pulled
+  std::uint64_t insert_generation = 0;  // incremented when a push inserts a row, or its key is not admitted
+  bool has_base = false;                // after the first cut or load; from then on removed keys are recorded
+  std::size_t sweeps_due = 0;           // fragments with so many expired rows that a sweep is due
   CutContext cut;
   // The first error of the tier in code that cannot return it, such as a push that must copy a row from disk for a cut.
   // Rows read after it are undefined. The caller returns the error.

@@ -8,7 +8,7 @@ namespace tarn::server {
 
 // A record of one table in the cold log.
 using ColdId = std::uint32_t;
-// Maximum number of ids of one table, and so of its rows on a shard's disk, including holes that are not collected yet.
+// Maximum number of ids of one table: of its rows on a shard's disk, and of holes that are not collected yet.
 inline constexpr ColdId kColdIds = 1u << 27;
 
 // The owner of a row: the place of its partition (a number that the store gives each partition that it owns) and the

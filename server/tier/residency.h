@@ -1,6 +1,6 @@
 // The memory budget for all rows of a shard: divides it among the sparse tables, evicts rows to disk and reads them
-// back. There are two ways to read rows: LoadRows blocks and always suffices; Fetch reads in the background, and rows
-// that have arrived need no LoadRows.
+// back. LoadRows reads rows into memory, and blocks. Fetch does the same in the background; rows that have arrived need
+// no LoadRows. Read copies rows and leaves them on disk.
 //
 //   Residency tier({.limit_bytes = share, .places = partitions}, std::move(store));
 //   ResidentRows* rows = tier.AddTable(id, words);
@@ -38,7 +38,7 @@ struct ResidencyOptions {
 
 struct ResidencyCounters {
   std::uint64_t uses = 0;          // rows requested
-  std::uint64_t read_waiting = 0;  // rows read while the shard waited
+  std::uint64_t read_waiting = 0;  // rows that LoadRows read, while the shard waited
   std::uint64_t fetched = 0;       // rows read in the background
   std::uint64_t evicted = 0;       // rows that left memory
 };
@@ -96,7 +96,7 @@ class Residency : private ColdLogListener, private FetchReceiver {
   void CountUses(ResidentRows* rows, std::uint64_t uses);
   // Handles the completed operations of the store.
   Status Poll() { return log_.Poll(); }
-  // Returns memory if the budget for rows has shrunk. At most one chunk per call, so that it is short.
+  // Returns memory if the budget for rows is exceeded. At most one chunk per call, so that it is short.
   Status Balance();
   // Sets the shard's other memory, which counts towards the budget.
   void SetOtherBytes(std::size_t bytes) { other_bytes_ = bytes; }

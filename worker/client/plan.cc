@@ -9,10 +9,10 @@ namespace tarn::worker {
 
 void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys,
                    Plan* plan, CallerOrder* order) {
-  TARN_CHECK(plan->placed == nullptr, "memory of a GPU that belongs to the plan would never be returned");
+  TARN_CHECK(plan->placed == nullptr, "a plan that a GPU made must be taken back before it is made again");
   plan->table = table;
   plan->dim = dim;
-  // Vectors are resized only when necessary, so that reused ones are not filled again.
+  // The planner's own vectors never shrink, so that they are not filled again.
   unique_.resize(std::max(unique_.size(), keys.size()));
   plan->index.resize(keys.size());
   const std::size_t n = kernels::UniqueKeys(keys, unique_.data(), plan->index.data(), scratch_);

@@ -33,7 +33,7 @@ std::uint32_t WidthOf(const TableSpec& spec) {
   return spec.push_codec == ValueCodec::kTopK && spec.compression.momentum != 0 ? 2 * spec.dim : spec.dim;
 }
 
-// In a blob, the right factor of a table is stored as a table of this name, with `rank` rows of dim values.
+// A blob stores the right factor of a table as a table with this suffix to its name: `rank` rows of dim values.
 constexpr std::string_view kFactorSuffix = "\n(factor)";
 std::string FactorName(const std::string& table) { return table + std::string(kFactorSuffix); }
 
@@ -181,7 +181,7 @@ Residuals::Sent Residuals::CompressSparse(const Plan& plan, const TableSpec& spe
 }
 
 // Removes the oldest residuals for which there is no room. Returns those last changed before clock `lost_from`, to be
-// sent. Drops the others: their keys are in this push already.
+// sent. Drops the others: a push of this clock has sent their keys.
 std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::uint32_t bits, Clock lost_from,
                                                     ResidualTable* table) {
   const Positioner position(spec, TableSalt(job_seed_, spec.name));

@@ -33,7 +33,7 @@ class TrainingJob final : public Completion<TableSpec> {
   TrainingJob(const TrainingJob&) = delete;
   TrainingJob& operator=(const TrainingJob&) = delete;
 
-  // Parses the job and starts to open its data on a thread, because indexing a large file takes longer than a lease.
+  // Parses the job. Starts to open its data on a thread: indexing a large file may take longer than `lease_seconds`.
   // `wake` is called on that thread at its end.
   Status Begin(const std::string& job_text, std::function<void()> wake);
   // Instead of Begin: takes the job and the open data of `other`, which may be in use.
