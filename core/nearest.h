@@ -47,7 +47,8 @@ inline std::string_view NearestWord(std::string_view word, std::span<const std::
 
 // Whether `word` may be a misspelling of `known`: the distance of its first 64 bytes is at most half its length.
 inline bool IsNear(std::string_view word, std::string_view known) {
-  return EditDistance(word.substr(0, 64), known) * 2 <= word.size();
+  word = word.substr(0, 64);
+  return EditDistance(word, known) * 2 <= word.size();
 }
 
 }  // namespace tarn

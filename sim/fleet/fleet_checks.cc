@@ -59,10 +59,11 @@ void FleetChecks::CheckOrigin(const Process& p, const Message& message) const {
 }
 
 // Notes the values and versions of the rows of a push, if values only increase: rows with a life may be dropped. A
-// worker that changes rows pulls them separately, and of several pulls for one clock the newest counts (E8).
+// worker that changes rows pulls them separately, and of several pulls for one clock the newest counts (E8). Reading
+// rows that may be on disk would disturb the shard.
 void FleetChecks::NoteRows(const Process& p, const PushPart& push) const {
   const Scenario& scenario = context_.scenario;
-  if (push.keys.codec != KeyCodec::kRaw || scenario.life.on || scenario.changes ||
+  if (push.keys.codec != KeyCodec::kRaw || scenario.life.on || scenario.changes || scenario.tier_bytes != 0 ||
       scenario.counts_row_codec != ValueCodec::kFp32 || scenario.counts_pull_codec != ValueCodec::kFp32)
     return;
   auto key = push.keys.frame.as<Key>().begin();

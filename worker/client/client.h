@@ -111,7 +111,8 @@ class Client {
   // Counts the pull of a whole batch with this staleness, in place of its parts (PullWhen::counted).
   void CountPull(std::uint64_t staleness);
   // For a caller with its own cache. Call it before the pull of a plan's missing rows if the cache had others, which
-  // came with a minimum clock of at least `oldest`: the push of the plan then also names their versions (rule E8).
+  // came with a minimum clock of at least `oldest`: the push of the plan then also names their versions (rule E8). If
+  // rows that the cache had were still in flight, call it again when they have arrived.
   void NoteCached(const Plan& plan, Clock use, Clock oldest);
   // Done when every shard has acknowledged it. pulled_clock: PullWhen::use of the pull of these rows. kInvalidArgument:
   // the table's rule needs the rows as they were pulled, and one of them was not pulled for that clock.

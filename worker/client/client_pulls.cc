@@ -203,7 +203,7 @@ void ClientPulls::TakeRows(const Part& part, const ReplyPart& reply, Clock open)
 void ClientPulls::Note(const PullState& pull, const Part& part, const ReplyPart& reply, Clock open) {
   if (pull.caches_rows)
     for (std::size_t i = 0; i < reply.versions.size(); ++i)
-      memory_->NoteHistory(pull.table, part.keys.sections[i].partition, reply.versions[i], open,
+      memory_->NoteHistory(pull.table, part.keys.sections[i].partition, reply.versions[i], open, pull.clock,
                            StalenessBound(context_->tables.at(pull.table).consistency));
   if (pull.record == nullptr) return;
   pull.record->NoteReply(part.runs, reply.versions, open);

@@ -83,7 +83,7 @@ std::shared_ptr<PullRecord> PullMemory::Newest(TableId table, Clock use) {
   return record == records.rend() ? nullptr : *record;
 }
 
-void PullMemory::NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock,
+void PullMemory::NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, Clock use,
                              std::uint64_t bound) {
   std::deque<Seen>& seen = tables_[table].history[partition];
   // An answer may arrive after newer ones, by another lane or because its request was repeated.
@@ -93,7 +93,7 @@ void PullMemory::NoteHistory(TableId table, PartitionId partition, Version versi
   while (first != seen.begin() && std::prev(first)->version >= version) --first;
   const auto place = seen.erase(first, after);
   if (place == seen.begin() || std::prev(place)->min_clock < min_clock) seen.insert(place, {min_clock, version});
-  while (seen.front().min_clock.value + bound < seen.back().min_clock.value) seen.pop_front();
+  while (seen.front().min_clock.value + bound < std::min(seen.back().min_clock, use).value) seen.pop_front();
 }
 
 // Later calls may ask for an earlier clock, so this forgets nothing.

@@ -80,11 +80,14 @@ class PullMemory {
   // The newest pull of the table for use at `use`; null: none is remembered.
   std::shared_ptr<PullRecord> Newest(TableId table, Clock use);
 
-  // For tables of which the worker caches rows. NoteHistory notes the version of a partition when a shard answered;
-  // `bound`: cached rows are at most this many clocks older than the newest. OldestSince returns a version that is not
+  // For tables of which the worker caches rows. NoteHistory notes the version of a partition when a shard answered a
+  // pull for use at `use`. It forgets answers that brought no row that may still be read: rows are read at most `bound`
+  // clocks after their minimum clock, and no longer before the newest one or, if shards have passed a late worker (rule
+  // C8), before `use`. OldestSince returns a version that is not
   // newer than any cached row of the partition that came with a minimum clock of at least `oldest`; kNoVersion: not
   // known.
-  void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, std::uint64_t bound);
+  void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, Clock use,
+                   std::uint64_t bound);
   Version OldestSince(TableId table, PartitionId partition, Clock oldest) const;
 
   // The origin of a push of the plan's rows at `clock`. They were pulled for use at `uses.use` or, if they came late

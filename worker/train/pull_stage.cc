@@ -95,8 +95,7 @@ Status PullStage::PullTable(std::size_t table, bool train, BatchRows* rows) {
   if (hot) {
     TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
     const Plan& missing = rows->hot[table].missing();
-    if (train && missing.keys.size() != plan->keys.size())
-      client_->NoteCached(*plan, rows->use, hot_[table]->OldestAllowedAt(rows->use));
+    if (train) NoteFound(table, *rows);
     plan = &missing;
     if (plan->keys.empty()) return {};
   }
@@ -104,6 +103,13 @@ Status PullStage::PullTable(std::size_t table, bool train, BatchRows* rows) {
   PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan, std::vector<std::uint32_t>());
   requests_.push_back({plan, {.use = rows->use, .counted = !hot, .pushed = train}, sink});
   return {};
+}
+
+// The push of the batch also names the versions of the rows that were found.
+void PullStage::NoteFound(std::size_t table, const BatchRows& rows) {
+  const Plan& plan = *rows.plans[table];
+  if (rows.hot[table].missing().keys.size() != plan.keys.size())
+    client_->NoteCached(plan, rows.use, hot_[table]->OldestAllowedAt(rows.use));
 }
 
 // A dense table is not divided, because every batch pushes all of its rows.
@@ -173,6 +179,12 @@ void PullStage::ArrivePart(BatchRows* rows, std::size_t table, std::span<const s
                           whole.as_mutable<float>().data());
   rows->parts_staleness[table] = std::max(rows->parts_staleness[table], staleness);
   if (--rows->waiting == 0) Complete(rows);
+}
+
+Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
+  for (std::size_t t = 0; t < rows->plans.size(); ++t)
+    if (rows->number != 0 && hot_[t] != nullptr) NoteFound(t, *rows);  // again: some were in flight
+  return hot_.Read(&rows->hot, &rows->placed, user);
 }
 
 void PullStage::NoteError(Error error) {

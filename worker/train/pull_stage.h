@@ -85,7 +85,7 @@ class PullStage {
   const Status& status() const { return status_; }
   // Batches are read and ended in the order in which they began. `user` is the stream that computes with the rows; its
   // later operations run after the rows are in place. Null: the CPU computes.
-  Status Read(BatchRows* rows, kernels::Stream* user) { return hot_.Read(&rows->hot, &rows->placed, user); }
+  Status Read(BatchRows* rows, kernels::Stream* user);
   // Call it after the computation with the rows is complete. `pushed`: the gradients of all of them were passed to the
   // client. Requests the rows of later batches that waited for these.
   void End(BatchRows* rows, bool pushed, TimeUs now, Outbox* out);
@@ -111,6 +111,7 @@ class PullStage {
   void MakeUnpushedRows(const Job& job, std::span<const TableUse> uses);
   // These add to requests_.
   Status PullTable(std::size_t table, bool train, BatchRows* rows);
+  void NoteFound(std::size_t table, const BatchRows& rows);
   void PullInParts(std::size_t table, BatchRows* rows);
   void Request(std::size_t table, UnpushedRows::Part part, BatchRows* rows);
   void RequestLater(TimeUs now, Outbox* out);

@@ -41,6 +41,8 @@ TEST(JobError, UnknownNames) {
             "job.toml:3: fleet: unknown key 'wrokers'; the nearest known one is 'workers'");
   EXPECT_EQ(ErrorOf("[optimizer]\nlearningrate = 1\n"),
             "job.toml:2: optimizer: unknown key 'learningrate'; the nearest known one is 'learning_rate'");
+  EXPECT_TRUE(ErrorOf("[optimizer.sparse]\nl2 = 1\n")
+                  .starts_with("job.toml:1: optimizer: unknown key 'sparse'; expected one of kind, learning_rate, "));
   EXPECT_EQ(ErrorOf("[model]\nlayers = 2\n").substr(0, 64),
             "job.toml:2: model: unknown key 'layers'; expected one of kind, e");
   EXPECT_EQ(ErrorOf("[optimizer.dense]\nlr = 1\n"),

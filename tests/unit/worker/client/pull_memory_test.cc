@@ -188,13 +188,13 @@ TEST(PullMemory, AVersionIsNotNewerThanACachedRowWhateverWasAskedBefore) {
   PullMemory memory;
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(0)), kNoVersion);
   for (const std::uint64_t clock : {5, 7, 9})
-    memory.NoteHistory(kTable, kPartition, Version(clock * 10), Clock(clock), kBound);
+    memory.NoteHistory(kTable, kPartition, Version(clock * 10), Clock(clock), Clock(clock), kBound);
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(9)), Version(90));
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(6)), Version(70)) << "another pull found older rows";
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(5)), Version(50));
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(10)), Version(90));
   EXPECT_EQ(memory.OldestSince(kTable, kOther, Clock(5)), kNoVersion);
-  memory.NoteHistory(kTable, kPartition, Version(100), Clock(10), kBound);
+  memory.NoteHistory(kTable, kPartition, Version(100), Clock(10), Clock(10), kBound);
   EXPECT_EQ(memory.OldestSince(kTable, kPartition, Clock(0)), Version(70)) << "no cached row is older than the bound";
 }
 
@@ -203,7 +203,7 @@ TEST(PullMemory, AVersionIsNotNewerThanARowThatArrivedLate) {
   constexpr PartitionId kPartition{0};
   PullMemory memory;
   const auto note = [&](std::uint64_t clock, std::uint64_t version) {
-    memory.NoteHistory(kTable, kPartition, Version(version), Clock(clock), 4);
+    memory.NoteHistory(kTable, kPartition, Version(version), Clock(clock), Clock(9), 4);
   };
   const auto oldest = [&](std::uint64_t clock) { return memory.OldestSince(kTable, kPartition, Clock(clock)); };
   note(7, 70);
@@ -222,6 +222,8 @@ TEST(PullMemory, AVersionIsNotNewerThanARowThatArrivedLate) {
   EXPECT_EQ(oldest(9), Version(85));
   note(7, 80);
   EXPECT_EQ(oldest(7), Version(68));
+  note(20, 200);
+  EXPECT_EQ(oldest(7), Version(68)) << "shards have passed this worker (C8), which may still read these rows";
 }
 
 TEST(PullMemory, CombinedPushesHaveTheOldestVersions) {

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -166,6 +168,42 @@ TEST(PullStage, BatchesInFlightGetTheirRowsInAnyOrderOfAnswers) {
   EXPECT_EQ(versions, (std::set<float>{0, 1}));
   scene.Finish();
   EXPECT_EQ(scene.Finish().size(), 60u);
+}
+
+TEST(PullStage, APushHasTheVersionsOfRowsThatWereFoundInFlight) {
+  Scene scene;
+  scene.Start();
+  scene.At(0);
+  const auto take_sent = [&] {
+    std::vector<Outgoing> sent;
+    for (const std::uint32_t shard : {0, 1})
+      for (Message& message : scene.fleet.TakeSent(ShardPeer(ShardId(shard))))
+        sent.push_back({ShardPeer(ShardId(shard)), std::move(message)});
+    return sent;
+  };
+  const auto answer = [&](std::vector<Outgoing> sent, std::uint64_t version) {
+    for (FakeShard& shard : scene.fleet.shards) shard.version = Version(version);
+    std::ranges::move(sent, std::back_inserter(scene.fleet.out));
+    scene.Exchange();
+  };
+  scene.Begin(Keys(0, 40), 1);
+  std::vector<Outgoing> first = take_sent();
+  scene.Begin(Keys(0, 60), 2);
+  EXPECT_EQ(scene.batches[1].rows.hot[0].missing().keys.size(), 20u) << "the others are on their way";
+  std::vector<Outgoing> second = take_sent();
+  answer(std::move(first), 4);
+  answer(std::move(second), 9);
+  scene.Finish();
+  scene.Finish();
+
+  const Plan plan = scene.fleet.MakePlan(kUsers, Keys(0, 40));
+  scene.fleet.Push(plan, scene.fleet.Gradients(plan), Clock(2));
+  std::set<std::uint64_t> versions;
+  for (const Outgoing& sent : take_sent())
+    if (const auto* push = std::get_if<Push>(&sent.message.body))
+      for (const PushPart& part : push->tables)
+        for (const Section& section : part.keys.sections) versions.insert(section.version.value);
+  EXPECT_EQ(versions, std::set<std::uint64_t>{4});
 }
 
 TEST(PullStage, EvaluationBeginsWithoutHotRows) {
