@@ -217,8 +217,8 @@ void FragmentCut::FetchSpilled() {
   spilled.fetching =
       std::min(spilled.ids.size() - spilled.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
   const auto ids = std::span(spilled.ids).subspan(spilled.next, spilled.fetching);
-  std::ranges::sort(
-      ids);  // required by FetchSpilled; ids ascend within a segment, but a later segment may have lower ones
+  // Required by FetchSpilled. Ids ascend within a segment, but a later segment may have lower ones.
+  std::ranges::sort(ids);
   context_->tier->cut().FetchSpilled(table_.id(), {ids.begin(), ids.end()});
   // If all rows are still in the write buffer, no disk read will complete later, so poll now.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());

@@ -81,11 +81,10 @@ class PullMemory {
   std::shared_ptr<PullRecord> Newest(TableId table, Clock use);
 
   // For tables of which the worker caches rows. NoteHistory notes the version of a partition when a shard answered a
-  // pull for use at `use`. It forgets answers that brought no row that may still be read: rows are read at most `bound`
-  // clocks after their minimum clock, and no longer before the newest one or, if shards have passed a late worker (rule
-  // C8), before `use`. OldestSince returns a version that is not
-  // newer than any cached row of the partition that came with a minimum clock of at least `oldest`; kNoVersion: not
-  // known.
+  // pull for use at `use`. It forgets answers whose rows are no longer read: those that are more than `bound` clocks
+  // older than the newest answer, or than `use` if that is earlier, because shards may have passed a late worker (rule
+  // C8). OldestSince returns a version that is not newer than any cached row of the partition that came with a minimum
+  // clock of at least `oldest`; kNoVersion: not known.
   void NoteHistory(TableId table, PartitionId partition, Version version, Clock min_clock, Clock use,
                    std::uint64_t bound);
   Version OldestSince(TableId table, PartitionId partition, Clock oldest) const;

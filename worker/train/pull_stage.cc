@@ -182,8 +182,9 @@ void PullStage::ArrivePart(BatchRows* rows, std::size_t table, std::span<const s
 }
 
 Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
+  const bool train = rows->number != 0;
   for (std::size_t t = 0; t < rows->plans.size(); ++t)
-    if (rows->number != 0 && hot_[t] != nullptr) NoteFound(t, *rows);  // again: some were in flight
+    if (train && hot_[t] != nullptr) NoteFound(t, *rows);  // again: some rows may have been in flight
   return hot_.Read(&rows->hot, &rows->placed, user);
 }
 
