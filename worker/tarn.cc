@@ -379,6 +379,8 @@ Expected<Plan> Client::MakePlan(const Table& table, std::span<const Key> keys) {
 }
 
 void Client::KeepState(std::function<Expected<Buffer>()> save) { session_->KeepState(std::move(save)); }
+
+void Client::SaveState() { session_->SaveState(); }
 Expected<Buffer> Client::SavedState(std::uint32_t rank) { return session_->SavedState(WorkerRank(rank)); }
 
 Status Client::Report(const std::vector<std::pair<std::string, double>>& figures) { return session_->Report(figures); }

@@ -303,8 +303,9 @@ class Client {
   // none. The checkpoint has the tables and the data positions at the clock of that tick; in asp without aggregated
   // tables the state may be newer.
   //
-  // The client calls `save` when a checkpoint needs it: at the start of the first Pull, Push, Tick, Barrier or Leave
-  // after a tick, or within RequestLeases. These calls then also wait until the clock of a pending checkpoint is known.
+  // The client calls `save` when a checkpoint needs it: at the start of the first Pull, Push, Tick, Barrier, Leave or
+  // SaveState after a tick, or within RequestLeases. These calls then also wait until the clock of a pending checkpoint
+  // is known.
   // `save` must not call the client. If it returns an error, the client ends. A job with backup workers cannot keep
   // state: the client ends with kUnsupported.
   //
@@ -312,6 +313,9 @@ class Client {
   // when the client has recorded that there is state; later calls report errors. After the program has changed its
   // state, it may only push until its next tick.
   void KeepState(std::function<Expected<Buffer>()> save);
+  // Saves the state if a checkpoint needs it. Call it where a program changes its state after a tick without having
+  // called anything that saves it, because it has pulled the rows of this clock in an earlier one.
+  void SaveState();
   // The state of the worker of that rank in the checkpoint from which the run continues. Empty: there is none, or this
   // worker has joined later. Waits until the servers have sent it.
   Expected<Buffer> SavedState(std::uint32_t rank);

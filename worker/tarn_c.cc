@@ -445,6 +445,13 @@ int tarn_keep_state(tarn_client* client, int (*save)(void*, const void**, size_t
   });
 }
 
+int tarn_save_state(tarn_client* client) {
+  return GuardedWith("tarn_save_state", {{"client", client}}, [&] {
+    client->client.SaveState();
+    return int(TARN_OK);
+  });
+}
+
 int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n) {
   return GuardedWith("tarn_saved_state", {{"client", client}, {"bytes", bytes}, {"n", n}}, [&] {
     auto state = client->client.SavedState(rank);

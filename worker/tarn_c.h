@@ -220,6 +220,8 @@ TARN_C_API int tarn_request_checkpoint(tarn_client* client, tarn_future** future
    call. If it returns another value, the client ends. */
 TARN_C_API int tarn_keep_state(tarn_client* client, int (*save)(void* context, const void** bytes, size_t* n),
                                void* context);
+/* Saves the state if a checkpoint needs it (Client::SaveState). */
+TARN_C_API int tarn_save_state(tarn_client* client);
 /* The state of a rank in the checkpoint from which the run continues; *n = 0: none. The bytes are valid until the next
    call of this function with the same client, or tarn_close. */
 TARN_C_API int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n);

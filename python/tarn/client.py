@@ -378,14 +378,20 @@ class Client:
             ps.keep_state(layers.save)
 
         The checkpoint has the tables at the clock of that tick; in "asp" with apply = "immediate" the state may be newer.
-        The client calls save() when a checkpoint needs it: at the start of the first pull, push, tick, barrier or leave
-        after a tick, or within request_leases(). save() must not call the client; if it raises, the client ends.
+        The client calls save() when a checkpoint needs it: at the start of the first pull, push, tick, barrier, leave or
+        save_state() after a tick, or within request_leases(). save() must not call the client; if it raises, the client
+        ends.
 
         Call keep_state() once, before the first tick, and from then on use the client in one thread. After the program has
         changed its state, it may only push until its next tick.
         """
         self._saver = Saver(save)
         library().keep_state(self.pointer, self._saver.function, None)
+
+    def save_state(self) -> None:
+        """Saves the state if a checkpoint needs it. Call it where a program changes its state after a tick without having
+        called anything that saves it, because it has pulled the rows of this clock in an earlier one."""
+        library().save_state(self.pointer)
 
     def saved_state(self, rank: int = 0) -> bytes | None:
         """The state that the worker of this rank had in the checkpoint from which the run was resumed; None if it had

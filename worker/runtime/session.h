@@ -90,6 +90,7 @@ class Session {
   std::shared_ptr<Request> RequestCheckpoint();
   // See ProgramState. `save` is called before the first request after a tick, and in RequestLeases.
   void KeepState(std::function<Expected<Buffer>()> save) { state_->Keep(std::move(save)); }
+  void SaveState() { state_->SaveAfterTick(clock()); }
   Expected<Buffer> SavedState(WorkerRank rank) { return state_->Read(rank); }
 
   // See tarn::Client.

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 ROW_VALUES_MAX = 4096  # values of a table's row
 CHUNK_VALUES = 1024  # values of a row, for parameters whose own rows are longer than ROW_VALUES_MAX
-CHECK_TABLE = "tarn.torch.start"
+ALREADY_EXISTS = 5  # of worker/tarn_c.h
+CHECK_TABLE = "tarn.torch.start"  # and a checksum of the paths: a program may have several models
 
 
 @dataclasses.dataclass(eq=False)
@@ -71,10 +72,20 @@ class DenseTables:
         model.register_load_state_dict_pre_hook(self.before_load)  # type: ignore[no-untyped-call,unused-ignore]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DenseTables:
-        return self  # the copied model has the same hooks, which do not change its parameters
+        """For the hooks of a copied model, whose parameters are its own: they do nothing."""
+        without = DenseTables.__new__(DenseTables)
+        without._session, without._clock, without._dense = self._session, -1, []
+        return without
 
     def parameters(self) -> list[nn.Parameter]:
         return [each.parameter for each in self._dense]
+
+    def check_pulled(self, clock: int) -> None:
+        """RuntimeError: a parameter has a gradient, but was not pulled at this clock."""
+        if clock != self._clock and (found := self.with_gradients()):
+            raise RuntimeError(f"tarn.torch: parameter {found[0].path!r} has a gradient, but its value was not pulled at clock "
+                               f"{clock}. Expected a call of the model that was given to remote(model, dense=\"tarn\"), not "
+                               "only of its modules or methods, before each step")
 
     def with_gradients(self) -> list[_Dense]:
         return [each for each in self._dense if each.parameter.grad is not None]
@@ -99,13 +110,15 @@ class DenseTables:
 
     def _check_start(self, found: Mapping[str, nn.Parameter]) -> None:
         """All workers, also after a resume, must begin with the same values: a table has their checksum."""
-        total = 0
+        total, paths = 0, zlib.crc32("\n".join(found).encode())
         for path, each in found.items():
             total = zlib.crc32(path.encode() + each.detach().cpu().contiguous().numpy().tobytes(), total)
         try:
-            self._session.client.table(CHECK_TABLE, dim=1, rows=1, optimizer={"kind": "sgd", "learning_rate": 0.0},
+            self._session.client.table(f"{CHECK_TABLE}.{paths:08x}", dim=1, rows=1, optimizer={"kind": "sgd", "learning_rate": 0.0},
                                        initializer={"kind": "constant", "value": total % 2**24})  # exact in float32
         except tarn_client.InvalidArgument as error:
+            if error.code != ALREADY_EXISTS:
+                raise
             raise tarn_client.InvalidArgument(
                 error.code, "tarn.torch.remote: the dense parameters do not begin with the values that another worker, or "
                 "an earlier start of this run, has. Expected the same model on every worker and the same "

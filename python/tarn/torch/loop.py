@@ -17,6 +17,7 @@ from tarn.torch.recipe import Calls, Recipe
 from tarn.torch.session import of
 from tarn.torch.state import ProgramState, optimizers_in
 
+STEPS_WAITED_FOR = 64  # prefetch() pulls nothing more after the batches of so many steps without a step
 _B = TypeVar("_B")
 
 
@@ -36,7 +37,7 @@ def attach(
     optimizer: torch.optim.Optimizer | None = None,
     *,
     state: Mapping[str, Any] | None = None,
-    keep_state: bool = True,
+    keep_state: bool | None = None,
 ) -> torch.optim.Optimizer:
     """From now on optimizer.step() also pushes the gradients of the tables of `model` and finishes the clock. Returns the
     optimizer.
@@ -44,18 +45,19 @@ def attach(
     optimizer: of the dense parameters, created after remote(); also TorchRec's wrappers of one. Without one, for a model
     without dense parameters or with dense="tarn", a new optimizer is returned, whose step() only pushes.
 
-    The gradients of all backward passes since the last step are summed for each row and pushed with one request a shard.
+    The gradients of all backward passes since the last step are summed for each row and pushed with one call.
     The servers apply the optimizer of the table, with the learning rate of the job. Between backward and step the
     optimizer's last param_group also holds the pulled rows of the batch, so that optimizer.zero_grad() and
     torch.amp.GradScaler include them: a step that GradScaler skips pushes nothing. clip_grad_norm_ includes them if they
     are given to it: clip_grad_norm_([*model.parameters(), *tarn.torch.rows(model)], 1.0).
 
-    With an optimizer the checkpoints of the run also contain the dense state: model.state_dict(), the state of the
-    optimizer, the random states of torch, NumPy and Python, and `state`: other objects with state_dict() and
-    load_state_dict(), such as a learning rate scheduler, by name, of numbers, tensors and lists of them. In a run that
-    is resumed from such a checkpoint, attach() restores all of it; build the model, the optimizer and `state` before. A
-    run with a log is then resumed from its newest checkpoint, not from the end of the log. keep_state=False: the
-    program saves and restores its dense state itself.
+    With keep_state=True, the default if there is an optimizer or `state`, the checkpoints of the run also contain the
+    dense state: model.state_dict() without what is in tables, the state of the optimizer, the random states of torch,
+    NumPy and Python, and `state`: other objects with state_dict() and load_state_dict(), such as a learning rate
+    scheduler, by name, of numbers, tensors and lists of them. In a run that is resumed from such a checkpoint, attach()
+    restores all of it; build the model, the optimizer and `state` before. A run with a log is then resumed from its
+    newest checkpoint, not from the end of the log. keep_state=False: the program saves and restores its dense state
+    itself.
 
     ValueError: no remote module, or the client has an optimizer already: a clock ends with one step. TypeError:
     optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
@@ -63,20 +65,21 @@ def attach(
     """
     session, given = session_of(model, "attach"), optimizer
     # Hooks of wrappers do not run. Of several optimizers the last one steps last.
-    optimizer = None if optimizer is None else list(optimizers_in(optimizer))[-1]
+    given_optimizers = [] if optimizer is None else list(optimizers_in(optimizer))
+    optimizer = given_optimizers[-1] if given_optimizers else None
     if isinstance(optimizer, torch.optim.LBFGS):
         raise TypeError("tarn.torch.attach: LBFGS calls its closure repeatedly; expected an optimizer with one backward "
                         "pass for each update of the rows")
     if session.attached is not None:
         raise ValueError(f"tarn.torch.attach: the tables are attached to a {type(session.attached).__name__} already; "
                          "expected one optimizer for each client. Of several optimizers attach the one that steps last")
-    for group in () if optimizer is None else optimizer.param_groups:
+    for group in (group for each in given_optimizers for group in each.param_groups):
         for parameter in group["params"]:
             if (path := session.path_of(parameter)) is not None:
                 raise ValueError(f"tarn.torch.attach: the optimizer has the old weight {list(parameter.shape)} of module "
                                  f"{path!r}; expected an optimizer created from model.parameters() after remote(model)")
     dense = [parameter for tables in session.dense for parameter in tables.parameters()]
-    for group in () if optimizer is None else optimizer.param_groups:
+    for group in (group for each in given_optimizers for group in each.param_groups):
         if any(each is own for each in group["params"] for own in dense):
             raise ValueError(f"tarn.torch.attach: the {type(optimizer).__name__} has parameters that remote(dense=\"tarn\") "
                              "has put into tables, whose optimizer the servers run; expected attach(model) without an "
@@ -85,11 +88,23 @@ def attach(
     session.attached = attached
     taken: list[Any] = []
 
-    def before(*_: Any) -> None:  # the optimizer must not update rows itself
-        taken[:] = session.take_leaves()
+    def before(_: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        session.client.save_state()  # in a step whose rows were pulled ahead nothing has saved it
+        self, *others = arguments
+        closure = others[0] if others else named.get("closure")
+        if closure is None:
+            taken.extend(session.take_leaves())  # the optimizer must not update rows itself
+            return None
+
+        def with_leaves() -> Any:  # zero_grad() in the closure drops leaves, and backward() makes others
+            loss = closure()
+            taken.extend(session.take_leaves())
+            return loss
+
+        return (self, with_leaves), {name: each for name, each in named.items() if name != "closure"}
 
     def after(stepped: torch.optim.Optimizer, *_: Any) -> None:
-        leaves = [*taken, *session.take_leaves()]  # those that a closure has made
+        leaves = [*taken, *session.take_leaves()]
         taken.clear()
         # Set by GradScaler for optimizers that unscale and skip by themselves (fused=True).
         found_inf, scale = getattr(stepped, "found_inf", None), getattr(stepped, "grad_scale", None)
@@ -102,11 +117,11 @@ def attach(
     attached.register_state_dict_post_hook(lambda *_: session.show_leaves(True))
     attached.register_load_state_dict_pre_hook(lambda *_: session.show_leaves(False))
     attached.register_load_state_dict_post_hook(lambda _: session.show_leaves(True))
-    if given is not None and keep_state:
-        ProgramState(model, given, state or {}).keep(session.client)
+    if (given is not None or bool(state)) if keep_state is None else keep_state:
+        in_tables = {path for path, each in model.named_parameters(remove_duplicate=False) if any(each is own for own in dense)}
+        ProgramState(model, given_optimizers, state or {}, in_tables).keep(session.client)
     elif state:
-        raise ValueError("tarn.torch.attach: `state` is kept with the state of an optimizer; expected an optimizer, and not "
-                         "keep_state=False")
+        raise ValueError("tarn.torch.attach: with keep_state=False nothing is kept, expected no `state`")
     return attached if given is None else given
 
 
@@ -142,7 +157,7 @@ def prefetch(
     "bsp" the rows arrive when the clock begins; with "ssp" and "asp" they may be as old as the job allows.
     accumulate: batches of a step, for loops with gradient accumulation.
 
-    For training loops. If a call has other ids than those pulled ahead, it pulls its rows itself. Iterate in the
+    For training loops: without a step it soon pulls nothing more, and warns. If a call has other ids than those pulled ahead, it pulls its rows itself. Iterate in the
     process and the thread that call the model. The loader may use worker processes.
     """
     if depth < 0 or accumulate < 1:
@@ -175,6 +190,7 @@ class Prefetcher(Generic[_B]):
         data = getattr(loader, "dataset", loader)  # of a DataLoader
         self._leased = data if isinstance(data, LeasedDataset) else None
         self._warned = False
+        self._clock, self._batches = -1, 0  # the clock of the last batch, and the batches since it has begun
 
     def __len__(self) -> int:
         return len(self.loader)  # type: ignore[arg-type]
@@ -190,12 +206,14 @@ class Prefetcher(Generic[_B]):
                     waiting.append(_Waiting(batch, self._session.batch))  # type: ignore[arg-type]
                 if not waiting:
                     return
-                self._pull_ahead(waiting, position)
+                if self._in_training():
+                    self._pull_ahead(waiting, position)
                 batch, self._session.batch = waiting[0].batch, waiting[0].leased
                 waiting.popleft()
                 self._recipe.begin(batch)
                 self._session.copy_ahead_due = True
                 yield batch
+                self._session.client.save_state()  # the rows of the next step may be here, so that nothing else saves it
                 self._recipe.end()
                 self._warn()
                 position = (position + 1) % self.accumulate
@@ -203,6 +221,18 @@ class Prefetcher(Generic[_B]):
             self._recipe.end()
             if self._leased is not None:  # after a break
                 self._leased.unread([each.leased for each in waiting])
+
+    def _in_training(self) -> bool:
+        """False, with a warning, after many batches without a step: rows pulled for later clocks stay in memory. Steps
+        that GradScaler skips are no steps."""
+        clock = self._session.client.clock
+        self._batches = self._batches + 1 if clock == self._clock else 1
+        self._clock = clock
+        if self._batches == self.accumulate * STEPS_WAITED_FOR:
+            warnings.warn(f"tarn.torch.prefetch: {self._batches} batches without a step: nothing is pulled ahead until the "
+                          "next one. Expected a training loop, and accumulate=N if a step has N batches; for evaluation "
+                          "iterate over the loader itself", stacklevel=3)
+        return self._batches < self.accumulate * STEPS_WAITED_FOR
 
     def _has_ahead(self) -> bool:
         return self._leased is None or self._leased.has_ahead()
@@ -213,19 +243,18 @@ class Prefetcher(Generic[_B]):
         for i, each in enumerate(waiting):
             if each.pulled:
                 continue
-            calls = self._calls(each.batch)
-            if calls:
-                self._session.pull_ahead(calls, clock + (position + i) // self.accumulate)
+            use = clock + (position + i) // self.accumulate
+            if self._keys is None:
+                each.pulled = self._recipe.pull_ahead(each.batch, use)
+            else:
+                self._session.pull_ahead(self._calls(self._keys(each.batch)), use)
                 each.pulled = True
 
-    def _calls(self, batch: _B) -> Calls:
-        if self._keys is None:
-            return self._recipe.calls(batch)
-        found = self._keys(batch)
-        for path in found:
+    def _calls(self, keys: Mapping[str, torch.Tensor]) -> Calls:
+        for path in keys:
             if path not in self._modules:
                 raise ValueError(f"tarn.torch.prefetch: keys() returned {path!r}, expected paths of {sorted(self._modules)}")
-        return [(self._modules[path], ids) for path, ids in found.items()]
+        return [(self._modules[path], ids) for path, ids in keys.items()]
 
     def _warn(self) -> None:
         if self._recipe.missing and self._keys is None and not self._warned:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
 from tarn import client as tarn_client
 from tarn.client import Settings
@@ -201,8 +202,9 @@ def remote(
     client: of tarn.connect(); default: a client of the fleet that `tools/launch ... -- PROGRAM` names; it leaves the
     fleet when the program ends. Every worker calls remote() with the same model.
 
-    The table of a module has the module's path as name, "towers.user". Modules that are one object or share one weight
-    share a table. Rows are created by their first push, so num_embeddings costs nothing: build the model with
+    The table of a module has the module's path as name, "towers.user"; that of an embedding that is given by itself has
+    the name "embedding". Modules that are one object or share one weight share a table, and so do modules of two models
+    with the same path and num_embeddings. Rows are created by their first push, so num_embeddings costs nothing: build the model with
     device="meta" if its tables do not fit in memory. The values of allocated weights are not used.
 
     optimizer, initializer: as of tarn.Client.table. Default: the job's [optimizer.embedding], and N(0, 1), with which
@@ -220,9 +222,9 @@ def remote(
     gradients. The consistency of the job then holds for the whole model, and workers need no DistributedDataParallel.
     The servers run their optimizer: dense_optimizer, by default the job's [optimizer.dense]; call attach(model) without
     one. All workers must begin with the same values: call torch.manual_seed. Buffers, such as the averages of
-    BatchNorm, stay in each worker. A table holds the change since the start, so l2, weight_decay and ftrl are rejected.
+    BatchNorm, stay in each worker; attach(model, keep_state=True) puts them into checkpoints. A table holds the change since the start, so l2, weight_decay and ftrl are rejected.
 
-    ValueError: nothing to swap, weights shared with another kind of module, max_norm, weights that are not float32, an
+    ValueError: nothing to swap, a name that would be shared by tables of different sizes, weights shared with another kind of module, max_norm, weights that are not float32, an
     optimizer or an init_fn of TorchRec that has no equal on the servers; dense parameters that are not float32.
     tarn.InvalidArgument: no fleet, or a table of that name with another shape or optimizer. One thread.
     """
@@ -234,6 +236,7 @@ def remote(
     replacements: dict[int, Remote] = {}
     described = _described(model, chosen, optimizer, initializer, tables or {})
     session = sessions.of(client)
+    _check_names(session, chosen, described, tables or {})
     if dense == "tarn":
         dense_tables.check(model, {id(module.weight) for _, module in chosen}, dense_optimizer, session.client.job_text)
     for path, module in chosen:
@@ -246,6 +249,8 @@ def remote(
         kind = RemoteEmbedding if isinstance(module, nn.Embedding) else RemoteEmbeddingBag
         replacements[id(module)] = swapped[weight] = kind(path or "embedding", module, table, session)
         session.replaced(module.weight, path)
+        if "name" not in (tables or {}).get(path, {}):
+            session.named[described[path]["name"]] = module.num_embeddings
     whole = replacements.get(id(model))
     if whole is not None:  # has no dense parameters
         return whole.train(model.training)
@@ -271,6 +276,9 @@ def _chosen(
     """The modules to swap, checked."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"tarn.torch.remote: model is a {type(model).__name__}, expected a torch.nn.Module")
+    if isinstance(model, DistributedDataParallel) or hasattr(model, "_orig_mod"):
+        raise ValueError(f"tarn.torch.remote: model is a {type(model).__name__}; call remote() once, before the model is wrapped "
+                         "or compiled")
     found = dict(_embeddings(model))
     names = None if only is None else list(only)
     for path in (*(names or ()), *tables):
@@ -287,11 +295,28 @@ def _chosen(
         raise ValueError(f"tarn.torch.remote: {type(model).__name__} has no trainable nn.Embedding or nn.EmbeddingBag, "
                          "expected at least one; call remote() once, before the model is wrapped or compiled")
     for path, module in chosen:
-        _check(model, path, module)
+        _check(model, path, module, {path for path, _ in chosen})
     return chosen
 
 
-def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag) -> None:
+def _check_names(
+    session: Session, chosen: Iterable[tuple[str, nn.Embedding | nn.EmbeddingBag]], described: Mapping[str, Mapping[str, Any]],
+    tables: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """ValueError: a table that got its name from a path would be shared with a module of an earlier call of remote(),
+    and the two have different sizes, or the module has no path."""
+    for path, module in chosen:
+        if "name" in tables.get(path, {}):
+            continue
+        name, rows = described[path]["name"], module.num_embeddings
+        earlier = session.named.get(name)
+        if earlier is not None and (earlier != rows or not path):
+            raise ValueError(f"tarn.torch.remote: module {path!r} with num_embeddings = {rows} would share the table {name!r} with a "
+                             f"module of an earlier call of remote(), which has {earlier}; expected a name of its own: "
+                             f"tables={{{path!r}: {{\"name\": ...}}}}")
+
+
+def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag, chosen: Collection[str]) -> None:
     where = f"tarn.torch.remote: module {path!r}: "
     if module.weight.dtype != torch.float32:
         raise ValueError(f"{where}its weight is {module.weight.dtype}, expected torch.float32; codecs of the job "
@@ -299,7 +324,7 @@ def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag) 
     if module.max_norm is not None:
         raise ValueError(f"{where}max_norm = {module.max_norm} is not supported: rows are changed by their optimizer alone")
     for other, each in model.named_modules():
-        if type(each) in (nn.Embedding, nn.EmbeddingBag):
+        if type(each) in (nn.Embedding, nn.EmbeddingBag) and other in chosen:
             continue
         if any(parameter is module.weight for parameter in each.parameters(recurse=False)):
             raise ValueError(f"{where}its weight is also a parameter of {other!r}, a {type(each).__name__}: expected a "

@@ -1,12 +1,14 @@
 """Finds the ids of the modules' calls in the arguments of a model or in a batch, to pull them together and ahead.
 
 A Recipe learns from one pass: it notes which part of the data each call of a remote module received, a tensor, or a view
-of it such as ids[:, 3]. It then takes the same parts from the next data. A wrong guess does no harm: a call uses rows
-that were pulled ahead only if its ids are equal (Session.take). Internal to tarn.torch.
+of it such as ids[:, 3]. It then takes the same parts from the next data. A wrong guess costs time, no more: a call uses
+rows that were pulled ahead only if its ids are equal (Session.take), and an error of a guess is dropped. Internal to
+tarn.torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import nn
+
+from tarn.library import Error
 
 if TYPE_CHECKING:
     from tarn.torch.modules import Remote
@@ -112,10 +116,17 @@ class Recipe:
             self.missing = sorted({module.name for module, part in found if part is None})
         self._data, self._recorder = [], []
 
-    def calls(self, data: Any) -> Calls:
-        """The expected calls for this data; none before the first pass."""
+    def pull_ahead(self, data: Any, clock: int) -> bool:
+        """Pulls the rows of the expected calls for this data, for use at `clock`. False: none is known."""
         if not self._parts:
-            return []
+            return False
+        # The part may have other values in this data, such as ids of another module. The call reports its own errors.
+        with contextlib.suppress(Error, IndexError, TypeError, ValueError, RuntimeError):
+            self._session.pull_ahead(self._calls(data), clock)
+        return True
+
+    def _calls(self, data: Any) -> Calls:
+        assert self._parts is not None
         tensors = list(_tensors(data))
         found = [(part.module, part.of(tensors)) for part in self._parts]
         return [(module, ids) for module, ids in found if ids is not None and ids.device.type != "meta"]
@@ -133,8 +144,9 @@ class _Together:
     @not_compiled
     def before(self, _: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         data, clock = (arguments, named), self._session.client.clock
+        self._session.client.save_state()  # before layers that come before the first pull change buffers or random states
         if not self._session.has_ahead(clock):
-            self._session.pull_ahead(self._recipe.calls(data), clock)
+            self._recipe.pull_ahead(data, clock)
         self._recipe.begin(data)
 
     @not_compiled

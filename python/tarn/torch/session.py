@@ -121,13 +121,18 @@ class Leaf:
     rows: torch.Tensor
     plan: Any  # of their keys
     beside_dense: bool  # whether parameters of the optimizer had gradients when this one got its own
+    taken: torch.Tensor | None = None  # the gradient, once a step has taken it from the rows
+
+    def take(self) -> None:
+        """Takes the gradient: a later backward pass over the same graph begins another."""
+        assert self.rows.grad is not None
+        # With create_graph the gradient has a graph, which refers to the rows.
+        self.taken, self.rows.grad = self.rows.grad.detach(), None
 
     def gradients(self, scale: float) -> torch.Tensor:
-        """The gradients of the rows divided by `scale`, without the padding's: [plan.size, dim], as from on_host."""
-        found = self.rows.grad
+        """The taken gradients of the rows divided by `scale`, without the padding's: [plan.size, dim], as from on_host."""
+        found = self.taken
         assert found is not None
-        if found.requires_grad:  # of a backward pass with create_graph; its graph refers to the rows
-            self.rows.grad, found = None, found.detach()
         if len(found) != self.plan.size:
             found = found[:self.plan.size]
         return on_host(found if scale == 1.0 else found / scale)
@@ -152,6 +157,7 @@ class Session:
         self._lock = threading.Lock()
         self._warned = False
         self._replaced: list[tuple[weakref.ref[torch.Tensor], str]] = []
+        self.named: dict[str, int] = {}  # num_embeddings by table, of the tables that got their name from a path
 
     def __getstate__(self) -> Any:
         raise TypeError("tarn.torch: this model cannot be pickled: its rows are in a fleet, to which this process is "
@@ -279,11 +285,15 @@ class Session:
         return params
 
     def take_leaves(self) -> list[Leaf]:
-        """Takes the leaves out of the optimizer. Those without a gradient, after zero_grad, are dropped."""
+        """Takes the leaves out of the optimizer, and their gradients from the rows. Those without a gradient, after
+        zero_grad, are dropped."""
         self.show_leaves(False)
         with self._lock:
-            leaves, self._leaves = self._leaves.values(), {}
-        return [leaf for leaf in leaves if leaf.rows.grad is not None]
+            leaves = [leaf for leaf in self._leaves.values() if leaf.rows.grad is not None]
+            self._leaves = {}
+            for leaf in leaves:
+                leaf.take()
+        return leaves
 
     def _on_gradient(self, plan: Any, rows: torch.Tensor) -> None:
         """Autograd has added to the gradient of these rows."""
@@ -319,6 +329,8 @@ class Session:
     def push(self, leaves: Iterable[Leaf], scale: float = 1.0) -> None:
         """Pushes the gradients divided by `scale` and ticks."""
         leaves = list(leaves)
+        for tables in self.dense:
+            tables.check_pulled(self.client.clock)
         of_rows = [(leaf.plan, leaf.gradients(scale)) for leaf in leaves]
         of_dense = [(each, each.flat_gradients(scale)) for tables in self.dense for each in tables.with_gradients()]
         wait_for_copies({leaf.rows.device for leaf in leaves if leaf.rows.is_cuda}
@@ -430,17 +442,22 @@ def _wait(future: Any, what: str) -> Any:
 
 
 _of_environment: Session | None = None
+_given: weakref.WeakSet[Session] = weakref.WeakSet()  # the sessions of clients that the program has made
 
 
 def of(client: Any = None) -> Session:
-    """The session of a client; without one, of the fleet that the environment names, joined at the first call and left
-    when the program ends."""
+    """The session of a client. Without one: that of the only client that the program has given, else of the fleet that
+    the environment names, joined at the first call and left when the program ends."""
     global _of_environment
     if client is not None:
         if not hasattr(client, "torch_session"):
             client.torch_session = Session(client)
+            _given.add(client.torch_session)
         session: Session = client.torch_session
         return session
+    given = [each for each in _given if each.process == os.getpid() and each is not _of_environment]
+    if len(given) == 1 and _of_environment is None:
+        return given[0]
     if _of_environment is None or _of_environment.process != os.getpid():
         if not os.environ.get("TARN_SCHEDULER"):
             raise tarn_client.InvalidArgument(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import random
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,15 @@ def optimizers_in(optimizer: Any) -> Iterator[torch.optim.Optimizer]:
 
 
 class ProgramState:
-    """The state of one worker: `model`, its optimizer and `others`, objects with state_dict() and load_state_dict()."""
+    """The state of one worker: `model` without the parameters whose paths are `in_tables`, its optimizers and `others`,
+    objects with state_dict() and load_state_dict()."""
 
-    def __init__(self, model: nn.Module, optimizer: Any, others: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], others: Mapping[str, Any],
+        in_tables: Collection[str]
+    ) -> None:
         self._model, self._others = model, dict(others)
-        self._optimizers = list(optimizers_in(optimizer))
+        self._optimizers, self._in_tables = list(optimizers), in_tables
 
     def keep(self, client: Any) -> None:
         """Restores the state from the checkpoint from which the run was resumed, if there is one. Later checkpoints
@@ -55,20 +59,27 @@ class ProgramState:
             _set_random_states(own["random"])
         # Replicas are equal: one of them is enough.
         replica = any(isinstance(each, DistributedDataParallel) for each in self._model.modules())
+        _check_loadable(self._state(True))
         client.keep_state(lambda: self._bytes(client.rank == 0 or not replica))
 
     def _bytes(self, whole: bool) -> bytes:
+        out = io.BytesIO()
+        torch.save(self._state(whole), out)
+        return out.getvalue()
+
+    def _state(self, whole: bool) -> dict[str, Any]:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call,unused-ignore]
             torch.cuda.synchronize()  # work of other streams
         state: dict[str, Any] = {"version": _VERSION, "random": _random_states()}
         if whole:
             state["shards"] = self._shards()
-            state["model"] = _local(self._model.state_dict())
+            state["model"] = _local(self._model_state())
             state["optimizers"] = [_local(each.state_dict()) for each in self._optimizers]
-            state["others"] = {name: each.state_dict() for name, each in self._others.items()}
-        out = io.BytesIO()
-        torch.save(state, out)
-        return out.getvalue()
+            state["others"] = {name: _local(each.state_dict()) for name, each in self._others.items()}
+        return state
+
+    def _model_state(self) -> dict[str, Any]:
+        return {name: each for name, each in self._model.state_dict().items() if name not in self._in_tables}
 
     def _shards(self) -> int:
         """The number of processes among which parameters are sharded; 1: none is sharded."""
@@ -82,8 +93,12 @@ class ProgramState:
         if state["shards"] != self._shards() or (state["shards"] > 1 and not own):
             raise ValueError(f"tarn.torch.attach: in the saved state parameters are sharded among {state['shards']} processes, here "
                              f"among {self._shards()}; expected as many processes, each with its own rank")
-        here = self._model.state_dict()
-        self._model.load_state_dict({name: _like(value, here.get(name)) for name, value in state["model"].items()})
+        here = self._model_state()
+        if set(state["model"]) != set(here):
+            raise ValueError(f"tarn.torch.attach: the saved state has values of {sorted(state['model'])}, expected "
+                             f"{sorted(here)}: the model has changed")
+        self._model.load_state_dict({name: _like(value, here[name]) for name, value in state["model"].items()},
+                                    strict=not self._in_tables)
         for optimizer, saved in zip(self._optimizers, state["optimizers"]):
             parameters = [each for group in optimizer.param_groups for each in group["params"]]
             for number, values in saved["state"].items():
@@ -125,10 +140,34 @@ def _set_random_states(states: Mapping[str, Any]) -> None:
 
 
 def _local(values: Any) -> Any:
-    """Sharded tensors (DTensor) as this worker's part of them."""
+    """Sharded tensors (DTensor) as this worker's part of them, and numbers of NumPy, which torch.load rejects, as
+    Python's."""
     if isinstance(values, Mapping):
         return {name: _local(each) for name, each in values.items()}
+    if type(values) in (list, tuple):
+        return type(values)(_local(each) for each in values)
+    if isinstance(values, np.generic):
+        return values.item()
     return values.to_local() if hasattr(values, "to_local") else values
+
+
+def _check_loadable(state: dict[str, Any]) -> None:
+    """ValueError if torch.load would reject the saved state: better now than when the run is resumed."""
+    def without_values(values: Any) -> Any:
+        if isinstance(values, Mapping):
+            return {name: without_values(each) for name, each in values.items()}
+        if type(values) in (list, tuple):
+            return type(values)(without_values(each) for each in values)
+        return 0 if isinstance(values, torch.Tensor) else values
+
+    for name, each in state.items():
+        out = io.BytesIO()
+        try:
+            torch.save(without_values(each), out)
+            torch.load(io.BytesIO(out.getvalue()), weights_only=True)
+        except Exception as error:
+            raise ValueError(f"tarn.torch.attach: the state of {name} cannot be saved and loaded: {error}; expected "
+                             "numbers, strings, tensors, and lists and dicts of them") from None
 
 
 def _like(value: Any, here: Any) -> Any:

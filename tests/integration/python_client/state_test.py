@@ -66,6 +66,7 @@ with tarn.connect() as ps:
             at = lease.skip_rows
             while at < lease.rows:
                 rows = np.arange(lease.first_row + at, lease.first_row + min(at + 8, lease.rows))
+                ps.save_state()
                 table.pull(rows).wait()
                 time.sleep(0.001)
                 table.push(rows, -np.ones((len(rows), 1), np.float32))

@@ -149,6 +149,39 @@ class AttachTest(unittest.TestCase):
         optimizer.step(closure)
         self.assertEqual(len(self.client.pushes), 1)
 
+    def test_a_closure_of_an_optimizer_with_state(self):
+        """The optimizer gets no state of the rows that the closure makes; gradients before the closure are dropped by its
+        zero_grad()."""
+        for kind in (torch.optim.Adam, torch.optim.Adagrad):
+            client = FakeClient()
+            model = tarn.torch.remote(Bags(), client, optimizer=SGD)
+            optimizer = tarn.torch.attach(model, kind(model.parameters()))
+            model(ids_of(seed=7)).sum().backward()
+            for step in range(3):
+
+                def closure():
+                    optimizer.zero_grad()
+                    loss = model(ids_of(seed=step)).sum()
+                    loss.backward()
+                    return loss
+
+                self.assertIsNotNone(optimizer.step(closure))
+                self.assertEqual(set(client.pushes[step]["bags.0"]), set(ids_of(seed=step)[:, 0].flatten().tolist()))
+            optimizer.step(closure=closure)
+            self.assertEqual((client.clock, len(client.pushes)), (4, 4))
+            self.assertEqual(len(optimizer.state_dict()["state"]), 2)
+
+    def test_two_backward_passes_over_one_graph(self):
+        """The gradient of the second is not added to that of the first, which is pushed already."""
+        bag = tarn.torch.remote(nn.Embedding(10, 2), self.client, optimizer=SGD)
+        optimizer = tarn.torch.attach(bag)
+        rows = bag(torch.tensor([3]))
+        for factor in (1.0, 2.0):
+            (rows.sum() * factor).backward(retain_graph=True)
+            optimizer.step()
+            optimizer.zero_grad()
+        self.assertEqual([push["embedding"][3].tolist() for push in self.client.pushes], [[1, 1], [2, 2]])
+
     def test_a_model_of_tables_alone(self):
         model = tarn.torch.remote(nn.Embedding(10, 2), self.client, optimizer=SGD)
         optimizer = tarn.torch.attach(model)

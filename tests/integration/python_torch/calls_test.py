@@ -55,6 +55,38 @@ class CallsTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, said):
                 self.model["bag"](*arguments)
 
+    def test_a_call_that_differs_from_the_first(self):
+        """What the model gets is not always for the same module: the wrong guess of the second call does no harm."""
+
+        class Towers(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.users, self.items = nn.Embedding(10, 2), nn.Embedding(1000, 2)
+
+            def forward(self, ids, kind):
+                return self.users(ids) if kind == "user" else self.items(ids)
+
+        towers = tarn.torch.remote(Towers(), FakeClient())
+        for ids, kind in ((3, "user"), (500, "item"), (4, "user")):
+            towers(torch.tensor([ids]), kind)
+        with self.assertRaisesRegex(IndexError, "module 'users': an id is 500, expected 0 to 9"):
+            towers(torch.tensor([500]), "user")
+
+    def test_views_of_one_buffer(self):
+        """The part that the first call has shown lies outside the memory of a smaller batch."""
+
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.items = nn.Embedding(100, 2)
+
+            def forward(self, users, items):
+                return self.items(items.view(-1, 1))
+
+        pair, buffer = tarn.torch.remote(Pair(), FakeClient()), torch.arange(16)
+        for size in (8, 3, 8):
+            self.assertEqual(pair(buffer[:size], buffer[-size:]).shape, (size, 1, 2))
+
     def test_a_module_has_no_weight(self):
         self.assertFalse(hasattr(self.model["one"], "weight"))
         with self.assertRaisesRegex(AttributeError, "module 'one' has no weight: its rows are in a table. Expected"):

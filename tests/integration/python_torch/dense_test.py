@@ -1,9 +1,12 @@
 """remote(dense="tarn") over real fleets: the losses of torch alone, several workers, and what is refused."""
 
+import copy
+import io
 import pathlib
 import sys
 import threading
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/integration/python_client")]
@@ -166,6 +169,42 @@ class RefusalsTest(unittest.TestCase):
                 tarn.torch.attach(remote, torch.optim.SGD(remote.parameters()))
             with self.assertRaisesRegex(RuntimeError, "load_state_dict has values of .*Expected load_state_dict before remote"):
                 remote.load_state_dict(remote.state_dict())
+
+    def test_a_model_that_is_never_called(self):
+        """The methods of a model do not pull its dense parameters."""
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            optimizer = tarn.torch.attach(remote)
+            remote.forward(torch.tensor([[1, 2, 3]])).sum().backward()
+            with self.assertRaisesRegex(RuntimeError, "has a gradient, but its value was not pulled at clock 0. Expected a call"):
+                optimizer.step()
+
+    def test_two_models_and_a_copy(self):
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            towers = nn.ModuleDict({"users": model(seed=3)})
+            tarn.torch.remote(towers, ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            copied = copy.deepcopy(towers)
+            values = {name: value + 1 for name, value in towers.state_dict().items()}
+            copied.load_state_dict(values)
+            self.assertTrue(torch.equal(copied["users"].scale, values["users.scale"]))
+
+    def test_what_stays_in_torch_is_kept(self):
+        """With keep_state the checkpoint has the buffers, and not the parameters in tables."""
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(nn.ModuleDict({"model": model(), "norm": nn.BatchNorm1d(2, affine=False)}), ps,
+                                       optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            with mock.patch.object(type(ps), "keep_state") as kept:
+                tarn.torch.attach(remote, keep_state=True)
+            saved = torch.load(io.BytesIO(kept.call_args.args[0]()), weights_only=True)
+            self.assertEqual(sorted(saved["model"]), ["norm.num_batches_tracked", "norm.running_mean", "norm.running_var"])
+            saved["model"]["norm.running_mean"] += 5
+            out = io.BytesIO()
+            torch.save(saved, out)
+            ps.torch_session.attached = None
+            with mock.patch.object(type(ps), "saved_state", return_value=out.getvalue()):
+                tarn.torch.attach(remote, keep_state=True)
+            self.assertEqual(remote["norm"].running_mean.tolist(), [5, 5])
 
 
 if __name__ == "__main__":

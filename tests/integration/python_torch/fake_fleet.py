@@ -68,6 +68,8 @@ class FakeClient:
         self.rank = 0
         self.saved = {}  # states of programs in the checkpoint, by rank
         self.save = None  # of keep_state
+        self.states = []  # what it has saved: in the first call after each tick
+        self._ticked = False
 
     def table(self, name, dim, initializer, optimizer):
         made = FakeTable(self, name, dim, initializer, optimizer)
@@ -89,6 +91,7 @@ class FakeClient:
         return plans
 
     def pull_to(self, plans, addresses, kept, clock):
+        self.save_state()
         self.pulls.append((clock, [plan.table.name for plan in plans]))
 
         def write():  # the rows of a request arrive together
@@ -100,6 +103,7 @@ class FakeClient:
         return HeldRows(self, clock, kept, write)
 
     def push_from(self, plans, addresses):
+        self.save_state()
         pushed = {}
         for plan, address in zip(plans, addresses):
             gradients = array_at(address, ctypes.c_float, (plan.size, plan.table.dim)).copy()
@@ -118,8 +122,15 @@ class FakeClient:
     def keep_state(self, save):
         self.save = save
 
+    def save_state(self):
+        if self._ticked and self.save is not None:
+            self.states.append(self.save())
+        self._ticked = False
+
     def tick(self):
+        self.save_state()
         self.clock += 1
+        self._ticked = True
         return FakeFuture()
 
     def leave(self):

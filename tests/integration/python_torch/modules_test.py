@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 import unittest
+import unittest.mock
+import weakref
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python"))
@@ -19,6 +21,7 @@ import tarn  # noqa: E402
 import tarn.torch  # noqa: E402
 from fake_fleet import FakeClient  # noqa: E402
 from small_model import SGD, Bags  # noqa: E402
+from tarn.torch import session  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -99,12 +102,41 @@ class RemoteTest(unittest.TestCase):
         self.assertEqual(len(self.client.pushes), 1)
         self.assertEqual({key: list(value) for key, value in self.client.pushes[0]["a"].items()}, {3: [3, 3], 4: [3, 3]})
 
+    def test_tables_that_would_be_shared_by_mistake(self):
+        client = FakeClient()
+        tarn.torch.remote(nn.Embedding(10, 2), client)
+        for each in (nn.Embedding(10, 2), nn.Embedding(20, 2)):
+            with self.assertRaisesRegex(ValueError, "would share the table 'embedding' with .* expected a name of its own"):
+                tarn.torch.remote(each, client)
+        named = tarn.torch.remote(nn.Embedding(20, 2), client, tables={"": {"name": "items"}})
+        self.assertEqual(named.table.name, "items")
+        tarn.torch.remote(nn.ModuleDict({"a": nn.Embedding(10, 2)}), client)
+        with self.assertRaisesRegex(ValueError, "module 'a' with num_embeddings = 20 would share the table 'a' .* which has 10"):
+            tarn.torch.remote(nn.ModuleDict({"a": nn.Embedding(20, 2)}), client)
+
+    def test_a_weight_of_which_only_one_module_is_chosen(self):
+        model = nn.ModuleDict({"a": nn.Embedding(10, 2), "b": nn.Embedding(10, 2)})
+        model["b"].weight = model["a"].weight
+        with self.assertRaisesRegex(ValueError, "its weight is also a parameter of 'b', a Embedding"):
+            tarn.torch.remote(model, FakeClient(), only=["a"])
+
+    def test_a_wrapped_model(self):
+        compiled = torch.compile(nn.Sequential(nn.Embedding(10, 2)), backend="eager")
+        with self.assertRaisesRegex(ValueError, "model is a OptimizedModule; call remote.. once, before"):
+            tarn.torch.remote(compiled, FakeClient())
+
+    def test_the_only_client_is_found_again(self):
+        with unittest.mock.patch.object(session, "_given", weakref.WeakSet()):
+            client = FakeClient()
+            tarn.torch.remote(nn.Embedding(10, 2), client)
+            self.assertIs(session.of().client, client)
+
     def test_two_models_share_tables_of_the_same_name(self):
-        one, two = (self.remote(nn.Embedding(10, 2), optimizer=SGD) for _ in range(2))
+        one, two = (self.remote(nn.ModuleDict({"rows": nn.Embedding(10, 2)}), optimizer=SGD) for _ in range(2))
         optimizer = tarn.torch.attach(one)
-        (one(torch.tensor([3])).sum() + two(torch.tensor([3])).sum()).backward()
+        (one["rows"](torch.tensor([3])).sum() + two["rows"](torch.tensor([3])).sum()).backward()
         optimizer.step()
-        self.assertEqual(self.client.tables["embedding"].row(3).tolist(), [2, 2])
+        self.assertEqual(self.client.tables["rows"].row(3).tolist(), [2, 2])
 
     def test_settings_of_tables(self):
         self.remote(Bags(), optimizer=SGD, initializer="zero",
@@ -143,7 +175,7 @@ class RemoteTest(unittest.TestCase):
         self.assertEqual(self.client.tables, {})
         self.remote(nn.Embedding(5, 2))
         with self.assertRaisesRegex(tarn.InvalidArgument, "tarn.torch.remote: table 'embedding' exists"):
-            self.remote(nn.Embedding(5, 3))
+            self.remote(nn.Embedding(5, 3), tables={"": {"name": "embedding"}})
 
     def test_without_a_fleet(self):
         with self.assertRaisesRegex(tarn.InvalidArgument, "there is no fleet: .*tools/launch JOB.toml -- python3 PROGRAM.py"):

@@ -1,6 +1,7 @@
 """tarn.torch over a fake client: what is pulled ahead."""
 
 import contextlib
+import io
 import pathlib
 import sys
 import unittest
@@ -51,6 +52,27 @@ class PrefetchTest(unittest.TestCase):
             seen.append((self.client.clock, max(clock for clock, _ in self.client.pulls) if self.client.pulls else None))
             self.train([batch])
         self.assertEqual(seen, [(0, None), (1, 3), (2, 4), (3, 5), (4, 5), (5, 5)])
+
+    def test_the_state_is_saved_before_it_changes(self):
+        """Also in the last steps, whose rows are all pulled already."""
+        for loader in ([ids_of(seed=i) for i in range(4)], tarn.torch.prefetch([ids_of(seed=i) for i in range(4)], self.model)):
+            self.client.states.clear()
+            stepped = []
+            for batch in loader:
+                self.train([batch])
+                stepped.append(self.model.top.bias.item())
+            self.client.save_state()
+            saved = [torch.load(io.BytesIO(each), weights_only=True)["model"]["top.bias"].item() for each in self.client.states]
+            self.assertEqual(saved[-len(stepped):], stepped)
+
+    def test_evaluation(self):
+        """Without steps nothing more is pulled ahead."""
+        batches = [ids_of(seed=i) for i in range(4)] * 40
+        with self.assertWarnsRegex(UserWarning, "64 batches without a step: nothing is pulled ahead until the next one"):
+            for batch in tarn.torch.prefetch(batches, self.model, depth=2):
+                with torch.no_grad():
+                    self.model(batch)
+        self.assertLess(sum(clock > 0 for clock, _ in self.client.pulls), 70)
 
     def test_a_dict_and_a_copy(self):
         batches = [{"label": torch.zeros(5), "ids": ids_of(seed=i).int()} for i in range(4)]

@@ -21,6 +21,7 @@ except ImportError:
     print("state_test.py: skipped: torch is not installed", file=sys.stderr)
     sys.exit(77)
 
+import numpy as np  # noqa: E402
 import tarn.torch  # noqa: E402
 from fake_fleet import FakeClient  # noqa: E402
 from small_model import SGD, Bags, ids_of  # noqa: E402
@@ -259,10 +260,43 @@ class AttachTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"has 1 optimizers and \['scheduler'\], expected 1 and \[\]"):
             tarn.torch.attach(model, torch.optim.Adam(model.parameters()))
 
-    def test_state_without_an_optimizer(self):
-        model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2)), FakeClient())
-        with self.assertRaisesRegex(ValueError, "expected an optimizer"):
-            tarn.torch.attach(model, state={"x": None})
+    def test_without_an_optimizer(self):
+        """Random states, buffers and `state` are kept if asked for."""
+
+        def made(client):
+            model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.BatchNorm1d(2)), client)
+            scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)], lr=1), step_size=2)
+            tarn.torch.attach(model, state={"scheduler": scheduler})
+            return model, scheduler
+
+        client = FakeClient()
+        model, scheduler = made(client)
+        model(torch.tensor([1, 2]))
+        scheduler.step()
+        saved = client.save()
+        expected = torch.rand(3)
+        model2, scheduler2 = made(self.resumed({0: saved}))
+        self.assertTrue(torch.equal(torch.rand(3), expected), "the random state")
+        self.assertSame(model2, model)
+        self.assertEqual(scheduler2.state_dict(), scheduler.state_dict())
+        with self.assertRaisesRegex(ValueError, "with keep_state=False nothing is kept, expected no `state`"):
+            model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2)), FakeClient())
+            tarn.torch.attach(model, state={"x": scheduler}, keep_state=False)
+
+    def test_numbers_of_numpy(self):
+        client = FakeClient()
+        self.attach(client, lr=np.float64(0.5))
+        _, optimizer, _ = self.attach(self.resumed({0: client.save()}))
+        self.assertEqual(optimizer.param_groups[0]["lr"], 0.5)
+
+    def test_state_that_cannot_be_loaded(self):
+        class Other:
+            def state_dict(self):
+                return {"x": pathlib.Path("x")}
+
+        model = tarn.torch.remote(Bags(), FakeClient(), optimizer=SGD)
+        with self.assertRaisesRegex(ValueError, "the state of others cannot be saved and loaded"):
+            tarn.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), state={"other": Other()})
 
 
 if __name__ == "__main__":

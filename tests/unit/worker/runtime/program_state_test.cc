@@ -147,6 +147,17 @@ TEST_F(ProgramStateOfClient, IsSavedInTheFirstCallAfterATick) {
   EXPECT_EQ(saved_, 2);
 }
 
+TEST_F(ProgramStateOfClient, IsSavedWhenTheProgramAsks) {
+  Order(1);
+  client_.SaveState();
+  EXPECT_EQ(saved_, 0) << "the program may be in the middle of a clock";
+  EXPECT_TRUE(client_.Tick().Wait());
+  client_.SaveState();
+  EXPECT_EQ(saved_, 1);
+  EXPECT_TRUE(Pull());
+  EXPECT_EQ(saved_, 1) << "once for a checkpoint";
+}
+
 TEST_F(ProgramStateOfClient, IsSavedWhileItWaitsForLeases) {
   Order(1);
   EXPECT_TRUE(client_.RequestLeases({}));
