@@ -81,22 +81,30 @@ Status FileStore::RemoveEndedState() {
   TARN_RETURN_IF_ERROR(SyncDirectory(run_dir_));
   // The state is renamed before the logs are removed, because a run that continues from a state needs its logs. It is
   // not removed before them, because logs without either file look like the loss of a state.
-  RemoveOldLogs();
+  RemoveEndedLogs();
   return {};
 }
 
-void FileStore::RemoveOldLogs() {
+void FileStore::RemoveOldLogs(std::uint64_t run) {
+  const auto state = ReadState(run_dir_);
+  if (state && !state->begun && state->run != run) RemoveLogs();
+  if (!state && state.error().code == ErrorCode::kNotFound) RemoveEndedLogs();
+}
+
+void FileStore::RemoveEndedLogs() {
+  const fs::path over = fs::path(run_dir_) / kOverName;
   std::error_code error;
-  const fs::path run(run_dir_);
-  if (!fs::exists(run / kOverName, error) || fs::exists(run / kStateName, error)) return;
-  fs::remove_all(run / "log", error);
-  if (error) {
-    LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
-    return;
-  }
-  if (!SyncDirectory(run_dir_)) return;
-  fs::remove(run / kOverName, error);
+  if (!fs::exists(over, error) || !RemoveLogs()) return;
+  fs::remove(over, error);
   if (error) LogWarning("{}/{}: cannot be removed: {}", run_dir_, kOverName, error.message());
+}
+
+// False: the logs could not be removed, or their removal may not be durable.
+bool FileStore::RemoveLogs() const {
+  std::error_code error;
+  fs::remove_all(fs::path(run_dir_) / "log", error);
+  if (error) LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
+  return !error && SyncDirectory(run_dir_);
 }
 
 void FileStore::RemovePartial() {

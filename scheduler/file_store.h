@@ -45,14 +45,17 @@ class FileStore final : public SchedulerStore {
   // cannot be renamed (kIo), or the new name cannot be made durable (kIo; kNotFound if the run directory is gone). A
   // failed removal of the logs or of the renamed state is only logged, a failed sync between the two not even that.
   Status RemoveEndedState();
-  // Removes the logs and the renamed state of a run that has ended, if they still exist.
-  void RemoveOldLogs();
+  // Before this run begins: removes the logs and the renamed state of a run that has ended, if they still exist, and
+  // the logs of another run that had not begun, which contain nothing acknowledged.
+  void RemoveOldLogs(std::uint64_t run);
   // Waits for all pending writes and removals, and removes the incomplete checkpoints of the run. No checkpoint may be
   // in progress.
   void RemovePartial();
 
  private:
   void Remove(const std::string& directory);
+  void RemoveEndedLogs();
+  bool RemoveLogs() const;
   void Report(StoreWritten written);
 
   std::string run_dir_;

@@ -58,7 +58,7 @@ void Loop::PrepareRunDirectory(SchedulerOptions* scheduler) {
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);  // of a process that was killed
   store_->RemoveAddresses();
-  store_->RemoveOldLogs();
+  store_->RemoveOldLogs(options_.run);
   const auto found = ListCheckpoints(options_.run_dir);
   if (!found) return;
   for (const CheckpointDirectory& checkpoint : *found) {

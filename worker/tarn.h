@@ -296,7 +296,8 @@ class Client {
   // same keys, or plan ahead in another thread.
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);
   // Requests leases of data and waits for the answer. Several threads may call it; they are answered one after the
-  // other.
+  // other. Tick once for each batch of leased rows and not otherwise: the scheduler counts the clocks of an epoch by
+  // them. The last checkpoint is written before the answer `finished`: it lacks what is pushed later.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
   // Adds state of the program to checkpoints: what it cannot compute from the tables, such as layers of its own or
   // random generators. `save` returns the state after the program's last tick; an empty buffer means that there is

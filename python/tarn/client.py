@@ -334,7 +334,9 @@ class Client:
         """Requests up to `want` leases: ranges of rows of the data for this worker.
 
         data_rows: rows of the training, validation and test set, as read by this worker. done: the leases completed
-        since the last request; for training, those whose last batch is followed by an acknowledged tick.
+        since the last request; for training, those whose last batch is followed by an acknowledged tick. Tick once for each
+        batch of leased rows and not otherwise. The last checkpoint is written before the answer `finished`: it lacks what is
+        pushed later.
         """
         reports, kept = (CLeaseReport * len(done))(), []
         for report, given in zip(reports, done):

@@ -245,7 +245,7 @@ void CheckpointCoordinator::OnRequest(Peer from, const CheckpointRequest& reques
   std::optional<CheckpointRequests::Answer> answer;
   if (!may)
     answer = requests_.Reply(request.number, may.error().code, may.error().message);
-  else if (state_is_cut_ && !checkpoints_.newest().empty())
+  else if (state_is_cut() && !checkpoints_.newest().empty())
     answer = requests_.Reply(request.number, ErrorCode::kOk, checkpoints_.newest());
   if (answer) return Send({*answer}, mail);
   mail.Send(from, CheckpointRequest{request.number, ErrorCode::kOk, waits, {}});

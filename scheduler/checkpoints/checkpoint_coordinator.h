@@ -133,8 +133,9 @@ class CheckpointCoordinator {
   const Checkpoints& checkpoints() const { return checkpoints_; }
   CheckpointRemoval& removal() { return removal_; }
   const WholeCheckpoint& whole() const { return whole_; }
-  // Whether the newest cut contains the current state.
-  bool state_is_cut() const { return state_is_cut_; }
+  // Whether the newest cut contains the current state. Without leases only programs push, of which nothing is known
+  // here: with them it may not.
+  bool state_is_cut() const { return state_is_cut_ && !context_.membership->has_had_programs(); }
   // Whether all shards have confirmed the newest order to cut at a clock.
   bool OrderConfirmed() const { return context_.membership->shards().Confirmed(ordered_version_); }
   // What a checkpoint waits for.

@@ -108,6 +108,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     if (state == State::kWaiting) workers_.Forget(old);
   }
   const WorkerNode& worker = workers_.Add(*rank, incarnations_.Take(), join.nonce, from, now);
+  has_had_programs_ |= join.is_program;
   OnAddress(Role::kWorker, rank->value, join);
   mail.AskToWait(from);
   return fmt::format("worker {} joined as incarnation {}", rank->value, worker.incarnation.value);

@@ -61,6 +61,8 @@ class Membership {
   // Whether workers from before a restart have no verdict yet.
   bool restarting() const { return fencing_.restarting(); }
   void Capture(SchedulerState* state) const;
+  // Whether a worker has joined whose program may push at any time, not only rows of its leases.
+  bool has_had_programs() const { return has_had_programs_; }
   // Whether every shard has confirmed a view, so that all logs have begun.
   bool begun() const { return begun_ || (formed() && shards_.Confirmed(ViewVersion(1))); }
 
@@ -137,7 +139,8 @@ class Membership {
   Incarnations incarnations_;
   Addresses addresses_;
   std::vector<Verdict> verdicts_;
-  bool begun_ = false;           // was true before a restart
+  bool begun_ = false;  // was true before a restart
+  bool has_had_programs_ = false;
   bool admit_together_ = false;  // after a restart: admit all workers at one clock
   std::uint64_t died_ = 0;
 };

@@ -39,11 +39,11 @@ class SchedulerStore {
   virtual void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
   virtual std::vector<std::string> Removing() const { return {}; }  // directories whose removal has not ended
-  // Only for runs with durability "log". WriteState replaces the state by a new file (rule G1), one write at a time;
-  // RemoveState removes it at the end.
+  // Only for runs with durability "log". WriteState replaces the state by a new file (rule G1); the caller has at most
+  // one in progress. RemoveState: the store removes the state once the run has ended.
   virtual void WriteState(std::uint64_t /*number*/, const SchedulerState&) {}
   virtual void RemoveState() {}
-  // Only for fleets in which a process serves HTTP: replaces the list of addresses (rule N8), one write at a time.
+  // Only for fleets in which a process serves HTTP: replaces the list of addresses (rule N8). At most one in progress.
   virtual void WriteAddresses(std::uint64_t /*number*/, const std::vector<ProcessAddress>&) {}
 };
 

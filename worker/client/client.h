@@ -34,6 +34,7 @@ namespace tarn::worker {
 struct ClientOptions {
   std::uint32_t rank = kAnyRank;
   std::uint64_t nonce = 0;
+  bool is_program = false;                          // the caller may push at any time, not only rows of its leases
   std::string http;                                 // address of this process's HTTP server (rule N8); empty: none
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
   std::size_t piece_bytes = limits::kPieceBytes;    // approximate limit on keys and values in a message

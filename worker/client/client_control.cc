@@ -26,7 +26,8 @@ void ClientControl::Join() {
                            .rank = context_->options.rank,
                            .nonce = context_->options.nonce,
                            .protocol_version = limits::kProtocolVersion,
-                           .http = context_->options.http});
+                           .http = context_->options.http,
+                           .is_program = context_->options.is_program});
 }
 
 bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {

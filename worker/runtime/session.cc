@@ -47,10 +47,11 @@ Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transpo
       queued_(options_.queued_bytes_max),
       transport_needs_(std::move(transport_needs)),
       transport_(std::move(transport)),
-      runtime_(WithSkips(options_.client), transport_.get()) {}
+      runtime_(OfProgram(options_.client), transport_.get()) {}
 
 // Lets clock() count the clocks that the client skips.
-ClientOptions Session::WithSkips(ClientOptions client) {
+ClientOptions Session::OfProgram(ClientOptions client) {
+  client.is_program = true;
   client.on_skip = [this](std::uint64_t clocks) { clock_ += clocks; };
   return client;
 }

@@ -104,7 +104,7 @@ class Session {
   std::shared_ptr<const OpenTable> Opened(TableSpec spec) const;
   std::string JoinNote(TimeUs begun, double waited) const;
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
-  ClientOptions WithSkips(ClientOptions client);
+  ClientOptions OfProgram(ClientOptions client);
   void AdvanceClock(std::optional<Clock> to);
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);

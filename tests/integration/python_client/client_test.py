@@ -524,6 +524,29 @@ class FleetsTest(unittest.TestCase):
         self.assertEqual(sorted(each[2:] for each in done if each[0] == "train"), [(0, 10), (10, 10), (20, 5)])
         self.assertIn(("validate", 0, 0, 10), done)
 
+    def test_a_push_without_a_lease_is_in_the_next_checkpoint(self):
+        """During evaluation no leased row is pushed, but the program may push others after a checkpoint."""
+        written = []
+        with Fleet(mode="asp", apply="immediate", more="durability = \"checkpoint\"\n[data]\ntrain = \"train\"\nvalid = \"valid\"\n"
+                                                       "split_rows = 10\n[train]\nepochs = 1\nbatch_rows = 10\n") as fleet:
+            with tarn.connect(fleet.address) as ps:
+                table, reports, finished = ps.table("users", dim=1), [], False
+                while not finished:
+                    leases, finished, tick_to = ps.request_leases((20, 10, 0), done=reports)
+                    for lease in leases:
+                        if lease.purpose == "train":
+                            table.push([1], [[1]])
+                            ps.tick(lease.id, lease.rows).wait()
+                            continue
+                        for key in (7, 8):
+                            table.assign([key], [[3]]).wait()
+                            ps.request_checkpoint().wait(timeout=PATIENCE_SECONDS)
+                            written.append(max((fleet.folder / "run/checkpoints").glob("*/MANIFEST"), key=os.path.getmtime))
+                    reports = [tarn.LeaseReport(lease.id, lease.rows, 0.7 * lease.rows) for lease in leases]
+                    if tick_to is not None:
+                        ps.tick_to(tick_to).wait()
+        self.assertEqual(len(set(written)), 2, written)
+
     def test_who_is_not_there_is_named(self):
         began = time.monotonic()
         with self.assertRaisesRegex(tarn.Timeout, "tcp://127.0.0.1:1"):

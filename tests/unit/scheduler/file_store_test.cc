@@ -58,12 +58,25 @@ TEST_F(FileStoreTest, LogsAreRemovedAfterTheState) {
 // The scheduler ended after removing the state and before removing the logs. The next one in the folder removes them.
 TEST_F(FileStoreTest, TheLogsOfAnEndedRunAreRemoved) {
   Put(kOverName);
-  store_->RemoveOldLogs();
+  store_->WriteState(2, {.run = 7, .owners = {ShardId(0)}, .begun = true});
+  store_->Drain();
+  store_->RemoveOldLogs(8);
   EXPECT_TRUE(fs::exists(run_ / "log/shard-0")) << "there is a state: the logs are its run's";
   fs::remove(run_ / kStateName);
-  store_->RemoveOldLogs();
+  store_->RemoveOldLogs(8);
   EXPECT_FALSE(fs::exists(run_ / "log"));
   EXPECT_FALSE(fs::exists(run_ / kOverName));
+}
+
+// A run ended before it had begun, for example because it could not load its checkpoint. Another may start in its
+// folder.
+TEST_F(FileStoreTest, TheLogsOfARunThatHadNotBegunAreRemoved) {
+  store_->WriteState(2, {.run = 7, .begun = false});
+  store_->Drain();
+  store_->RemoveOldLogs(7);
+  EXPECT_TRUE(fs::exists(run_ / "log/shard-0")) << "the same run starts again";
+  store_->RemoveOldLogs(8);
+  EXPECT_FALSE(fs::exists(run_ / "log"));
 }
 
 TEST_F(FileStoreTest, AddressesAreWrittenAsAListAndReplaceAnEarlierOne) {

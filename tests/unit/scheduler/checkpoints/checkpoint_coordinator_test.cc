@@ -115,6 +115,19 @@ TEST_F(CoordinatorTest, ARequestBecomesAnOrderAPartAndAManifest) {
   EXPECT_FALSE(cuts_.state_is_cut());
 }
 
+TEST_F(CoordinatorTest, AProgramMayHavePushedAfterACutAtABoundary) {
+  moment_.at_boundary = true;
+  Order(CutReason::kRequested);
+  SendPart();
+  EXPECT_TRUE(Advance().changed);
+  ASSERT_TRUE(EndWrites());
+  EXPECT_TRUE(cuts_.state_is_cut()) << "without leases nobody pushes";
+  Join join{.role = Role::kWorker, .rank = 0, .nonce = 99, .protocol_version = limits::kProtocolVersion};
+  join.is_program = true;
+  fleet_.membership.OnJoin(Peer(kFirstAcceptedPeer + 900), join, moment_.now, fleet_.mail);
+  EXPECT_FALSE(cuts_.state_is_cut());
+}
+
 TEST_F(CoordinatorTest, OneCutAtATimeAndTheMostImportantReasonIsNext) {
   Order(CutReason::kPeriodic);
   cuts_.Want(CutReason::kStop);
