@@ -336,6 +336,10 @@ def dense_rows(values: ArrayLike) -> Rows:
 
 def open_lines(path: str | PathLike[str]) -> BinaryIO:
     """Opens a file of lines, plain or gzip (detected by its first bytes)."""
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path)) if packed else open(path, "rb")
+    file = open(path, "rb")  # once: what was read of a pipe is gone
+    try:
+        packed = file.peek(2)[:2] == b"\x1f\x8b"
+        return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+    except BaseException:
+        file.close()
+        raise

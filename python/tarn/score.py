@@ -84,7 +84,7 @@ class Scorer:
         """Returns the probability of label 1, float64 [rows]; mlp: of each class, [rows, classes]."""
         logits = self.logits(rows)
         if logits.ndim == 1:
-            return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
+            return np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 

@@ -1,5 +1,6 @@
 """tools/launch: runs a fleet for one job, from the start to the table of results."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -41,7 +42,7 @@ class Launch:
         self._options, self._bin_dir, self._folder, self._run_dir = options, bin_dir, folder, folder.path
         self._display = progress.Display(options.quiet, options.plain)
         self._metrics = progress.MetricsTail(self._run_dir / "metrics.jsonl")
-        self._journal = open(self._run_dir / "logs/launch.log", "a", buffering=1)
+        self._journal = open(self._run_dir / "logs/launch.log", "a", buffering=1, encoding="utf-8", errors="backslashreplace")
         self._signals = []
         self._stopping = False
         self._restarts_max = 0
@@ -49,7 +50,6 @@ class Launch:
         self._port_file = self._run_dir / ".scheduler-address"
         self._begun = False
         self._shards = 1  # of a server
-        self._cores = cores.Cores()  # while this machine trains
         self._resume = options.resume
         self._starts_again = 0  # how often the whole fleet has been started again
         self._make_fleet()
@@ -57,6 +57,7 @@ class Launch:
     def _make_fleet(self):
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
+        self._cores = cores.Cores()  # while this machine trains
         self._complete = False  # all processes have been started
         self._killing = False
         self._programs_done = False  # all of the user's programs have ended
@@ -66,7 +67,8 @@ class Launch:
 
     def execute(self):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(name, self._on_signal)
+            if name != signal.SIGHUP or signal.getsignal(name) != signal.SIG_IGN:  # nohup ignores it
+                signal.signal(name, self._on_signal)
         started = time.time()
         try:
             code, reason = self._run_fleet()
@@ -167,7 +169,10 @@ class Launch:
         address = self._await_address()
         if not address:
             return  # stopped before anything else began
-        sizes = launch_options.read_toml(self._run_dir / "job.toml").get("fleet", {})
+        job = launch_options.read_toml(self._run_dir / "job.toml", unreadable=None)
+        if job is None:
+            raise Failure(f"{self._run_dir}/job.toml cannot be read; expected the job that the scheduler has written, in UTF-8")
+        sizes = job.get("fleet", {})
         self._restarts_max = self._allowed_restarts(sizes)
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)
@@ -331,17 +336,20 @@ class Launch:
     def _handle_signals(self):
         while self._signals:
             name = signal.Signals(self._signals.pop(0)).name
+            if self._stopping and name == "SIGHUP":  # a shell and the kernel may both send it
+                continue
             if self._stopping:
                 raise Failure(f"killed by a second {name}", EXIT_KILLED)
             self._stopping = True
-            self._announce(f"launch: {name}: writing a checkpoint, then stopping; press again to kill")
             if self._scheduler is not None and self._scheduler.running:
                 self._scheduler.process.send_signal(signal.SIGINT)
+            self._announce(f"launch: {name}: writing a checkpoint, then stopping; press again to kill")
 
     # --- output ---
 
     def _note(self, text):
-        self._journal.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {text}\n")
+        with contextlib.suppress(OSError):  # on a full disk the terminal still shows it
+            self._journal.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {text}\n")
 
     def _say(self, text):
         self._note(text)
@@ -371,7 +379,7 @@ class Launch:
 
     def _on_program_output(self, node, line):
         """Shows the output of a user's program, except messages about being stopped."""
-        with open(node.log, "a") as log:
+        with contextlib.suppress(OSError), open(node.log, "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(line + "\n")
         if not self._killing and not self._stopping:
             self._display.say(f"{node.name}: {line}")
@@ -436,7 +444,7 @@ class Launch:
             self._write_summary(record)
         if not code and record:
             if self._options.program:
-                record = self._of_programs(record, seconds)
+                record = self._of_programs(record, seconds, done=self._programs_done)
                 self._write_summary(record)
             return record, ""
         if record.get("status") in ENDED_BADLY and record.get("reason"):
@@ -455,15 +463,14 @@ class Launch:
     def _go_on_command(self, start, *overrides):
         return launch_options.go_on_command(self._options, start, overrides)
 
-    def _of_programs(self, record, seconds):
-        """Completes the summary of a fleet of user programs. Its scheduler counts samples only if it leases data. Once
-        all programs have ended, the launcher stops it, which is no failure."""
+    def _of_programs(self, record, seconds, done=False):
+        """Completes the summary of a fleet of user programs. Its scheduler counts samples only if it leases data. done:
+        all programs have ended and then the fleet, which the launcher has stopped."""
         counted = () if progress.number(record, "samples") else ("samples", "samples_per_second", "train_seconds")
         unknown = dict.fromkeys(("model", *counted))
         if reported := (self._metrics.latest or {}).get("reported"):
             unknown["reported"] = reported
-        done = {"status": "done", "reason": ""} if self._programs_done else {}
-        return record | unknown | done | {"seconds": round(seconds, 3)}
+        return record | unknown | ({"status": "done", "reason": ""} if done else {}) | {"seconds": round(seconds, 3)}
 
     def _write_summary(self, record):
         part = self._run_dir / "summary.json.new"  # atomic: a kill during the write leaves the old file

@@ -229,7 +229,8 @@ def go_on_command(options, run_dir, overrides=()):
     words = called.words("launch")
     ssh = options.ssh if options.ssh != "ssh" else None
     in_its_own = os.path.exists(os.path.join(run_dir, "scheduler.state"))
-    following = f"{run_dir}-2" if options.hosts and not in_its_own else None
+    run = re.sub(r"/checkpoints/ckpt-\d+$", "", str(run_dir))  # a diverged run continues from one of its checkpoints
+    following = f"{run}-2" if options.hosts and not in_its_own else None
     for flag, value in (("--run-dir", following), ("--bin-dir", options.bin_dir), ("--keys", options.keys), ("--hosts", options.hosts_file),
                         ("--address", options.address), ("--ssh", ssh), ("--remote-dir", options.remote_dir)):
         words += [flag, value] if value else []
@@ -254,7 +255,7 @@ def read_job(options):
 def read_toml(path, unreadable={}):
     """The file's contents; `unreadable` if it is not TOML, which the scheduler reports."""
     try:
-        return tomllib.loads(pathlib.Path(path).read_text())
+        return tomllib.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return unreadable
 

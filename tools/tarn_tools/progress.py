@@ -161,10 +161,13 @@ def live_line(record, columns):
 
 
 class Outlet:
-    """An output stream whose reader may close it (| head): the run then continues without output."""
+    """An output stream whose reader may close it (| head), whose terminal may hang up or whose disk may be full: the run
+    then continues without output."""
 
     def __init__(self, stream):
         self._stream = stream
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # the output of programs may not fit the locale
 
     def write(self, text):
         if self._stream is None:
@@ -172,7 +175,7 @@ class Outlet:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except BrokenPipeError:
+        except OSError:
             # Otherwise Python would report an error for buffered text at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             self._stream = None
@@ -184,7 +187,7 @@ class Display:
     def __init__(self, quiet=False, plain=False, stream=sys.stdout):
         self._outlet = Outlet(stream)
         self._quiet = quiet
-        self._live = not plain and not quiet and stream.isatty()
+        self._live = not plain and not quiet and stream is not None and stream.isatty()
         self._shown = ""
         self._last_line = 0.0
 

@@ -266,7 +266,9 @@ def resumable(record, run_dir):
     A diverged run continues from its best checkpoint, whose evaluation was finite, else its newest, with a smaller
     learning rate.
     """
-    checkpoints = sorted(run_dir.glob("checkpoints/ckpt-*/MANIFEST"), key=lambda path: int(path.parent.name[5:]))
+    # A user may have copied one beside the others.
+    complete = [path for path in run_dir.glob("checkpoints/ckpt-*/MANIFEST") if path.parent.name[5:].isdecimal()]
+    checkpoints = sorted(complete, key=lambda path: int(path.parent.name[5:]))
     status = record.get("status")
     if status in ("stopped", "failed") and ((run_dir / "scheduler.state").exists() or checkpoints):
         return run_dir, ()

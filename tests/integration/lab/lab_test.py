@@ -257,6 +257,10 @@ set = { "local.moving_rate" = 0.0 }
             ('[lab]\njob = "job.toml"\nalgorithms = ["int8"]', "rows of one value have no scale"),
             ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "two"\nuse = ["dgc", "fp16"]', "both are codec algorithms"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[set]\n"consistency.staleness" = 9', "set.consistency.staleness: 9, but algorithm 'ssp' is 4"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[conditions.x]\n"consistency.staleness" = 9',
+             "conditions.x.consistency.staleness: 9, but algorithm 'ssp' is 4"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[conditions."a b"]\n[conditions.a_b]', "conditions: expected each name once"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\nseeds = [true]', "lab.seeds: expected a list of whole numbers"),
             ('[lab]\njob = "job.toml"\nalgorithms = "bsp"', "lab.algorithms: expected a list of names"),
             ('lab = 3', "lab: expected a table"),
             ('[lab]\njob = "job.toml"\n[algorithm]\nname = "bsp"', "algorithm: expected a list of tables, [[algorithm]]"),
@@ -311,6 +315,7 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(results.sign_flip_p([0.0, 0.0]), 1)
         self.assertIsNone(results.sign_flip_p([]))
         self.assertLess(results.sign_flip_p([1 + i / 100 for i in range(20)]), 0.001)
+        self.assertGreater(results.sign_flip_p([1 + i / 100 for i in range(40)]), 0, "the given signs are one of the flips")
         mixed = [(-1) ** i * (1 + i / 100) for i in range(20)]
         self.assertGreater(results.sign_flip_p(mixed), 0.5)
         self.assertEqual(results.sign_flip_p(mixed), results.sign_flip_p(mixed))

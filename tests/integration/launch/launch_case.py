@@ -72,12 +72,12 @@ class LaunchCase(unittest.TestCase):
         self.assert_nothing_left()
         return done
 
-    def launch_in_background(self, fake, processes, *more):
-        """The running launcher, once that many processes of the fleet have begun."""
-        launcher = subprocess.Popen(
-            self.command(fake, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder
-        )
-        self.addCleanup(launcher.stdout.close)
+    def launch_in_background(self, fake, processes, *more, **options):
+        """The running launcher, once that many processes of the fleet have begun. options: of Popen."""
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | options
+        launcher = subprocess.Popen(self.command(fake, *more), cwd=self.folder, **options)
+        if launcher.stdout is not None:
+            self.addCleanup(launcher.stdout.close)
         self.addCleanup(launcher.kill)
         self.assertTrue(eventually(lambda: len(self.pids()) >= processes and (self.run_dir / "metrics.jsonl").exists()))
         time.sleep(0.2)  # until the fakes have set their signal handlers

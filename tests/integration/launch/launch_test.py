@@ -179,6 +179,29 @@ class LaunchTest(LaunchCase):
         self.assertEqual(self.lines("signals"), [f"scheduler {int(signal.SIGINT)}"])
         self.assert_nothing_left()
 
+    def test_a_terminal_that_is_closed_is_a_clean_stop(self):
+        """Nothing can be written to it any more. The shell and the kernel may both send a SIGHUP."""
+        ours, theirs = os.openpty()
+        launcher = self.launch_in_background("seconds = 60\n", processes=5, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        os.close(ours)
+        launcher.send_signal(signal.SIGHUP)
+        launcher.send_signal(signal.SIGHUP)
+        self.assertEqual(launcher.wait(timeout=20), 0)
+        self.assertEqual(self.lines("signals"), [f"scheduler {int(signal.SIGINT)}"])
+        self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["status"], "stopped")
+        self.assert_nothing_left()
+
+    def test_nohup(self):
+        launcher = self.launch_in_background("seconds = 60\n", processes=5,
+                                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        launcher.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        self.assertIsNone(launcher.poll())
+        self.assertEqual(self.lines("signals"), [])
+        launcher.send_signal(signal.SIGINT)
+        self.assertEqual(launcher.wait(timeout=20), 0)
+
     def test_who_stops_a_run_is_told_how_to_go_on(self):
         for fake, told in (("seconds = 60\ncuts = true\n", True), ("seconds = 60\n", False)):
             self.run_dir = self.folder / f"run-{told}"
@@ -348,7 +371,7 @@ class LaunchTest(LaunchCase):
         self.assertIn("training has diverged at clock 7", page)
 
     def test_a_diverged_run_without_a_good_checkpoint_goes_on_from_its_newest(self):
-        for number in (9, 10):
+        for number in (9, 10, "9-copied"):
             (self.run_dir / f"checkpoints/ckpt-{number}").mkdir(parents=True)
             (self.run_dir / f"checkpoints/ckpt-{number}/MANIFEST").touch()
         record = {"status": "diverged", "best_checkpoint": ""}

@@ -192,6 +192,17 @@ class KeysTest(unittest.TestCase):
             with open_lines(self.folder / name) as lines:
                 self.assertEqual(list(lines), [b"a\n", b"b\n"])
 
+    def test_a_pipe(self):
+        """It can be read once."""
+        for packed in (False, True):
+            text = b"".join(b"%d\n" % i for i in range(10_000))
+            with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+                process.stdin.write(gzip.compress(text) if packed else text)
+                process.stdin.close()
+                with open_lines(f"/dev/fd/{process.stdout.fileno()}") as lines:
+                    self.assertEqual(b"".join(lines), text)
+
     def test_examples_of_the_documents(self):
         """Those of docs/serving.md."""
         data = {"integer_columns": 3, "categorical_columns": 2, "dense_integers": True}

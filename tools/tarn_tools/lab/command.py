@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,7 +90,7 @@ def write_parquet(path, rows):
     keys = list(dict.fromkeys(key for row in rows for key in row))
     columns = {key: [row.get(key) for row in rows] for key in keys}
     columns = {key: [None if value is None else str(value) for value in values]
-               if len({type(value) for value in values if value is not None} - {int, float}) > 1 else values
+               if len({float if type(value) is int else type(value) for value in values if value is not None}) > 1 else values
                for key, values in columns.items()}
     pyarrow.parquet.write_table(pyarrow.table(columns), path)
     return True
@@ -224,6 +225,9 @@ def main(argv):
     if options.list:
         print("\n".join(algorithm.line() for algorithm in ALGORITHMS))
         return 0
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) != signal.SIG_IGN:  # nohup
+            signal.signal(name, signal.default_int_handler)
     try:
         return run(options)
     except KeyboardInterrupt:

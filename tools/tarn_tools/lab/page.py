@@ -7,7 +7,7 @@ import pathlib
 import statistics
 
 from tarn_tools import charts
-from tarn_tools.lab.results import PAIRS_MAX
+from tarn_tools.lab.results import FLIPS, PAIRS_MAX
 
 CSS = pathlib.Path(__file__).parents[1].joinpath("report.css").read_text(encoding="utf-8")
 LINES_MAX = 12  # series of a chart
@@ -49,7 +49,7 @@ def at_edge(results, row):
              if (trial["condition"], trial["algorithm"]) == (row["condition"], row["algorithm"])]
     for key, value in row["point"].items():
         values = {point[key] for point in tried}
-        if len(values) > 1 and all(isinstance(each, (int, float)) for each in values) and value in (min(values), max(values)):
+        if len(values) > 1 and all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in values) and value in (min(values), max(values)):
             return True
     return False
 
@@ -209,7 +209,7 @@ def method(results):
     if any(trial["point"] for trial in results["trials"]):
         chosen_text = ("Each algorithm is shown at the point of its grid with the best mean validation score; the choice "
                        "does not use the test set. ")
-    test = ("a sign-flip test with random flips" if seeds > PAIRS_MAX else
+    test = (f"a sign-flip test with {FLIPS:,} random flips, which cannot be below {1 / (FLIPS + 1):.1g}" if seeds > PAIRS_MAX else
             f"an exact sign-flip test, which with {seeds} pairs cannot be below {2 ** (1 - seeds):.2g}")
     target = results["target_loss"]
     target_text = "" if target is None else f"The target is a training loss of {target:g}, as a mean of five points of the curve. "

@@ -146,7 +146,8 @@ def _mean(values):
 
 def sign_flip_p(differences):
     """The two-sided p-value of a paired permutation test: the share of sign flips whose mean is at least as far from 0.
-    Tries all flips or, with more than PAIRS_MAX pairs, FLIPS random ones, the same each time. None without pairs."""
+    Tries all flips or, with more than PAIRS_MAX pairs, the given signs and FLIPS random ones, the same each time. None
+    without pairs."""
     if not differences:
         return None
     seen = abs(sum(differences)) - 1e-15
@@ -154,7 +155,7 @@ def sign_flip_p(differences):
         flips = list(itertools.product((1, -1), repeat=len(differences)))
     else:
         random_flips = random.Random(len(differences))
-        flips = [random_flips.choices((1, -1), k=len(differences)) for _ in range(FLIPS)]
+        flips = [[1] * len(differences), *(random_flips.choices((1, -1), k=len(differences)) for _ in range(FLIPS))]
     return sum(abs(sum(sign * d for sign, d in zip(signs, differences))) >= seen for signs in flips) / len(flips)
 
 

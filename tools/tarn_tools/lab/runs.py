@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from tarn_tools import launch_options
+from tarn_tools import fleet, launch_options
 from tarn_tools.errors import message
 
 DIVERGED = 4  # exit status
@@ -117,7 +117,7 @@ class Queue:
             if self._stopping:
                 return Outcome(trial, folder, "failed", "interrupted")
             process = subprocess.Popen(self._command(trial, folder), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT, text=True, errors="replace")
+                                       stderr=subprocess.STDOUT, text=True, errors="replace", preexec_fn=fleet.dies_with_us())
             self._processes.add(process)
         text = process.stdout.read()
         _, code, usage = os.wait4(process.pid, 0)

@@ -272,8 +272,9 @@ def nearest(word, words):
     return f"; the nearest is {match[0]!r}" if match else ""
 
 
-def _entry(reader, raw, grid, of_all):
-    """The entry of one algorithm. `raw`: its name or its [[algorithm]]; `of_all`: the settings of [set]."""
+def _entry(reader, raw, grid, shared):
+    """The entry of one algorithm. `raw`: its name or its [[algorithm]]; `shared`: the settings of [set] and of each
+    condition, by section."""
     if isinstance(raw, str):
         raw = {"name": raw}
     if not isinstance(raw, dict):
@@ -299,10 +300,11 @@ def _entry(reader, raw, grid, of_all):
         # A setting of an earlier hook's algorithm has precedence.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
     own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
-    for key, value in settings.items():
-        if key in of_all and key not in own and of_all[key] != value:
-            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
-                                      "algorithm")
+    for where, others in shared.items():
+        for key, value in settings.items():
+            if key in others and key not in own and others[key] != value:
+                reader.fail(f"{where}.{key}", f"{others[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
+                                              "algorithm")
     settings.update(own)
     points = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
     return Entry(name, tuple(use), tuple(settings.items()), points, rate)
@@ -331,16 +333,23 @@ def read(path):
         job_table = tomllib.loads(job.read_text(encoding="utf-8"))
     except OSError as error:
         reader.fail("lab.job", f"{job}: {error.strerror}")
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         reader.fail("lab.job", f"{job}: expected TOML: {error}")
     seeds = lab.get("seeds", [1, 2, 3])
-    if not isinstance(seeds, list) or not seeds or not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         reader.fail("lab.seeds", f"expected a list of whole numbers, found {seeds!r}")
     if len(set(seeds)) != len(seeds):
         reader.fail("lab.seeds", f"expected each seed once, found {seeds!r}")
     grid = reader.grid("grid", raw.get("grid", {}))
     of_all = reader.settings("set", raw.get("set", {}))
-    entries = [_entry(reader, each, grid, of_all) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
+    conditions = {
+        reader.name("conditions", name): reader.settings(f"conditions.{name}", table)
+        for name, table in raw.get("conditions", {"": {}}).items() if name
+    } or {"": {}}
+    if len({slug(name) for name in conditions}) != len(conditions):
+        reader.fail("conditions", f"expected each name once, also with _ for a space, found {list(conditions)}")
+    shared = {"set": of_all, **{f"conditions.{name}": table for name, table in conditions.items()}}
+    entries = [_entry(reader, each, grid, shared) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
     if not entries:
         reader.fail("lab.algorithms", "expected at least one algorithm; tools/lab --list shows all")
     names = [entry.name for entry in entries]
@@ -353,10 +362,6 @@ def read(path):
     has_valid = bool(job_table.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)
     if (search or any(len(entry.points()) > 1 for entry in entries)) and not has_valid:
         reader.fail("search" if search else "grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
-    conditions = {
-        reader.name("conditions", name): reader.settings(f"conditions.{name}", table)
-        for name, table in raw.get("conditions", {"": {}}).items() if name
-    } or {"": {}}
     generate = lab.get("generate")
     if generate is not None:
         reader.known("lab.generate.", generate, GENERATE_KEYS)
