@@ -25,7 +25,8 @@ std::vector<std::string> PythonsOnPath() {
   constexpr std::string_view kBin = "/bin";
   std::vector<std::string> prefixes;
   for (const auto part : std::views::split(FromEnvironment("PATH"), ':')) {
-    const std::string folder{std::string_view(part)};
+    std::string folder{std::string_view(part)};
+    while (folder.ends_with('/')) folder.pop_back();
     if (folder.ends_with(kBin) && access((folder + "/python3").c_str(), X_OK) == 0)
       prefixes.push_back(folder.substr(0, folder.size() - kBin.size()));
   }

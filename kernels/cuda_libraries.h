@@ -4,8 +4,8 @@
 //   the folders of $TARN_CUDA_LIBRARIES, separated by ':'
 //   the loader's search path: ../lib beside the program, $LD_LIBRARY_PATH, ldconfig's folders
 //   /usr/local/cuda/lib64, then /usr/local/cuda-*/lib64
-//   nvidia/cu*/lib of the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, every python3 of $PATH, ~/.local, /usr/local
-//   and /usr, where `pip install nvidia-cublas` and torch put it
+//   nvidia/cu*/lib of the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, every PREFIX/bin/python3 of $PATH, ~/.local,
+//   /usr/local and /usr, where `pip install nvidia-cublas` and torch put it
 // If a place has several, the last by name is used, which is usually the newest. Any thread.
 #pragma once
 

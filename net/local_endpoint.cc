@@ -46,7 +46,7 @@ struct Address {
 // connect() on this socket never blocks; it fails with EAGAIN if the listener's queue is full.
 Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// Whether the file system of the folder supports sockets, which some shared ones do not. Creates and removes one.
+// Whether the folder can hold sockets; some shared file systems cannot. Creates and removes a socket.
 bool SupportsSockets(int folder, const std::string& name) {
   const std::string path = PathIn(folder, name);
   const Address address(path);
@@ -112,9 +112,11 @@ void RemoveSockets(const std::string& run_dir, bool stale_only) {
   const Descriptor folder = OpenFolder(path);
   if (folder.get() < 0 || !CheckPrivate(folder.get(), path)) return;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-    if (!entry.is_socket(error)) continue;
-    const std::string name = PathIn(folder.get(), entry.path().filename().string());
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator entry(path, error); !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (!entry->is_socket(ignored)) continue;
+    const std::string name = PathIn(folder.get(), entry->path().filename().string());
     const Address address(name);
     const Descriptor probe = NewSocket();
     const bool answers = connect(probe.get(), address.get(), sizeof(address.address)) == 0 || errno != ECONNREFUSED;

@@ -38,14 +38,20 @@ std::string ShardSockets::LocalName() const {
   return fmt::format("shard-{}-{:08x}", shard().value, static_cast<std::uint32_t>(options_.nonces[index_]));
 }
 
+constexpr std::uint32_t kPortMax = 65535;
+
 Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index) {
   const std::size_t colon = bind.rfind(':');
   const std::string port = colon == std::string::npos ? "" : bind.substr(colon + 1);
   if (port == "*" || !bind.starts_with("tcp://")) return bind;
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc() || end != port.data() + port.size() || number + index > 65535)
+  if (error != std::errc() || end != port.data() + port.size() || number > kPortMax)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("--bind {}: expected tcp://HOST:PORT or tcp://HOST:*", bind));
+  if (number + index > kPortMax)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--bind {}: shard {} of this server would have port {}, expected at most {}", bind, index,
+                            number + index, kPortMax));
   return fmt::format("{}:{}", bind.substr(0, colon), number == 0 ? 0 : number + index);
 }
 

@@ -1,4 +1,4 @@
-// Virtual time in one thread, in a unit that the caller chooses (tarn-sim: microseconds; bench/scale_model:
+// Virtual time in one thread, in a unit that the caller chooses (sim/: microseconds; bench/scale_model:
 // nanoseconds).
 #pragma once
 

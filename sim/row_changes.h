@@ -1,7 +1,8 @@
 // Rows of the oracle table that workers assign and delete (rule A8), and the values that they may then have. These keys
-// are never in the data. Each has one writer at a time, so its actions have an order: in an aggregated table the keys
-// belong to a rank, whose actions depend only on the clock; in others they belong to an incarnation. Some actions are
-// pushes of gradients, which must keep their place among the others.
+// are never in the data. Each key has one writer at a time, so the actions on it have an order: in an aggregated table
+// the keys belong to a rank, whose actions depend only on the clock; in others they belong to an incarnation. Some
+// actions are pushes of gradients: in an aggregated table they take effect before the assignments and deletions of
+// their clock, in others in order.
 //
 // Checks return the error, or an empty string.
 #pragma once
@@ -38,7 +39,7 @@ class RowChanges {
 
   // What a worker does in a clock, in order.
   std::vector<Action> ActionsAt(WorkerRank rank, Incarnation incarnation, Clock clock) const;
-  // Some keys that a worker reads for a clock: of its own, and others that were changed.
+  // The keys that a worker reads for a clock: all of its own, and up to two others that were changed.
   std::vector<Key> KeysToRead(WorkerRank rank, Incarnation incarnation, Clock clock) const;
 
   // A worker has issued an action; returns its number.

@@ -108,7 +108,7 @@ std::vector<Buffer> SimWorker::EncodedState(CheckpointId checkpoint) const {
   return EncodeProgramState(head, std::as_bytes(std::span(&program_.state, 1)), 1'000);
 }
 
-// Compares rank 0's saved state with the oracle's. Workers that join after the resume have none.
+// Compares rank 0's saved state with the oracle's. A worker that joins after the resume reads none.
 void SimWorker::Done(Buffer blob) {
   Buffer saved;
   if (!blob.empty()) {
@@ -197,7 +197,7 @@ void SimWorker::BatchPull::Done(std::uint64_t staleness) {
 
 void SimWorker::Fill(TimeUs now, Outbox* out) {
   while (!leases_.empty() && batches_.size() < scenario_.depth) {
-    // Evaluation runs alone: its pulls are at the clock of all workers.
+    // An evaluation batch is pulled at the current clock, so no training batch may be in progress, which would tick.
     const bool train = leases_.purpose() == LeasePurpose::kTrain;
     if (pushed_ && !train) break;
     if (!batches_.empty() && (!train || !batches_.back().train())) break;
@@ -273,7 +273,7 @@ void SimWorker::CheckPull(const Batch& batch, const BatchPull& pull, std::uint64
         fmt::format("a pull returned {} bytes, expected {}", rows.size(), plan.keys.size() * plan.dim * sizeof(float)));
   oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
   if (which == Which::kDense) return;
-  // If the worker is not late, a differing clock means that the pull is for the clock after the next tick.
+  // Without backup workers, a differing clock means that the pull is for a later clock.
   const bool late = client_.clock() != batch.clock && may_be_late();
   const Incarnation incarnation = client_.welcome().incarnation;
   if (late && model_ && client_.clock() > batch.clock)
@@ -418,8 +418,8 @@ void SimWorker::RequestLeases(TimeUs now, Outbox* out) {
     if (drained && !leases_.awaits_tick() && !program_.busy()) client_.Leave(nullptr, now, out);  // idempotent
     return;
   }
-  // Requests leases early, while one lease is left, and when there is nothing left to do. A program with state requests
-  // them only in the second case, between two clocks.
+  // Requests leases early (at most one is left), when nothing is left to do, and to report finished leases at once. A
+  // program with state requests them only when nothing is left, between two clocks.
   if (scenario_.program_state && (!drained || program_.busy())) return;
   const bool ahead = leases_.size() <= 1 && !leases_.jumps() && !drained;
   const bool reports_done = scenario_.reports_done_at_once && leases_.has_done() && !drained && !leases_.jumps();

@@ -91,9 +91,9 @@ Expected<BlobChunk> ReadChunk(std::string_view bytes, const std::string& origin)
 Status CheckChunk(const BlobChunk& chunk, std::uint32_t index, const BlobOrigin& origin, const std::string& name) {
   const bool of_checkpoint = origin.checkpoint.value == 0 || chunk.checkpoint == origin.checkpoint;
   if (of_checkpoint && chunk.rank == origin.rank && chunk.index == index) return {};
-  return Corrupt(
-      name, fmt::format("number {} of checkpoint {} and worker {}, expected {} of {} and {}", chunk.index,
-                        chunk.checkpoint.value, chunk.rank.value, index, origin.checkpoint.value, origin.rank.value));
+  const CheckpointId expected = of_checkpoint ? chunk.checkpoint : origin.checkpoint;
+  return Corrupt(name, fmt::format("number {} of checkpoint {} and worker {}, expected {} of {} and {}", chunk.index,
+                                   chunk.checkpoint.value, chunk.rank.value, index, expected.value, origin.rank.value));
 }
 
 // Encodes `chunk` with `state` in place of chunk.state. The chunks of a large state share the builder, because

@@ -1,6 +1,6 @@
-// The sections of a job in the order of docs/job-file.md, with their keys and ranges (those of update rules and of the
-// life of rows: core/table/). The reader and the writer of job files share this list. A visitor has these functions,
-// each for a key and a reference to its member (const or not):
+// The sections of a job in the order of docs/job-file.md, with their keys and ranges (those of update rules,
+// compression and the life of rows: core/table/). The reader and the writer of job files share this list. A visitor has
+// these functions, each for a key and a reference to its member (const or not):
 //
 //   Integer(key, uint32 or uint64, low, high)      Number(key, float or double, Range)
 //   Boolean(key, bool)    Name(key, enumeration)    Text(key, string, TextRule)
@@ -21,13 +21,14 @@ namespace tarn {
 
 enum class TextRule : std::uint8_t {
   kName,    // 1..limits::kNameBytesMax of letters, digits, '.', '_', '-'; a letter or digit first: fit for a file name
-  kDevice,  // "cpu", "gpu" or "gpu:N" of at most three digits
+  kDevice,  // "cpu", "gpu" or "gpu:N", N of at most three digits
   kPath,    // no control characters, at most 4096 bytes; may be empty
 };
 
-inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();      // largest integer of TOML
-inline constexpr std::uint64_t kHotRowsMax = std::numeric_limits<std::uint32_t>::max() - 1;  // of kernels/hot_rows.h
-inline constexpr double kJobSecondsMax = 1e7;                                                // about 16 weeks
+inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();  // largest integer of TOML
+inline constexpr std::uint64_t kHotRowsMax =
+    std::numeric_limits<std::uint32_t>::max() - 1;  // below kNoSlot of kernels/hot_rows.h
+inline constexpr double kJobSecondsMax = 1e7;       // about 16 weeks
 inline constexpr std::uint32_t kJobLanesMax = 16;
 inline constexpr std::uint32_t kBatchShareMax = 1'000'000;
 // Units of a layer. A row of the next layer has one weight per unit, and a bias.
@@ -139,7 +140,7 @@ void VisitHotRows(Visitor& visitor, Section& section) {
 
 // The rest of [train]: how a worker computes its gradients; the results are the same up to rounding.
 template <typename Visitor, typename Section>
-void VisitTrainMeans(Visitor& visitor, Section& section) {
+void VisitTrainExecution(Visitor& visitor, Section& section) {
   visitor.Text("device", section.device, TextRule::kDevice);
   visitor.Integer("accumulate", section.accumulate, 1, limits::kBatchRowsMax);
   visitor.Boolean("recompute", section.recompute);

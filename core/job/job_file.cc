@@ -234,7 +234,7 @@ Status ReadTrain(SectionReader& in, TrainSection& out) {
   VisitTrain(in, out);
   VisitBatchShares(in, out);
   VisitHotRows(in, out.hot_rows);
-  VisitTrainMeans(in, out);
+  VisitTrainExecution(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   if (out.accumulate > out.batch_rows)
     return in.Refusal(

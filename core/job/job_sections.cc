@@ -68,7 +68,7 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
     VisitTrain(f, job.train);
     VisitBatchShares(f, job.train);
     VisitHotRows(f, job.train.hot_rows);
-    VisitTrainMeans(f, job.train);
+    VisitTrainExecution(f, job.train);
   });
   look("[local]", [&](auto& f) {
     f.Name("method", job.local.method);

@@ -133,8 +133,8 @@ class ValueTexts {
 
 // kAll: every key. kFingerprint: without keys that were added to the format later, if they have their defaults, so that
 // fingerprints in older logs and checkpoints remain valid; and without [delays] and the keys of VisitLanes and
-// VisitTrainMeans (lanes, device, accumulate, recompute), because a run may continue on other machines, such as some
-// without a GPU.
+// VisitTrainExecution (lanes, device, accumulate, recompute), because a run may continue on other machines, such as
+// some without a GPU.
 enum class Keys { kAll, kFingerprint };
 
 // Returns a predicate: whether a key of an inheriting section must be written, because the job sets it there or its
@@ -312,7 +312,7 @@ std::string Text(const Job& job, Keys keys, InheritedKeys inherited) {
   VisitTrain(out, job.train);
   if (keys == Keys::kAll || !job.train.batch_shares.empty()) VisitBatchShares(out, job.train);
   if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
-  if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
+  if (keys == Keys::kAll) VisitTrainExecution(out, job.train);
   if (keys == Keys::kAll || job.local != LocalSection()) {
     out.Begin("local");
     VisitLocal(out, job.local);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "kernels/cpu/one_thread.h"
+#include "kernels/cpu/onednn_memory.h"
 #include "kernels/cpu/shape_cache.h"
 
 namespace tarn::kernels {
@@ -27,7 +28,7 @@ struct Layer {
   memory x, w, packed, bias, y;
 };
 
-// One thread's engine, and the layers seen so far.
+// One thread's engine, and the layers of its most recent shapes.
 class LayerCache {
  public:
   bool Forward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
@@ -68,6 +69,7 @@ class LayerCache {
       return Layer{dnnl::matmul(found), dnnl::reorder(from, packed), without_data(x), from, packed, without_data(row),
                    without_data(y)};
     } catch (const dnnl::error& e) {
+      if (e.status == dnnl_out_of_memory) throw;
       TARN_CHECK(e.status == dnnl_unimplemented, "oneDNN rejected a valid layer shape");
       return std::nullopt;
     }
@@ -91,8 +93,10 @@ class LayerCache {
 
 bool FusedForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
   const OneThread one_thread;
-  thread_local LayerCache layers;
-  return layers.Forward(shape, x, w, bias, relu, y);
+  return WithBadAlloc([&] {
+    thread_local LayerCache layers;
+    return layers.Forward(shape, x, w, bias, relu, y);
+  });
 }
 
 }  // namespace tarn::kernels

@@ -9,6 +9,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/cpu/one_thread.h"
+#include "kernels/cpu/onednn_memory.h"
 #include "kernels/cpu/shape_cache.h"
 
 namespace tarn::kernels {
@@ -70,6 +71,7 @@ class ProductCache {
       const dnnl::matmul::desc wanted(PackedDesc(shape.m, shape.k, a), PackedDesc(shape.k, shape.n, b), c);
       return dnnl::matmul(dnnl::matmul::primitive_desc(wanted, engine_));
     } catch (const dnnl::error& e) {
+      if (e.status == dnnl_out_of_memory) throw;
       TARN_CHECK(e.status == dnnl_unimplemented, "oneDNN rejected a valid product shape");
       return std::nullopt;
     }
@@ -124,13 +126,15 @@ bool HasBf16Tiles() {
 
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
   const OneThread one_thread;
-  ProductCache& products = ProductsOfThread();
-  const dnnl::matmul* product = products.Find(shape, a.transpose, b.transpose, c_stride);
-  if (product == nullptr) return false;
-  products.SetA(shape, a);
-  products.SetB(shape, b);
-  products.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
-  return true;
+  return WithBadAlloc([&] {
+    ProductCache& products = ProductsOfThread();
+    const dnnl::matmul* product = products.Find(shape, a.transpose, b.transpose, c_stride);
+    if (product == nullptr) return false;
+    products.SetA(shape, a);
+    products.SetB(shape, b);
+    products.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
+    return true;
+  });
 }
 
 void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {

@@ -1,9 +1,9 @@
 // Gap-aware SGD with momentum, per parameter: t += 1;  v = rho v + (1 - rho) g^2;
 // G = 1 + |w - p| / (lr (sqrt(v / (1 - rho^t)) + epsilon));  m = momentum m + g / G;  w -= lr m, with the row p as its
-// worker pulled it. The gap G - 1 is the number of average steps that lie between w and p; here an average step is the
-// rate times the root of the mean of g^2. Slots v and m, and t: one float per row, the number of its steps; it
-// saturates at 2^24. Barkai, Hakimi, Schuster: "Gap-aware mitigation of gradient staleness", ICLR 2020, which penalizes
-// a gradient linearly by its gap.
+// worker pulled it. G is the gap: 1 + the number of average steps between w and p; an average step is the rate times
+// the root of the mean of g^2. Slots: v and m, and one float per row, t, its number of steps, which saturates at 2^24.
+// Barkai, Hakimi, Schuster: "Gap-aware mitigation of gradient staleness", ICLR 2020, which penalizes a gradient
+// linearly by its gap.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/rules/gap_aware.cc"
 #include "hwy/foreach_target.h"
@@ -63,9 +63,8 @@ constexpr RuleSlot kSlots[] = {{"v"}, {"m"}, {.name = "t", .size = SlotSize::kRo
 extern const UpdateRule gap_aware = {
     .name = "gap_aware",
     .meaning =
-        "t += 1; v = rho v + (1 - rho) g^2; G = 1 + abs(w - p) / (lr (sqrt(v / (1 - rho^t)) + epsilon)); m = momentum "
-        "m "
-        "+ g / G; w -= lr m",
+        "t += 1; v = rho v + (1 - rho) g^2; G = 1 + abs(w - p) / (lr (sqrt(v / (1 - rho^t)) + epsilon)); "
+        "m = momentum m + g / G; w -= lr m",
     .options = kOptions,
     .slots = kSlots,
     .needs_pulled = true,

@@ -1,4 +1,4 @@
-// Receives messages from sockets and shared memory in turns, and passes them to an Intake.
+// Receives messages from shared memory and sockets, and passes them to an Intake.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ class Receiver {
   Receiver(Router* router, ZmqLinks* links, ShmPeers* shm, Intake* intake)
       : router_(router), links_(links), shm_(shm), intake_(intake) {}
 
-  // Receives up to `budget` messages or bundles, valid or not, from shared memory and from sockets that may have some,
-  // in turns.
+  // Receives up to `budget` messages or bundles, valid or not: first from shared memory, which gets at most 3/4 of the
+  // budget, then in turns from the sockets that may have some.
   void Drain(std::size_t budget, std::vector<Received>* out);
 
-  // Whether there may be messages that no file event announces: more than the last Drain received, or in a socket that
-  // was not found empty.
+  // Whether messages may wait that poll does not report: in shared memory that the last Drain did not empty, or in a
+  // socket that was not found empty.
   bool MayHold() const { return shm_may_hold_ || router_->MayHold() || links_->AnyMayHaveMessages(); }
 
  private:

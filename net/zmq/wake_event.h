@@ -1,5 +1,5 @@
-// Lets another thread end the wait of the thread that owns a transport: a word for a polling thread, a file for a
-// sleeping one.
+// Lets another thread end the wait of the thread that owns a transport: a polling thread sees a flag, a sleeping one a
+// readable file.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -46,8 +46,9 @@ class WakeEvent {
   // Whether Wake was called since the last Take.
   bool Take() {
     std::uint64_t count = 0;
-    if (std::exchange(readable_, false)) [[maybe_unused]]
-      const auto taken = read(file_.get(), &count, sizeof(count));
+    if (std::exchange(readable_, false)) {
+      [[maybe_unused]] const auto taken = read(file_.get(), &count, sizeof(count));
+    }
     return asked() && asked_.exchange(false);
   }
 

@@ -27,8 +27,8 @@ class SortedFile {
   Status Open();
   // Appends an entry; its key must be above all earlier ones.
   Status Put(const CheckpointKey& key, std::span<const std::byte> value);
-  // Makes the file durable and reads it back; kCorrupt if its checksum differs. Returns its description with size and
-  // checksum.
+  // Makes the file's bytes durable and reads them back; kCorrupt if their checksum is not that of the bytes written.
+  // Returns its description with size and checksum.
   Expected<CheckpointFile> Close();
   // Deletes the file, and ignores errors.
   void Remove();

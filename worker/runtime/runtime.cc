@@ -69,15 +69,11 @@ void Runtime::Exchange(TimeUs at_most) {
 }
 
 void Runtime::StartPosted() {
-  const PostedRequests::Requests starting = posted_.Take();
-  if (starting.empty()) return;
+  starting_ = posted_.Take();
+  if (starting_.empty()) return;
   const TimeUs now = Now();
-  try {
-    for (const std::shared_ptr<Request>& request : starting) request->Start(&client_, now, &outbox_);
-  } catch (const std::bad_alloc&) {
-    (void)posted_.Post(starting);  // End fails them
-    throw;
-  }
+  for (const std::shared_ptr<Request>& request : starting_) request->Start(&client_, now, &outbox_);
+  starting_.clear();
 }
 
 Status Runtime::ConnectShards() {
@@ -109,7 +105,9 @@ Status Runtime::CheckClient() const {
 void Runtime::End(const Error& error) {
   const PostedRequests::Requests posted = posted_.End(error);
   client_.FailAll(error);
+  for (const std::shared_ptr<Request>& request : starting_) request->Abort(error);
   for (const std::shared_ptr<Request>& request : posted) request->Abort(error);
+  starting_.clear();
 }
 
 void Runtime::StartThread() {

@@ -1,19 +1,22 @@
-// Runs a worker::Client over a net::Transport, in turns of two halves: Act executes posted requests, connects to the
-// shards of a new view and sends pending messages; Exchange waits for messages, passes them to the client and fires its
-// timers. Completions are called in both. Internal to worker/.
+// Runs a worker::Client over a net::Transport, in turns: Act, then Exchange. Act executes posted requests, connects to
+// the shards of a new view and sends pending messages. Exchange waits for messages, passes them to the client and fires
+// its timers. Completions are called in both. Internal to worker/.
 //
 //   Runtime runtime(options, transport);
 //   runtime.Start(scheduler);
-//   while (runtime.Act()) {                                 // the training loop executes the turns itself,
+//
+//   // The training loop executes the turns itself, and makes its requests between them: no lock, no thread.
+//   while (runtime.Act()) {
 //     runtime.Exchange(at_most);
-//     runtime.client().Pull(..., runtime.outbox());         // and makes its requests between them: no lock, no thread
+//     runtime.client().Pull(..., runtime.outbox());
 //   }
 //
-//   runtime.StartThread();                                  // for tarn::Client a thread executes them,
-//   runtime.Submit(request);                                // or a caller that waits (client_driver.h)
+//   // For tarn::Client, a thread or a caller that waits executes the turns (client_driver.h).
+//   runtime.StartThread();
+//   runtime.Submit(request);
 //
-// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit; only the thread
-// that executes a turn may call the rest.
+// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit, Wake and Now; only
+// the thread that executes a turn may call the rest.
 #pragma once
 
 #include <atomic>
@@ -39,7 +42,8 @@ class Runtime final : public ClientDriver::Loop {
 
   // The transport must outlive the runtime.
   Runtime(const ClientOptions& options, net::Transport* transport) : transport_(transport), client_(options) {}
-  // Ends the thread, if there is one; pending requests fail with kCancelled. No other call may be in progress.
+  // Ends the thread, if there is one, and fails its pending requests, with kCancelled if the client was running. No
+  // other call may be in progress.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -47,11 +51,12 @@ class Runtime final : public ClientDriver::Loop {
   // Connects to the scheduler at this address and begins to join its fleet. Once.
   Status Start(const std::string& scheduler);
 
-  // False: the client has ended, for the reason error(): it was stopped or fenced, or has received nothing from the
-  // scheduler for too long (rule N7). Pending requests have failed, and later ones fail.
+  // False, for the reason error(): the client was stopped or fenced, has received nothing from the scheduler for too
+  // long (rule N7) or has no memory, or a shard cannot be connected. Pending requests have failed, and later ones fail.
   bool Act() override;
   // Blocks until messages arrive or Wake is called, but no longer than `at_most`, kWaitMaxUs or the time to the
-  // client's next timer. Then handles the messages, and the timer if it is due. No other call blocks.
+  // client's next timer. Then handles the messages, and the timer if it is due. Of the other calls only the destructor
+  // blocks.
   void Exchange(TimeUs at_most) override;
   const Error& error() const { return posted_.error(); }
   TimeUs waited_us() const { return waited_us_; }  // for messages, in the last Exchange
@@ -89,7 +94,8 @@ class Runtime final : public ClientDriver::Loop {
   TimeUs waited_us_ = 0;
   bool exhausted_ = false;  // an allocation failed: the client's state is undefined
 
-  PostedRequests posted_;  // to be started
+  PostedRequests posted_;              // to be started
+  PostedRequests::Requests starting_;  // taken from posted_ in this turn
   std::atomic<bool> stop_{false};
 
   std::shared_ptr<ClientDriver> driver_;  // null: without a thread

@@ -23,8 +23,12 @@ TEST(ShardEndpointTest, EachShardHasTheNextPort) {
 }
 
 TEST(ShardEndpointTest, RefusesAnInvalidPort) {
-  for (const char* bind : {"tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x", "tcp://127.0.0.1:65533"})
+  for (const char* bind : {"tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x", "tcp://127.0.0.1:4294967295"})
     EXPECT_FALSE(ShardEndpoint(bind, 3)) << bind;
+  const auto above = ShardEndpoint("tcp://127.0.0.1:65533", 3);
+  ASSERT_FALSE(above);
+  EXPECT_EQ(above.error().message,
+            "--bind tcp://127.0.0.1:65533: shard 3 of this server would have port 65536, expected at most 65535");
 }
 
 class ShardSocketsTest : public testing::Test {

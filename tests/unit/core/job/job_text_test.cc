@@ -82,7 +82,7 @@ Job RandomJob(std::uint64_t seed) {
   job.data.dir = "/data";
   VisitModel(random, job.model);
   VisitTrain(random, job.train);
-  VisitTrainMeans(random, job.train);
+  VisitTrainExecution(random, job.train);
   job.train.accumulate = 1 + job.train.accumulate % job.train.batch_rows;
   for (OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense}) {
     VisitOptimizer(random, *spec);
