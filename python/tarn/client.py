@@ -428,6 +428,10 @@ class Client:
         interruptible(library().leave, self.pointer, what="the answers to this worker's requests, before it leaves the "
                       "fleet: a server or the scheduler does not answer")
 
+    @property
+    def closed(self) -> bool:
+        return self._pointer is None
+
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits at most 2 seconds."""
         pointer, self._pointer = self._pointer, None

@@ -17,6 +17,7 @@ import bisect
 import dataclasses
 import decimal
 import gzip
+import io
 import math
 import operator
 import re
@@ -336,10 +337,31 @@ def dense_rows(values: ArrayLike) -> Rows:
 
 def open_lines(path: str | PathLike[str]) -> BinaryIO:
     """Opens a file of lines, plain or gzip (detected by its first bytes)."""
-    file = open(path, "rb")  # once: what was read of a pipe is gone
-    try:
-        packed = file.peek(2)[:2] == b"\x1f\x8b"
-        return cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
-    except BaseException:
+    file = open(path, "rb")
+    head = file.read(2)
+    packed = head == b"\x1f\x8b"
+    if file.seekable():
         file.close()
-        raise
+        return cast(BinaryIO, gzip.open(path)) if packed else open(path, "rb")
+    whole = io.BufferedReader(_Pipe(head, file))
+    return cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, whole)) if packed else whole)
+
+
+class _Pipe(io.RawIOBase):
+    """A pipe, whose first bytes were read already: `head`."""
+
+    def __init__(self, head: bytes, file: BinaryIO) -> None:
+        self._head, self._file = head, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, out: Any) -> int:
+        found = self._head or self._file.read1(len(out))  # type: ignore[attr-defined]
+        found, self._head = found[:len(out)], self._head[len(out):]
+        out[:len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -218,10 +218,10 @@ def measure(options):
     """Returns all figures as a list of dicts, also written to results.jsonl as they arrive, and the cores used by other
     load during each program."""
     figures, busy, results = [], [], options.out / "results.jsonl"
-    for name in ("table.md", "picture.svg"):  # of an earlier measurement
-        (options.out / name).unlink(missing_ok=True)
     with writing_out():
         options.out.mkdir(parents=True, exist_ok=True)
+        for name in ("table.md", "picture.svg"):  # of an earlier measurement
+            (options.out / name).unlink(missing_ok=True)
         results.write_text("")
     for name in options.names:
         for repetition in range(options.repetitions):

@@ -104,7 +104,7 @@ class Launch:
     def _prepare_again(self, reason):
         """Prepares another start: from the logs of the run, else its newest checkpoint, else from where it began."""
         self._starts_again += 1
-        has_checkpoint = any((self._run_dir / "checkpoints").glob("ckpt-*/MANIFEST"))
+        has_checkpoint = bool(summary.complete_checkpoints(self._run_dir))
         if has_checkpoint or (self._run_dir / "scheduler.state").exists():
             self._resume = str(self._run_dir)
         start = f"the newest state in {self._resume}" if self._resume else "its beginning: there is no checkpoint"

@@ -260,15 +260,19 @@ def rows(record):
     ]
 
 
+def complete_checkpoints(run_dir):
+    """The manifests of the run's checkpoints, oldest first, without copies that a user has made beside them."""
+    found = [path for path in run_dir.glob("checkpoints/ckpt-*/MANIFEST") if path.parent.name[5:].isdecimal()]
+    return sorted(found, key=lambda path: int(path.parent.name[5:]))
+
+
 def resumable(record, run_dir):
     """(folder to resume from, overrides) of a run that is not done; None if it has left nothing.
 
     A diverged run continues from its best checkpoint, whose evaluation was finite, else its newest, with a smaller
     learning rate.
     """
-    # A user may have copied one beside the others.
-    complete = [path for path in run_dir.glob("checkpoints/ckpt-*/MANIFEST") if path.parent.name[5:].isdecimal()]
-    checkpoints = sorted(complete, key=lambda path: int(path.parent.name[5:]))
+    checkpoints = complete_checkpoints(run_dir)
     status = record.get("status")
     if status in ("stopped", "failed") and ((run_dir / "scheduler.state").exists() or checkpoints):
         return run_dir, ()

@@ -6,10 +6,11 @@ any values, those of torch or of an earlier training, and the servers need none 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tomllib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +64,8 @@ class DenseTables:
 
     def __init__(self, model: nn.Module, session: Session, optimizer: Settings | None) -> None:
         self._session, self._clock = session, -1
+        self._called = False  # whether the model was called since the last step
+        self._saving = False
         found = _trainable(model)
         self._check_start(found)
         self._dense = [self._table(path, each, optimizer) for path, each in found.items()]
@@ -75,17 +78,34 @@ class DenseTables:
         """For the hooks of a copied model, whose parameters are its own: they do nothing."""
         without = DenseTables.__new__(DenseTables)
         without._session, without._clock, without._dense = self._session, -1, []
+        without._called = without._saving = False
         return without
 
     def parameters(self) -> list[nn.Parameter]:
         return [each.parameter for each in self._dense]
 
-    def check_pulled(self, clock: int) -> None:
-        """RuntimeError: a parameter has a gradient, but was not pulled at this clock."""
-        if clock != self._clock and (found := self.with_gradients()):
-            raise RuntimeError(f"tarn.torch: parameter {found[0].path!r} has a gradient, but its value was not pulled at clock "
-                               f"{clock}. Expected a call of the model that was given to remote(model, dense=\"tarn\"), not "
-                               "only of its modules or methods, before each step")
+    def paths(self) -> list[str]:
+        return [each.path for each in self._dense]
+
+    def begin_step(self) -> None:
+        """RuntimeError: a parameter has a gradient other than 0, but the model was not called since the last step, so the
+        values of this clock were not pulled."""
+        if not self._called:
+            for each in self.with_gradients():
+                if each.parameter.grad.count_nonzero():  # type: ignore[union-attr]
+                    raise RuntimeError(f"tarn.torch: parameter {each.path!r} has a gradient, but its value was not pulled at clock "
+                                       f"{self._session.client.clock}. Expected a call of the model that was given to "
+                                       "remote(model, dense=\"tarn\"), not only of its modules or methods, before each step")
+        self._called = False
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """state_dict() of the model then leaves its parameters as they are: a state is saved without calls of the client."""
+        self._saving = True
+        try:
+            yield
+        finally:
+            self._saving = False
 
     def with_gradients(self) -> list[_Dense]:
         return [each for each in self._dense if each.parameter.grad is not None]
@@ -93,8 +113,11 @@ class DenseTables:
     @not_compiled
     def before(self, *_: Any) -> None:
         """Sets the parameters to their values at this clock."""
+        if not self._dense or self._saving:
+            return
+        self._called = True
         clock = self._session.client.clock
-        if clock == self._clock or not self._dense:
+        if clock == self._clock:
             return
         rows = self._session.client.pull_plans([(each.plan, each.changes) for each in self._dense], clock=clock)
         self._session.wait(rows[-1], f"dense parameters at clock {clock}: other workers have not finished an earlier "
@@ -134,10 +157,13 @@ class DenseTables:
         return _Dense(path, parameter, parameter.detach().clone(), plan, np.zeros((rows, dim), np.float32))
 
 
-def check(model: nn.Module, swapped: set[int], optimizer: Settings | None, job_text: str) -> None:
+def check(model: nn.Module, swapped: set[int], optimizer: Settings | None, session: Session) -> None:
     """Raises ValueError if a trainable parameter, other than those with an id in `swapped`, cannot be in a table with
-    this optimizer."""
-    _check_optimizer(optimizer, job_text)
+    this optimizer, or has the path of a parameter of an earlier model."""
+    _check_optimizer(optimizer, session.client.job_text)
+    if taken := {path for tables in session.dense for path in tables.paths()}.intersection(_trainable(model)):
+        raise ValueError(f"tarn.torch.remote: an earlier model with dense=\"tarn\" has a parameter {min(taken)!r}, too, and would "
+                         "share its table; expected one call of remote() for an nn.ModuleDict of both models")
     for path, each in _trainable(model).items():
         if id(each) not in swapped and (each.dtype != torch.float32 or each.device.type == "meta"):
             raise ValueError(f"tarn.torch.remote: parameter {path!r} is {each.dtype} on {each.device}, expected "

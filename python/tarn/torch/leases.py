@@ -81,7 +81,7 @@ class LeasedDataset(IterableDataset[Any]):
         one needs several batches a step, except in asp.
     shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone.
     collate: makes a batch of a list of items; default: torch's default_collate.
-    client: of tarn.connect; default: that of the environment, as in remote().
+    client: of tarn.connect; default: the only one that was given to remote(), else that of the environment.
 
     After a break the next iteration continues the epoch. Expects one optimizer.step() for one batch, or for several with
     gradient accumulation. Use it in the process that calls the model, not in a DataLoader with worker processes, which
@@ -99,7 +99,7 @@ class LeasedDataset(IterableDataset[Any]):
         collate: Callable[[list[Any]], Any] = default_collate,
         client: Any = None,
     ) -> None:
-        session = of(client)
+        session = of(client, or_given=True)
         if (batch_rows is not None and batch_rows < 1) or len(data) == 0:
             raise ValueError(f"tarn.torch.LeasedDataset: {len(data)} rows in batches of {batch_rows}, expected at least 1")
         self.data, self.batch_rows, self.shuffle, self.seed, self.collate = data, batch_rows, shuffle, seed, collate

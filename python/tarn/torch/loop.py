@@ -85,27 +85,32 @@ def attach(
                              "has put into tables, whose optimizer the servers run; expected attach(model) without an "
                              "optimizer")
     attached = TableOptimizer(dense) if optimizer is None else optimizer
+    kept = None
+    if (given is not None or bool(state)) if keep_state is None else keep_state:
+        kept = ProgramState(model, given_optimizers, state or {}, session.dense)
+        kept.check()
+    elif state:
+        raise ValueError("tarn.torch.attach: with keep_state=False nothing is kept, expected no `state`")
     session.attached = attached
-    taken: list[Any] = []
 
     def before(_: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         session.client.save_state()  # in a step whose rows were pulled ahead nothing has saved it
         self, *others = arguments
         closure = others[0] if others else named.get("closure")
         if closure is None:
-            taken.extend(session.take_leaves())  # the optimizer must not update rows itself
+            session.taken += session.take_leaves()  # the optimizer must not update rows itself
             return None
 
         def with_leaves() -> Any:  # zero_grad() in the closure drops leaves, and backward() makes others
             loss = closure()
-            taken.extend(session.take_leaves())
+            session.taken += session.take_leaves()
             return loss
 
         return (self, with_leaves), {name: each for name, each in named.items() if name != "closure"}
 
     def after(stepped: torch.optim.Optimizer, *_: Any) -> None:
-        leaves = [*taken, *session.take_leaves()]
-        taken.clear()
+        leaves = [*session.taken, *session.take_leaves()]
+        session.taken.clear()
         # Set by GradScaler for optimizers that unscale and skip by themselves (fused=True).
         found_inf, scale = getattr(stepped, "found_inf", None), getattr(stepped, "grad_scale", None)
         if found_inf is None or not found_inf.item():
@@ -117,11 +122,8 @@ def attach(
     attached.register_state_dict_post_hook(lambda *_: session.show_leaves(True))
     attached.register_load_state_dict_pre_hook(lambda *_: session.show_leaves(False))
     attached.register_load_state_dict_post_hook(lambda _: session.show_leaves(True))
-    if (given is not None or bool(state)) if keep_state is None else keep_state:
-        in_tables = {path for path, each in model.named_parameters(remove_duplicate=False) if any(each is own for own in dense)}
-        ProgramState(model, given_optimizers, state or {}, in_tables).keep(session.client)
-    elif state:
-        raise ValueError("tarn.torch.attach: with keep_state=False nothing is kept, expected no `state`")
+    if kept is not None:
+        kept.keep(session.client)
     return attached if given is None else given
 
 
@@ -133,8 +135,9 @@ def rows(model: nn.Module) -> list[torch.Tensor]:
 
 
 def report(**values: Any) -> None:
-    """Reports figures of the program, as tarn.Client.report does for a client: report(loss=loss, hr=hits / users)."""
-    of().client.report(**values)
+    """Reports figures of the program, as tarn.Client.report does for a client: report(loss=loss, hr=hits / users). The
+    client is the only one that was given to remote(), else that of the environment."""
+    of(or_given=True).client.report(**values)
 
 
 def prefetch(

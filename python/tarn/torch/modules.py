@@ -238,19 +238,19 @@ def remote(
     session = sessions.of(client)
     _check_names(session, chosen, described, tables or {})
     if dense == "tarn":
-        dense_tables.check(model, {id(module.weight) for _, module in chosen}, dense_optimizer, session.client.job_text)
+        dense_tables.check(model, {id(module.weight) for _, module in chosen}, dense_optimizer, session)
     for path, module in chosen:
         weight = id(module.weight)
         first = swapped.get(weight)
         if first is None:
             table = _table(session.client, module, **described[path])
+            if "name" not in (tables or {}).get(path, {}):
+                session.named[described[path]["name"]] = module.num_embeddings
         else:
             table = first.table
         kind = RemoteEmbedding if isinstance(module, nn.Embedding) else RemoteEmbeddingBag
         replacements[id(module)] = swapped[weight] = kind(path or "embedding", module, table, session)
         session.replaced(module.weight, path)
-        if "name" not in (tables or {}).get(path, {}):
-            session.named[described[path]["name"]] = module.num_embeddings
     whole = replacements.get(id(model))
     if whole is not None:  # has no dense parameters
         return whole.train(model.training)
@@ -305,8 +305,11 @@ def _check_names(
 ) -> None:
     """ValueError: a table that got its name from a path would be shared with a module of an earlier call of remote(),
     and the two have different sizes, or the module has no path."""
+    weights: set[int] = set()
     for path, module in chosen:
-        if "name" in tables.get(path, {}):
+        shares_weight = id(module.weight) in weights
+        weights.add(id(module.weight))
+        if shares_weight or "name" in tables.get(path, {}):
             continue
         name, rows = described[path]["name"], module.num_embeddings
         earlier = session.named.get(name)

@@ -149,6 +149,7 @@ class Session:
         self._ahead: list[Pulled] = []  # requested, not used yet
         self.copy_ahead_due = False  # the next call of a module also begins the copies of rows pulled ahead
         self._clock = 0  # of the last call
+        self.taken: list[Leaf] = []  # by a step that has not ended, or has failed
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[tuple[Any, int]] = collections.deque()  # futures of pushes and ticks, bytes of each
         self._sent_bytes = 0
@@ -310,6 +311,7 @@ class Session:
 
     def _before_training(self) -> None:
         """Drops gradients that no step will push, and warns if there is no step at all."""
+        self.taken.clear()  # the step that has taken them has failed
         if not self._leaves:
             return
         if self.attached is None:
@@ -330,7 +332,7 @@ class Session:
         """Pushes the gradients divided by `scale` and ticks."""
         leaves = list(leaves)
         for tables in self.dense:
-            tables.check_pulled(self.client.clock)
+            tables.begin_step()
         of_rows = [(leaf.plan, leaf.gradients(scale)) for leaf in leaves]
         of_dense = [(each, each.flat_gradients(scale)) for tables in self.dense for each in tables.with_gradients()]
         wait_for_copies({leaf.rows.device for leaf in leaves if leaf.rows.is_cuda}
@@ -445,9 +447,9 @@ _of_environment: Session | None = None
 _given: weakref.WeakSet[Session] = weakref.WeakSet()  # the sessions of clients that the program has made
 
 
-def of(client: Any = None) -> Session:
-    """The session of a client. Without one: that of the only client that the program has given, else of the fleet that
-    the environment names, joined at the first call and left when the program ends."""
+def of(client: Any = None, or_given: bool = False) -> Session:
+    """The session of a client. Without one, of the fleet that the environment names, joined at the first call and left
+    when the program ends. or_given: rather that of the only open client that the program has given to remote()."""
     global _of_environment
     if client is not None:
         if not hasattr(client, "torch_session"):
@@ -455,7 +457,7 @@ def of(client: Any = None) -> Session:
             _given.add(client.torch_session)
         session: Session = client.torch_session
         return session
-    given = [each for each in _given if each.process == os.getpid() and each is not _of_environment]
+    given = [each for each in _given if each.process == os.getpid() and not each.client.closed] if or_given else []
     if len(given) == 1 and _of_environment is None:
         return given[0]
     if _of_environment is None or _of_environment.process != os.getpid():

@@ -5,16 +5,21 @@ Internal to tarn.torch; attach() uses it. One thread.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import io
 import random
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from tarn.torch.dense import DenseTables
 
 _VERSION = 1  # of what _bytes writes
 
@@ -33,15 +38,21 @@ def optimizers_in(optimizer: Any) -> Iterator[torch.optim.Optimizer]:
 
 
 class ProgramState:
-    """The state of one worker: `model` without the parameters whose paths are `in_tables`, its optimizers and `others`,
-    objects with state_dict() and load_state_dict()."""
+    """The state of one worker: `model` without the parameters that are in the tables of `dense`, its optimizers and
+    `others`, objects with state_dict() and load_state_dict()."""
 
     def __init__(
         self, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], others: Mapping[str, Any],
-        in_tables: Collection[str]
+        dense: Sequence[DenseTables]
     ) -> None:
         self._model, self._others = model, dict(others)
-        self._optimizers, self._in_tables = list(optimizers), in_tables
+        self._optimizers, self._dense = list(optimizers), dense
+        own = {id(each) for tables in dense for each in tables.parameters()}
+        self._in_tables = {path for path, each in model.named_parameters(remove_duplicate=False) if id(each) in own}
+
+    def check(self) -> None:
+        """ValueError if the state cannot be saved and loaded: better now than when the run is resumed."""
+        _check_loadable(self._state(True))
 
     def keep(self, client: Any) -> None:
         """Restores the state from the checkpoint from which the run was resumed, if there is one. Later checkpoints
@@ -52,14 +63,13 @@ class ProgramState:
             self._restore(whole, whole is own)
         elif client.clock > 0:
             warnings.warn(f"tarn.torch.attach: this worker begins at clock {client.clock}, and there is no saved state of "
-                          "its dense parameters: they keep their initial values. Expected a run resumed from a "
+                          "what its model has in torch: it keeps its initial values. Expected a run resumed from a "
                           "checkpoint with them, or keep_state=False and parameters that the program loads itself",
                           stacklevel=3)
         if own is not None:  # otherwise, in a new rank, the random states remain as they are
             _set_random_states(own["random"])
         # Replicas are equal: one of them is enough.
         replica = any(isinstance(each, DistributedDataParallel) for each in self._model.modules())
-        _check_loadable(self._state(True))
         client.keep_state(lambda: self._bytes(client.rank == 0 or not replica))
 
     def _bytes(self, whole: bool) -> bytes:
@@ -79,7 +89,10 @@ class ProgramState:
         return state
 
     def _model_state(self) -> dict[str, Any]:
-        return {name: each for name, each in self._model.state_dict().items() if name not in self._in_tables}
+        with contextlib.ExitStack() as stack:
+            for each in self._dense:
+                stack.enter_context(each.saving())
+            return {name: each for name, each in self._model.state_dict().items() if name not in self._in_tables}
 
     def _shards(self) -> int:
         """The number of processes among which parameters are sharded; 1: none is sharded."""
@@ -141,8 +154,8 @@ def _set_random_states(states: Mapping[str, Any]) -> None:
 
 def _local(values: Any) -> Any:
     """Sharded tensors (DTensor) as this worker's part of them, and numbers of NumPy, which torch.load rejects, as
-    Python's."""
-    if isinstance(values, Mapping):
+    Python's. Mappings of other types, such as a scheduler's Counter, remain as they are."""
+    if type(values) in (dict, collections.OrderedDict):
         return {name: _local(each) for name, each in values.items()}
     if type(values) in (list, tuple):
         return type(values)(_local(each) for each in values)
@@ -152,9 +165,9 @@ def _local(values: Any) -> Any:
 
 
 def _check_loadable(state: dict[str, Any]) -> None:
-    """ValueError if torch.load would reject the saved state: better now than when the run is resumed."""
+    """ValueError if torch.load would reject the saved state."""
     def without_values(values: Any) -> Any:
-        if isinstance(values, Mapping):
+        if type(values) in (dict, collections.OrderedDict):
             return {name: without_values(each) for name, each in values.items()}
         if type(values) in (list, tuple):
             return type(values)(without_values(each) for each in values)

@@ -259,6 +259,8 @@ set = { "local.moving_rate" = 0.0 }
             ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[set]\n"consistency.staleness" = 9', "set.consistency.staleness: 9, but algorithm 'ssp' is 4"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[conditions.x]\n"consistency.staleness" = 9',
              "conditions.x.consistency.staleness: 9, but algorithm 'ssp' is 4"),
+            ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "ssp"\nset = {"consistency.staleness" = 9}\n[conditions.x]\n"consistency.staleness" = 2',
+             "conditions.x.consistency.staleness: 2, but algorithm 'ssp' is 9"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[conditions."a b"]\n[conditions.a_b]', "conditions: expected each name once"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\nseeds = [true]', "lab.seeds: expected a list of whole numbers"),
             ('[lab]\njob = "job.toml"\nalgorithms = "bsp"', "lab.algorithms: expected a list of names"),

@@ -196,8 +196,8 @@ class KeysTest(unittest.TestCase):
         """It can be read once."""
         for packed in (False, True):
             text = b"".join(b"%d\n" % i for i in range(10_000))
-            with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read())"],
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            with subprocess.Popen([sys.executable, "-c", "import sys, time; text = sys.stdin.buffer.read(); out = sys.stdout.buffer; "
+                                   "out.write(text[:1]); out.flush(); time.sleep(0.2); out.write(text[1:])"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
                 process.stdin.write(gzip.compress(text) if packed else text)
                 process.stdin.close()
                 with open_lines(f"/dev/fd/{process.stdout.fileno()}") as lines:

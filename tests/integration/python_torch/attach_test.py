@@ -171,6 +171,21 @@ class AttachTest(unittest.TestCase):
             self.assertEqual((client.clock, len(client.pushes)), (4, 4))
             self.assertEqual(len(optimizer.state_dict()["state"]), 2)
 
+    def test_a_step_that_fails(self):
+        """It may be repeated. If the program goes on with another batch, the gradients are dropped."""
+        for repeats in (True, False):
+            client = FakeClient()
+            model, optimizer = attached(Bags(), client)
+            model(ids_of(seed=1)).sum().backward()
+            with unittest.mock.patch.object(torch.Tensor, "add_", side_effect=MemoryError), self.assertRaises(MemoryError):
+                optimizer.step()
+            if not repeats:
+                optimizer.zero_grad()
+                model(ids_of(seed=2)).sum().backward()
+            optimizer.step()
+            expected = ids_of(seed=1 if repeats else 2)[:, 0]
+            self.assertEqual(set(client.pushes[0]["bags.0"]), set(expected.flatten().tolist()))
+
     def test_two_backward_passes_over_one_graph(self):
         """The gradient of the second is not added to that of the first, which is pushed already."""
         bag = tarn.torch.remote(nn.Embedding(10, 2), self.client, optimizer=SGD)

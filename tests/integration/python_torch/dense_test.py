@@ -179,9 +179,24 @@ class RefusalsTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "has a gradient, but its value was not pulled at clock 0. Expected a call"):
                 optimizer.step()
 
+    def test_a_late_worker(self):
+        """A pull may advance the clock of the client (backup workers): the step then belongs to the later one."""
+        with Fleet(mode="asp", apply="immediate") as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            optimizer = tarn.torch.attach(remote)
+            for _ in range(2):
+                remote(torch.tensor([[1, 2, 3]])).sum().backward()
+                ps.tick().wait()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=False)
+            remote.items(torch.tensor([[1, 2, 3]])).sum().backward()
+            optimizer.step()  # the dense gradients are 0
+
     def test_two_models_and_a_copy(self):
         with Fleet() as fleet, tarn.connect(fleet.address) as ps:
             tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            with self.assertRaisesRegex(ValueError, "an earlier model .* has a parameter 'hidden.bias', too, and would share"):
+                tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
             towers = nn.ModuleDict({"users": model(seed=3)})
             tarn.torch.remote(towers, ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
             copied = copy.deepcopy(towers)
@@ -195,8 +210,12 @@ class RefusalsTest(unittest.TestCase):
             remote = tarn.torch.remote(nn.ModuleDict({"model": model(), "norm": nn.BatchNorm1d(2, affine=False)}), ps,
                                        optimizer=SGD, dense="tarn", dense_optimizer=SGD)
             with mock.patch.object(type(ps), "keep_state") as kept:
-                tarn.torch.attach(remote, keep_state=True)
-            saved = torch.load(io.BytesIO(kept.call_args.args[0]()), weights_only=True)
+                optimizer = tarn.torch.attach(remote, keep_state=True)
+            remote["model"].forward(torch.tensor([[1, 2, 3]])).sum().backward()
+            remote.state_dict()  # pulls
+            optimizer.step()
+            with mock.patch.object(type(ps), "pull_plans", side_effect=AssertionError("save() must not call the client")):
+                saved = torch.load(io.BytesIO(kept.call_args.args[0]()), weights_only=True)
             self.assertEqual(sorted(saved["model"]), ["norm.num_batches_tracked", "norm.running_mean", "norm.running_var"])
             saved["model"]["norm.running_mean"] += 5
             out = io.BytesIO()

@@ -65,6 +65,7 @@ class FakeClient:
         self.pulls = []  # (clock, names of the tables) of each request
         self.pushes = []  # {name: {key: gradient}} of each request
         self.left = False
+        self.closed = False
         self.rank = 0
         self.saved = {}  # states of programs in the checkpoint, by rank
         self.save = None  # of keep_state

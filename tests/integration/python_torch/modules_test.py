@@ -126,10 +126,15 @@ class RemoteTest(unittest.TestCase):
             tarn.torch.remote(compiled, FakeClient())
 
     def test_the_only_client_is_found_again(self):
+        """By report() and LeasedDataset, while it is open."""
         with unittest.mock.patch.object(session, "_given", weakref.WeakSet()):
             client = FakeClient()
             tarn.torch.remote(nn.Embedding(10, 2), client)
-            self.assertIs(session.of().client, client)
+            self.assertIs(session.of(or_given=True).client, client)
+            client.closed = True
+            for options in ({}, {"or_given": True}):
+                with unittest.mock.patch.dict(os.environ, {"TARN_SCHEDULER": ""}), self.assertRaises(tarn.InvalidArgument):
+                    session.of(**options)
 
     def test_two_models_share_tables_of_the_same_name(self):
         one, two = (self.remote(nn.ModuleDict({"rows": nn.Embedding(10, 2)}), optimizer=SGD) for _ in range(2))

@@ -1,6 +1,7 @@
 """The dense state of a program is in the checkpoints: a killed run that is resumed goes on to the bit, with
 parameters, optimizer, learning rate and dropout of torch as of the step at which the tables were cut."""
 
+import collections
 import io
 import os
 import pathlib
@@ -265,7 +266,7 @@ class AttachTest(unittest.TestCase):
 
         def made(client):
             model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.BatchNorm1d(2)), client)
-            scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([torch.zeros(1)], lr=1), step_size=2)
+            scheduler = torch.optim.lr_scheduler.MultiStepLR(torch.optim.SGD([torch.zeros(1)], lr=1), milestones=[2, 4])
             tarn.torch.attach(model, state={"scheduler": scheduler})
             return model, scheduler
 
@@ -279,6 +280,7 @@ class AttachTest(unittest.TestCase):
         self.assertTrue(torch.equal(torch.rand(3), expected), "the random state")
         self.assertSame(model2, model)
         self.assertEqual(scheduler2.state_dict(), scheduler.state_dict())
+        self.assertIsInstance(scheduler2.milestones, collections.Counter)
         with self.assertRaisesRegex(ValueError, "with keep_state=False nothing is kept, expected no `state`"):
             model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2)), FakeClient())
             tarn.torch.attach(model, state={"x": scheduler}, keep_state=False)
@@ -297,6 +299,7 @@ class AttachTest(unittest.TestCase):
         model = tarn.torch.remote(Bags(), FakeClient(), optimizer=SGD)
         with self.assertRaisesRegex(ValueError, "the state of others cannot be saved and loaded"):
             tarn.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), state={"other": Other()})
+        tarn.torch.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
 
 
 if __name__ == "__main__":

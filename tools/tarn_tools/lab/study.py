@@ -272,9 +272,8 @@ def nearest(word, words):
     return f"; the nearest is {match[0]!r}" if match else ""
 
 
-def _entry(reader, raw, grid, shared):
-    """The entry of one algorithm. `raw`: its name or its [[algorithm]]; `shared`: the settings of [set] and of each
-    condition, by section."""
+def _entry(reader, raw, grid, of_all, conditions):
+    """The entry of one algorithm. `raw`: its name or its [[algorithm]]; `of_all`: the settings of [set]."""
     if isinstance(raw, str):
         raw = {"name": raw}
     if not isinstance(raw, dict):
@@ -300,12 +299,16 @@ def _entry(reader, raw, grid, shared):
         # A setting of an earlier hook's algorithm has precedence.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
     own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
-    for where, others in shared.items():
-        for key, value in settings.items():
-            if key in others and key not in own and others[key] != value:
-                reader.fail(f"{where}.{key}", f"{others[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
-                                              "algorithm")
+    for key, value in settings.items():
+        if key in of_all and key not in own and of_all[key] != value:
+            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
+                                      "algorithm")
     settings.update(own)
+    for condition, others in conditions.items():
+        for key, value in settings.items():
+            if others.get(key, value) != value:
+                reader.fail(f"conditions.{condition}.{key}", f"{others[key]!r}, but algorithm {name!r} is {value!r}; expected "
+                                                             "conditions without the keys of an algorithm")
     points = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
     return Entry(name, tuple(use), tuple(settings.items()), points, rate)
 
@@ -348,8 +351,7 @@ def read(path):
     } or {"": {}}
     if len({slug(name) for name in conditions}) != len(conditions):
         reader.fail("conditions", f"expected each name once, also with _ for a space, found {list(conditions)}")
-    shared = {"set": of_all, **{f"conditions.{name}": table for name, table in conditions.items()}}
-    entries = [_entry(reader, each, grid, shared) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
+    entries = [_entry(reader, each, grid, of_all, conditions) for each in [*lab.get("algorithms", []), *raw.get("algorithm", [])]]
     if not entries:
         reader.fail("lab.algorithms", "expected at least one algorithm; tools/lab --list shows all")
     names = [entry.name for entry in entries]
