@@ -71,7 +71,7 @@ Expected<void*> LoadCudaLibrary(const std::string& name, const std::vector<std::
   std::vector<std::string> places, refused;
   for (const std::string& folder : folders) {
     places.push_back(folder.empty() ? "the loader's search path" : folder);
-    for (const std::string& file : folder.empty() ? std::vector{name} : FilesLike(folder + "/" + name)) {
+    for (const std::string& file : folder.empty() ? std::vector{name} : FilesLike(fmt::format("{}/{}", folder, name))) {
       void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
       std::string why;
       if (library == nullptr)
