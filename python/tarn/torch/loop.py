@@ -160,8 +160,9 @@ def prefetch(
     "bsp" the rows arrive when the clock begins; with "ssp" and "asp" they may be as old as the job allows.
     accumulate: batches of a step, for loops with gradient accumulation.
 
-    For training loops: without a step it soon pulls nothing more, and warns. If a call has other ids than those pulled ahead, it pulls its rows itself. Iterate in the
-    process and the thread that call the model. The loader may use worker processes.
+    For training loops: without a step it soon pulls nothing more, and warns. If a call has other ids than those pulled
+    ahead, it pulls its rows itself. Iterate in the process and the thread that call the model. The loader may use worker
+    processes.
     """
     if depth < 0 or accumulate < 1:
         raise ValueError(f"tarn.torch.prefetch: depth = {depth} and accumulate = {accumulate}, expected at least 0 and 1")
