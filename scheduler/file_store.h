@@ -46,7 +46,7 @@ class FileStore final : public SchedulerStore {
   // failed removal of the logs or of the renamed state is only logged, a failed sync between the two not even that.
   Status RemoveEndedState();
   // Before this run begins: removes the logs and the renamed state of a run that has ended, if they still exist, and
-  // the logs of another run that had not begun, which contain nothing acknowledged.
+  // the logs of another run that has not begun, whose workers have had no acknowledgement yet.
   void RemoveOldLogs(std::uint64_t run);
   // Waits for all pending writes and removals, and removes the incomplete checkpoints of the run. No checkpoint may be
   // in progress.

@@ -133,8 +133,8 @@ class CheckpointCoordinator {
   const Checkpoints& checkpoints() const { return checkpoints_; }
   CheckpointRemoval& removal() { return removal_; }
   const WholeCheckpoint& whole() const { return whole_; }
-  // Whether the newest cut contains the current state. Without leases only programs push, of which nothing is known
-  // here: with them it may not.
+  // Whether the newest cut contains the current state. False in a fleet that has had programs: they may push without a
+  // lease, which the scheduler does not see.
   bool state_is_cut() const { return state_is_cut_ && !context_.membership->has_had_programs(); }
   // Whether all shards have confirmed the newest order to cut at a clock.
   bool OrderConfirmed() const { return context_.membership->shards().Confirmed(ordered_version_); }
