@@ -624,7 +624,9 @@ class FleetsTest(unittest.TestCase):
         }
         for what, wait in waits.items():
             with self.subTest(what), Fleet(workers=2) as fleet:
-                program = ("import tarn, threading\nothers = []\n"
+                program = ("import signal, tarn, threading\nothers = []\n"
+                           # ignored where a shell runs the test in the background
+                           "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                            f"join = lambda: others.append(tarn.connect('{fleet.address}'))\n"
                            "threading.Thread(target=join, daemon=True).start()\n"
                            f"ps = tarn.connect('{fleet.address}')\nprint('waits', flush=True)\n"
