@@ -9,6 +9,8 @@ namespace {
 // the other, and their worker waits only for the last; each commit costs a disk operation and two thread switches.
 constexpr std::chrono::microseconds kCommitPause{250};
 constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
+// Ticks follow pushes, and no worker waits for their acknowledgement, so they join the commit of the next pushes.
+constexpr std::chrono::milliseconds kUrgentWait{2};
 
 }  // namespace
 
@@ -29,7 +31,9 @@ LogSequence CommitQueue::Append(LogRecord record) {
   const std::lock_guard lock(mutex_);
   const std::size_t before = queue_.bytes();
   const LogSequence sequence = queue_.Push(std::move(record));
-  if (!committing_ || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) Wake();
+  if (!committing_ || (waits_for_urgent_ && queue_.urgent()) ||
+      (before < kCommitBytes && queue_.bytes() >= kCommitBytes))
+    Wake();
   return sequence;
 }
 
@@ -62,7 +66,12 @@ Expected<LogSequence> CommitQueue::Synced() {
 }
 
 std::vector<LogQueue::Item> CommitQueue::Take() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (status_ && !queue_.empty() && !queue_.urgent()) {
+    waits_for_urgent_ = true;
+    more_.wait_for(lock, kUrgentWait, [this] { return stop_ || queue_.urgent(); });
+    waits_for_urgent_ = false;
+  }
   committing_ = status_ && !queue_.empty();
   return committing_ ? queue_.TakeAll() : std::vector<LogQueue::Item>();
 }

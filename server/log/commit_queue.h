@@ -38,7 +38,8 @@ class CommitQueue {
   // The newest durable record, or the first failure.
   Expected<LogSequence> Synced();
 
-  // For the strand. Take removes and returns all items; if there are none, the commit must end.
+  // For the strand. Take removes and returns all items; if there are none, the commit must end. If no item is urgent,
+  // it first waits for one, for 2 ms at most.
   std::vector<LogQueue::Item> Take();
   // Reports the result of writing: the newest durable record, or a failure.
   void Publish(Status status, LogSequence durable);
@@ -56,6 +57,7 @@ class CommitQueue {
   std::condition_variable more_;
   LogQueue queue_;
   bool committing_ = false;  // a commit is queued or running
+  bool waits_for_urgent_ = false;
   bool stop_ = false;
   LogSequence synced_;
   Status status_;

@@ -28,29 +28,34 @@ class LogQueue {
   void Start(LogSequence last) { last_ = last; }
   LogSequence Push(LogRecord record) {
     bytes_ += record.bytes();
+    urgent_ |= record.is_urgent;
     items_.emplace_back(std::move(record));
     return last_ = LogSequence(last_.value + 1);
   }
-  void PushBegin(CheckpointId cut) { items_.emplace_back(Begin{cut}); }
+  void PushBegin(CheckpointId cut) {
+    items_.emplace_back(Begin{cut});
+    urgent_ = true;
+  }
   void PushDrop(CheckpointId before) {
     items_.emplace_back(Drop{before});
-    dropping_ = true;
+    dropping_ = urgent_ = true;
   }
 
   LogSequence last() const { return last_; }  // the last sequence assigned
   bool empty() const { return items_.empty(); }
   bool dropping() const { return dropping_; }  // a Drop is among the items
+  bool urgent() const { return urgent_; }      // an item is urgent
   std::size_t bytes() const { return bytes_; }
   std::vector<Item> TakeAll() {
     bytes_ = 0;
-    dropping_ = false;
+    dropping_ = urgent_ = false;
     return std::exchange(items_, {});
   }
 
  private:
   std::vector<Item> items_;
   std::size_t bytes_ = 0;
-  bool dropping_ = false;
+  bool dropping_ = false, urgent_ = false;
   LogSequence last_;
 };
 

@@ -235,11 +235,13 @@ LogRecord EncodeRecord(const LoggedTime& time) {
 }
 
 LogRecord EncodeRecord(const LoggedTick& tick) {
-  return Encode(fb::Body::Tick, [&](FlatBufferBuilder& b) {
+  LogRecord record = Encode(fb::Body::Tick, [&](FlatBufferBuilder& b) {
     const auto earlier = Points(b, tick.tick.earlier);
     const auto point = Pack(TickPoint{tick.tick.clock, tick.tick.position});
     return fb::CreateTick(b, tick.incarnation.value, &point, earlier);
   });
+  record.is_urgent = false;
+  return record;
 }
 
 LogRecord EncodeRecord(const LoggedView& view) {

@@ -31,6 +31,7 @@ struct LogIdentity {
 // One record: its head, and the raw arrays of a push. Buffers are shared, not copied.
 struct LogRecord {
   Buffer head, keys, values;
+  bool is_urgent = true;  // otherwise it may wait, for milliseconds, for the disk operation of another record
   std::size_t bytes() const { return head.size() + keys.size() + values.size(); }
 };
 

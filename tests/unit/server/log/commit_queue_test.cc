@@ -58,6 +58,21 @@ TEST_F(CommitQueueTest, AfterAFailureNoRecordIsTaken) {
   EXPECT_EQ(queue_.Synced().error().message, "no space left");
 }
 
+TEST_F(CommitQueueTest, ARecordThatMayWaitJoinsTheNextUrgentOne) {
+  LogRecord tick = RecordOf(1);
+  tick.is_urgent = false;
+  queue_.Append(tick);
+  EXPECT_EQ(begun_, 1);
+  EXPECT_EQ(queue_.Take().size(), 1u) << "after a wait";
+  queue_.Append(tick);
+  EXPECT_FALSE(queue_.IsIdle());
+  queue_.Append(RecordOf(2));
+  EXPECT_EQ(queue_.Take().size(), 2u);
+  queue_.Append(tick);
+  queue_.Stop();
+  EXPECT_EQ(queue_.Take().size(), 1u);
+}
+
 // If the pause did not end, the test would hang.
 TEST_F(CommitQueueTest, APauseEndsWithManyBytesOrWithTheLog) {
   queue_.Append(RecordOf(1));
