@@ -12,7 +12,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Minimum time for which a stop waits for its checkpoint.
+// Minimum time for which a stop waits for its checkpoint while that makes no progress.
 constexpr TimeUs kStopPatienceUs = 60'000'000;
 
 }  // namespace
@@ -110,6 +110,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
                                                      : "the job writes no checkpoints: start it again")},
              now, out);
   watch_.WarnOfWaits(now, cuts_.Awaited());
+  if (stop_request_.requested()) stop_request_.Observe(cuts_.Progress(now), StopDeadline(now));
   if (stop_request_.Overdue(now)) {
     if (stop_request_.reason().code == ErrorCode::kOk)
       stop_request_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint, which did not complete in time"});
@@ -127,8 +128,12 @@ void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {
   Stop(stop_request_.reason(), stop_request_.phase(), now, out);
 }
 
+TimeUs Scheduler::Impl::StopDeadline(TimeUs now) const {
+  return now + std::max<TimeUs>(2 * setup_.lease_us, kStopPatienceUs);
+}
+
 void Scheduler::Impl::WantStop(Shutdown reason, TimeUs now, Outbox* out) {
-  stop_request_.Request(std::move(reason), now + std::max<TimeUs>(2 * setup_.lease_us, kStopPatienceUs));
+  stop_request_.Request(std::move(reason), StopDeadline(now));
   if (setup_.keeps_checkpoints() && AnythingDone())
     Advance(now, out);
   else
@@ -140,6 +145,8 @@ void Scheduler::Impl::WantStop(Shutdown reason, TimeUs now, Outbox* out) {
 bool Scheduler::Impl::AnythingDone() const {
   if (!membership_.formed()) return false;
   if (desk_.leases().granted_any()) return true;
+  const bool of_programs = membership_.has_had_programs() && membership_.workers().Live().empty();
+  if (of_programs && !view().tables.empty()) return true;  // they may have pushed without a tick
   return cuts_.CutsAtClock() ? membership_.MaxClock() > setup_.start_clock : !view().tables.empty();
 }
 

@@ -76,6 +76,7 @@ class Scheduler::Impl {
   Status MayCut() const;
   // Stops the run with this reason, after a checkpoint if there is anything to keep.
   void WantStop(Shutdown reason, TimeUs now, Outbox* out);
+  TimeUs StopDeadline(TimeUs now) const;
   // Ends the run: sends every node a Shutdown. `phase`: the phase of progress() from now on.
   void Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);

@@ -56,6 +56,8 @@ bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
   if (context_.membership->restarting()) return false;  // clocks from before the restart are not known yet
   at_clock_ = CutsAtClock();
   if (!moment.at_boundary && (at_clock_ || DrainsFor(*wanted_))) return true;
+  // The verdict on a worker that is being fenced decides which of its rows count as trained.
+  if (!at_clock_ && context_.membership->AnyFencing()) return false;
   PlaceOrder(context_.leases->ceiling(), moment);
   return false;
 }
@@ -64,6 +66,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   if (!wanted_ || checkpoints_.pending() != nullptr) return false;
   Membership& membership = *context_.membership;
   Leases& leases = *context_.leases;
+  if (at_clock_ && NobodyTicks()) clock = LastClock();
   if (at_clock_ && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
   Cut& cut = checkpoints_.Begin({*wanted_, at_clock_, clock, WantsWholeHash(*wanted_, moment.last_epoch)}, moment.now,
                                 membership.shards().MinClock());
@@ -103,13 +106,26 @@ void CheckpointCoordinator::OnTable() {
   context_.membership->current_view()->SetOrder(cut->order);
 }
 
+bool CheckpointCoordinator::NobodyTicks() const {
+  return context_.membership->workers().Live().empty() && !context_.membership->AnyFencing();
+}
+
+Clock CheckpointCoordinator::LastClock() const {
+  return std::max(context_.membership->workers().largest_end(), context_.membership->shards().MinClock());
+}
+
 void CheckpointCoordinator::OnVerdict(const Verdict& verdict) {
   const Cut* cut = checkpoints_.pending();
-  if (cut == nullptr || !IsVoidedBy(*cut, verdict)) return;
-  const CutReason reason = cut->reason;
-  requests_.Voided(cut->order.id);
-  context_.notes->Warn(fmt::format("checkpoint {} ({}) is abandoned: worker {} ended before all of its state was in it",
-                                   cut->order.id.value, Name(reason), verdict.rank.value));
+  if (cut != nullptr && IsVoidedBy(*cut, verdict))
+    Void(fmt::format("worker {} ended before all of its state was in it", verdict.rank.value));
+}
+
+void CheckpointCoordinator::Void(const std::string& why) {
+  const Cut& cut = *checkpoints_.pending();
+  const CutReason reason = cut.reason;
+  requests_.Voided(cut.order.id);
+  context_.notes->Warn(
+      fmt::format("checkpoint {} ({}) is abandoned: {}", cut.order.id.value, Name(reason), why));
   Abandon();
   if (reason != CutReason::kPeriodic)
     Want(reason);
@@ -126,6 +142,10 @@ CheckpointCoordinator::Step CheckpointCoordinator::Advance(const CutMoment& mome
   removal_.RemoveAbandoned(context_.membership->shards());
   const Cut* cut = checkpoints_.pending();
   if (cut == nullptr || cut->writes_manifest) return {};
+  if (cut->order.at_clock && NobodyTicks() && cut->order.clock > LastClock()) {
+    Void(fmt::format("all workers ended before its clock {}", cut->order.clock.value));
+    return {.changed = true};
+  }
   ShardId shard;
   if (const CheckpointPart* failed = checkpoints_.Failed(&shard)) {
     if (failed->code == ErrorCode::kNotFound && cut->order.base.value != 0) {
@@ -266,6 +286,16 @@ void CheckpointCoordinator::OnStop(const std::string& reason, const Mailer& mail
   if (const Cut* cut = checkpoints_.pending(); cut != nullptr)
     removal_.Abandon(cut->order.id, cut->order.directory, context_.membership->view().version);
   Send(requests_.EndAll(ErrorCode::kCancelled, "the run ended before the checkpoint: " + reason), mail);
+}
+
+std::uint64_t CheckpointCoordinator::Progress(TimeUs now) const {
+  const Membership& membership = *context_.membership;
+  const Cut* cut = checkpoints_.pending();
+  if (cut != nullptr && membership.shards().Writes(cut->order.id)) return static_cast<std::uint64_t>(now);
+  std::uint64_t progress = cut == nullptr ? 0 : cut->shards.size() + cut->workers.size() + cut->blobs.size();
+  if (const auto live = membership.workers().Live(); !live.empty())
+    progress += (*std::ranges::min_element(live, {}, &WorkerNode::clock))->clock.value;
+  return progress;
 }
 
 CutWaits CheckpointCoordinator::Awaited() const {

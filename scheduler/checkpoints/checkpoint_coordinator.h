@@ -102,8 +102,7 @@ class CheckpointCoordinator {
   // A table was added to the view, or changed. If workers store state for it, the pending checkpoint also requests
   // blobs.
   void OnTable();
-  // Abandons the pending checkpoint if the verdict voids it, and requests another one, unless it was periodic
-  // and serves no request.
+  // Abandons the pending checkpoint if the verdict voids it.
   void OnVerdict(const Verdict& verdict);
   // Training leases were granted.
   void OnGrant();
@@ -138,6 +137,9 @@ class CheckpointCoordinator {
   bool state_is_cut() const { return state_is_cut_ && !context_.membership->has_had_programs(); }
   // Whether all shards have confirmed the newest order to cut at a clock.
   bool OrderConfirmed() const { return context_.membership->shards().Confirmed(ordered_version_); }
+  // A number that changes while the pending checkpoint makes progress: while shards write it, and with each part and each
+  // clock of the slowest worker.
+  std::uint64_t Progress(TimeUs now) const;
   // What a checkpoint waits for.
   CutWaits Awaited() const;
 
@@ -146,10 +148,15 @@ class CheckpointCoordinator {
   bool WantsWholeHash(CutReason reason, bool last_epoch) const;
   bool TablesHaveResiduals() const;
   bool ProgramsKeepState() const;
+  // Whether no worker can advance the clock; LastClock is then the one that all shards reach.
+  bool NobodyTicks() const;
+  Clock LastClock() const;
   std::optional<CutEnd> WriteManifest(const CutMoment& moment, const Mailer& mail);
   CutEnd Complete(const Mailer& mail);
   CutEnd FailCut(ErrorCode code, const std::string& reason, TimeUs now, const Mailer& mail);
   void CutInFull(const std::string& reason);
+  // Abandons the pending cut, and requests another one unless it was periodic and serves no request.
+  void Void(const std::string& why);
   void Abandon();
   void EndCut();
   static void Send(const std::vector<CheckpointRequests::Answer>& answers, const Mailer& mail);

@@ -149,6 +149,11 @@ bool Shards::MayWrite(CheckpointId id, ViewVersion version) const {
   });
 }
 
+bool Shards::Writes(CheckpointId id) const {
+  return std::ranges::any_of(
+      nodes_, [&](const ShardNode& shard) { return shard.writing.value != 0 && shard.writing <= id; });
+}
+
 Clock Shards::MinClock() const {
   Clock least = nodes_.front().min_clock;
   for (const ShardNode& shard : nodes_) least = std::min(least, shard.min_clock);

@@ -64,6 +64,8 @@ class Shards {
   std::uint32_t joined() const;
   bool Confirmed(ViewVersion version) const { return LeastConfirmed() >= version; }
   ViewVersion LeastConfirmed() const;
+  // Whether a shard writes this checkpoint, or an earlier one, as far as its last heartbeat says.
+  bool Writes(CheckpointId id) const;
   // Whether a shard may still write to the directory of a checkpoint that no view from `version` on orders.
   bool MayWrite(CheckpointId id, ViewVersion version) const;
   Clock MinClock() const;

@@ -2,6 +2,7 @@
 // stops without one. A plain value.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include "core/message.h"
@@ -14,6 +15,10 @@ class StopRequest {
     requested_ = true;
     reason_ = std::move(reason);
     deadline_ = deadline;
+  }
+  // `progress`: of the checkpoint. If it has changed, the deadline moves.
+  void Observe(std::uint64_t progress, TimeUs deadline) {
+    if (std::exchange(progress_, progress) != progress) deadline_ = deadline;
   }
   bool requested() const { return requested_; }
   bool Overdue(TimeUs now) const { return requested_ && now >= deadline_; }
@@ -32,6 +37,7 @@ class StopRequest {
   bool requested_ = false, cut_begun_ = false, state_saved_ = false;
   Shutdown reason_;
   TimeUs deadline_ = 0;
+  std::uint64_t progress_ = 0;
 };
 
 }  // namespace tarn::scheduler

@@ -97,14 +97,16 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
   return any;
 }
 
-// Whether the shard may accept new sections of this part now. Aggregated table: there is room for the message, or its
-// gradients are discarded. Immediate table: the clock is before that of any pending cut (rule K1).
+// Whether the shard may accept new sections of this part now: they would not be lost after a checkpoint that may be the
+// last one (rule K12), and there is room for the message in an aggregated table, or the clock is before that of any
+// pending cut in an immediate table (rule K1). Gradients that are discarded are always accepted.
 bool Pushes::MayTake(const Part& part, std::size_t message_bytes) const {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
-  if (table.consistency.apply == ApplyMode::kAggregated)
-    return (*context_.policies)[table.id].Discards(part.worker(), part.clock, context_.clocks->cohort()) ||
-           BucketFits(part, message_bytes);
-  return context_.may_apply(part.clock);
+  const bool aggregated = table.consistency.apply == ApplyMode::kAggregated;
+  if (aggregated && (*context_.policies)[table.id].Discards(part.worker(), part.clock, context_.clocks->cohort()))
+    return true;
+  if (!context_.may_accept(part.clock)) return false;
+  return aggregated ? BucketFits(part, message_bytes) : context_.may_apply(part.clock);
 }
 
 // The next clock to close may use twice as much, because all others wait for it.
@@ -125,7 +127,7 @@ bool Pushes::NeverFits(const Part& part, std::span<const SectionAck> acks) {
   const bool refused =
       std::ranges::any_of(acks, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
   if (!refused || table.consistency.apply != ApplyMode::kAggregated || part.clock != OpenClock(part.push.table) ||
-      !context_.clocks->cohort().Fenced().empty())
+      !context_.clocks->cohort().Fenced().empty() || !context_.may_accept(part.clock))
     return false;
   context_.stop->Stop(
       {ErrorCode::kTooLarge,

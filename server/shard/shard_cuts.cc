@@ -17,9 +17,11 @@ void ShardCuts::Adopt(const CheckpointOrder& order) {
   if (part_ && part_->id != order.id) part_.reset();
   if (pending_ && pending_->id != order.id) pending_.reset();
   if (cut_ && cut_->order.id != order.id) Abandon();
+  if (last_ && last_->id != order.id) last_.reset();
   if (order.id <= newest_order_) return;
   newest_order_ = order.id;
   pending_ = order;
+  if (order.whole_hash && !order.directory.empty()) last_ = order;
 }
 
 void ShardCuts::CutIfDue() {

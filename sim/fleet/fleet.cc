@@ -14,7 +14,6 @@ namespace {
 // Maximum simulated time of a run after the last fault; beyond this it counts as stuck.
 constexpr TimeUs kSettleUs = 600'000'000;
 constexpr TimeUs kRestartUs = 50'000;
-constexpr TimeUs kLongPauseUs = 100'000;  // between two slices of a cut
 
 }  // namespace
 
@@ -207,9 +206,6 @@ bool Fleet::Excused(const Shutdown& reason) const {
   // Failures of other checkpoints do not end the run (rule K3).
   const bool last_cut = io && (has("(final) could not be written") || has("(stop) could not be written"));
   if (context_.disk.failed > 0 && (damaged || tier_full || last_cut)) return true;
-  // A stop waits a minute for its checkpoint; a stalled disk, or slices far apart, may take longer.
-  const bool late = reason.code == ErrorCode::kTimeout && has("did not complete in time");
-  if (late && (store_.stalls() > 0 || scenario.cut_pause_us > kLongPauseUs)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (faults_.shard_slept() || deaths_.server_died() || checks_.SilencedShard());
 }

@@ -92,6 +92,10 @@ TEST(StopRequest, IsOverdueAtItsDeadlineAndCutsOnce) {
   EXPECT_TRUE(request.requested());
   EXPECT_FALSE(request.Overdue(49));
   EXPECT_TRUE(request.Overdue(50));
+  request.Observe(7, 80);
+  EXPECT_FALSE(request.Overdue(79)) << "the checkpoint goes on";
+  request.Observe(7, 90);
+  EXPECT_TRUE(request.Overdue(80));
   EXPECT_TRUE(request.BeginCut());
   EXPECT_FALSE(request.BeginCut());
   EXPECT_STREQ(request.phase(), "stopped");

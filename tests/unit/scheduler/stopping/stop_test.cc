@@ -107,6 +107,23 @@ TEST(Deserted, AFleetWithoutWorkersEndsAfterTwentyLeases) {
   }
 }
 
+// Without workers no shard reaches the clock of the order.
+TEST(Deserted, ACheckpointWhoseClockNoWorkerReachesIsCutWhereTheyEnded) {
+  FakeFleet fleet(Durable(2, 2));
+  fleet.rows[0] = 10000;
+  fleet.AddAll();
+  for (int i = 0; i < 12; ++i) fleet.Step();
+  fleet.RequestCheckpoint();
+  for (int i = 0; i < 20 && fleet.scheduler.view().checkpoint.id.value == 0; ++i) fleet.Pass(0.1);
+  const Clock ordered = fleet.scheduler.view().checkpoint.clock;
+  ASSERT_GT(ordered, fleet.workers[0]->clock);
+  for (auto& worker : fleet.workers) fleet.Kill(*worker);
+  fleet.Pass(20);
+  ASSERT_EQ(fleet.scheduler.progress().workers_live, 0u);
+  ASSERT_EQ(fleet.store.manifests.size(), 1u);
+  EXPECT_LT(fleet.store.manifests.begin()->second.resume_clock, ordered);
+}
+
 TEST(Deserted, AWorkerThatRejoinsInTimeKeepsTheRun) {
   FakeFleet fleet(Durable(1, 1));
   fleet.rows[0] = 100;
@@ -117,6 +134,20 @@ TEST(Deserted, AWorkerThatRejoinsInTimeKeepsTheRun) {
   fleet.AddWorker(0);
   ASSERT_TRUE(fleet.RunToEnd());
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+}
+
+TEST(Checkpoint, AStopWaitsForWorkersWithLongClocks) {
+  FakeFleet fleet(Durable(1, 2));
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) fleet.Step();
+  fleet.RequestStop();
+  for (int i = 0; i < 40 && !fleet.scheduler.stopped(); ++i) {
+    fleet.Pass(20);
+    fleet.Step();
+  }
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
 }
 
 TEST(Checkpoint, AStopWritesACheckpointAndASecondStopDoesNotWait) {

@@ -30,7 +30,8 @@ class PushesTest : public PartTest {
                                                       .stop = &stop_,
                                                       .counters = &counters_,
                                                       .observer = &events_,
-                                                      .may_apply = [this](Clock clock) { return clock < cut_; }});
+                                                      .may_apply = [this](Clock clock) { return clock < cut_; },
+                                                      .may_accept = [this](Clock clock) { return clock < last_; }});
   }
   Expected<bool> OnPush(const Message& message) {
     return pushes_->OnPush(kPeer, message.sender, std::get<Push>(message.body), Member(message.sender.incarnation));
@@ -42,7 +43,7 @@ class PushesTest : public PartTest {
             PartOf<Push>(message)};
   }
   std::optional<Pushes> pushes_;
-  Clock cut_{100};
+  Clock cut_{100}, last_{100};
 };
 
 TEST_F(PushesTest, IsAppliedOnceAndInOrder) {
@@ -199,6 +200,16 @@ TEST_F(PushesTest, APushOfAClockAfterACutIsRefusedUntilTheCut) {
   EXPECT_EQ(rows_.Find(PartitionOfKey(7))->watermarks().Of(kFirstWorker), Sequence(0));
   cut_ = Clock(4);
   EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 3)), true);
+}
+
+TEST_F(PushesTest, K12APushThatTheLastCheckpointWouldLackIsRefused) {
+  Open(ApplyMode::kAggregated);
+  last_ = Clock(0);
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 0)), false);
+  EXPECT_EQ(TakeSection().code, ErrorCode::kOverloaded);
+  EXPECT_FALSE(stop_.stopped()) << "it fits when the order is withdrawn";
+  last_ = Clock(1);
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 0)), true);
 }
 
 TEST_F(PushesTest, APushBeyondTheBucketLimitIsRefusedAndEndsTheShardIfTheNextClockNeedsIt) {

@@ -93,6 +93,29 @@ TEST_F(ShardCutsTest, AnOrderOfAClockWaitsForIt) {
   EXPECT_TRUE(cuts_.MayApply(Clock(2)));
 }
 
+TEST_F(ShardCutsTest, K12NoPushIsAcceptedThatTheLastCheckpointWouldLack) {
+  cuts_.Adopt(OrderOf(1));
+  EXPECT_TRUE(cuts_.MayAccept(Clock(0))) << "training goes on after it";
+  CheckpointOrder order = OrderOf(2);
+  order.whole_hash = true;
+  cuts_.Adopt(order);
+  EXPECT_FALSE(cuts_.MayAccept(Clock(0)));
+  cuts_.CutIfDue();
+  RunToTheEnd();
+  ReportWritten();
+  cuts_.Adopt(order);
+  EXPECT_FALSE(cuts_.MayAccept(Clock(0))) << "it is not complete, or the run ends";
+  cuts_.Adopt({});
+  EXPECT_TRUE(cuts_.MayAccept(Clock(0)));
+
+  order.id = CheckpointId(3);
+  order.at_clock = true;
+  order.clock = Clock(4);
+  cuts_.Adopt(order);
+  EXPECT_TRUE(cuts_.MayAccept(Clock(3)));
+  EXPECT_FALSE(cuts_.MayAccept(Clock(4))) << "it would be acknowledged, and is in no checkpoint";
+}
+
 TEST_F(ShardCutsTest, ThePartIsRepeatedUntilTheOrderIsWithdrawn) {
   cuts_.Adopt(OrderOf(1));
   cuts_.CutIfDue();
