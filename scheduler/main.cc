@@ -104,12 +104,15 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   options.run = state.run;
   options.first_incarnation = state.progress.next_incarnation.value;
   // The logs contain no state of the workers' programs.
-  const bool to_checkpoint = options.resume && std::ranges::any_of(options.resume->blobs, &WorkerBlob::program_state);
+  const bool to_checkpoint = state.programs_keep_state ||
+                             (options.resume && std::ranges::any_of(options.resume->blobs, &WorkerBlob::program_state));
   if (to_checkpoint && state.begun)
-    fmt::print(stderr,
-               "tarn-scheduler: the run goes on from {} and not from the end of its logs, because that checkpoint has "
-               "state of the workers' programs\n",
-               options.resume_directory);
+    fmt::print(
+        stderr,
+        "tarn-scheduler: the run {} and not from the end of its logs, because they do not contain the state that "
+        "the workers' programs keep\n",
+        options.resume ? "goes on from " + options.resume_directory
+                       : "has no checkpoint: it starts again from the beginning");
   if (state.begun && !to_checkpoint) options.restore = std::move(state);
   return {};
 }

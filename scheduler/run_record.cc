@@ -48,6 +48,7 @@ SchedulerState RunRecord::MakeState(TimeUs now) const {
   membership.Capture(&state);
   state.progress.resume_clock = state.largest_end;
   state.best_wanted = context_.epochs->best_wanted();
+  state.programs_keep_state = membership.workers().programs_keep_state();
   return state;
 }
 
@@ -58,8 +59,8 @@ std::uint64_t RunRecord::StateRevision(const CheckpointCoordinator& cuts) const 
   auto add = [&hash](auto... words) { ((hash = HashCombine(hash, words)), ...); };
   add(membership.next_incarnation().value, cuts.checkpoints().last().value, cuts.whole().id.value,
       epochs.schedule().finished().size(),
-      std::uint64_t{epochs.best().wanted()} << 2 | std::uint64_t{epochs.phase() == Phase::kBestCheckpoint} << 1 |
-          std::uint64_t{membership.begun()},
+      std::uint64_t{membership.workers().programs_keep_state()} << 3 | std::uint64_t{epochs.best().wanted()} << 2 |
+          std::uint64_t{epochs.phase() == Phase::kBestCheckpoint} << 1 | std::uint64_t{membership.begun()},
       batches_repeated_);
   return hash;
 }

@@ -124,8 +124,7 @@ void CheckpointCoordinator::Void(const std::string& why) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason reason = cut.reason;
   requests_.Voided(cut.order.id);
-  context_.notes->Warn(
-      fmt::format("checkpoint {} ({}) is abandoned: {}", cut.order.id.value, Name(reason), why));
+  context_.notes->Warn(fmt::format("checkpoint {} ({}) is abandoned: {}", cut.order.id.value, Name(reason), why));
   Abandon();
   if (reason != CutReason::kPeriodic)
     Want(reason);

@@ -137,8 +137,8 @@ class CheckpointCoordinator {
   bool state_is_cut() const { return state_is_cut_ && !context_.membership->has_had_programs(); }
   // Whether all shards have confirmed the newest order to cut at a clock.
   bool OrderConfirmed() const { return context_.membership->shards().Confirmed(ordered_version_); }
-  // A number that changes while the pending checkpoint makes progress: while shards write it, and with each part and each
-  // clock of the slowest worker.
+  // A number that changes while the pending checkpoint makes progress: while shards write it, and with each part and
+  // each clock of the slowest worker.
   std::uint64_t Progress(TimeUs now) const;
   // What a checkpoint waits for.
   CutWaits Awaited() const;

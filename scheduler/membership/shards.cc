@@ -150,8 +150,8 @@ bool Shards::MayWrite(CheckpointId id, ViewVersion version) const {
 }
 
 bool Shards::Writes(CheckpointId id) const {
-  return std::ranges::any_of(
-      nodes_, [&](const ShardNode& shard) { return shard.writing.value != 0 && shard.writing <= id; });
+  return std::ranges::any_of(nodes_,
+                             [&](const ShardNode& shard) { return shard.writing.value != 0 && shard.writing <= id; });
 }
 
 Clock Shards::MinClock() const {

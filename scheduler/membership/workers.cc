@@ -96,6 +96,7 @@ void Workers::OnHeartbeat(Incarnation id, const Heartbeat& heartbeat, const View
   worker.drained = std::max(worker.drained, std::min(heartbeat.drained, view.proposal.id));
   worker.clock = std::max(worker.clock, heartbeat.clock);
   worker.keeps_state |= heartbeat.keeps_state;
+  programs_keep_state_ |= heartbeat.keeps_state;
   if (heartbeat.acked_clock < worker.acked_clock) return;  // overtaken by a newer heartbeat
   if (heartbeat.acked_clock > worker.acked_clock) worker.ticked = worker.heard;
   worker.acked_clock = heartbeat.acked_clock;

@@ -77,6 +77,8 @@ class Workers {
   // largest_end: the largest clock at which a worker ended. MaxClock: the largest of that and all workers' clocks.
   Clock largest_end() const { return largest_end_; }
   Clock MaxClock() const;
+  // Whether the program of any worker has kept state (rule K9).
+  bool programs_keep_state() const { return programs_keep_state_; }
   std::uint32_t waiting() const;
   std::size_t starts_known() const { return starts_.size(); }
   // Adds the peers that get a Shutdown when the run ends.
@@ -93,6 +95,7 @@ class Workers {
   std::map<Incarnation, WorkerNode> nodes_;  // including the newest ended ones
   ProcessStarts starts_;
   Clock largest_end_;
+  bool programs_keep_state_ = false;
 };
 
 }  // namespace tarn::scheduler

@@ -54,6 +54,7 @@ struct SchedulerState {
   std::string pending_directory;      // of an ordered checkpoint that is not complete
   std::vector<std::string> kept;      // complete checkpoints of this run, oldest first
   std::vector<std::string> outdated;  // checkpoints to remove when this state is durable
+  bool programs_keep_state = false;   // a worker's program keeps state, which is not in the logs (rule K10)
   std::vector<LogSequence> logged;    // by shard: last durable record by its last heartbeat
 };
 

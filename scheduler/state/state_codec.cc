@@ -41,7 +41,7 @@ std::string BodyOf(const SchedulerState& s) {
   fb::FinishStateBuffer(
       b, fb::CreateState(b, s.run, progress, s.version.value, s.epoch.value, owners_at, workers_at, s.proposal,
                          s.largest_end.value, s.last_lease.value, leases_at, s.begun, s.best_wanted, s.whole.value,
-                         whole, pending, kept, logged_at, s.whole_files, outdated));
+                         whole, pending, kept, logged_at, s.whole_files, outdated, s.programs_keep_state));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
@@ -76,6 +76,7 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
     }
   s.begun = m.begun();
   s.best_wanted = m.best_wanted();
+  s.programs_keep_state = m.programs_keep_state();
   s.whole = CheckpointId(m.whole());
   s.whole_directory = Text(m.whole_directory());
   s.whole_files = m.whole_files();

@@ -54,8 +54,8 @@ class ShardCuts {
   void RestoreNewestOrder(CheckpointId id) { newest_order_ = id; }
   // Whether a push of this clock may be applied at once. If not, it is refused until the cut is made (rule K1).
   bool MayApply(Clock clock) const { return !pending_ || !pending_->at_clock || clock < pending_->clock; }
-  // Whether a push of this clock may be accepted. If not, it is refused until the checkpoint is complete, or the run has
-  // ended without it (rule K12).
+  // Whether a push of this clock may be accepted. If not, it is refused until the checkpoint is complete, or the run
+  // has ended without it (rule K12).
   bool MayAccept(Clock clock) const { return !last_ || (last_->at_clock && clock < last_->clock); }
 
   // Begins the cut if an order waits and its clock is reached.
@@ -108,7 +108,7 @@ class ShardCuts {
   Base base_;
   std::optional<CheckpointOrder> pending_;
   std::optional<CheckpointOrder> last_;  // the current order, if its checkpoint may be the last of the run
-  std::set<CheckpointId> writing_;  // checkpoints begun in the store and not reported by it yet
+  std::set<CheckpointId> writing_;       // checkpoints begun in the store and not reported by it yet
   std::optional<ActiveCut> cut_;
   TimeUs next_slice_ = 0;
   std::optional<CheckpointPart> part_;  // the last report, repeated until the view no longer has the order

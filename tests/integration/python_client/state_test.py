@@ -47,6 +47,7 @@ import numpy as np
 import tarn
 
 dies = len(sys.argv) > 1 and os.environ["TARN_STARTS_AGAIN"] == "0"
+early = "early" in sys.argv  # before there is a checkpoint
 alive = 10  # steps after a checkpoint
 with tarn.connect() as ps:
     saved = ps.saved_state(ps.rank)
@@ -76,6 +77,8 @@ with tarn.connect() as ps:
                 steps += 1
                 if steps == 60:
                     print("half", flush=True)
+                if dies and early and steps == 20 and ps.rank == 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
                 if dies and steps == 20 and ps.rank == 1:
                     written = ps.request_checkpoint()
                 if dies and steps >= 20 and ps.rank == 1:
@@ -103,10 +106,10 @@ class StateTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "program.py").write_text(PROGRAM)
 
-    def launch(self, *arguments, dies=False, stops=False):
+    def launch(self, *arguments, dies="", stops=False):
         """Returns the exit status and the output. Interrupts the launcher when a worker is half way."""
         launch = subprocess.Popen([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable,
-                                   self.folder / "program.py", *(["dies"] if dies else [])], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   self.folder / "program.py", *([dies] if dies else [])], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
         guard = threading.Timer(120, launch.kill)
         guard.start()
@@ -148,7 +151,7 @@ class StateTest(unittest.TestCase):
     def test_a_death(self):
         (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="checkpoint"))
         run = self.folder / "run"
-        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=True)
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies="later")
         self.assertNotEqual(code, 0, output)
         code, output = self.launch("--resume", run, "--run-dir", self.folder / "resumed")
         self.assertEqual(code, 0, output)
@@ -158,7 +161,7 @@ class StateTest(unittest.TestCase):
     def test_a_run_with_a_log_goes_on_from_its_checkpoint(self):
         (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="log"))
         run = self.folder / "run"
-        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies=True)
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies="later")
         self.assertNotEqual(code, 0, output)
         code, output = self.launch("--resume", run)
         self.assertEqual(code, 0, output)
@@ -166,10 +169,21 @@ class StateTest(unittest.TestCase):
         self.assertTrue(all(self.began(output)), output)
         self.check(output, with_table=False)
 
+    def test_a_run_with_a_log_and_no_checkpoint_starts_from_the_beginning(self):
+        (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["asp"], durability="log"))
+        run = self.folder / "run"
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, "--set", "storage.checkpoint_clocks=0", dies="early")
+        self.assertNotEqual(code, 0, output)
+        code, output = self.launch("--resume", run)
+        self.assertEqual(code, 0, output)
+        self.assertIn("the run has no checkpoint: it starts again from the beginning", output)
+        self.assertEqual(self.began(output), [0, 0])
+        self.check(output, with_table=True)
+
     def test_the_whole_fleet_starts_again(self):
         (self.folder / "job.toml").write_text(JOB.format(consistency=MODES["bsp"], durability="checkpoint"))
         run = self.folder / "run"
-        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, "--restarts", "1", dies=True)
+        code, output = self.launch(self.folder / "job.toml", "--run-dir", run, "--restarts", "1", dies="later")
         self.assertEqual(code, 0, output)
         self.assertIn("launch: the fleet starts again (1 of 1) from the newest state in", output)
         self.assertTrue(all(self.began(output)[-2:]), output)
