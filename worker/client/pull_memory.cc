@@ -46,6 +46,7 @@ void PullRecord::NoteRows(const PulledRows& rows) {
   if (!keeps_rows_) return;
   if (rows_.empty()) rows_ = Buffer::Allocate(keys_.size() * dim_ * sizeof(float));
   CopyToPlanOrder(rows, dim_, rows_.as_mutable<float>().data());
+  for (const PlanRun& run : rows.parts) arrived_ += run.count;
 }
 
 Version PullRecord::VersionOf(PartitionId partition) const {
@@ -54,7 +55,7 @@ Version PullRecord::VersionOf(PartitionId partition) const {
 }
 
 const float* PullRecord::RowOf(Key key) const {
-  if (rows_.empty()) return nullptr;
+  if (!HasRows()) return nullptr;
   if (places_.empty())
     for (std::uint32_t i = 0; i < keys_.size(); ++i) places_.emplace(keys_[i], i);
   const auto place = places_.find(key);
@@ -136,7 +137,7 @@ Expected<Buffer> PullMemory::RowsOf(const Plan& plan, const TableSpec& spec, Use
     for (const auto& record : table->records)
       if (uses.Has(record->use())) records.insert(records.begin(), record.get());
   for (const PullRecord* record : records)
-    if (!record->rows().empty() && record->HasKeys(plan.keys)) return record->rows();
+    if (record->HasRows() && record->HasKeys(plan.keys)) return record->rows();
   Buffer rows = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
   float* to = rows.as_mutable<float>().data();
   for (const Key key : plan.keys) {

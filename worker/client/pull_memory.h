@@ -46,7 +46,9 @@ class PullRecord {
 
   Version VersionOf(PartitionId partition) const;  // kNoVersion: not known
   Clock seen() const { return seen_; }             // the least minimum clock; UINT64_MAX: not known
-  // The row of a key; null: it was not pulled.
+  // Whether the record keeps rows and all have arrived.
+  bool HasRows() const { return keeps_rows_ && arrived_ == keys_.size(); }
+  // The row of a key; null: it was not pulled, or not all rows have arrived.
   const float* RowOf(Key key) const;
   bool HasKeys(const std::vector<Key>& keys) const { return keys_ == keys; }
   const Buffer& rows() const { return rows_; }
@@ -62,6 +64,7 @@ class PullRecord {
   std::uint32_t dim_;
   std::vector<Key> keys_;                                  // of the plan, if it keeps rows
   Buffer rows_;                                            // in the order of keys_; empty until the first reply
+  std::size_t arrived_ = 0;                                // number of rows in rows_
   mutable std::unordered_map<Key, std::uint32_t> places_;  // made at the first RowOf
 };
 

@@ -23,10 +23,11 @@ void PushCombiner::Begin() {
 }
 
 // The number of clocks whose pushes are combined; 1: none are. Update rules that need the rows as they were
-// pulled exclude combining, because a sum of gradients belongs to several pulled rows.
+// pulled exclude combining, because a sum of gradients belongs to several pulled rows; codecs with residuals, because
+// these are added to every push.
 std::uint32_t PushCombiner::ClocksOf(const TableSpec& spec) const {
   const bool may = spec.consistency.mode != ConsistencyMode::kBsp && spec.consistency.apply == ApplyMode::kImmediate &&
-                   !NeedsPulled(spec);
+                   !NeedsPulled(spec) && !KeepsResiduals(spec.push_codec);
   return may ? WorkerCacheOf(context_->job_file, spec.name).push_every : 1;
 }
 

@@ -145,6 +145,24 @@ TEST(PullMemory, APushHasItsRowsAsTheyWerePulled) {
   }
 }
 
+// Otherwise a push would send the memory of rows that have not arrived.
+TEST(PullMemory, ARecordHasNoRowsBeforeAllHaveArrived) {
+  Fleet fleet(Tables("dc_asgd"));
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(50));
+  ASSERT_GE(plan.runs.size(), 2u);
+  PullRecord record(plan, Clock(0), true);
+  for (const PlanRun& run : plan.runs) {
+    EXPECT_FALSE(record.HasRows());
+    EXPECT_EQ(record.RowOf(plan.keys.front()), nullptr);
+    Buffer values = Buffer::Allocate(run.count * plan.dim * sizeof(float));
+    std::ranges::fill(values.as_mutable<float>(), 3.0f);
+    record.NoteRows({std::span(&run, 1), ValueCodec::kFp32, values});
+  }
+  ASSERT_TRUE(record.HasRows());
+  EXPECT_EQ(*record.RowOf(plan.keys.back()), 3.0f);
+}
+
 TEST(PullMemory, PushingARowThatWasNotPulledIsAnError) {
   Fleet fleet(Tables("dc_asgd"));
   fleet.Run();

@@ -18,7 +18,7 @@ constexpr TableId kLayer{2};
 constexpr std::uint32_t kClocks = 3;
 
 struct Combining {
-  Combining() : fleet(Options()) {
+  explicit Combining(ValueCodec codec = ValueCodec::kFp32) : fleet(Options(codec)) {
     fleet.job.consistency = {ConsistencyMode::kSsp, 4, ApplyMode::kImmediate};
     fleet.job.worker_cache = {0, OwnPushes::kBounded, kClocks};
     fleet.job.tables["layer"].has_worker_cache = true;  // its pushes are not held
@@ -26,11 +26,12 @@ struct Combining {
     fleet.Run();
   }
 
-  static FleetOptions Options() {
+  static FleetOptions Options(ValueCodec codec) {
     FleetOptions options;
     options.client.nonce = 1;
     options.start = Clock(10);
     options.tables = {SparseTable("users", 4), SparseTable("layer", 4)};
+    options.tables[0].push_codec = codec;
     for (TableSpec& spec : options.tables) spec.consistency = {ConsistencyMode::kSsp, 4, ApplyMode::kImmediate};
     return options;
   }
@@ -72,6 +73,13 @@ std::vector<Key> Keys(std::size_t n, std::uint64_t from = 0) {
   std::vector<Key> keys(n);
   for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(from + i + 1);
   return keys;
+}
+
+// A job that names the codec is rejected; a program may give it to its own table.
+TEST(PushCombiner, PushesOfACodecWithResidualsAreNotHeld) {
+  Combining c(ValueCodec::kTopK);
+  c.Push({1, 2, 3});
+  EXPECT_GT(c.PushesOut(), 0u);
 }
 
 TEST(PushCombiner, PushesOfSeveralClocksAreSentAsTheirSum) {
