@@ -14,10 +14,12 @@ thread may use a client. Connect in each process, after a fork. Waiting releases
 interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
+import contextlib
 import ctypes
 import itertools
 import operator
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -114,6 +116,7 @@ class Client:
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
         self._saver: Saver | None = None
+        self._interrupted: list[threading.Event] = []  # of calls that Ctrl-C has interrupted; set when they have returned
 
     def __getstate__(self) -> Any:
         raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
@@ -139,6 +142,9 @@ class Client:
 
     def __del__(self) -> None:
         self.close()
+
+    def _interruptible(self, call: Callable[..., Any], *arguments: Any, what: str) -> None:
+        interruptible(call, *arguments, what=what, interrupted=self._interrupted)
 
     def pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
         """Internal. For the pulls of tables and plans."""
@@ -183,7 +189,7 @@ class Client:
         if dim is None:
             if not (rows is None and initializer is None and optimizer is None and pushes == "gradients"):
                 raise InvalidArgument(1, f"table {name!r}: rows, initializer, optimizer and pushes need dim")
-            interruptible(library().open_table, self.pointer, as_bytes(name), pointer,
+            self._interruptible(library().open_table, self.pointer, as_bytes(name), pointer,
                           what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
@@ -195,7 +201,7 @@ class Client:
             lines += _section("initializer", initializer)
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
-        interruptible(library().create_table, self.pointer, as_bytes(name), "\n".join(lines).encode(), pointer,
+        self._interruptible(library().create_table, self.pointer, as_bytes(name), "\n".join(lines).encode(), pointer,
                       what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
@@ -351,7 +357,7 @@ class Client:
             kept.append((logits, positives))
         leases, answer = (CLease * want)(), CLeaseAnswer()
         rows = (ctypes.c_uint64 * 3)(*data_rows)
-        interruptible(library().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
+        self._interruptible(library().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
                       what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
         granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
                          each.batch_rows)
@@ -399,7 +405,7 @@ class Client:
         """The state that the worker of this rank had in the checkpoint from which the run was resumed; None if it had
         none, or if this worker has joined later."""
         found, n = POINTER(), ctypes.c_size_t()
-        interruptible(library().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
+        self._interruptible(library().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
         return ctypes.string_at(found, n.value) if n.value else None
 
     def report(self, **values: float) -> None:
@@ -420,12 +426,12 @@ class Client:
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called barrier() as often as this one."""
-        interruptible(library().barrier, self.pointer, what="a barrier: other workers have not called it")
+        self._interruptible(library().barrier, self.pointer, what="a barrier: other workers have not called it")
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
-        interruptible(library().leave, self.pointer, what="the answers to this worker's requests, before it leaves the "
+        self._interruptible(library().leave, self.pointer, what="the answers to this worker's requests, before it leaves the "
                       "fleet: a server or the scheduler does not answer")
 
     @property
@@ -433,10 +439,22 @@ class Client:
         return self._pointer is None
 
     def close(self) -> None:
-        """Leaves first unless leave() was called, but waits at most 2 seconds."""
+        """Leaves first unless leave() was called, but waits at most 2 seconds. Does not wait for a call that Ctrl-C has
+        interrupted: the client is closed when that call returns."""
         pointer, self._pointer = self._pointer, None
-        if pointer is not None and self._process == os.getpid():
+        if pointer is None or self._process != os.getpid():
+            return
+        busy = [each for each in self._interrupted if not each.is_set()]
+
+        def close() -> None:
+            for each in busy:
+                each.wait()
             library().close(pointer)
+
+        if not busy:
+            return close()
+        with contextlib.suppress(RuntimeError):  # at the end of the interpreter no thread can be started
+            threading.Thread(target=close, daemon=True).start()
 
 
 def _as_rank(text: str) -> int:

@@ -204,19 +204,24 @@ class Note:
             logging.getLogger("tarn").warning("tarn: waiting for %.0f s for %s", waited, self._what)
 
 
-def interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _T:
+def interruptible(
+    call: Callable[..., _T], *arguments: Any, what: str = "", interrupted: list[threading.Event] | None = None
+) -> _T:
     """Returns the result of `call`. In the main thread, runs it on a separate thread, so that Ctrl-C interrupts the
-    wait, and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it."""
+    wait, and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. After Ctrl-C, `interrupted`
+    has an event that is set once the call has returned."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []
     failed: list[BaseException] = []
+    ended = threading.Event()  # join() of Python 3.11 takes a thread for ended after Ctrl-C
 
     def run() -> None:
         try:
             done.append(call(*arguments))
         except BaseException as error:
             failed.append(error)
+        ended.set()
 
     thread = threading.Thread(target=run, daemon=True)
     try:
@@ -224,9 +229,13 @@ def interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
         return call(*arguments)
     note = Note(what)
-    while thread.is_alive():
-        thread.join(PATIENCE_SECONDS)
-        note.log()
+    try:
+        while not ended.wait(PATIENCE_SECONDS):
+            note.log()
+    except BaseException:
+        if interrupted is not None:
+            interrupted.append(ended)
+        raise
     if failed:
         raise failed[0]
     return done[0]

@@ -6,7 +6,6 @@ import math
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -614,30 +613,6 @@ class FleetsTest(unittest.TestCase):
             ps.close()
             with self.assertRaises(tarn.Gone):
                 ps.tick()
-
-    def test_ctrl_c_ends_the_waiting(self):
-        waits = {
-            "connect": "tarn.connect('tcp://127.0.0.1:1', insecure=True)",
-            "table": "ps.table('nobodys')",
-            "pull": "ps.tick(); ps.table('t', dim=1).pull([1]).wait()",
-            "barrier": "ps.barrier()",
-        }
-        for what, wait in waits.items():
-            with self.subTest(what), Fleet(workers=2) as fleet:
-                program = ("import signal, tarn, threading\nothers = []\n"
-                           # ignored where a shell runs the test in the background
-                           "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-                           f"join = lambda: others.append(tarn.connect('{fleet.address}'))\n"
-                           "threading.Thread(target=join, daemon=True).start()\n"
-                           f"ps = tarn.connect('{fleet.address}')\nprint('waits', flush=True)\n"
-                           f"try:\n    {wait}\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
-                           "import os\nos._exit(0)\n")
-                process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                                           env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
-                self.assertEqual(process.stdout.readline(), "waits\n")
-                time.sleep(0.3)
-                process.send_signal(signal.SIGINT)
-                self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "interrupted\n")
 
 
 if __name__ == "__main__":

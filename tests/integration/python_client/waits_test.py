@@ -1,12 +1,17 @@
-"""Shows that a long wait logs what it waits for (logger `tarn`)."""
+"""Shows that a long wait logs what it waits for (logger `tarn`), and that Ctrl-C ends it."""
 
 import logging
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
+import time
 import unittest
 import unittest.mock
 
-from client_test import Fleet
+from client_test import PATIENCE_SECONDS, ROOT, Fleet
 
 import tarn
 from tarn import library as library_module
@@ -69,6 +74,48 @@ class WaitsTest(unittest.TestCase):
     def tearDown(self):
         for client in self.clients:
             client.leave()
+
+
+class InterruptedTest(unittest.TestCase):
+    def test_ctrl_c_ends_the_waiting(self):
+        waits = {
+            "connect": "tarn.connect('tcp://127.0.0.1:1', insecure=True)",
+            "table": "ps.table('nobodys')",
+            "pull": "ps.tick(); ps.table('t', dim=1).pull([1]).wait()",
+            "barrier": "ps.barrier()",
+        }
+        for what, wait in waits.items():
+            with self.subTest(what), Fleet(workers=2) as fleet:
+                program = ("import signal, tarn, threading\nothers = []\n"
+                           # ignored where a shell runs the test in the background
+                           "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                           f"join = lambda: others.append(tarn.connect('{fleet.address}'))\n"
+                           "threading.Thread(target=join, daemon=True).start()\n"
+                           f"ps = tarn.connect('{fleet.address}')\nprint('waits', flush=True)\n"
+                           f"try:\n    {wait}\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
+                           "import os\nos._exit(0)\n")
+                process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                                           env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+                self.assertEqual(process.stdout.readline(), "waits\n")
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "interrupted\n")
+
+    def test_close_after_an_interrupted_leave_does_not_wait(self):
+        with Fleet(workers=2) as fleet:
+            program = ("import signal, tarn, threading, time\nothers = []\n"
+                       "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                       f"join = lambda: others.append(tarn.connect('{fleet.address}'))\n"
+                       "threading.Thread(target=join, daemon=True).start()\n"
+                       f"ps = tarn.connect('{fleet.address}')\nrows = ps.table('t', dim=1)\nps.tick()\n"
+                       "waits = rows.pull([1])\nthreading.Timer(1, print, ['waits'], {'flush': True}).start()\n"
+                       "try:\n    ps.leave()\nexcept KeyboardInterrupt:\n    ps.close()\n"
+                       "print('closed', flush=True)\nimport os\nos._exit(0)\n")
+            with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                                  env=os.environ | {"PYTHONPATH": str(ROOT / "python")}) as process:
+                self.assertEqual(process.stdout.readline(), "waits\n")
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "closed\n")
 
 
 if __name__ == "__main__":
