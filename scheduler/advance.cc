@@ -58,7 +58,7 @@ bool Scheduler::Impl::AdvanceVerdicts() {
 bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
   using Purpose = Agreement::Purpose;
   if (!agreement_.open()) {
-    const bool join = membership_.JoinersReady() && epochs_.phase() != Phase::kLeaving;
+    const bool join = membership_.JoinersReady(now) && epochs_.phase() != Phase::kLeaving;
     if (!join && !cuts_.NeedsAgreement(epochs_.Moment(now))) return false;
     agreement_.Open(join ? Purpose::kJoin : cuts_.WantedDrains() ? Purpose::kDrainedCut : Purpose::kCut, now);
     return true;

@@ -193,10 +193,12 @@ std::vector<Verdict> Membership::TakeVerdicts() {
   return std::exchange(verdicts_, {});
 }
 
-bool Membership::JoinersReady() const {
+// After a restart the workers that wait are admitted without the others, if those do not join within a lease.
+bool Membership::JoinersReady(TimeUs now) {
   if (!formed() || AnyFencing() || restarting()) return false;
   const std::uint32_t waiting = workers_.waiting();
-  if (admit_together_ && waiting < options_.workers) return false;
+  if (admit_together_ && !joinable_) joinable_ = now;
+  if (admit_together_ && waiting < options_.workers && now - *joinable_ < options_.lease_us) return false;
   return waiting > 0 && view_.Room() > 0;
 }
 

@@ -105,7 +105,7 @@ class Membership {
   CurrentView* current_view() { return &view_; }
   // JoinersReady: whether waiting workers can be admitted now. AdmitJoiners: makes them live with this join clock, as
   // many as the view has room for, and returns them (rule M2).
-  bool JoinersReady() const;
+  bool JoinersReady(TimeUs now);
   std::vector<Incarnation> AdmitJoiners(Clock join);
 
   // Sets the checkpoint to which logs may be truncated (rule L4).
@@ -142,6 +142,7 @@ class Membership {
   bool begun_ = false;  // was true before a restart
   bool has_had_programs_ = false;
   bool admit_together_ = false;  // after a restart: admit all workers at one clock
+  std::optional<TimeUs> joinable_;  // then: since when those that wait could be admitted
   std::uint64_t died_ = 0;
 };
 

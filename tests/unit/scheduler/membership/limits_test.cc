@@ -38,7 +38,7 @@ TEST(Limits, JoinersWaitWhileTheViewIsFull) {
     fleet.Confirm();
     fleet.membership.TakeVerdicts();
     fleet.Confirm();
-    if (!fleet.membership.JoinersReady()) return false;
+    if (!fleet.membership.JoinersReady(0)) return false;
     fleet.membership.AdmitJoiners(Clock(50));
     fleet.Confirm();
     return true;
@@ -57,7 +57,7 @@ TEST(Limits, JoinersWaitWhileTheViewIsFull) {
   EXPECT_EQ(fleet.membership.view().workers.size(), 3u);
   EXPECT_FALSE(rejoin());  // one past it
   fleet.Confirm(Clock(50));
-  EXPECT_TRUE(fleet.membership.JoinersReady());
+  EXPECT_TRUE(fleet.membership.JoinersReady(0));
   EXPECT_EQ(fleet.membership.AdmitJoiners(Clock(60)).size(), 1u);
   EXPECT_LE(fleet.membership.view().workers.size(), 3u);
 }

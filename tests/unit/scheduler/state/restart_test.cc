@@ -155,6 +155,21 @@ TEST(State, WorkersJoinTogetherAfterARestart) {
   EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
 }
 
+TEST(State, AWorkerThatDoesNotComeBackIsNotWaitedForWithoutEnd) {
+  Restart restart(LogJob(2, 3), 4, 300);
+  FakeFleet& fleet = restart.Shards();
+  fleet.shards[0]->deaf = true;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) fleet.AddWorker(rank);
+  fleet.Pass(0.5);
+  fleet.Kill(*fleet.workers[2]);
+  fleet.Pass(fleet.job.fleet.lease_seconds + 2);
+  fleet.shards[0]->deaf = false;
+  fleet.Pass(fleet.job.fleet.lease_seconds + 2);
+  EXPECT_EQ(fleet.scheduler.progress().workers_live, 2u);
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+}
+
 // Rule G2.
 TEST(State, OutdatedCheckpointsAreRemovedAtTheEndAndAfterACrash) {
   Job job = LogJob(2, 2);
