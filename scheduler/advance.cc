@@ -137,7 +137,7 @@ void Scheduler::Impl::Answer(TimeUs now, Outbox* out) {
   const Workers& workers = membership_.workers();
   const auto is_live = [&workers](Incarnation worker) { return workers.IsLive(worker); };
   LeaseSupply supply = epochs_.supply();
-  if (supply == LeaseSupply::kTraining && stop_request_.requested() && !cuts_.CutsAtClock())
+  if (supply == LeaseSupply::kTraining && stop_request_.requested() && !cuts_.IsAtClock())
     supply = LeaseSupply::kNone;  // rule K11
   for (LeaseDesk::Answer& answer : desk_.Answers(supply, is_live)) {
     if (supply == LeaseSupply::kTraining && !answer.reply.grants.empty()) {

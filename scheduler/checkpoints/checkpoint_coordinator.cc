@@ -168,8 +168,8 @@ std::optional<CutEnd> CheckpointCoordinator::WriteManifest(const CutMoment& mome
     for (const auto& [id, part] : cut.workers) at[id] = part.position;
     manifest = context_.manifests->Make(at, false, moment.now);
     manifest.resume_clock = cut.order.clock;
-  } else {
-    manifest.resume_clock = membership.MaxClock();
+  } else {  // the clock of the cut: a program skips the data before it
+    manifest.resume_clock = membership.workers().largest_end();
     for (const auto& [id, part] : cut.shards) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
     const std::uint64_t samples = context_.leases->Samples(membership.workers().LivePositions());
     const std::uint64_t behind = samples - std::min(samples, cut.samples_noted);

@@ -87,6 +87,11 @@ class CheckpointCoordinator {
   void StartCounting(TimeUs now) { checkpoints_.StartCounting(now); }
   // Whether a checkpoint that is wanted now is cut at a clock.
   bool CutsAtClock() const { return options_.at_clock || (options_.at_clock_for_programs && ProgramsKeepState()); }
+  // Whether the current checkpoint, or else one that is wanted now, is cut at a clock.
+  bool IsAtClock() const {
+    if (const Cut* cut = checkpoints_.pending()) return cut->order.at_clock;
+    return wanted_ ? at_clock_ : CutsAtClock();
+  }
   bool UnderWay() const { return wanted_.has_value() || checkpoints_.pending() != nullptr; }
 
   // Whether the requested checkpoint must wait until workers agree on a clock. If not, orders it.

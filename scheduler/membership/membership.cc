@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace tarn::scheduler {
+namespace {
+
+// Joining together keeps the bits of the run (rule G4), so a worker that is started again soon is waited for.
+constexpr int kTogetherLeasesMax = 20;
+
+}  // namespace
 
 Membership::Membership(Options options, SchedulerStore* store)
     : options_(std::move(options)),
@@ -193,12 +199,12 @@ std::vector<Verdict> Membership::TakeVerdicts() {
   return std::exchange(verdicts_, {});
 }
 
-// After a restart the workers that wait are admitted without the others, if those do not join within a lease.
+// After a restart the workers that wait are admitted without the others, if those do not join within some leases.
 bool Membership::JoinersReady(TimeUs now) {
   if (!formed() || AnyFencing() || restarting()) return false;
   const std::uint32_t waiting = workers_.waiting();
   if (admit_together_ && !joinable_) joinable_ = now;
-  if (admit_together_ && waiting < options_.workers && now - *joinable_ < options_.lease_us) return false;
+  if (admit_together_ && waiting < options_.workers && now - *joinable_ < kTogetherLeasesMax * options_.lease_us) return false;
   return waiting > 0 && view_.Room() > 0;
 }
 

@@ -63,6 +63,8 @@ class Membership {
   void Capture(SchedulerState* state) const;
   // Whether a worker has joined whose program may push at any time, not only rows of its leases.
   bool has_had_programs() const { return has_had_programs_; }
+  // Whether workers wait, after a restart, until all have joined.
+  bool awaits_all() const { return joinable_ && admit_together_; }
   // Whether every shard has confirmed a view, so that all logs have begun.
   bool begun() const { return begun_ || (formed() && shards_.Confirmed(ViewVersion(1))); }
 

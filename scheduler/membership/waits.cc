@@ -42,7 +42,7 @@ std::string Missing(const Membership& membership, const FleetSection& fleet) {
 }  // namespace
 
 std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since) {
-  if (!membership.formed()) return Missing(membership, fleet);
+  if (!membership.formed() || membership.awaits_all()) return Missing(membership, fleet);
   const auto lease_us = static_cast<TimeUs>(fleet.lease_seconds * 1e6);
   const auto silence = [&](TimeUs heard) { return now - std::max(heard, listening_since); };
   TimeUs longest = 0, longest_loading = 0;

@@ -164,7 +164,9 @@ TEST(State, AWorkerThatDoesNotComeBackIsNotWaitedForWithoutEnd) {
   fleet.Kill(*fleet.workers[2]);
   fleet.Pass(fleet.job.fleet.lease_seconds + 2);
   fleet.shards[0]->deaf = false;
-  fleet.Pass(fleet.job.fleet.lease_seconds + 2);
+  fleet.Pass(20 * fleet.job.fleet.lease_seconds - 2);
+  EXPECT_EQ(fleet.scheduler.progress().workers_live, 0u);
+  fleet.Pass(4);
   EXPECT_EQ(fleet.scheduler.progress().workers_live, 2u);
   ASSERT_TRUE(fleet.RunToEnd());
   EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
