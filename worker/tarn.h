@@ -214,7 +214,7 @@ class Client {
   // transport; `keys`, `insecure` and `io_threads` are not used.
   static Expected<Client> Connect(const ConnectOptions& options, std::unique_ptr<net::Transport> transport);
 
-  // Calls Leave unless it was called before, but waits for it at most 2 seconds.
+  // Calls Leave unless it was called before, but waits for it at most 2 seconds, and saves no state of the program.
   ~Client();
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
@@ -249,8 +249,8 @@ class Client {
   // (delay-compensated rules), and one of them was not pulled for pulled_clock or too many pulls ago.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
                     const PushOptions& options = {});
-  // gradients: fp32, plan.keys().size() x dim. Not copied, but shared until acknowledged: Buffer::Hold lends memory of
-  // the caller.
+  // gradients: fp32, plan.keys().size() x dim. Not copied, but shared. Buffer::Hold lends memory of the caller until its
+  // owner is released, which may be after the acknowledgement.
   StatusFuture Push(const Plan& plan, Buffer gradients, const PushOptions& options = {});
   // Pushes to several tables. Nothing is sent if the sizes, keys or gradients of one of them are invalid.
   StatusFuture PushMany(std::span<const TablePush> pushes, const PushOptions& options = {});

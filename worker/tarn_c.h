@@ -82,7 +82,7 @@ TARN_C_API int tarn_connect(const char* scheduler, const tarn_options* options, 
 /* Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached fail with
    TARN_CANCELLED. Afterwards tarn_close is the only function that may be called with this client. */
 TARN_C_API int tarn_leave(tarn_client* client);
-/* Leaves first unless tarn_leave was called, but waits at most 2 seconds. */
+/* Leaves first unless tarn_leave was called, but waits at most 2 seconds, and saves no state of the program. */
 TARN_C_API void tarn_close(tarn_client* client);
 
 TARN_C_API uint32_t tarn_rank(const tarn_client* client);

@@ -103,7 +103,7 @@ std::string Session::JoinNote(TimeUs begun, double waited) const {
 
 Status Session::Leave(std::optional<double> seconds) {
   std::call_once(leave_once_, [&] {
-    state_->SaveAfterTick(clock());
+    if (!seconds) state_->SaveAfterTick(clock());  // the destructor calls nothing of the program
     auto request = MakeStatusRequest(
         [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Leave(done, now, out); });
     runtime_.Submit(request);
