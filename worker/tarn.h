@@ -249,8 +249,8 @@ class Client {
   // (delay-compensated rules), and one of them was not pulled for pulled_clock or too many pulls ago.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
                     const PushOptions& options = {});
-  // gradients: fp32, plan.keys().size() x dim. Not copied, but shared. Buffer::Hold lends memory of the caller until its
-  // owner is released, which may be after the acknowledgement.
+  // gradients: fp32, plan.keys().size() x dim. Not copied, but shared. Buffer::Hold lends memory of the caller until
+  // its owner is released, which may be after the acknowledgement.
   StatusFuture Push(const Plan& plan, Buffer gradients, const PushOptions& options = {});
   // Pushes to several tables. Nothing is sent if the sizes, keys or gradients of one of them are invalid.
   StatusFuture PushMany(std::span<const TablePush> pushes, const PushOptions& options = {});

@@ -204,7 +204,8 @@ bool Membership::JoinersReady(TimeUs now) {
   if (!formed() || AnyFencing() || restarting()) return false;
   const std::uint32_t waiting = workers_.waiting();
   if (admit_together_ && !joinable_) joinable_ = now;
-  if (admit_together_ && waiting < options_.workers && now - *joinable_ < kTogetherLeasesMax * options_.lease_us) return false;
+  if (admit_together_ && waiting < options_.workers && now - *joinable_ < kTogetherLeasesMax * options_.lease_us)
+    return false;
   return waiting > 0 && view_.Room() > 0;
 }
 

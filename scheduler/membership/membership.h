@@ -143,7 +143,7 @@ class Membership {
   std::vector<Verdict> verdicts_;
   bool begun_ = false;  // was true before a restart
   bool has_had_programs_ = false;
-  bool admit_together_ = false;  // after a restart: admit all workers at one clock
+  bool admit_together_ = false;     // after a restart: admit all workers at one clock
   std::optional<TimeUs> joinable_;  // then: since when those that wait could be admitted
   std::uint64_t died_ = 0;
 };

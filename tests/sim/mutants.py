@@ -238,7 +238,7 @@ MUTANTS = [
     ("earlier-ticks-not-told", "server/clock/cohort.cc",
      "if (point.clock > kept.back().clock) kept.push_back(point);", "(void)point;"),
     ("workers-admitted-one-by-one", "scheduler/membership/membership.cc",
-     "if (admit_together_ && waiting < options_.workers) return false;", ""),
+     "if (admit_together_ && waiting < options_.workers && now - *joinable_ < kTogetherLeasesMax * options_.lease_us)\n    return false;", ""),
     ("changed-row-taken-for-its-copy", "server/tier/resident_rows.h",
      "if (states_.At(place, number).has_copy()) [[unlikely]]\n      DropCopy(place, number);", "(void)place, (void)number;"),
     ("fetched-row-over-a-newer-one", "server/tier/residency.cc",
