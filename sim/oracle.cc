@@ -73,6 +73,15 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
   Check(RowChanges::IsChanged(key) ? changes_.CheckCut(cut, key, value) : counts_.CheckCut(cut, key, value));
 }
 
+void Oracle::CheckLastCut(Clock cut, std::span<const WorkerEntry> workers) {
+  for (const WorkerEntry& worker : workers) {
+    const auto accepted = accepted_.find(worker.incarnation);
+    if (worker.state == WorkerState::kLive && accepted != accepted_.end() && accepted->second >= cut)
+      Fail(fmt::format("incarnation {}: a push of clock {} was accepted, and the run ended with a checkpoint of clock {}",
+                       worker.incarnation.value, accepted->second.value, cut.value));
+  }
+}
+
 void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& values) {
   const std::vector<std::uint32_t> kept = counts_.TimesKept(manifest.data.epoch);
   const std::uint64_t rows =

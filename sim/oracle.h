@@ -16,6 +16,7 @@
 //   - a checkpoint contains every row as of its cut, whatever was pushed while it was copied (sim_store.h)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -51,6 +52,13 @@ class Oracle {
 
   // Counts the push ids of an acknowledged push: one for each of its sections.
   void OnPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
+  // A shard has accepted a push. After a restart, pushes beyond the common clock count no more.
+  void OnPushAccepted(Incarnation incarnation, Clock clock) {
+    accepted_[incarnation] = std::max(accepted_[incarnation], clock);
+  }
+  void ForgetAccepted() { accepted_.clear(); }
+  // Checks that the checkpoint of a stop, cut at this clock, contains what these workers have pushed (rule K12).
+  void CheckLastCut(Clock cut, std::span<const WorkerEntry> workers);
   // Checks the answer of a shard to a pull for use at `use` on a table with this bound.
   void CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) {
     Check(cohorts_.CheckGroundTruth(use, bound, backups));
@@ -93,6 +101,7 @@ class Oracle {
   ResidualStates residuals_;
   ProgramStates programs_;
   PushOrigins origins_;
+  std::map<Incarnation, Clock> accepted_;  // the highest clock of an accepted push
   DataState resumed_;  // of the checkpoint from which the run continues
   std::uint64_t acked_push_ids_ = 0, requests_saved_ = 0;
   std::string failure_;

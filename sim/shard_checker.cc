@@ -8,7 +8,8 @@
 
 namespace tarn::sim {
 
-void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
+void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock clock) {
+  oracle_->OnPushAccepted(incarnation, clock);
   if (during_push_) during_push_();
   if (versions_of_) CheckVersion(partition);
   Sequence& last = last_[{incarnation, partition}];

@@ -30,6 +30,7 @@ class ShardChecker : public server::ShardObserver {
   void OnRestored(Clock minimum, std::span<const PartitionId> owned) override {
     last_closed_.clear();
     oracle_->counts().OnRestored(minimum, owned);
+    oracle_->ForgetAccepted();
   }
   void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) override;
   void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock open) override;

@@ -127,6 +127,8 @@ MUTANTS = [
     ("push-behind-the-drain-sent", "worker/client/tick_bound.h",
      "return drains_ && drain_to_ ? clock < *drain_to_ : clock <= limit(asked);", "return clock <= limit(asked);"),
     ("drained-before-acknowledgements", "worker/client/tick_bound.cc", "|| acked < *drain_to_ ||", "||"),
+    ("push-after-the-last-cut", "server/shard/shard_cuts.h",
+     "return !last_ || (last_->at_clock && clock < last_->clock); }", "return true; }"),
     ("stop-cut-before-drained", "scheduler/membership/agreement.cc",
      "if (!AllDrained() && !late) return std::nullopt;", "if (!AllReported() && !late) return std::nullopt;"),
     ("drain-of-half-a-clock", "worker/client/tick_bound.cc", "if (pushed_ != asked && !mid_clock) drain_to_ = asked;",
