@@ -419,7 +419,7 @@ class Client:
         numbers = (ctypes.c_double * len(values))()
         for i, (name, value) in enumerate(values.items()):
             try:
-                numbers[i] = float(value)
+                numbers[i] = float(value.detach() if hasattr(value, "detach") else value)
             except (TypeError, ValueError):
                 raise TypeError(f"tarn.report: {name} = {value!r}, expected a number") from None
         library().report(self.pointer, (TEXT * len(values))(*map(as_bytes, values)), numbers, len(values))

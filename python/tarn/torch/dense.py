@@ -163,7 +163,7 @@ def check(model: nn.Module, swapped: set[int], optimizer: Settings | None, sessi
     _check_optimizer(optimizer, session.client.job_text)
     if taken := {path for tables in session.dense for path in tables.paths()}.intersection(_trainable(model)):
         raise ValueError(f"tarn.torch.remote: an earlier model with dense=\"tarn\" has a parameter {min(taken)!r}, too, and would "
-                         "share its table; expected one call of remote() for an nn.ModuleDict of both models")
+                         "share its table; expected one call of remote() for a module of your own whose forward calls both models")
     for path, each in _trainable(model).items():
         if id(each) not in swapped and (each.dtype != torch.float32 or each.device.type == "meta"):
             raise ValueError(f"tarn.torch.remote: parameter {path!r} is {each.dtype} on {each.device}, expected "

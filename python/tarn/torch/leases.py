@@ -85,8 +85,8 @@ class LeasedDataset(IterableDataset[Any]):
 
     After a break the next iteration continues the epoch. Expects one optimizer.step() for one batch, or for several with
     gradient accumulation. Use it in the process that calls the model, not in a DataLoader with worker processes, which
-    have no fleet. Workers get different numbers of batches: with DistributedDataParallel use
-    torch.distributed.algorithms.Join. One thread.
+    have no fleet. Make it once, before the loop over epochs. Workers get different numbers of batches, and one without rows
+    waits for the end of the epoch: DistributedDataParallel needs equal parts. One thread.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class LeasedDataset(IterableDataset[Any]):
         if batch is None:
             raise ValueError("tarn.torch.LeasedDataset.report: no batch has been handed out, expected one before")
         batch.progress.rows += batch.rows
-        batch.progress.loss_sum += float(loss) * batch.rows
+        batch.progress.loss_sum += float(loss.detach() if isinstance(loss, torch.Tensor) else loss) * batch.rows
         if logits is not None and labels is not None:
             batch.progress.logits.append(_flat(logits, np.float32))
             batch.progress.labels.append(_flat(labels, np.uint8))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 from tarn.torch.leases import LeasedDataset
 from tarn.torch.modules import modules_of, session_of
 from tarn.torch.recipe import Calls, Recipe
-from tarn.torch.session import of
+from tarn.torch.session import Session, of
 from tarn.torch.state import ProgramState, optimizers_in
 
 STEPS_WAITED_FOR = 64  # prefetch() pulls nothing more after the batches of so many steps without a step
@@ -59,8 +60,12 @@ def attach(
     newest checkpoint, not from the end of the log. keep_state=False: the program saves and restores its dense state
     itself.
 
-    ValueError: no remote module, or the client has an optimizer already: a clock ends with one step. TypeError:
-    optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
+    Each step pushes all rows that have a gradient. Optimizers that step in turn on losses of their own, as in a GAN, are not
+    supported.
+
+    ValueError: no remote module, or the client has an optimizer already: a clock ends with one step; without an optimizer,
+    the model has parameters that are in no table; the optimizer has parameters that neither `model` nor `state` has, and
+    which a checkpoint would lack. TypeError: optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
     dense parameters have been updated then), and errors of earlier pushes. One thread.
     """
     session, given = session_of(model, "attach"), optimizer
@@ -84,9 +89,11 @@ def attach(
             raise ValueError(f"tarn.torch.attach: the {type(optimizer).__name__} has parameters that remote(dense=\"tarn\") "
                              "has put into tables, whose optimizer the servers run; expected attach(model) without an "
                              "optimizer")
+    _check_trained(model, session, given_optimizers)
     attached = TableOptimizer(dense) if optimizer is None else optimizer
     kept = None
     if (given is not None or bool(state)) if keep_state is None else keep_state:
+        _check_saved(model, given_optimizers, state or {})
         kept = ProgramState(model, given_optimizers, state or {}, session.dense)
         kept.check()
     elif state:
@@ -125,6 +132,32 @@ def attach(
     if kept is not None:
         kept.keep(session.client)
     return attached if given is None else given
+
+
+def _check_trained(model: nn.Module, session: Session, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """ValueError: no optimizer, though the model has parameters in torch. Warns if nothing exchanges them."""
+    own = {id(each) for tables in session.dense for each in tables.parameters()}
+    dense = [path for path, each in model.named_parameters() if each.requires_grad and id(each) not in own]
+    if dense and not optimizers:
+        raise ValueError(f"tarn.torch.attach: parameter {dense[0]!r} and {len(dense) - 1} others are in no table and would not be "
+                         "trained; expected attach(model, optimizer), remote(model, dense=\"tarn\"), or requires_grad=False")
+    workers = tomllib.loads(session.client.job_text).get("fleet", {}).get("workers", 1)
+    exchanged = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if dense and optimizers and workers > 1 and not exchanged:
+        warnings.warn(f"tarn.torch.attach: each of the {workers} workers trains dense parameters of its own, such as {dense[0]!r}; "
+                      "expected DistributedDataParallel or another parallelism of torch, or remote(model, dense=\"tarn\")",
+                      stacklevel=3)
+
+
+def _check_saved(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], state: Mapping[str, Any]) -> None:
+    """ValueError: a parameter of the optimizers is in no checkpoint."""
+    modules = [model, *(each for each in state.values() if isinstance(each, nn.Module))]
+    saved = {id(parameter) for module in modules for parameter in module.parameters()}
+    for parameter in (each for optimizer in optimizers for group in optimizer.param_groups for each in group["params"]):
+        if id(parameter) not in saved:
+            raise ValueError(f"tarn.torch.attach: a parameter {list(parameter.shape)} of the optimizer is not in the model, so that "
+                             "checkpoints would lack it; expected its module in `state`, as state={\"loss\": loss_module}, or "
+                             "keep_state=False")
 
 
 def rows(model: nn.Module) -> list[torch.Tensor]:

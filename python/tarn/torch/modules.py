@@ -326,8 +326,16 @@ def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag, 
                          "narrow what is stored and sent ([tables.NAME] row_codec, pull_codec)")
     if module.max_norm is not None:
         raise ValueError(f"{where}max_norm = {module.max_norm} is not supported: rows are changed by their optimizer alone")
+    hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks,
+             module.weight._backward_hooks]
+    if any(hooks):
+        raise ValueError(f"{where}it or its weight has a hook, which its replacement would lack; expected hooks registered after "
+                         "remote(), on the module that it has put there, and none on the weight")
     for other, each in model.named_modules():
         if type(each) in (nn.Embedding, nn.EmbeddingBag) and other in chosen:
+            if each.weight is module.weight and each.padding_idx != module.padding_idx:
+                raise ValueError(f"{where}it has padding_idx = {module.padding_idx}, and module {other!r}, which shares its weight, "
+                                 f"has {each.padding_idx}; expected the same, or weights of their own")
             continue
         if any(parameter is module.weight for parameter in each.parameters(recurse=False)):
             raise ValueError(f"{where}its weight is also a parameter of {other!r}, a {type(each).__name__}: expected a "

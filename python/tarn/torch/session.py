@@ -120,7 +120,7 @@ class Leaf:
 
     rows: torch.Tensor
     plan: Any  # of their keys
-    beside_dense: bool  # whether parameters of the optimizer had gradients when this one got its own
+    beside_dense: bool  # whether parameters of the optimizer had gradients, too, after the backward pass
     taken: torch.Tensor | None = None  # the gradient, once a step has taken it from the rows
 
     def take(self) -> None:
@@ -301,8 +301,15 @@ class Session:
         with self._lock:
             if id(rows) in self._leaves:
                 return
-            self._leaves[id(rows)] = Leaf(rows, plan, any(each.grad is not None for each in self._dense()))
+            leaf = self._leaves[id(rows)] = Leaf(rows, plan, False)
             self._params().append(rows)  # zero_grad and GradScaler find it there
+        # Autograd may reach the rows before the dense parameters.
+        torch.autograd.Variable._execution_engine.queue_callback(
+            functools.partial(self._after_backward, leaf))
+
+    def _after_backward(self, leaf: Leaf) -> None:
+        with self._lock:
+            leaf.beside_dense = any(each.grad is not None for each in self._dense())
 
     def _dense(self) -> Iterator[torch.Tensor]:
         """The parameters of the attached optimizer, without leaves."""

@@ -197,6 +197,44 @@ class AttachTest(unittest.TestCase):
             optimizer.zero_grad()
         self.assertEqual([push["embedding"][3].tolist() for push in self.client.pushes], [[1, 1], [2, 2]])
 
+    def test_gradients_dropped_with_those_of_dense_parameters(self):
+        """model.zero_grad() after a skipped step; autograd reaches the rows first, or the dense parameters."""
+        class Product(nn.Module):
+            def __init__(self, rows_last):
+                super().__init__()
+                self.rows, self.dense, self.rows_last = nn.Embedding(10, 2), nn.Linear(2, 2), rows_last
+
+            def forward(self, ids):
+                parts = [lambda: self.dense(torch.ones(len(ids), 2)), lambda: self.rows(ids)]
+                first, second = (part() for part in (parts if self.rows_last else parts[::-1]))
+                return first * second
+
+        for rows_last in (False, True):
+            with self.subTest(rows_last=rows_last):
+                client = FakeClient()
+                model, optimizer = attached(Product(rows_last), client)
+                model(torch.tensor([1, 2])).sum().backward()
+                model.zero_grad()
+                model(torch.tensor([3])).sum().backward()
+                optimizer.step()
+                self.assertEqual([sorted(push["rows"]) for push in client.pushes], [[3]])
+
+    def test_parameters_that_nobody_trains_or_saves(self):
+        model = tarn.torch.remote(nn.Sequential(nn.Embedding(10, 2), nn.Linear(2, 1)), self.client, optimizer=SGD)
+        with self.assertRaisesRegex(ValueError, "parameter '1.weight' and 1 others are in no table"):
+            tarn.torch.attach(model)
+        other = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], 0.1)
+        with self.assertRaisesRegex(ValueError, r"a parameter \[1, 2\] of the optimizer is not in the model"):
+            tarn.torch.attach(model, optimizer)
+        tarn.torch.attach(model, optimizer, state={"other": other})
+
+    def test_workers_that_exchange_no_dense_parameters(self):
+        self.client.job_text = "[fleet]\nworkers = 2\n"
+        model = tarn.torch.remote(nn.Sequential(nn.Embedding(10, 2), nn.Linear(2, 1)), self.client, optimizer=SGD)
+        with self.assertWarnsRegex(UserWarning, "each of the 2 workers trains dense parameters of its own, such as '1.weight'"):
+            tarn.torch.attach(model, torch.optim.SGD(model.parameters(), 0.1))
+
     def test_a_model_of_tables_alone(self):
         model = tarn.torch.remote(nn.Embedding(10, 2), self.client, optimizer=SGD)
         optimizer = tarn.torch.attach(model)

@@ -61,7 +61,7 @@ class FakeTable:
 
 class FakeClient:
     def __init__(self):
-        self.tables, self.clock = {}, 0
+        self.tables, self.clock, self.job_text = {}, 0, ""
         self.pulls = []  # (clock, names of the tables) of each request
         self.pushes = []  # {name: {key: gradient}} of each request
         self.left = False

@@ -25,6 +25,19 @@ from tarn.torch import session  # noqa: E402
 from torch import nn  # noqa: E402
 
 
+
+def hooked():
+    module = nn.Embedding(5, 2)
+    module.register_forward_hook(lambda *_: None)
+    return module
+
+
+def padded_differently():
+    model = nn.ModuleList([nn.Embedding(5, 2, padding_idx=0), nn.Embedding(5, 2)])
+    model[1].weight = model[0].weight
+    return model
+
+
 class RemoteTest(unittest.TestCase):
     def setUp(self):
         self.client = FakeClient()
@@ -170,6 +183,8 @@ class RemoteTest(unittest.TestCase):
             (nn.Linear(2, 2), {}, ValueError, "Linear has no trainable nn.Embedding .* call remote\\(\\) once"),
             ([], {}, TypeError, "model is a list, expected a torch.nn.Module"),
             (nn.Embedding(5, 2, max_norm=1), {}, ValueError, "max_norm = 1 is not supported"),
+            (hooked(), {}, ValueError, "it or its weight has a hook"),
+            (padded_differently(), {}, ValueError, "padding_idx = 0, and module '1', which shares its weight, has None"),
             (nn.Embedding(5, 2, dtype=torch.bfloat16), {}, ValueError, "weight is torch.bfloat16, expected torch.float32"),
             (tied, {}, ValueError, "module 'in': its weight is also a parameter of 'out', a Linear"),
             (Bags(), {"only": ["bags.7"]}, ValueError, r"no nn.Embedding .* at 'bags.7'; it has \['bags.0', 'bags.1', 'bags.2'\]"),
