@@ -225,6 +225,7 @@ class Launch:
     def _supervise(self):
         """Supervises the fleet until all processes have ended."""
         shutdown_deadline = None
+        self._late_failure = ""  # of a program, after the end of the training
         while self._fleet.running() or self._restarts_due:
             self._handle_ends(0.2)
             self._handle_signals()
@@ -241,8 +242,15 @@ class Launch:
             elif time.monotonic() > shutdown_deadline:
                 if stopped:
                     return
-                names = ", ".join(node.name for node in self._fleet.running())
+                left = self._fleet.running()
+                names = ", ".join(node.name for node in left)
+                if self._options.program and all(node.role == "worker" for node in left):
+                    self._announce(f"launch: the fleet has ended; waiting for {names}, which may still score or save")
+                    shutdown_deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
+                    continue
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
+        if self._late_failure:
+            raise Failure(self._late_failure)
 
     def _watch_cores(self):
         """Measures the cores from the first sample to the scheduler's end, if the whole fleet is on this machine."""
@@ -304,7 +312,12 @@ class Launch:
 
     def _on_worker_death(self, node):
         self._show_death(node)
-        if self._stopping or not self._scheduler.running:
+        if self._stopping:
+            return
+        if not self._scheduler.running:
+            # All data is trained, but the program had more to do, such as to save its model.
+            if self._options.program and summary.read(self._run_dir / "summary.json").get("status") == "done":
+                self._late_failure = self._late_failure or self._death(node)
             return
         if self._options.program and not self._restarts_max:
             raise Failure(self._death(node))

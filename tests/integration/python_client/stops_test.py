@@ -61,6 +61,30 @@ with tarn.connect() as ps:
             if acknowledged == 100:
                 print("stop now", flush=True)
 """
+DATA = """
+[data]
+train = "of the program"
+split_rows = 10
+[train]
+epochs = 1
+batch_rows = 10
+"""
+FAILS_LATE = """
+import sys
+import tarn
+
+with tarn.connect() as ps:
+    table, done = ps.table("counts", dim=1, initializer="zero"), []
+    while not (answer := ps.request_leases((20, 0, 0), done=done)).finished:
+        done = []
+        if answer.tick_to is not None:
+            ps.tick_to(answer.tick_to).wait()
+        for lease in answer.leases:
+            table.push([1], [[-1.0]])
+            ps.tick(lease.id, lease.rows).wait()
+            done.append(tarn.LeaseReport(lease.id, lease.rows, 0.0))
+sys.exit(3)  # could not save its model
+"""
 AT_ONCE = 'mode = "asp"\napply = "immediate"'
 
 
@@ -71,7 +95,7 @@ class StopsTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "program.py").write_text(PROGRAM)
 
-    def launch(self, *arguments, program=()):
+    def launch(self, *arguments, program=(), code=0):
         """Returns the output. Interrupts the launcher when a program asks for it."""
         launch = subprocess.Popen([sys.executable, ROOT / "tools/launch", *arguments, "--bin-dir", BIN, "--", sys.executable,
                                    self.folder / "program.py", *program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -86,7 +110,7 @@ class StopsTest(unittest.TestCase):
         guard.cancel()
         launch.stdout.close()
         output = "".join(lines)
-        self.assertEqual(launch.wait(), 0, output)
+        self.assertEqual(launch.wait(), code, output)
         return output
 
     def new_run(self, consistency, durability="checkpoint", workers=1, program=()):
@@ -105,6 +129,14 @@ class StopsTest(unittest.TestCase):
                 acknowledged = int((self.folder / "counts").read_text())
                 self.assertGreaterEqual(acknowledged, 100)
                 self.assertGreaterEqual(self.value_of(run), acknowledged)
+
+    def test_a_program_that_fails_after_its_last_lease(self):
+        (self.folder / "program.py").write_text(FAILS_LATE)
+        job = JOB.format(consistency='mode = "bsp"', durability="checkpoint", workers=1) + DATA
+        (self.folder / "job.toml").write_text(job)
+        output = self.launch(self.folder / "job.toml", "--run-dir", self.folder / "run", code=1)
+        self.assertIn("failed: worker-0 died: exit code 3", output)
+        self.assertIn("status          done", output)
 
     def test_programs_that_end_before_the_clock_of_a_requested_checkpoint(self):
         run, output = self.new_run('mode = "bsp"', workers=2, program=["30"])
