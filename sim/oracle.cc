@@ -77,8 +77,9 @@ void Oracle::CheckLastCut(Clock cut, std::span<const WorkerEntry> workers) {
   for (const WorkerEntry& worker : workers) {
     const auto accepted = accepted_.find(worker.incarnation);
     if (worker.state == WorkerState::kLive && accepted != accepted_.end() && accepted->second >= cut)
-      Fail(fmt::format("incarnation {}: a push of clock {} was accepted, and the run ended with a checkpoint of clock {}",
-                       worker.incarnation.value, accepted->second.value, cut.value));
+      Fail(fmt::format(
+          "incarnation {}: a push of clock {} was accepted, and the run ended with a checkpoint of clock {}",
+          worker.incarnation.value, accepted->second.value, cut.value));
   }
 }
 

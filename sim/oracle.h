@@ -102,7 +102,7 @@ class Oracle {
   ProgramStates programs_;
   PushOrigins origins_;
   std::map<Incarnation, Clock> accepted_;  // the highest clock of an accepted push
-  DataState resumed_;  // of the checkpoint from which the run continues
+  DataState resumed_;                      // of the checkpoint from which the run continues
   std::uint64_t acked_push_ids_ = 0, requests_saved_ = 0;
   std::string failure_;
 };

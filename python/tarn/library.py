@@ -29,6 +29,9 @@ class Error(Exception):
         super().__init__(message)
         self.code = code
 
+    def __reduce__(self) -> Any:  # pickle passes only `args`, without the code
+        return type(self), (self.code, *self.args)
+
 
 class InvalidArgument(Error, ValueError):
     """Wrong sizes, a key that is too large, or an invalid description; the message has the details."""

@@ -149,8 +149,8 @@ Status FleetChecks::CheckEnd(bool died_early) const {
   return {};
 }
 
-// Rules K11 and K12. A stop before the fleet is complete writes no checkpoint (S0), and workers that were cut off for a lease
-// are not waited for; the scheduler has noted both.
+// Rules K11 and K12. A stop before the fleet is complete writes no checkpoint (S0), and workers that were cut off for a
+// lease are not waited for; the scheduler has noted both.
 void FleetChecks::CheckStop(RunResult* result) const {
   result->stopped = true;
   const std::vector<scheduler::Note> notes = context_.processes.scheduler()->TakeNotes();

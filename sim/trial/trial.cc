@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "kernels/subnormals.h"
 #include "net/slow_transport.h"
 #include "scheduler/setup.h"
 
@@ -242,6 +243,7 @@ void Trial::TurnScheduler() {
 // --- shards ---
 
 void Trial::StepShard(ShardNode* node, const std::function<void(Outbox*)>& step) {
+  const kernels::SubnormalsAreZero fast;  // as in a server, for the same bits
   Outbox out;
   step(&out);
   if (now() >= node->shard->NextTimer()) node->shard->OnTimer(now(), &out);

@@ -54,6 +54,16 @@ class SimulateTest(unittest.TestCase):
         for key in ("samples", "eval_auc", "eval_logloss", "train_logloss", "staleness_histogram", "pull_bytes", "push_bytes"):
             self.assertEqual(simulated[key], real[key], key)
 
+    def test_parameters_below_the_normal_numbers(self):
+        """Servers treat subnormal numbers as zero; so does the simulation."""
+        sets = ["optimizer.clip_value=1e-37", "optimizer.l2=0.9", "train.patience=0"]
+        run_dir = self.folder / "subnormal"
+        subprocess.run([sys.executable, ROOT / "tools/launch", self.job, "--bin-dir", BIN, "--run-dir", run_dir,
+                        *(word for each in sets for word in ("--set", each))], check=True, capture_output=True, timeout=120)
+        real = json.loads((run_dir / "summary.json").read_text())
+        simulated, _ = self.simulate(*sets)
+        self.assertEqual(simulated["parameters_hash"], real["parameters_hash"])
+
     def test_a_real_run_waits_for_its_batches(self):
         run_dir = self.folder / "waits"
         subprocess.run([sys.executable, ROOT / "tools/launch", self.job, "--bin-dir", BIN, "--run-dir", run_dir, "--set",
