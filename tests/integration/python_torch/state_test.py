@@ -265,7 +265,7 @@ class AttachTest(unittest.TestCase):
         """Random states, buffers and `state` are kept if asked for."""
 
         def made(client):
-            model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.BatchNorm1d(2)), client)
+            model = tarn.torch.remote(torch.nn.Sequential(torch.nn.Embedding(5, 2), torch.nn.BatchNorm1d(2, affine=False)), client)
             scheduler = torch.optim.lr_scheduler.MultiStepLR(torch.optim.SGD([torch.zeros(1)], lr=1), milestones=[2, 4])
             tarn.torch.attach(model, state={"scheduler": scheduler})
             return model, scheduler
