@@ -43,10 +43,10 @@ class Future:
             seconds = min(left, PATIENCE_SECONDS)
             try:
                 return call(seconds)
-            except Timeout:
+            except Timeout as error:
                 left -= seconds
-                if left <= 0:
-                    raise
+                if left <= 0:  # the error names the last of several waits
+                    raise Timeout(error.code, f"no answer within {timeout:g} s; wait() may be called again") from None
                 if timeout is None:
                     note.log()
 

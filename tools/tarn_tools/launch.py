@@ -356,7 +356,11 @@ class Launch:
             self._stopping = True
             if self._scheduler is not None and self._scheduler.running:
                 self._scheduler.process.send_signal(signal.SIGINT)
-            self._announce(f"launch: {name}: writing a checkpoint, then stopping; press again to kill")
+            storage = launch_options.read_toml(self._run_dir / "job.toml").get("storage", {})
+            how = "stopping without a checkpoint (storage.durability = \"none\")"
+            if storage.get("durability") != "none":
+                how = "writing a checkpoint, then stopping"
+            self._announce(f"launch: {name}: {how}; press again to kill")
 
     # --- output ---
 
