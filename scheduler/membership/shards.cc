@@ -174,6 +174,7 @@ std::uint64_t Shards::LogBytes() const {
 
 std::vector<LogSequence> Shards::Logged() const {
   std::vector<LogSequence> logged;
+  logged.reserve(nodes_.size());
   for (const ShardNode& shard : nodes_) logged.push_back(shard.logged);
   return logged;
 }

@@ -29,6 +29,7 @@ std::string BodyOf(const SchedulerState& s) {
   leases.reserve(s.leases.size());
   for (const KeptLease& l : s.leases) leases.emplace_back(l.lease.value, l.owner.value, l.split, l.done);
   std::vector<std::uint64_t> logged;
+  logged.reserve(s.logged.size());
   for (LogSequence sequence : s.logged) logged.push_back(sequence.value);
   const auto owners_at = b.CreateVector(owners);
   const auto workers_at = b.CreateVectorOfNativeStructs<wire::WorkerEntry>(s.workers);

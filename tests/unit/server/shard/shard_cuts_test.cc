@@ -42,7 +42,7 @@ class ShardCutsTest : public PartTest {
   }
   MemoryCheckpointFiles files_;
   std::vector<CheckpointPart> written_;
-  MemoryCheckpointStore store_{&files_, ShardId(0), [this](CheckpointPart part) { written_.push_back(part); }};
+  MemoryCheckpointStore store_{&files_, ShardId(0), [this](const CheckpointPart& part) { written_.push_back(part); }};
   std::vector<Clock> closed_below_;
   std::vector<CheckpointId> cut_;
   ShardCuts cuts_{{.slice_bytes = 400, .pause_us = 0},
