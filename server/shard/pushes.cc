@@ -103,10 +103,11 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
 bool Pushes::MayTake(const Part& part, std::size_t message_bytes) const {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
   const bool aggregated = table.consistency.apply == ApplyMode::kAggregated;
-  if (aggregated && (*context_.policies)[table.id].Discards(part.worker(), part.clock, context_.clocks->cohort()))
-    return true;
+  const bool late =
+      aggregated && (*context_.policies)[table.id].Discards(part.worker(), part.clock, context_.clocks->cohort());
+  if (late && part.push.action == PushAction::kStep) return true;
   if (!context_.may_accept(part.clock)) return false;
-  return aggregated ? BucketFits(part, message_bytes) : context_.may_apply(part.clock);
+  return aggregated ? late || BucketFits(part, message_bytes) : context_.may_apply(part.clock);
 }
 
 // The next clock to close may use twice as much, because all others wait for it.

@@ -163,9 +163,7 @@ void FleetChecks::CheckStop(RunResult* result) const {
   const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });
   if (newest == manifests.end() || undrained) return;
   const scheduler::Scheduler& scheduler = *context_.processes.scheduler();
-  // A backup worker that skips clocks may have pushed beyond the cut before it is ordered; it trains these rows again.
-  const bool skips = context_.scenario.job.consistency.backup_workers > 0;
-  if (context_.scenario.CutsAtClock() && !skips && scheduler.stop_reason().reason == "stopped")
+  if (context_.scenario.CutsAtClock() && scheduler.stop_reason().reason == "stopped")
     context_.oracle.CheckLastCut(newest->second.resume_clock, scheduler.view().workers);
   if (context_.scenario.MayCutAtClock()) return;
   result->drained = true;
