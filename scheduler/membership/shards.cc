@@ -143,11 +143,7 @@ ViewVersion Shards::LeastConfirmed() const {
   return least;
 }
 
-bool Shards::MayWrite(CheckpointId id, ViewVersion version) const {
-  return std::ranges::any_of(nodes_, [&](const ShardNode& shard) {
-    return shard.confirmed < version || (shard.writing.value != 0 && shard.writing <= id);
-  });
-}
+bool Shards::MayWrite(CheckpointId id, ViewVersion version) const { return !Confirmed(version) || Writes(id); }
 
 bool Shards::Writes(CheckpointId id) const {
   return std::ranges::any_of(nodes_,

@@ -65,8 +65,9 @@ def attach(
 
     ValueError: no remote module, or the client has an optimizer already: a clock ends with one step; without an optimizer,
     the model has parameters that are in no table; the optimizer has parameters that neither `model` nor `state` has, and
-    which a checkpoint would lack. TypeError: optimizers that call their closure repeatedly. step() raises tarn.InvalidArgument if a gradient is not finite (the
-    dense parameters have been updated then), and errors of earlier pushes. One thread.
+    which a checkpoint would lack. TypeError: optimizers that call their closure repeatedly. step() raises
+    tarn.InvalidArgument if a gradient is not finite (the dense parameters have been updated then), and errors of earlier
+    pushes. One thread.
     """
     session, given = session_of(model, "attach"), optimizer
     # Hooks of wrappers do not run. Of several optimizers the last one steps last.

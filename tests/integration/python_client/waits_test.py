@@ -118,7 +118,7 @@ class InterruptedTest(unittest.TestCase):
                 self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "closed\n")
 
     def test_errors_can_be_pickled(self):
-        """Else a pool of processes would wait for ever for a result that is one."""
+        """Otherwise a pool of processes would wait without end for a result that is one."""
         error = pickle.loads(pickle.dumps(tarn.Gone(17, "the fleet has ended")))
         self.assertEqual((type(error), error.code, str(error)), (tarn.Gone, 17, "the fleet has ended"))
 
