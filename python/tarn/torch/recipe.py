@@ -101,20 +101,28 @@ class Recipe:
         self.missing: list[str] = []  # modules whose ids were not found
 
     def begin(self, data: Any) -> None:
-        """The calls that follow, until `end`, are calls for this data. Records those of the first pass that has any."""
+        """The calls that follow, until `end`, are calls for this data. Records those of the first pass that has any. Of a
+        model that calls itself it records the innermost pass."""
         if self._parts is None:
+            self._stop()
             self._data, self._recorder = list(_tensors(data)), []
             self._session.calls.append(self._recorder)
 
     def end(self) -> None:
-        if not any(each is self._recorder for each in self._session.calls):
+        if not self._stop():
             return
-        self._session.calls = [each for each in self._session.calls if each is not self._recorder]
         if self._recorder:
             found = [(module, _part(module, ids, self._data)) for module, ids in self._recorder]
             self._parts = [part for _, part in found if part is not None]
             self.missing = sorted({module.name for module, part in found if part is None})
         self._data, self._recorder = [], []
+
+    def _stop(self) -> bool:
+        """Ends the recording. False: none was in progress."""
+        others = [each for each in self._session.calls if each is not self._recorder]
+        stopped = len(others) < len(self._session.calls)
+        self._session.calls = others
+        return stopped
 
     def pull_ahead(self, data: Any, clock: int) -> bool:
         """Pulls the rows of the expected calls for this data, for use at `clock`. False: none is known."""
