@@ -60,6 +60,18 @@ class _Batch:
         return self.progress.lease.id, self.end
 
 
+@dataclasses.dataclass(eq=False)
+class _Leases:
+    """The leases of one worker. Every LeasedDataset of its client has the same ones, so that the program may make a new one
+    for each epoch."""
+
+    data_rows: int
+    granted: collections.deque[Lease] = dataclasses.field(default_factory=collections.deque)
+    handed_out: list[_Progress] = dataclasses.field(default_factory=list)  # in progress, or awaiting their tick
+    finished: bool = False
+    tick_to: int | None = None  # the clock to tick to when all rows handed out are trained
+
+
 class LeasedDataset(IterableDataset[Any]):
     """Batches of the rows that the scheduler leases to this worker: each row once an epoch, whichever worker trains it.
 
@@ -83,10 +95,10 @@ class LeasedDataset(IterableDataset[Any]):
     collate: makes a batch of a list of items; default: torch's default_collate.
     client: of tarn.connect; default: the only one that was given to remote(), else that of the environment.
 
-    After a break the next iteration continues the epoch. Expects one optimizer.step() for one batch, or for several with
-    gradient accumulation. Use it in the process that calls the model, not in a DataLoader with worker processes, which
-    have no fleet. Make it once, before the loop over epochs. Workers get different numbers of batches, and one without rows
-    waits for the end of the epoch: DistributedDataParallel needs equal parts. One thread.
+    After a break the next iteration continues the epoch, also that of another LeasedDataset of the same client. Expects
+    one optimizer.step() for one batch, or for several with gradient accumulation. Use it in the process that calls the
+    model, not in a DataLoader with worker processes, which have no fleet. Workers get different numbers of batches, and one without rows waits for the end of the epoch:
+    DistributedDataParallel needs equal parts. One thread.
     """
 
     def __init__(
@@ -104,10 +116,12 @@ class LeasedDataset(IterableDataset[Any]):
             raise ValueError(f"tarn.torch.LeasedDataset: {len(data)} rows in batches of {batch_rows}, expected at least 1")
         self.data, self.batch_rows, self.shuffle, self.seed, self.collate = data, batch_rows, shuffle, seed, collate
         self._session: Session = session
-        self._granted: collections.deque[Lease] = collections.deque()
-        self._handed_out: list[_Progress] = []  # in progress, or awaiting their tick
-        self._finished = False
-        self._tick_to: int | None = None  # the clock to tick to when all rows handed out are trained
+        if session.leases is None:
+            session.leases = _Leases(len(data))
+        self._leases: _Leases = session.leases
+        if self._leases.data_rows != len(data):
+            raise ValueError(f"tarn.torch.LeasedDataset: {len(data)} rows, but an earlier LeasedDataset of this client has "
+                             f"{self._leases.data_rows}; expected one set of data for each job")
 
     def report(self, loss: Any, logits: Any = None, labels: Any = None) -> None:
         """Reports the quality of the last batch before its step, for the terminal, metrics and report of the run.
@@ -128,9 +142,9 @@ class LeasedDataset(IterableDataset[Any]):
         """Whether the iteration can go on while earlier batches are not trained yet. Called by prefetch()."""
         if self._reading() is not None:
             return True
-        if not self._granted and not self._finished and self._tick_to is None:
+        if not self._leases.granted and not self._leases.finished and self._leases.tick_to is None:
             self._request_more()
-        return bool(self._granted) or self._finished
+        return bool(self._leases.granted) or self._leases.finished
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is not None:
@@ -151,12 +165,12 @@ class LeasedDataset(IterableDataset[Any]):
 
     def _reading(self) -> _Progress | None:
         """The lease whose rows come next: the first with rows that are not handed out; None if a new one is needed."""
-        return next((each for each in self._handed_out if each.handed < each.lease.rows), None)
+        return next((each for each in self._leases.handed_out if each.handed < each.lease.rows), None)
 
     def _next(self) -> _Progress | None:
         """Like _reading(), but waits for a new lease if it is needed; None after the last epoch."""
         if self._reading() is None and (lease := self._next_lease()) is not None:
-            self._handed_out.append(_Progress(lease, lease.skip_rows))
+            self._leases.handed_out.append(_Progress(lease, lease.skip_rows))
         return self._reading()
 
     def _batches(self, progress: _Progress) -> Iterator[Any]:
@@ -177,29 +191,29 @@ class LeasedDataset(IterableDataset[Any]):
 
     def _next_lease(self) -> Lease | None:
         """Waits for a new lease; None after the last epoch."""
-        while not self._granted and not self._finished:
-            if self._tick_to is None:
+        while not self._leases.granted and not self._leases.finished:
+            if self._leases.tick_to is None:
                 self._request_more()
             # Nothing is left for this worker now, but others may wait for its rows, or for its clock.
             elif self._session.batch is not None and self._session.batch.position != self._session.ticked:
                 self._session.tick()  # the program has not called step() for its last batch
             else:
-                tick_to, self._tick_to = self._tick_to, None
+                tick_to, self._leases.tick_to = self._leases.tick_to, None
                 self._session.client.tick_to(tick_to).wait()
-        return self._granted.popleft() if self._granted else None
+        return self._leases.granted.popleft() if self._leases.granted else None
 
     def _request_more(self) -> None:
         """Reports leases that are done and requests more."""
         answer = self._session.client.request_leases((len(self.data), 0, 0), done=self._take_done(), want=WANTED)
-        self._granted += answer.leases
-        self._finished = answer.finished
-        self._tick_to = answer.tick_to  # the scheduler names a clock once: the next request waits until it is another
+        self._leases.granted += answer.leases
+        self._leases.finished = answer.finished
+        self._leases.tick_to = answer.tick_to  # the scheduler names a clock once: the next request waits until it is another
 
     def _take_done(self) -> list[LeaseReport]:
         """Leases all of whose rows are trained: a step has ticked after them, and every server has acknowledged it."""
         ticked = self._session.wait_for_ticks()
-        done = [each for each in self._handed_out if (each.lease.id, each.lease.rows) <= ticked]
-        self._handed_out = [each for each in self._handed_out if each not in done]
+        done = [each for each in self._leases.handed_out if (each.lease.id, each.lease.rows) <= ticked]
+        self._leases.handed_out = [each for each in self._leases.handed_out if each not in done]
         return [each.report() for each in done]
 
 

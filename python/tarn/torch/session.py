@@ -153,6 +153,7 @@ class Session:
         self._leaves: dict[int, Leaf] = {}  # by the id of the rows, in the order of backward
         self._sent: collections.deque[tuple[Any, int]] = collections.deque()  # futures of pushes and ticks, bytes of each
         self._sent_bytes = 0
+        self.leases: Any = None  # of its LeasedDatasets
         self.batch: Any = None  # of a LeasedDataset: the one that the program has
         self.ticked: tuple[int, int] = (0, 0)  # the position of the last tick: lease, rows
         self._lock = threading.Lock()
@@ -316,6 +317,9 @@ class Session:
         for group in () if self.attached is None else self.attached.param_groups:
             yield from (each for each in group["params"] if id(each) not in self._leaves)
 
+    def has_optimizer(self, parameter: torch.Tensor) -> bool:
+        return any(each is parameter for each in self._dense())
+
     def _before_training(self) -> None:
         """Drops gradients that no step will push, and warns if there is no step at all."""
         self.taken.clear()  # the step that has taken them has failed
@@ -459,6 +463,8 @@ def of(client: Any = None, or_given: bool = False) -> Session:
     when the program ends. or_given: rather that of the only open client that the program has given to remote()."""
     global _of_environment
     if client is not None:
+        if not hasattr(client, "push_from"):
+            raise TypeError(f"tarn.torch: client is a {type(client).__name__}, expected a tarn.Client, as of tarn.connect()")
         if not hasattr(client, "torch_session"):
             client.torch_session = Session(client)
             _given.add(client.torch_session)

@@ -113,8 +113,9 @@ class LeasesTest(unittest.TestCase):
         self.assertEqual(set(rows), set(range(ROWS)))
         self.assertEqual(set(rows.values()), {-RATE / 2, -RATE})
 
-    def train(self, loader, last=None):
-        """One worker, one epoch. loader(data, model); breaks after batch `last` of each iteration. Returns all rows."""
+    def train(self, loader, last=None, again=False):
+        """One worker, one epoch. loader(data, model); breaks after batch `last` of each iteration. `again`: each iteration has
+        a LeasedDataset of its own. Returns all rows."""
         rows, begun = [], -1
         with Fleet(more=JOB.replace(f"epochs = {EPOCHS}", "epochs = 1")) as fleet, tarn.connect(fleet.address) as ps:
             model = tarn.torch.remote(torch.nn.Embedding(ROWS, 1, device="meta"), ps, initializer="zero")
@@ -122,6 +123,7 @@ class LeasesTest(unittest.TestCase):
             data = tarn.torch.LeasedDataset(torch.arange(ROWS), client=ps)
             while begun < len(rows):
                 begun = len(rows)
+                data = tarn.torch.LeasedDataset(torch.arange(ROWS), client=ps) if again else data
                 for i, ids in enumerate(loader(data, model)):
                     rows += ids.tolist()
                     model(ids).sum().backward()
@@ -138,9 +140,9 @@ class LeasesTest(unittest.TestCase):
 
     def test_an_iteration_that_is_broken_off(self):
         """The next one continues the epoch, also with the batches that were read ahead."""
-        for depth in (None, 3):
-            with self.subTest(depth=depth):
-                rows = self.train(lambda data, model: data if depth is None else tarn.torch.prefetch(data, model, depth), 2)
+        for depth, again in ((None, False), (None, True), (3, False), (3, True)):
+            with self.subTest(depth=depth, again=again):
+                rows = self.train(lambda data, model: data if depth is None else tarn.torch.prefetch(data, model, depth), 2, again)
                 self.assertEqual(sorted(rows), list(range(ROWS)))
 
     def test_ranks_with_batches_of_different_sizes(self):
@@ -167,6 +169,8 @@ class LeasesTest(unittest.TestCase):
                 next(iter(DataLoader(data, batch_size=None, num_workers=1)))
             with self.assertRaisesRegex(ValueError, "no batch has been handed out"):
                 data.report(0.5)
+            with self.assertRaisesRegex(ValueError, f"5 rows, but an earlier LeasedDataset of this client has {ROWS}"):
+                tarn.torch.LeasedDataset(torch.arange(5), client=ps)
             with self.assertRaisesRegex(ValueError, "0 rows"):
                 tarn.torch.LeasedDataset([], client=ps)
             ids, = next(iter(DataLoader(data, batch_size=None)))
