@@ -69,6 +69,7 @@ class DenseTables:
         found = _trainable(model)
         self._check_start(found)
         self._dense = [self._table(path, each, optimizer) for path, each in found.items()]
+        self._frozen = {path: each for path, each in model.named_parameters() if not each.requires_grad and each.numel()}
         session.dense.append(self)
         model.register_forward_pre_hook(self.before)
         model.register_state_dict_pre_hook(self.before)  # type: ignore[no-untyped-call,unused-ignore]
@@ -77,7 +78,7 @@ class DenseTables:
     def __deepcopy__(self, memo: dict[int, Any]) -> DenseTables:
         """For the hooks of a copied model, whose parameters are its own: they do nothing."""
         without = DenseTables.__new__(DenseTables)
-        without._session, without._clock, without._dense = self._session, -1, []
+        without._session, without._clock, without._dense, without._frozen = self._session, -1, [], {}
         without._called = without._saving = False
         return without
 
@@ -89,7 +90,12 @@ class DenseTables:
 
     def begin_step(self) -> None:
         """RuntimeError: a parameter has a gradient other than 0, but the model was not called since the last step, so the
-        values of this clock were not pulled."""
+        values of this clock were not pulled; or a parameter that was frozen at remote() has a gradient, and no table."""
+        for path, frozen in self._frozen.items():
+            if frozen.requires_grad and frozen.grad is not None and not self._session.has_optimizer(frozen):
+                raise RuntimeError(f"tarn.torch: parameter {path!r} has a gradient, but no table, because it did not require one "
+                                   "at remote(model, dense=\"tarn\"): it would not be trained. Expected requires_grad=True before "
+                                   "remote(), and again False for the steps in which it is frozen")
         if not self._called:
             for each in self.with_gradients():
                 if each.parameter.grad.count_nonzero():  # type: ignore[union-attr]

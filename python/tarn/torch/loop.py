@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,11 +66,13 @@ def attach(
 
     ValueError: no remote module, or the client has an optimizer already: a clock ends with one step; without an optimizer,
     the model has parameters that are in no table; the optimizer has parameters that neither `model` nor `state` has, and
-    which a checkpoint would lack. TypeError: optimizers that call their closure repeatedly. step() raises
-    tarn.InvalidArgument if a gradient is not finite (the dense parameters have been updated then), and errors of earlier
-    pushes. One thread.
+    which a checkpoint would lack. TypeError: not a module or an optimizer, or one that calls its closure repeatedly. step()
+    raises tarn.InvalidArgument if a gradient is not finite (the dense parameters have been updated then), and errors of
+    earlier pushes. One thread.
     """
     session, given = session_of(model, "attach"), optimizer
+    if optimizer is not None and not callable(getattr(optimizer, "step", None)):
+        raise TypeError(f"tarn.torch.attach: optimizer is a {type(optimizer).__name__}, expected a torch.optim.Optimizer")
     # Hooks of wrappers do not run. Of several optimizers the last one steps last.
     given_optimizers = [] if optimizer is None else list(optimizers_in(optimizer))
     optimizer = given_optimizers[-1] if given_optimizers else None
@@ -101,7 +104,9 @@ def attach(
         raise ValueError("tarn.torch.attach: with keep_state=False nothing is kept, expected no `state`")
     session.attached = attached
 
-    def before(_: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def before(stepped: torch.optim.Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if _is_nested(stepped):
+            return None
         session.client.save_state()  # in a step whose rows were pulled ahead nothing has saved it
         self, *others = arguments
         closure = others[0] if others else named.get("closure")
@@ -117,6 +122,8 @@ def attach(
         return (self, with_leaves), {name: each for name, each in named.items() if name != "closure"}
 
     def after(stepped: torch.optim.Optimizer, *_: Any) -> None:
+        if _is_nested(stepped):
+            return
         leaves = [*session.taken, *session.take_leaves()]
         session.taken.clear()
         # Set by GradScaler for optimizers that unscale and skip by themselves (fused=True).
@@ -133,6 +140,17 @@ def attach(
     if kept is not None:
         kept.keep(session.client)
     return attached if given is None else given
+
+
+def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
+    """In a hook of a step: whether it runs within another step of the same optimizer. If step() of a subclass calls
+    super().step(), torch runs the hooks of both."""
+    step = getattr(type(optimizer).step, "__code__", None)  # of the function with which torch wraps every step
+    frame, steps = sys._getframe(1), 0
+    while frame.f_back is not None:
+        frame = frame.f_back
+        steps += frame.f_code is step and frame.f_locals["args"][0] is optimizer
+    return steps > 1
 
 
 def _check_trained(model: nn.Module, session: Session, optimizers: Sequence[torch.optim.Optimizer]) -> None:

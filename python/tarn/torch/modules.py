@@ -172,7 +172,9 @@ class RemoteEmbeddingBag(Remote):
 
 
 def modules_of(model: nn.Module, caller: str) -> dict[str, Remote]:
-    """The remote modules of the model by path; ValueError without one."""
+    """The remote modules of the model by path; ValueError without one, TypeError if it is no module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"tarn.torch.{caller}: model is a {type(model).__name__}, expected a torch.nn.Module")
     found = {path: each for path, each in model.named_modules() if isinstance(each, Remote)}
     if not found:
         raise ValueError(f"tarn.torch.{caller}: {type(model).__name__} has no module whose rows are in a table, expected "

@@ -186,6 +186,37 @@ class AttachTest(unittest.TestCase):
             expected = ids_of(seed=1 if repeats else 2)[:, 0]
             self.assertEqual(set(client.pushes[0]["bags.0"]), set(expected.flatten().tolist()))
 
+    def test_a_subclass_that_calls_the_step_of_its_base(self):
+        """torch runs the hooks of both: one push and one tick, also after a step that fails."""
+        class Clipped(torch.optim.SGD):
+            def step(self, closure=None):
+                return super().step(closure)
+
+        torch.optim.SGD([torch.zeros(1)])  # torch wraps the step of a class when its first object is made
+        model = tarn.torch.remote(Bags(), self.client, optimizer=SGD)
+        optimizer = tarn.torch.attach(model, Clipped(model.parameters(), lr=0.01))
+        self.assertTrue(torch.optim.SGD.step.hooked and Clipped.step.hooked)
+        for clock in range(3):
+            model(ids_of(seed=clock)).sum().backward()
+            if clock == 1:
+                with unittest.mock.patch.object(torch.Tensor, "add_", side_effect=MemoryError), self.assertRaises(MemoryError):
+                    optimizer.step()
+            optimizer.step()
+            optimizer.zero_grad()
+            self.assertEqual((self.client.clock, len(self.client.pushes)), (clock + 1, clock + 1))
+
+    def test_a_model_that_calls_itself(self):
+        class Recursive(Bags):
+            def forward(self, ids, depth=2):
+                return super().forward(ids) if depth == 0 else self(ids + 1, depth - 1)
+
+        model, optimizer = attached(Recursive(), self.client)
+        for step in range(3):
+            model(ids_of(seed=step)).sum().backward()
+            optimizer.step()
+            self.assertEqual(session.of(self.client).calls, [])
+        self.assertEqual(set(self.client.pushes[2]["bags.0"]), set((ids_of(seed=2)[:, 0] + 2).flatten().tolist()))
+
     def test_two_backward_passes_over_one_graph(self):
         """The gradient of the second is not added to that of the first, which is pushed already."""
         bag = tarn.torch.remote(nn.Embedding(10, 2), self.client, optimizer=SGD)
@@ -278,6 +309,8 @@ class AttachTest(unittest.TestCase):
             ((nn.Linear(1, 1), torch.optim.SGD(bags.top.parameters())), ValueError, "expected tarn.torch.remote\\(model\\) before"),
             ((other, torch.optim.SGD(weights)), ValueError, r"the old weight \[10, 4\] of module 'bags.0'"),
             ((model, torch.optim.LBFGS(model.parameters())), TypeError, "LBFGS calls its closure repeatedly"),
+            ((model, model.parameters()), TypeError, "optimizer is a generator, expected a torch.optim.Optimizer"),
+            ((model.parameters(),), TypeError, "model is a generator, expected a torch.nn.Module"),
         ]:
             with self.subTest(said=said), self.assertRaisesRegex(error, said):
                 tarn.torch.attach(*arguments)

@@ -179,6 +179,22 @@ class RefusalsTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "has a gradient, but its value was not pulled at clock 0. Expected a call"):
                 optimizer.step()
 
+    def test_a_parameter_that_is_thawed(self):
+        """It has no table, and would not be trained."""
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            frozen = model()
+            frozen.scale.requires_grad = False
+            tarn.torch.remote(frozen, ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            optimizer = tarn.torch.attach(frozen)
+            for thawed in (False, True):
+                frozen.scale.requires_grad = thawed
+                frozen(torch.tensor([[1, 2, 3]])).sum().backward()
+                if thawed:
+                    with self.assertRaisesRegex(RuntimeError, "parameter 'scale' has a gradient, but no table"):
+                        optimizer.step()
+                else:
+                    optimizer.step()
+
     def test_a_late_worker(self):
         """A pull may advance the clock of the client (backup workers): the step then belongs to the later one."""
         with Fleet(mode="asp", apply="immediate") as fleet, tarn.connect(fleet.address) as ps:
