@@ -49,6 +49,8 @@ class Launch:
         self._deployment = deployment.Deployment(options, bin_dir, self._run_dir)
         self._port_file = self._run_dir / ".scheduler-address"
         self._begun = False
+        self._listened = False  # the scheduler of one of the starts has accepted the job and listened
+        self._previous_summary = summary.version(self._run_dir / "summary.json")  # of a run that continues in its folder
         self._shards = 1  # of a server
         self._resume = options.resume
         self._starts_again = 0  # how often the whole fleet has been started again
@@ -78,7 +80,7 @@ class Launch:
         finally:
             self._leave_hosts()
             self._port_file.unlink(missing_ok=True)
-            if self._metrics.poll():
+            if not self._was_refused() and self._metrics.poll():
                 self._display.progress(self._metrics.latest)
             self._display.finish()
             self._fleet.close()
@@ -98,7 +100,7 @@ class Launch:
 
     def _may_start_again(self):
         """Whether --restarts allows another start of the fleet. A fleet that was never complete would fail again."""
-        over = summary.read(self._run_dir / "summary.json").get("status") == "done"
+        over = self._summary().get("status") == "done"
         return self._complete and not self._stopping and not over and self._starts_again < self._options.restarts
 
     def _prepare_again(self, reason):
@@ -169,6 +171,9 @@ class Launch:
         address = self._await_address()
         if not address:
             return  # stopped before anything else began
+        self._listened = True
+        if summary.version(self._run_dir / "summary.json") == self._previous_summary:
+            (self._run_dir / "summary.json").unlink(missing_ok=True)  # it describes the previous end
         job = launch_options.read_toml(self._run_dir / "job.toml", unreadable=None)
         if job is None:
             raise Failure(f"{self._run_dir}/job.toml cannot be read; expected the job that the scheduler has written, in UTF-8")
@@ -316,7 +321,7 @@ class Launch:
             return
         if not self._scheduler.running:
             # All data is trained, but the program had more to do, such as to save its model.
-            if self._options.program and summary.read(self._run_dir / "summary.json").get("status") == "done":
+            if self._options.program and self._summary().get("status") == "done":
                 self._late_failure = self._late_failure or self._death(node)
             return
         if self._options.program and not self._restarts_max:
@@ -431,13 +436,22 @@ class Launch:
         printed = node.role == "scheduler" or self._recent_last_line(node).endswith(reason.splitlines()[-1])
         return printed and not reason.startswith(tuple(own))
 
+    def _summary(self):
+        """The scheduler's summary.json; empty if it has not written one since this launcher began."""
+        path = self._run_dir / "summary.json"
+        return summary.read(path) if summary.version(path) != self._previous_summary else {}
+
+    def _was_refused(self):
+        """Whether this is a run that was to continue in its folder, and its scheduler has not accepted that."""
+        return self._folder.keep and not self._listened and not self._summary()
+
     def _diverged(self, node):
         """Whether a process ended because the training has diverged, which is a result and not a death."""
         return node.code == EXIT_DIVERGED and not self._is_own(node)
 
     def _reason(self):
         """The scheduler's reason of the job's failure; empty if unknown."""
-        record = summary.read(self._run_dir / "summary.json")
+        record = self._summary()
         return record.get("reason") if record.get("status") in ENDED_BADLY else ""
 
     def _show_death(self, node):
@@ -453,8 +467,7 @@ class Launch:
 
     def _settle_summary(self, code, reason, seconds):
         """Returns the summary and the reason of a failure; writes summary.json if the scheduler could not."""
-        path = self._run_dir / "summary.json"
-        record = summary.read(path)
+        record = self._summary()
         self._cores.stop()
         if record and (more := self._cores.record()):
             record |= more
@@ -494,12 +507,23 @@ class Launch:
         part.write_text(json.dumps(record, indent=2) + "\n")
         part.replace(self._run_dir / "summary.json")
 
+    def _conclude_refused(self, code, reason):
+        """Reports why a run did not continue. Its summary and report describe its previous end, and stay."""
+        self._note(f"not continued: {reason}")
+        if code != EXIT_USAGE and reason:  # the scheduler has printed what is wrong with the job
+            progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
+        self._display.fail(f"launch: the run did not continue; its results in {self._run_dir} stay as they were")
+        self._journal.close()
+
     def _conclude(self, code, reason, seconds):
         if not self._begun or (code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists()):
             for line in reason.splitlines() if not self._begun else []:
                 progress.Outlet(sys.stderr).write(f"{called.here('tools/launch')}: {line}\n")
             self._journal.close()
             self._folder.remove()  # nothing was trained, and the error was reported
+            return code
+        if self._was_refused():
+            self._conclude_refused(code, reason)
             return code
         record, reason = self._settle_summary(code, reason, seconds)
         status = "diverged" if record.get("status") == "diverged" else "failed"

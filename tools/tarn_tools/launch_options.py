@@ -299,15 +299,15 @@ def job_name(options):
 class RunDir:
     """The directory of a run, locked by this launcher until its process ends (LOCK_NAME, by flock).
 
-    After make_run_dir, `path` has only logs/ and the lock.
+    After make_run_dir, `path` has only logs/ and the lock; with `keep` also the files of the run that continues in it.
     """
 
     def __init__(self, path, made, lock, keep=False):
-        self.path, self._made, self._lock, self._keep = path, made, lock, keep
+        self.path, self._made, self._lock, self.keep = path, made, lock, keep
 
     def remove(self):
         """Removes the files of the run; keeps an existing directory, and everything of a run that continues."""
-        if self._keep:
+        if self.keep:
             return
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -361,7 +361,6 @@ def make_run_dir(options):
         if not goes_on(options):
             raise FileNotFoundError(f"{path}: the run has ended meanwhile; to begin another from its newest checkpoint, repeat this")
         (path / "logs").mkdir(exist_ok=True)
-        (path / "summary.json").unlink(missing_ok=True)  # from its previous end
         return RunDir(path, made=False, lock=lock, keep=True)
     if options.run_dir:
         return given_run_dir(pathlib.Path(options.run_dir))

@@ -1,6 +1,7 @@
 """summary.json of a run, and the table of results that tools/launch prints from it."""
 
 import json
+import os
 import pathlib
 import shlex
 
@@ -45,6 +46,15 @@ def read(path):
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
+
+
+def version(path):
+    """A value that differs after the file has been written again, which replaces it; None if it does not exist."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def complete(record, job, latest):

@@ -295,6 +295,49 @@ class LaunchTest(LaunchCase):
                 self.assertEqual(first.returncode, 0, output)
                 self.assertEqual(len(self.pids()), 5, "the second has started processes")
 
+    def crashed_run(self):
+        """The files of a run with a log, which has failed: {name: text}."""
+        files = {
+            "scheduler.state": "",
+            "metrics.jsonl": '{"role": "scheduler", "samples": 7}\n',
+            "summary.json": '{"job": "fake", "status": "failed", "reason": "worker 1: no such file"}',
+            "report.html": "the report",
+            "trace.json": "the trace",
+            "logs/scheduler-0.log": "its log\n",
+        }
+        (self.run_dir / "logs").mkdir(parents=True)
+        for name, text in files.items():
+            (self.run_dir / name).write_text(text)
+        return files
+
+    def test_a_refused_resume_leaves_the_run_as_it_was(self):
+        before = self.crashed_run()
+        done = self.launch("bad_job = true\n", "--resume", str(self.run_dir))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("unknown key 'modle'", done.stdout)
+        self.assertIn(f"the run did not continue; its results in {self.run_dir} stay as they were\n", done.stdout)
+        for text in ("status", "samples"):
+            self.assertNotIn(text, done.stdout)
+        self.assertEqual({name: (self.run_dir / name).read_text() for name in before}, before)
+
+        done = self.launch("", "--resume", str(self.run_dir))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["status"], "finished")
+
+    def test_a_resume_that_is_stopped_before_it_begins_leaves_the_run_as_it_was(self):
+        before = self.crashed_run()
+        command = [*self.command("slow_seconds = 60\n"), "--resume", str(self.run_dir)]
+        launcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
+        self.addCleanup(launcher.stdout.close)
+        self.addCleanup(launcher.kill)
+        self.assertTrue(eventually(lambda: self.lines("arguments")))
+        launcher.send_signal(signal.SIGINT)
+        launcher.send_signal(signal.SIGTERM)  # kills
+        output, _ = launcher.communicate(timeout=20)
+        self.assertEqual(launcher.returncode, 130, output)
+        self.assertIn("failed: killed by a second", output)
+        self.assertEqual({name: (self.run_dir / name).read_text() for name in before}, before)
+
     def test_a_launcher_that_was_killed_holds_no_folder(self):
         self.run_dir.mkdir()
         (self.run_dir / "scheduler.state").touch()
