@@ -291,7 +291,8 @@ class Launch:
         for dead in [node, *others]:
             if not bad_job:
                 self._show_death(dead)
-        raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_DIVERGED if diverged else EXIT_FAILED)
+        killed = f"; {self._loss()}" if node.role in ("server", "scheduler") and code < 0 else ""
+        raise Failure(self._death(node) + killed, EXIT_USAGE if bad_job else EXIT_DIVERGED if diverged else EXIT_FAILED)
 
     def _end_with_programs(self):
         """Stops the scheduler when all of the user's programs have ended."""
@@ -425,6 +426,22 @@ class Launch:
         """Text: how a process ended, its reason if known, and the path of its log."""
         why = self._recent_last_line(node).removeprefix(f"tarn-{node.role}: ")
         return f"{node.name} died: {node.how_it_ended()}{why and f' ({why})'}; log: {node.log_hint}"
+
+    def _loss(self):
+        """Text: what is lost when a server or the scheduler is killed, and how to continue."""
+        go_on = self._go_on_command(self._run_dir)
+        if (self._run_dir / "scheduler.state").exists():
+            of_programs = ", unless programs keep state: the run then continues from its newest checkpoint"
+            return f"nothing acknowledged is lost{of_programs if self._options.program else ''}. To continue: {go_on}"
+        if kept := summary.complete_checkpoints(self._run_dir):
+            return f"changes since the newest checkpoint, {kept[-1].parent.name}, are lost. To continue from it: {go_on}"
+        storage = launch_options.section(launch_options.read_toml(self._run_dir / "job.toml"), "storage")
+        why = "no checkpoint was complete"
+        if storage.get("durability") == "none":
+            why = 'the job has no checkpoints (storage.durability = "none")'
+        if self._options.resume:
+            return f"changes since the resume are lost: {why}. To resume again: {self._go_on_command(self._options.resume)}"
+        return f"all trained parameters are lost: {why}. Start the job again"
 
     def _ended_with_job(self, node):
         """Whether a process ended because the job had failed for another reason."""

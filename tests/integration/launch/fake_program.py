@@ -5,8 +5,9 @@ fleet must have begun, and so many must have ended and been reaped), worker_cras
 end in a crash), crashing_rank, server_dies, server_gives_up (prints the reason, exit code 1), scheduler_dies (by
 SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop,
 slow_seconds (before the scheduler listens), cuts (makes a checkpoint when stopped), ends_badly (all end with exit code
-1, servers first, and the scheduler's summary has the reason), reason (for ends_badly), diverges (worker 1 prints that
-training has diverged, all end with exit code 4, and there are checkpoints).
+1, servers first, and the scheduler's summary has the reason), reason (for ends_badly), keeps (checkpoints, such as
+"ckpt-2", and other files that the run has), diverges (worker 1 prints that training has diverged, all end with exit
+code 4, and there are checkpoints).
 """
 
 import json
@@ -60,6 +61,10 @@ def scheduler():
         signal.signal(number, lambda n, _: (record("signals", f"{ROLE} {n}"), stops.append(n)))
     record("arguments", json.dumps(sys.argv))
     shutil.copyfile(job_file, RUN_DIR / "job.toml")
+    for name in fake.get("keeps", []):
+        path = RUN_DIR / f"checkpoints/{name}/MANIFEST" if name.startswith("ckpt-") else RUN_DIR / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     time.sleep(fake.get("slow_seconds", 0))
     listener = socket.create_server(("127.0.0.1", 0))
     pathlib.Path(flag("--port-file")).write_text(f"tcp://127.0.0.1:{listener.getsockname()[1]}\n")

@@ -105,6 +105,35 @@ class LaunchTest(LaunchCase):
             "server-1 died", json.loads((self.run_dir / "summary.json").read_text()).get("reason")
         )
 
+    def test_a_killed_server_and_scheduler_say_what_is_lost(self):
+        """Also how to go on, by what the run has kept."""
+        none = 'the job has no checkpoints (storage.durability = "none")'
+        states = (
+            ("", (), "all trained parameters are lost: no checkpoint was complete. Start the job again"),
+            ('[storage]\ndurability = "none"\n', (), f"all trained parameters are lost: {none}. Start the job again"),
+            ('[storage]\ndurability = "none"\n', ("--resume", str(self.folder)),
+             f"changes since the resume are lost: {none}. To resume again: GO_ON {self.folder}"),
+            ("", ("ckpt-2", "ckpt-10"),
+             "changes since the newest checkpoint, ckpt-10, are lost. To continue from it: GO_ON RUN"),
+            ("", ("scheduler.state",), "nothing acknowledged is lost. To continue: GO_ON RUN"),
+        )
+        (self.folder / "MANIFEST").touch()
+        for number, (fake, kept, text) in enumerate(states):
+            for role, signal_name, dies in (("server-1", "SIGABRT", "server_dies = true\nseconds = 60\n"),
+                                            ("scheduler", "SIGKILL", "scheduler_dies = true\n")):
+                with self.subTest(text=text, role=role):
+                    self.run_dir = self.folder / f"run-{number}-{role}"
+                    more = kept if "--resume" in kept else ()
+                    keeps = "".join(f'"{name}", ' for name in kept if name not in more)
+                    done = self.launch(f"{dies}keeps = [{keeps}]\n{fake}", *more)
+                    self.assertEqual(done.returncode, 1, done.stdout)
+                    go_on = f"tools/launch --bin-dir {self.bin_dir} --resume"
+                    told = text.replace("GO_ON", go_on).replace("RUN", str(self.run_dir))
+                    reason = json.loads((self.run_dir / "summary.json").read_text())["reason"]
+                    self.assertRegex(reason, f"^{role} died: killed by {signal_name}; log: ")
+                    self.assertTrue(reason.endswith(f".log; {told}"), reason)
+                    self.assertIn(f"failed: {reason}\n", done.stdout)
+
     def test_what_a_server_said_at_its_end_is_kept_while_the_scheduler_goes_on(self):
         done = self.launch("seconds = 60\nserver_gives_up = true\n")
         self.assertEqual(done.returncode, 1, done.stdout)
