@@ -24,6 +24,8 @@ class Quality {
   // rounded, so its last bits depend on the order of merging.
   void Merge(const Quality& other);
 
+  // Whether rows with logits were added (AddBinary). Without them Auc and NormalizedEntropy have no meaning.
+  bool has_logits() const { return !buckets.empty(); }
   // Area under the ROC curve, with ties counted half; 0.5 if one class is missing.
   double Auc() const;
   double LogLoss() const;            // mean; 0 if empty

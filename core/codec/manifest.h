@@ -38,9 +38,9 @@ struct DataState {
 struct Scores {
   std::uint64_t rows = 0;
   double log_loss = 0;
-  double auc = 0.5;
+  std::optional<double> auc;  // absent: no rows with logits (Quality::has_logits)
   double accuracy = 0;
-  double normalized_entropy = 1;
+  double normalized_entropy = 1;  // no meaning without auc
   friend bool operator==(const Scores&, const Scores&) = default;
 };
 

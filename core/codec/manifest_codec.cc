@@ -1,6 +1,9 @@
 // A Manifest as the bytes of its file, and back.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <set>
 
 #include "core/codec/manifest.h"
@@ -19,10 +22,11 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr flatbuffers::uoffset_t kDepthMax = 16;
+constexpr double kNoAuc = std::numeric_limits<double>::quiet_NaN();
 constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion, 3};
 
 fb::Scores WriteScores(const Scores& s) {
-  return fb::Scores(s.rows, s.log_loss, s.auc, s.accuracy, s.normalized_entropy);
+  return fb::Scores(s.rows, s.log_loss, s.auc.value_or(kNoAuc), s.accuracy, s.normalized_entropy);
 }
 
 Offset<fb::EpochResult> WriteEpoch(FlatBufferBuilder& b, const EpochResult& epoch) {
@@ -236,7 +240,8 @@ class Reader {
 
   static Scores ReadScores(const fb::Scores* m) {
     if (m == nullptr) return {};
-    return {m->rows(), m->log_loss(), m->auc(), m->accuracy(), m->normalized_entropy()};
+    const auto auc = std::isnan(m->auc()) ? std::nullopt : std::optional(m->auc());
+    return {m->rows(), m->log_loss(), auc, m->accuracy(), m->normalized_entropy()};
   }
 
   static EpochResult ReadEpoch(const fb::EpochResult& m) {

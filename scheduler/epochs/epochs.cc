@@ -66,8 +66,7 @@ Epochs::Step Epochs::EndTraining(const Facts& facts) {
 }
 
 void Epochs::WarnOfOneClass(const Quality& train) const {
-  const bool binary = !train.buckets.empty();
-  if (binary && (train.positives == 0 || train.positives == train.rows))
+  if (train.has_logits() && (train.positives == 0 || train.positives == train.rows))
     context_.notes->Warn(fmt::format("epoch {}: all {} labels of the training set are {}: expected both labels",
                                      EpochNumber(context_.leases->epoch()), train.rows, train.positives == 0 ? 0 : 1));
 }
@@ -97,9 +96,11 @@ Epochs::Step Epochs::AfterScoring(const Facts& facts) {
 void Epochs::NoteScores(const EpochResult& result) const {
   std::string note = fmt::format("epoch {}: train log-loss {:.5f}", EpochNumber(result.epoch), result.train.log_loss);
   const auto add = [&](const char* set, const Scores& scores) {
-    note += options_.has_auc
-                ? fmt::format(", {} log-loss {:.5f}, AUC {:.5f}", set, scores.log_loss, scores.auc)
-                : fmt::format(", {} log-loss {:.5f}, accuracy {:.5f}", set, scores.log_loss, scores.accuracy);
+    note += fmt::format(", {} log-loss {:.5f}", set, scores.log_loss);
+    if (!options_.has_auc)
+      note += fmt::format(", accuracy {:.5f}", scores.accuracy);
+    else if (scores.auc)
+      note += fmt::format(", AUC {:.5f}", *scores.auc);
   };
   if (result.valid) add("validation", *result.valid);
   if (result.test) add("test", *result.test);

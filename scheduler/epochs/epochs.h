@@ -34,7 +34,7 @@ class Epochs {
     std::vector<EpochResult> finished;            // epochs finished by earlier starts of the run
     TrainTime train_time;                         // of earlier starts
     bool best_wanted = false, best_lost = false;  // of earlier starts (BestCheckpoint)
-    bool has_auc = true;                          // scores have an AUC (HasAuc)
+    bool has_auc = true;                          // scores may have an AUC (HasAuc)
   };
   // All outlive this object.
   struct Context {

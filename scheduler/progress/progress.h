@@ -15,7 +15,8 @@
 namespace tarn::scheduler {
 
 Scores ScoresOf(const Quality& quality);
-// Whether scores have AUC and normalized entropy: not those of an mlp, which predicts classes (Quality::AddClass).
+// Whether scores may have AUC and normalized entropy: not those of an mlp, which predicts classes (Quality::AddClass).
+// Those of a program have none either if it reports no logits (Quality::has_logits).
 inline bool HasAuc(const Job& job) { return job.model.kind != ModelKind::kMlp; }
 
 // A live worker according to its last heartbeat.

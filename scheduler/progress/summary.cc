@@ -40,10 +40,15 @@ double CounterOf(const std::map<std::string, double>& sums, const MetricSpec* me
   return it == sums.end() ? 0 : it->second;
 }
 
+// Only the known scores. A program that reports only losses has no AUC, and a number of right rows of 0.
 Json ScoresJson(const Job& job, const Scores& scores) {
-  Json json = {{"rows", scores.rows}, {"logloss", scores.log_loss}, {"accuracy", scores.accuracy}};
-  if (HasAuc(job)) {
-    json["auc"] = scores.auc;
+  Json json = Json::object();
+  json["rows"] = scores.rows;
+  if (scores.rows == 0) return json;
+  json["logloss"] = scores.log_loss;
+  if (!HasAuc(job) || scores.auc || scores.accuracy > 0) json["accuracy"] = scores.accuracy;
+  if (HasAuc(job) && scores.auc) {
+    json["auc"] = *scores.auc;
     json["normalized_entropy"] = scores.normalized_entropy;
   }
   return json;
@@ -78,11 +83,9 @@ void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
   (*json)["best_epoch"] = best == nullptr ? Json() : Json(EpochNumber(best->epoch));
   const auto scores = Evaluation(progress);
-  const bool has_auc = HasAuc(job);
-  (*json)["eval_auc"] = scores && has_auc ? Json(scores->auc) : Json();
-  (*json)["eval_logloss"] = scores ? Json(scores->log_loss) : Json();
-  (*json)["eval_accuracy"] = scores ? Json(scores->accuracy) : Json();
-  (*json)["eval_normalized_entropy"] = scores && has_auc ? Json(scores->normalized_entropy) : Json();
+  const Json known = scores ? ScoresJson(job, *scores) : Json::object();
+  for (const char* key : {"auc", "logloss", "accuracy", "normalized_entropy"})
+    (*json)[std::string("eval_") + key] = known.contains(key) ? Json(known.at(key)) : Json();
 }
 
 // Writes the best possible AUC and log-loss on the test set (if there is none, on the validation set), if the data
@@ -202,7 +205,7 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
     list.Add(SchedulerMetric("samples_per_second"), per_second);
   if (progress.train.rows > 0) {
     list.Add(SchedulerMetric("loss"), progress.train.LogLoss());
-    if (HasAuc(job)) list.Add(SchedulerMetric("auc"), progress.train.Auc());
+    if (HasAuc(job) && progress.train.has_logits()) list.Add(SchedulerMetric("auc"), progress.train.Auc());
   }
   list.Add(SchedulerMetric("staleness_mean"), staleness.mean);
   list.Add(SchedulerMetric("staleness_max"), staleness.max);
@@ -219,8 +222,9 @@ MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate
   list.Add(SchedulerMetric("workers_died"), progress.workers_died);
   list.Append(SumsOf(progress));
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
-    list.Add(SchedulerMetric("valid_logloss"), progress.epochs.back().valid->log_loss);
-    if (HasAuc(job)) list.Add(SchedulerMetric("valid_auc"), progress.epochs.back().valid->auc);
+    const Scores& valid = *progress.epochs.back().valid;
+    if (valid.rows > 0) list.Add(SchedulerMetric("valid_logloss"), valid.log_loss);
+    if (HasAuc(job) && valid.auc) list.Add(SchedulerMetric("valid_auc"), *valid.auc);
   }
   list.AddBy(SchedulerMetric("state"), {{progress.phase, 1}});
   list.AddHistogram(SchedulerMetric("staleness_clocks"), progress.staleness);

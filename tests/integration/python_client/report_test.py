@@ -42,6 +42,29 @@ with tarn.connect() as ps:
             print(f"{type(error).__name__}: {error}")
 """
 
+LEASES = """
+[data]
+train = "train"
+valid = "valid"
+split_rows = 10
+[train]
+epochs = 2
+batch_rows = 10
+"""
+LOSSES = """
+import tarn
+with tarn.connect() as ps:
+    reports, finished = [], False
+    while not finished:
+        leases, finished, tick_to = ps.request_leases((40, 20, 0), done=reports)
+        for lease in leases:
+            if lease.purpose == "train":
+                ps.tick(lease.id, lease.rows).wait()
+        reports = [tarn.LeaseReport(lease.id, lease.rows, 0.25 * lease.rows) for lease in leases]
+        if tick_to is not None:
+            ps.tick_to(tick_to).wait()
+"""
+
 
 class ReportTest(unittest.TestCase):
     def setUp(self):
@@ -52,23 +75,42 @@ class ReportTest(unittest.TestCase):
     def lines(self, path):
         return [json.loads(line) for line in path.read_text().splitlines()]
 
-    def test_a_run_shows_what_its_programs_report(self):
-        (self.folder / "job.toml").write_text(JOB)
-        (self.folder / "program.py").write_text(PROGRAM)
+    def launch(self, job, program):
+        """Trains with the program as the workers. Returns the folder of the run and what the terminal shows."""
+        (self.folder / "job.toml").write_text(job)
+        (self.folder / "program.py").write_text(program)
         run = self.folder / "run"
         done = subprocess.run([sys.executable, ROOT / "tools/launch", self.folder / "job.toml", "--bin-dir", BIN, "--run-dir", run,
                                "--", sys.executable, self.folder / "program.py"], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stdout)
+        return run, done.stdout
+
+    def test_programs_that_report_only_losses_have_no_auc(self):
+        run, output = self.launch(JOB.replace("workers = 2", "workers = 1") + LEASES, LOSSES)
+        summary = json.loads((run / "summary.json").read_text())
+        self.assertEqual([summary["eval_auc"], summary["eval_accuracy"], summary["eval_logloss"]], [None, None, 0.25])
+        self.assertEqual(summary["epochs"][0]["valid"], {"rows": 20, "logloss": 0.25})
+        self.assertTrue(any("loss" in line for line in self.lines(run / "metrics.jsonl")))
+        for line in self.lines(run / "metrics.jsonl"):
+            self.assertFalse({"auc", "valid_auc"} & set(line), line)
+        page = (run / "report.html").read_text()
+        for text in (output, page):
+            self.assertIn("0.2500", text)
+            self.assertNotIn("AUC", text)
+            self.assertNotRegex(text, "Accuracy|on accuracy|>accuracy<")
+
+    def test_a_run_shows_what_its_programs_report(self):
+        run, output = self.launch(JOB, PROGRAM)
         written = [line for line in self.lines(run / "metrics.jsonl") if line["role"] == "program"]
         last = {line["rank"]: line for line in written}
         self.assertEqual(set(last), {0, 1})
         self.assertTrue(all(0 < line["clock"] <= 8 for line in written))
         reported = json.loads((run / "summary.json").read_text())["reported"]
         self.assertEqual(reported, {"loss": (last[0]["loss"] + last[1]["loss"]) / 2, "best": 7})
-        self.assertRegex(done.stdout, rf"reported +loss {re.escape(format(reported['loss'], '.5g'))}, best 7\n")
-        self.assertIn("TypeError: tarn.report: loss = 'low', expected a number", done.stdout)
-        self.assertIn("InvalidArgument: invalid-argument: report: 'rank' is a field of every line, expected another name", done.stdout)
+        self.assertRegex(output, rf"reported +loss {re.escape(format(reported['loss'], '.5g'))}, best 7\n")
+        self.assertIn("TypeError: tarn.report: loss = 'low', expected a number", output)
+        self.assertIn("InvalidArgument: invalid-argument: report: 'rank' is a field of every line, expected another name", output)
         page = (run / "report.html").read_text()
         self.assertIn("loss, reported", page)
         self.assertIn("mean of the workers", page)

@@ -146,6 +146,15 @@ TEST(Manifest, ReadsBackAsWritten) {
   EXPECT_EQ(EncodeManifest(*read), EncodeManifest(m));
 }
 
+TEST(Manifest, ScoresWithoutAucAreReadBack) {
+  Manifest m = Small();
+  m.epochs[0].valid = Scores{.rows = 7, .log_loss = 0.5};
+  const auto read = DecodeManifest(EncodeManifest(m), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_FALSE(read->epochs[0].valid->auc);
+  EXPECT_EQ(read->epochs, m.epochs);
+}
+
 TEST(Manifest, TablesOfDeltasAndWithBackupWorkersAreReadBack) {
   Manifest m = Small();
   m.tables[0].consistency = {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated, 3};

@@ -22,7 +22,7 @@ Progress SomeProgress() {
   p.counters = {{"pull_bytes", 100}, {"push_bytes", 50}, {"stage_seconds.read", 1.5}, {"cpu_seconds.loop", 2.5}};
   p.shard_counters = {{"rows_not_finite", 7}, {"gradients_discarded", 5}, {"rows_refused", 3}};
   EpochResult first, second;
-  first.train = {.rows = 20, .log_loss = 0.6};
+  first.train = {.rows = 20, .log_loss = 0.6, .auc = 0.65};
   first.valid = Scores{.rows = 10, .log_loss = 0.5, .auc = 0.7};
   first.test = Scores{.rows = 12, .log_loss = 0.55, .auc = 0.69, .accuracy = 0.9};
   first.best = true;
@@ -116,7 +116,7 @@ TEST(Summary, APredictorOfClassesHasNoAuc) {
     Job job;
     job.model.kind = kind;
     Progress p = SomeProgress();
-    p.train.rows = 10;
+    p.train.AddBinary(1, true);
     const bool has_auc = kind == ModelKind::kFm;
     const auto json = nlohmann::json::parse(SummaryJson(job, p, {ErrorCode::kOk, "finished"}));
     EXPECT_EQ(json["eval_auc"].is_null(), !has_auc);
@@ -128,6 +128,36 @@ TEST(Summary, APredictorOfClassesHasNoAuc) {
     EXPECT_EQ(line.contains("valid_auc"), has_auc);
     EXPECT_TRUE(line.contains("loss"));
   }
+}
+
+// Their leases have rows and losses, but no logits and no number of right rows.
+TEST(Summary, ProgramsThatReportOnlyLossesHaveNoAuc) {
+  Quality losses;
+  losses.rows = 10;
+  losses.loss_sum = 4;
+  Progress p;
+  p.phase = "train";
+  p.train = losses;
+  p.epochs.push_back({.epoch = 0, .train = ScoresOf(losses), .valid = ScoresOf(losses), .test = {}, .best = true});
+  const auto summary = nlohmann::json::parse(SummaryJson(Job{}, p, {ErrorCode::kOk, "done"}));
+  EXPECT_EQ(summary["epochs"][0]["valid"].dump(), R"({"logloss":0.4,"rows":10})");
+  EXPECT_EQ(summary["eval_logloss"], 0.4);
+  for (const char* key : {"eval_auc", "eval_accuracy", "eval_normalized_entropy"})
+    EXPECT_TRUE(summary.at(key).is_null()) << key;
+  const auto line = nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(Job{}, p, Rate()), 0));
+  EXPECT_EQ(line["loss"], 0.4);
+  EXPECT_EQ(line["valid_logloss"], 0.4);
+  EXPECT_FALSE(line.contains("auc"));
+  EXPECT_FALSE(line.contains("valid_auc"));
+}
+
+TEST(Summary, AnEvaluationWithoutRowsHasNoScores) {
+  Progress p;
+  p.epochs.push_back({.epoch = 0, .train = {}, .valid = ScoresOf({}), .test = {}, .best = true});
+  const auto json = nlohmann::json::parse(SummaryJson(Job{}, p, {ErrorCode::kOk, "done"}));
+  EXPECT_EQ(json["epochs"][0]["valid"].dump(), R"({"rows":0})");
+  for (const char* key : {"eval_auc", "eval_logloss", "eval_accuracy", "eval_normalized_entropy"})
+    EXPECT_TRUE(json.at(key).is_null()) << key;
 }
 
 TEST(Summary, ARunStoppedInItsFirstEpochReportsTheLossSoFar) {
