@@ -19,7 +19,8 @@ The repetition takes place in one process on this machine, which needs the same 
 shard applies pushes and answers pulls in the recorded order, and each worker gets the same data as in the run.
 
 With --until the replay follows the recording for that many samples. Then the job continues in simulated time, with the
-changes of --set. In this way several algorithms continue from the same parameters.
+changes of --set. In this way several algorithms continue from the same parameters. The update rule can change only
+between rules without state, such as from sgd:
 
   tools/replay runs/mine --until 50000 --set optimizer.kind=staleness_aware_sgd --out runs/other"""
 ENDING = """Runs that a record does not determine are rejected: runs of user programs, on a GPU, with a cache of rows in

@@ -5,10 +5,12 @@ import itertools
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -168,6 +170,24 @@ class ReplayTest(Case):
         steps = self.launch("in_steps", "consistency.mode=bsp")
         self.replay(steps, code=1, more=["--until", "2000"])
         self.assertIn("can be left on the way only where pushes are applied as they come", self.error)
+
+    def test_the_example_of_the_documentation(self):
+        """Runs the commands of docs/lab.md that leave a run, on the small data and with the optimizer of their job."""
+        commands = [shlex.split(line) for line in (ROOT / "docs/lab.md").read_text().splitlines()
+                    if line.startswith(("tools/launch ", "tools/replay "))]
+        replayed = next(words for words in commands if "--until" in words)
+        recorded = next(words for words in commands if words[0] == "tools/launch" and words[-1] == replayed[1])
+        job = self.folder / "example.toml"
+        kind = tomllib.loads((ROOT / recorded[1]).read_text())["optimizer"]["kind"]
+        job.write_text(self.job.read_text().replace('kind = "sgd"', f'kind = "{kind}"'))
+        recorded[1], replayed[replayed.index("--until") + 1] = job, "2000"
+        for program, *words in (recorded, replayed):
+            done = subprocess.run([sys.executable, ROOT / program, *words, "--bin-dir", BIN], cwd=self.folder,
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        run_dir = self.folder / replayed[1]
+        self.replay(run_dir, code=1, more=["--until", "2000", "--set", "optimizer.kind=adagrad"])
+        self.assertIn("table 'linear': optimizer is adagrad in the job and sgd in the checkpoint", self.error)
 
     def test_other_runs_are_refused(self):
         plain = self.launch("plain", arguments=())
