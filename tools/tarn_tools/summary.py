@@ -200,7 +200,10 @@ def best_text(record):
     best, epochs = number(record, "best_epoch"), len(record.get("epochs") or [])
     if best is None or epochs < 2:
         return None
-    kept = pathlib.Path(record.get("best_checkpoint") or "").name
+    kept = record.get("best_checkpoint") or ""
+    newest = record.get("checkpoint") or kept
+    if pathlib.Path(kept).parent == pathlib.Path(newest).parent:  # else it is of the run that this one resumed
+        kept = pathlib.Path(kept).name
     return f"{best:.0f} of {epochs}{kept and f' ({kept})'}: its losses and scores follow"
 
 

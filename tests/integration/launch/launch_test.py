@@ -598,6 +598,11 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(summary.loss_text(passed | {"train_logloss": 0.5}), "0.5000")
         epochs = {"best_epoch": 1, "epochs": [{}, {}], "best_checkpoint": "/x/checkpoints/ckpt-3"}
         self.assertEqual(summary.rows(epochs), [("best epoch", "1 of 2 (ckpt-3): its losses and scores follow")])
+        for newest, best in (("/x/checkpoints/ckpt-5", "ckpt-3"), ("/resumed/checkpoints/ckpt-5", "/x/checkpoints/ckpt-3")):
+            text = f"1 of 2 ({best}): its losses and scores follow"
+            self.assertEqual(summary.rows(epochs | {"checkpoint": newest}), [("best epoch", text)])
+        none = epochs | {"checkpoint": "/x/checkpoints/ckpt-5", "best_checkpoint": ""}
+        self.assertEqual(summary.rows(none), [("best epoch", "1 of 2: its losses and scores follow")])
         self.assertEqual(summary.rows(epochs | {"epochs": [{}]}), [])
         scores = {"eval_auc": 0.75, "valid_rows": 5, "test_rows": 9}
         self.assertEqual(summary.rows(scores), [("test AUC", "0.7500")])
