@@ -21,7 +21,9 @@
 // request), kFenced (the fleet has declared this worker dead: connect again), kCancelled (the job or the client has
 // ended), kUnavailable (no message from the scheduler for two leases: all pending requests fail, and the client has
 // ended), kIo (the client ran out of memory; it has ended, too), kTimeout and kOverloaded (where stated). A request
-// that a server rejects fails with the server's error; if it was a push or a tick, the client has ended.
+// that a server rejects fails with the server's error; if it was a push or a tick, the client has ended. While a server
+// does not answer, such as one whose address this host cannot reach, requests wait, and every 10 s the client logs a
+// warning with the server, its address and what it waits for (core/log.h).
 #pragma once
 
 #include <array>

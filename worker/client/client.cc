@@ -133,6 +133,7 @@ void Client::Impl::OnView(const View& view) {
 }
 
 void Client::Impl::FromShard(ShardId shard, const Message& message) {
+  context.shard_messages[shard.value] = context.now;
   const Body& body = message.body;
   const auto* error = std::get_if<ErrorReply>(&body);
   if (error != nullptr && error->code == ErrorCode::kFenced &&
@@ -304,6 +305,13 @@ ClientState Client::state() const {
 }
 const Shutdown& Client::stop_reason() const { return impl_->context.stop_reason; }
 const SchedulerContact& Client::scheduler() const { return impl_->context.scheduler; }
+ShardWaits Client::WaitsFor(ShardId shard) const {
+  ShardWaits waits = impl_->data.WaitsFor(shard);
+  const auto& messages = impl_->context.shard_messages;
+  if (shard.value < messages.size()) waits.last_message = messages[shard.value];
+  waits.state = impl_->blob.WaitsFor(shard);
+  return waits;
+}
 const View& Client::view() const { return impl_->context.view; }
 const Welcome& Client::welcome() const { return impl_->context.welcome; }
 const Job& Client::job_file() const { return impl_->context.job_file; }

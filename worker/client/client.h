@@ -56,6 +56,14 @@ enum class ClientState : std::uint8_t {
   kStopped,  // by a Shutdown, or by an error that ends the client; see stop_reason()
 };
 
+// What a worker waits for from one shard.
+struct ShardWaits {
+  std::optional<TimeUs> last_message;  // nullopt: no message has arrived from the shard's current endpoint
+  std::size_t pulls = 0, pushes = 0;   // unanswered messages, without standing pulls (rule H10)
+  bool tick = false;                   // the last tick that was sent is not acknowledged
+  bool state = false;                  // a piece of the worker's blob is not answered (rules K9, K10)
+};
+
 struct PullWhen {
   Clock use;         // at which the rows will be used
   int priority = 0;  // among pulls of one clock that wait for byte credit, the highest is sent first
@@ -167,6 +175,7 @@ class Client {
   const Shutdown& stop_reason() const;
   // The runtime ends when scheduler().Check returns an error.
   const SchedulerContact& scheduler() const;
+  ShardWaits WaitsFor(ShardId shard) const;
   const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid while running
   const Job& job_file() const;     // as the scheduler sent it; default values before the welcome

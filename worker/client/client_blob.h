@@ -42,6 +42,8 @@ class ClientBlob {
   TimeUs NextTimer() const;
   // Whether no blob is being sent.
   bool idle() const { return !put_; }
+  // Whether the shard has not answered a piece.
+  bool WaitsFor(ShardId shard) const { return ((put_ && !put_->file) || get_) && shard == Shard(); }
   void FailAll(const Error& error);
   std::uint64_t Hash() const;
 

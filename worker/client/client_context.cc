@@ -46,6 +46,14 @@ void ClientContext::Send(Peer to, Body body, Buffer values) {
   out->push_back({to, std::move(message)});
 }
 
+void ClientContext::AdoptView(const View& next) {
+  const std::vector<std::string>&before = view.routes.endpoints, &after = next.routes.endpoints;
+  shard_messages.resize(after.size());
+  for (std::size_t i = 0; i < std::min(before.size(), after.size()); ++i)
+    if (before[i] != after[i]) shard_messages[i].reset();
+  view = next;
+}
+
 std::string ClientContext::RefusalText(ShardId shard, const std::string& what, const std::string& why,
                                        TimeUs since) const {
   const std::string lasting = now > since ? fmt::format(" for {:.1f} seconds", double(now - since) * 1e-6) : "";

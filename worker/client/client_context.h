@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,9 @@ struct ClientContext {
   std::uint64_t job = 0;  // fingerprint; 0 until welcome
   Job job_file;           // from the scheduler; default values until welcome
   Welcome welcome;
-  View view;
+  View view;  // set by AdoptView
+  std::vector<std::optional<TimeUs>>
+      shard_messages;  // time of the last from each shard; nullopt: none from its endpoint
   std::map<TableId, TableSpec> tables;
   ClientCounters counters;
   std::vector<std::uint64_t> staleness;
@@ -58,6 +61,8 @@ struct ClientContext {
     now = step;
     scheduler.Note(now);
   }
+  // Forgets the messages of shards whose endpoints differ from those of the previous view.
+  void AdoptView(const View& next);
   // Records a transient rejection. Returns true if rejections have lasted too long (rule E7).
   bool GivesUp(RefusalTimer* timer) const {
     return timer->Refused(now, kLeasesUntilLost * scheduler.lease_us(), options.resend_us);

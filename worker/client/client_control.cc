@@ -42,7 +42,7 @@ bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
   context_->job = job != 0 ? job : Fingerprint(*parsed);
   context_->job_file = std::move(*parsed);
   context_->scheduler.OnWelcome(static_cast<TimeUs>(context_->job_file.fleet.lease_seconds * 1e6));
-  context_->view = welcome.view;
+  context_->AdoptView(welcome.view);
   context_->welcome = welcome;
   context_->welcome.view = View();  // the view is in context_->view
   context_->state = ClientState::kRunning;
@@ -57,7 +57,7 @@ bool ClientControl::OnView(const View& view) {
     ++context_->counters.malformed;
     return false;
   }
-  context_->view = view;
+  context_->AdoptView(view);
   AdoptTables();
   next_heartbeat_ = context_->now;
   for (const WorkerEntry& entry : view.workers) {

@@ -50,6 +50,10 @@ class ClientData {
 
   // Sends the messages that credits and clocks allow. `push_separately`: pushes are not combined (rule H7).
   void Dispatch(bool push_separately);
+  // Without last_message and state.
+  ShardWaits WaitsFor(ShardId shard) const {
+    return {.pulls = pulls_.Unanswered(shard), .pushes = pushes_.Unanswered(shard), .tick = ticks_.Unanswered(shard)};
+  }
   bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
   void FailAll(const Error& error);

@@ -367,6 +367,13 @@ void ClientPulls::Reroute() {
   for (auto& [id, message] : old) Requeue(id, std::move(message));
 }
 
+std::size_t ClientPulls::Unanswered(ShardId shard) const {
+  std::size_t messages = 0;
+  if (shard.value < queues_.size())
+    for (const auto& [clock, count] : queues_[shard.value].in_flight) messages += count;
+  return messages;
+}
+
 std::uint64_t ClientPulls::Hash() const {
   std::uint64_t hash = pulls_.size();
   for (const auto& [id, pull] : pulls_) hash = HashCombine(HashCombine(hash, id.value), pull.pieces);

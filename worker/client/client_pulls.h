@@ -59,6 +59,8 @@ class ClientPulls {
   bool MayBeOnDisk(ShardId shard, TableId table) const {
     return shard.value >= queues_.size() || !queues_[shard.value].in_memory.contains(table);
   }
+  // Number of messages to the shard that are not answered, without standing pulls.
+  std::size_t Unanswered(ShardId shard) const;
   std::uint64_t Hash() const;
 
  private:

@@ -69,6 +69,10 @@ class ClientPushes {
   bool AllAckedBefore(Clock clock) const { return open_clocks_.empty() || open_clocks_.begin()->first >= clock; }
   bool idle() const { return messages_.empty(); }
   std::size_t pending_bytes() const { return pending_bytes_; }
+  // Number of messages to the shard that are not acknowledged.
+  std::size_t Unanswered(ShardId shard) const {
+    return shard.value < queues_.size() ? queues_[shard.value].in_flight.size() : 0;
+  }
   std::uint64_t Hash() const;
 
  private:

@@ -51,6 +51,8 @@ class ClientTicks {
   // The worker's part of the view's checkpoint order; set when its clock is reached.
   const std::optional<CheckpointPart>& part() const { return part_; }
   bool idle() const { return waiting_.empty(); }
+  // Whether the shard has not acknowledged the last tick that was sent.
+  bool Unanswered(ShardId shard) const { return shard.value < shards_.size() && shards_[shard.value].due != kNever; }
   void FailAll(const Error& error);
   std::uint64_t Hash() const;
 

@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "core/log.h"
+
 namespace tarn::worker {
 namespace {
 
@@ -41,7 +43,10 @@ bool Runtime::Act() {
     transport_->Send(outbox_);
     outbox_.clear();
     if (status) status = CheckClient();
-    if (status) return true;
+    if (status) {
+      for (const std::string& line : shard_watch_.Check(client_, Now())) LogWarning("{}", line);
+      return true;
+    }
     End(status.error());
   } catch (const std::bad_alloc&) {
     if (driver_ == nullptr) throw;

@@ -33,6 +33,7 @@
 #include "worker/runtime/client_driver.h"
 #include "worker/runtime/posted_requests.h"
 #include "worker/runtime/request.h"
+#include "worker/runtime/shard_watch.h"
 
 namespace tarn::worker {
 
@@ -53,6 +54,7 @@ class Runtime final : public ClientDriver::Loop {
 
   // False, for the reason error(): the client was stopped or fenced, has received nothing from the scheduler for too
   // long (rule N7) or has no memory, or a shard cannot be connected. Pending requests have failed, and later ones fail.
+  // A shard that does not answer does not end the client; Act logs it periodically (shard_watch.h).
   bool Act() override;
   // Blocks until messages arrive or Wake is called, but no longer than `at_most`, kWaitMaxUs or the time to the
   // client's next timer. Then handles the messages, and the timer if it is due. Of the other calls only the destructor
@@ -91,6 +93,7 @@ class Runtime final : public ClientDriver::Loop {
   Outbox outbox_;
   std::vector<net::Received> received_;
   ViewVersion connected_view_;
+  ShardWatch shard_watch_;
   TimeUs waited_us_ = 0;
   bool exhausted_ = false;  // an allocation failed: the client's state is undefined
 
