@@ -86,7 +86,7 @@ std::string DefaultBind(bool has_keys, bool insecure) {
 
 std::string AddressFile(const std::string& run_dir) { return run_dir + "/scheduler.address"; }
 
-Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds) {
+Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds, const std::function<bool()>& stop) {
   if (text.find("://") != std::string::npos) return text;
   std::error_code ignored;
   if (text.empty() || (text.find(':') != std::string::npos && !std::filesystem::is_directory(text, ignored)))
@@ -97,6 +97,9 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds)
     auto found = ReadFile(AddressFile(text), kAddressFileBytesMax);
     if (found && found->ends_with('\n')) return found->substr(0, found->find('\n'));
     if (!found && found.error().code != ErrorCode::kNotFound) return std::unexpected(found.error());
+    if (stop && stop())
+      return Fail(ErrorCode::kCancelled,
+                  fmt::format("{}: terminated by a signal while no scheduler was running here", text));
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (waited.count() >= seconds)
       return Fail(ErrorCode::kTimeout,

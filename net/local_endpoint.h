@@ -9,6 +9,7 @@
 // bytes of a socket's address.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -29,8 +30,10 @@ std::string AddressFile(const std::string& run_dir);
 
 // The endpoint for an argument of --scheduler. Returns an endpoint unchanged. Other text is the folder of a run: waits
 // up to `seconds` for its AddressFile and returns the contents. kTimeout: no scheduler has written it by then.
-// kInvalidArgument: the text is neither. kIo, kTooLarge: the file cannot be read.
-Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds);
+// kCancelled: `stop`, which is called again and again while it waits, has returned true. kInvalidArgument: the text is
+// neither. kIo, kTooLarge: the file cannot be read.
+Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds,
+                                        const std::function<bool()>& stop = nullptr);
 
 // Removes the sockets in RUN_DIR/sockets and that folder; with `stale_only` only sockets without a listener. Does
 // nothing if the folder is not private. Only for the scheduler, which has locked the run's folder.

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -58,6 +59,7 @@ struct Shared {
   MetricsWriter* metrics;   // null without a run directory
   DiskPool::Strand* notes;  // writes warnings about a stalled disk: the log file may be on that disk
   StopSignal* stop;
+  std::atomic<bool>* answered;  // by the scheduler, to any shard
 };
 
 // One shard on its thread.
@@ -144,6 +146,8 @@ class ShardLoop {
     sockets_.transport().Receive(&batch_, kMessagesPerTurn,
                                  std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
     const bool was_joined = shard_->joined();
+    if (!was_joined && std::ranges::find(batch_, kSchedulerPeer, &net::Received::from) != batch_.end())
+      *shared_.answered = true;
     const std::unique_ptr<LoadingBeacon> beacon = was_joined ? nullptr : BeaconFor(batch_);
     const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
     for (CheckpointPart& part : disks_.checkpoints().TakeWritten()) {
@@ -232,7 +236,7 @@ class ShardLoop {
 
 Status Server::Run() {
   TARN_CHECK(options_.nonces.size() == options_.shards, "one nonce per shard");
-  auto scheduler = net::SchedulerEndpoint(options_.scheduler, options_.join_seconds);
+  auto scheduler = net::SchedulerEndpoint(options_.scheduler, options_.join_seconds, [this] { return stop_.IsSet(); });
   if (!scheduler) return std::unexpected(scheduler.error());
   options_.scheduler = *std::move(scheduler);
   if (options_.bind.empty()) options_.bind = net::DefaultBind(!options_.keys.empty(), options_.insecure);
@@ -252,7 +256,7 @@ Status Server::Run() {
     metrics = *std::move(opened);
   }
   DiskPool::Strand notes(&disk, "notes");
-  const Shared shared{&context, &meter, &trimmer, &disk, metrics.get(), &notes, &stop_};
+  const Shared shared{&context, &meter, &trimmer, &disk, metrics.get(), &notes, &stop_, &answered_};
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;

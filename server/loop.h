@@ -5,6 +5,7 @@
 //   Status status = server.Run();   // until the scheduler stops the run, a shard fails, or RequestStop
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,15 +56,21 @@ class Server {
   explicit Server(ServerOptions options) : options_(std::move(options)) {}
 
   // Blocks until every shard has ended. Ok if the scheduler has stopped the run without an error. Otherwise the reason
-  // of its Shutdown, or the first error of a shard; kCancelled if RequestStop ended a shard before that.
+  // of its Shutdown, or the first error of a shard; kCancelled if RequestStop or RequestInterrupt ended it before that.
   Status Run();
 
   // Makes Run return soon, without a message to other nodes. Any thread.
   void RequestStop() { stop_.Set(); }
+  // For Ctrl-C, which a terminal sends to all of its processes: the same while no scheduler has answered. Later it does
+  // nothing, because the scheduler stops the fleet. Any thread.
+  void RequestInterrupt() {
+    if (!answered_) RequestStop();
+  }
 
  private:
   ServerOptions options_;
   StopSignal stop_;
+  std::atomic<bool> answered_ = false;  // by the scheduler
 };
 
 }  // namespace tarn::server

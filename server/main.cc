@@ -31,7 +31,9 @@ constexpr const char* kAbout =
     "tools/launch starts servers; by hand, for a job with servers = 2, shards = 2 under [fleet]:\n\n"
     "  tarn-server --scheduler runs/mine --rank 0 --shards 2 --run-dir runs/mine\n"
     "  tarn-server --scheduler runs/mine --rank 1 --shards 2 --run-dir runs/mine\n\n"
-    "SIGTERM ends it at once. It ignores SIGINT (Ctrl-C), on which the scheduler stops the fleet after a checkpoint.\n"
+    "SIGTERM ends it at once. SIGINT (Ctrl-C) does so only before the scheduler has answered; later the server "
+    "ignores\n"
+    "it, because the scheduler then stops the fleet after a checkpoint.\n"
     "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
 int Fail(const std::string& message, int code = kExitFailure) {
@@ -121,7 +123,7 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
 
-  const auto process = ProcessContext::Start({SIGTERM});
+  const auto process = ProcessContext::Start({SIGINT, SIGTERM});
   if (!process) return Fail(process.error().message);
   const std::string role = fmt::format("server-{}", options.rank.value);
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
@@ -135,7 +137,6 @@ int main(int argc, char** argv) {
   for (std::uint32_t i = 0; i < options.shards; ++i)
     options.nonces.push_back((std::uint64_t{random()} << 32) | random() | 1);
 
-  std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit then is an error like a full disk
   http.insecure = options.insecure;
@@ -149,7 +150,7 @@ int main(int argc, char** argv) {
   for (std::uint32_t i = 0; i < options.shards; ++i) options.feeds.push_back((*status_server)->AddFeed());
   options.http = (*status_server)->url();
   server::Server server(options);
-  (*process)->OnSignal([&server](int) { server.RequestStop(); });
+  (*process)->OnSignal([&server](int signal) { signal == SIGINT ? server.RequestInterrupt() : server.RequestStop(); });
   const Status status = CatchLimits([&] { return server.Run(); });
   (*process)->OnSignal([](int) {});
   if (!status)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +53,8 @@ int main(int argc, char** argv) {
       "A worker of a tarn fleet. It gets the job from the scheduler, reads the data that is leased to it,\n"
       "pulls rows, computes gradients and pushes them. tools/launch starts workers. To start one by hand:\n\n"
       "  tarn-worker --scheduler runs/mine\n\n"
+      "SIGTERM ends it. SIGINT (Ctrl-C) does so only before the scheduler has answered; later the worker ignores it,\n"
+      "because the scheduler then stops the fleet after a checkpoint.\n"
       "Exit status: 0 done, 1 failed, 2 bad usage, 3 declared dead by the scheduler (start it again),\n"
       "4 training diverged."};
   app.add_option("--scheduler", options.scheduler,
@@ -80,7 +83,8 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
   if (rank >= 0) options.rank = static_cast<std::uint32_t>(rank);
-  const auto process = ProcessContext::Start({SIGTERM});
+  std::atomic<bool> ended = false;  // by a signal
+  const auto process = ProcessContext::Start({SIGINT, SIGTERM});
   if (!process) return ReportFailure(process.error());
   const std::string role = rank >= 0 ? fmt::format("worker-{}", rank) : fmt::format("worker-{}", getpid());
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
@@ -95,8 +99,6 @@ int main(int argc, char** argv) {
 
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails like one to a full disk
-  // Ctrl-C is sent to the whole process group of the terminal; only the scheduler acts on it.
-  std::signal(SIGINT, SIG_IGN);
 
   const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});
   if (Status s = CheckLimits(fleet); !s) return ReportFailure(s.error());
@@ -115,7 +117,9 @@ int main(int argc, char** argv) {
   if (!status) return ReportFailure(status.error());
   options.feed = (*status)->AddFeed();
   options.http = (*status)->url();
-  const auto scheduler = net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds);
+  (*process)->OnSignal([&ended](int) { ended = true; });
+  const auto scheduler =
+      net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds, [&ended] { return ended.load(); });
   if (!scheduler) return ReportFailure(scheduler.error());
   options.scheduler = *scheduler;
   net::ZmqTransport sockets(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
@@ -124,7 +128,9 @@ int main(int argc, char** argv) {
     slow.emplace(&sockets, net::SlowNetwork(*job, Role::kWorker, options.rank));
   options.shm = shm && !slow;  // with simulated delays, key lists get numbers as over a network (rule W3)
   worker::Trainer trainer(options, slow ? static_cast<net::Transport*>(&*slow) : &sockets);
-  (*process)->OnSignal([&trainer](int) { trainer.RequestAbort(); });
+  (*process)->OnSignal(
+      [&trainer](int signal) { signal == SIGINT ? trainer.RequestInterrupt() : trainer.RequestAbort(); });
+  if (ended) trainer.RequestAbort();
   worker::TrainerEnd end{};
   const Status limits = CatchLimits([&]() -> Status {
     end = trainer.Run();

@@ -29,9 +29,14 @@ class SchedulerContact {
   }
   // Notes that the worker is running. Call it at least once per lease.
   void Note(TimeUs now) { listening_.Note(now, lease_us_); }
-  void OnMessage(TimeUs now) { last_message_ = now; }
+  void OnMessage(TimeUs now) {
+    last_message_ = now;
+    answered_ = true;
+  }
 
   TimeUs lease_us() const { return lease_us_; }
+  // Whether a message of the scheduler has arrived.
+  bool answered() const { return answered_; }
   // Time of the scheduler's last message; before the first one, of Begin.
   TimeUs last_message() const { return last_message_; }
   // How long the worker has received nothing while it was running.
@@ -45,7 +50,7 @@ class SchedulerContact {
  private:
   TimeUs last_message_ = 0;
   TimeUs lease_us_ = TimeUs(FleetSection().lease_seconds * 1e6);  // until the welcome: the default
-  bool joined_ = false;
+  bool answered_ = false, joined_ = false;
   Listening listening_;
 };
 

@@ -59,6 +59,7 @@ Status Trainer::RoundWithinMemory() {
 Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
+  if (client().scheduler().answered()) answered_ = true;
   if (client().state() == ClientState::kJoining) return joining_.Check(client().scheduler().Silence(Now()));
   loop_.Turn(Now());
   return {};

@@ -49,6 +49,11 @@ class Trainer {
     abort_ = true;
     runtime_.Wake();
   }
+  // For Ctrl-C, which a terminal sends to all of its processes: the same while no scheduler has answered. Later it does
+  // nothing, because the scheduler stops the fleet. Any thread.
+  void RequestInterrupt() {
+    if (!answered_) RequestAbort();
+  }
 
  private:
   static TimeUs Now() { return Runtime::Now(); }
@@ -73,6 +78,7 @@ class Trainer {
   JoinWatch joining_;
   Error error_;
   std::atomic<bool> abort_ = false;
+  std::atomic<bool> answered_ = false;  // by the scheduler
 };
 
 }  // namespace tarn::worker

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -120,6 +121,36 @@ class BadInputTest(FleetCase):
                 process.wait()
             for node in nodes:
                 node.stderr.close()
+
+    def test_a_node_that_waits_for_its_scheduler_is_ended_by_a_signal(self):
+        empty = self.folder / "no-scheduler"
+        empty.mkdir()
+        for node in (("tarn-server", "--rank", "0", "--shards", "1"), ("tarn-worker",)):
+            for scheduler in (empty, "tcp://127.0.0.1:9"):
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    with self.subTest(node=node[0], scheduler=scheduler, signal=number):
+                        self.ends_while_it_waits([BIN / node[0], *node[1:], "--scheduler", scheduler], number)
+
+    @staticmethod
+    def listens(port):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    def ends_while_it_waits(self, command, number):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        process = subprocess.Popen([*command, "--insecure", "--http", f"127.0.0.1:{port}"], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not self.listens(port):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        time.sleep(0.5)  # it opens the port shortly before it waits for the scheduler
+        process.send_signal(number)
+        output = process.communicate(timeout=10)[1]
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn("terminated by a signal", output)
 
     def test_missing_data_file_is_named(self):
         output = self.fails(self.edited('train = "train.tsv"', 'train = "nothing.tsv"'), "missing")

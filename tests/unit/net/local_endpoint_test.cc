@@ -150,5 +150,16 @@ TEST_F(LocalEndpointTest, TheFolderOfARunIsAnAddressOfItsScheduler) {
   later.join();
 }
 
+TEST_F(LocalEndpointTest, TheWaitForASchedulerCanBeStopped) {
+  int asked = 0;
+  const auto stopped = SchedulerEndpoint(run_, 600, [&asked] { return ++asked == 3; });
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(stopped.error().message, run_ + ": terminated by a signal while no scheduler was running here");
+  EXPECT_EQ(asked, 3);
+  std::ofstream(AddressFile(run_)) << "ipc:///a/b\n";
+  EXPECT_EQ(SchedulerEndpoint(run_, 600, [] { return true; }).value(), "ipc:///a/b");
+}
+
 }  // namespace
 }  // namespace tarn::net
