@@ -9,6 +9,14 @@ constexpr std::size_t kWriteBytes = std::size_t{256} << 10;
 
 }  // namespace
 
+// Ids of requests grow, so the lowest are the oldest.
+bool EffectRecord::IsFirst(Incarnation worker, RequestId pull) {
+  std::set<RequestId>& pulls = pulls_[worker];
+  if (!pulls.insert(pull).second) return false;
+  if (pulls.size() > kPullsKept) pulls.erase(pulls.begin());
+  return true;
+}
+
 void EffectRecord::Add(const Effect& effect) {
   waiting_ += ToLine(effect);
   waiting_ += '\n';

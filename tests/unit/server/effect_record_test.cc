@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -75,6 +77,24 @@ TEST_F(EffectRecordTest, PullsOfDifferentTablesDiffer) {
   EXPECT_EQ(line({2, 4}), line({2, 4}));
   EXPECT_NE(line({2, 4}), line({2, 5}));
   EXPECT_NE(line({2, 4}), line({2}));
+}
+
+TEST_F(EffectRecordTest, ARepeatedPullIsRecordedOnce) {
+  Pull pull;
+  pull.tables = {PullPart{.table = TableId(2), .keys = {.sections = {{PartitionId(3), 1, {}}}}}};
+  const auto serve = [&](std::uint64_t incarnation, std::uint64_t request) {
+    pull.request = RequestId(request);
+    record_.OnPullServed(WorkerRank(1), Incarnation(incarnation), pull, {});
+  };
+  serve(5, 100);
+  serve(5, 101);  // an equal pull of its own
+  serve(5, 100);
+  serve(6, 100);  // the worker has started again
+  for (std::uint64_t request = 102; request < 100 + EffectRecord::kPullsKept; ++request) serve(5, request);
+  serve(5, 100);
+  ASSERT_TRUE(record_.Close());
+  const std::string text = *ReadFile(path_, kBytesMax);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1 + static_cast<std::ptrdiff_t>(EffectRecord::kPullsKept));
 }
 
 TEST_F(EffectRecordTest, IsWrittenInPieces) {
