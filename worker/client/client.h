@@ -150,7 +150,8 @@ class Client {
   // Only one barrier, and one request for leases, is sent at a time; the next follows its answer, because the scheduler
   // keeps only the newest of each worker. A barrier is done when every live worker has entered it.
   void Barrier(Completion<>* done, TimeUs now, Outbox* out);
-  void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out);  // sets `number`
+  // RequestLeases sets `number`, and sends reports that do not fit in one message in several.
+  void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out);
   // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
   // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);

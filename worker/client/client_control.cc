@@ -1,13 +1,19 @@
 #include "worker/client/client_control.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "core/hash.h"
 #include "core/job/job.h"
 
 namespace tarn::worker {
 namespace {
+
+constexpr std::size_t kLeaseReportBytes = limits::kHeaderBytesMax / 2;  // of the reports in one request, approximate
 
 // Whether the view is valid for routing and consistent with the previous view of the job.
 bool Usable(const View& view, const View& before) {
@@ -17,6 +23,26 @@ bool Usable(const View& view, const View& before) {
   for (ShardId owner : routes.owners)
     if (owner.value >= routes.endpoints.size()) return false;
   return before.version.value == 0 || before.routes.owners.size() == routes.owners.size();
+}
+
+// Approximate size in a message.
+std::size_t BytesOf(const LeaseDone& report) {
+  constexpr std::size_t kBucketBytes = sizeof(std::uint16_t) + 2 * sizeof(std::uint32_t);
+  return 128 + report.quality.buckets.size() * kBucketBytes;
+}
+
+// Moves the first reports that fit in one request out of `reports`; at least one.
+std::vector<LeaseDone> TakeReports(std::vector<LeaseDone>* reports) {
+  std::size_t bytes = 0, taken = 0;
+  while (taken < std::min<std::size_t>(reports->size(), limits::kLeasesPerWorkerMax)) {
+    bytes += BytesOf((*reports)[taken]);
+    if (taken != 0 && bytes > kLeaseReportBytes) break;
+    ++taken;
+  }
+  const auto end = reports->begin() + static_cast<std::ptrdiff_t>(taken);
+  std::vector<LeaseDone> part(std::make_move_iterator(reports->begin()), std::make_move_iterator(end));
+  reports->erase(reports->begin(), end);
+  return part;
 }
 
 }  // namespace
@@ -120,11 +146,21 @@ void ClientControl::OnBarrier(const tarn::Barrier& answer) {
   barrier_waiters_.pop_front();
 }
 
+// Reports that do not fit in one message are sent before, in requests for no lease, which the scheduler answers at
+// once.
 void ClientControl::RequestLeases(LeaseRequest request, Completion<LeaseReply>* done) {
-  lease_waiters_.push_back(done);
-  request.number = ++lease_requests_;
   request.skipped = context_->counters.skipped_clocks;
-  requests_.Add(std::move(request));
+  std::vector<LeaseDone> reports = std::exchange(request.done, {});
+  for (std::vector<LeaseDone> part = TakeReports(&reports);; part = TakeReports(&reports)) {
+    const bool last = reports.empty();
+    LeaseRequest some = request;
+    some.number = ++lease_requests_;
+    some.want = last ? request.want : 0;
+    some.done = std::move(part);
+    requests_.Add(std::move(some));
+    lease_waiters_.push_back(last ? done : nullptr);
+    if (last) return;
+  }
 }
 
 void ClientControl::OnLeaseReply(LeaseReply reply) {

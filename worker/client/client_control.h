@@ -63,10 +63,10 @@ class ClientControl {
   ClientTicks* ticks_;
   RepeatedRequests requests_;
   // The completions of open requests.
-  std::vector<std::pair<TableSpec, Completion<TableSpec>*>> creators_;  // with the requested table
-  std::multimap<std::string, Completion<TableSpec>*> finders_;          // by name
-  std::deque<Completion<>*> barrier_waiters_;                           // in order of issue, like those below
-  std::deque<Completion<LeaseReply>*> lease_waiters_;
+  std::vector<std::pair<TableSpec, Completion<TableSpec>*>> creators_;    // with the requested table
+  std::multimap<std::string, Completion<TableSpec>*> finders_;            // by name
+  std::deque<Completion<>*> barrier_waiters_;                             // in order of issue, like those below
+  std::deque<Completion<LeaseReply>*> lease_waiters_;                     // null: only reports, for the next request
   std::map<std::uint64_t, Completion<std::string>*> checkpoint_waiters_;  // by request number
   MetricList metrics_;
   TimeUs next_heartbeat_ = kNever;

@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/client/fake_fleet.h"
 
@@ -390,6 +394,53 @@ TEST(ClientControl, LeasesAreRequestedOneAfterTheOther) {
   fleet.FromScheduler(reply);
   EXPECT_EQ(fleet.EventsOf<LeasesGranted>().size(), 2u);
   EXPECT_TRUE(fleet.client.idle());
+}
+
+// A header of a message is limited to 8 MiB; a report with logits may have 640 KiB.
+TEST(ClientControl, ReportsThatExceedAMessageAreSentInSeveral) {
+  const auto reports = [](std::uint32_t count, std::uint32_t buckets) {
+    std::vector<LeaseDone> all(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      all[i].lease = LeaseId(i + 1);
+      for (std::uint32_t bucket = 0; bucket < buckets; ++bucket) all[i].quality.buckets.push_back({bucket, {1, 1}});
+    }
+    return all;
+  };
+  struct Case {
+    std::uint32_t reports, buckets;
+    std::vector<std::size_t> parts;
+  };
+  for (const Case& each : {Case{0, 0, {0}}, Case{64, 0, {64}}, Case{65, 0, {64, 1}}, Case{6, Quality::kBuckets, {6}},
+                           Case{15, Quality::kBuckets, {6, 6, 3}}}) {
+    FakeFleet fleet(Options());
+    fleet.Run();
+    fleet.TakeSent(kSchedulerPeer);
+    LeaseRequest request;
+    request.want = 2;
+    request.rows = {10, 20, 30};
+    request.done = reports(each.reports, each.buckets);
+    fleet.RequestLeases(request);
+    std::uint64_t lease = 0;
+    for (std::size_t part = 0; part < each.parts.size(); ++part) {
+      const auto sent = BodiesOf<LeaseRequest>(fleet.TakeSent(kSchedulerPeer));
+      ASSERT_EQ(sent.size(), 1u);
+      EXPECT_EQ(sent[0].number, part + 1);
+      EXPECT_EQ(sent[0].want, part + 1 == each.parts.size() ? 2u : 0u);
+      EXPECT_EQ(sent[0].rows, request.rows);
+      EXPECT_EQ(sent[0].done.size(), each.parts[part]);
+      for (const LeaseDone& done : sent[0].done) EXPECT_EQ(done.lease, LeaseId(++lease));
+      EXPECT_TRUE(fleet.EventsOf<LeasesGranted>().empty());
+      LeaseReply reply;
+      reply.number = part + 1;
+      reply.finished = part + 1 == each.parts.size();
+      fleet.FromScheduler(reply);
+    }
+    EXPECT_EQ(lease, each.reports);
+    const auto granted = fleet.EventsOf<LeasesGranted>();
+    ASSERT_EQ(granted.size(), 1u);
+    EXPECT_TRUE(granted[0].reply.finished);
+    EXPECT_TRUE(fleet.client.idle());
+  }
 }
 
 // For example, by two threads of a program; their answers come in order.
