@@ -32,12 +32,6 @@ std::size_t BytesOf(std::span<const PushRequest::Table> tables) {
   return bytes;
 }
 
-std::shared_ptr<Request> TickRequest(std::optional<Clock> clock, const MaybePosition& position) {
-  return MakeStatusRequest([clock, position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
-    client->TickTo(clock.value_or(client->clock() + 1), position, done, now, out);
-  });
-}
-
 }  // namespace
 
 Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transport,
@@ -52,7 +46,7 @@ Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transpo
 // Lets clock() count the clocks that the client skips.
 ClientOptions Session::OfProgram(ClientOptions client) {
   client.is_program = true;
-  client.on_skip = [this](std::uint64_t clocks) { clock_ += clocks; };
+  client.on_skip = [this](std::uint64_t clocks) { clock_.OnSkip(clocks); };
   return client;
 }
 
@@ -80,7 +74,7 @@ Status Session::Join() {
   job_ = client.job_file();
   planners_.emplace(client.view().routes.partition_bits);
   state_.emplace(&runtime_, WorkerRank(welcome_.rank), options_.client.blob_chunk_bytes);
-  clock_ = client.clock().value;
+  clock_.Begin(client.clock());
   const char* run_dir = std::getenv("TARN_RUN_DIR");
   reports_.emplace(welcome_.rank, run_dir != nullptr ? run_dir : "");
   runtime_.StartThread();
@@ -175,27 +169,25 @@ Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest
   queued_.Take(push_bytes);
   auto pushed = std::make_shared<PushRequest>(std::move(pushes), std::nullopt);
   pushed->Charge(&queued_, push_bytes);
-  AdvanceClock({});
-  std::vector<std::shared_ptr<Request>> requests{pushed, TickRequest({}, position)};
+  std::vector<std::shared_ptr<Request>> requests{pushed, MakeTick({}, position)};
   if (has_room) requests.push_back(pulled);
   runtime_.Submit(requests);
   state_->OnTick();
   return {std::move(pushed), std::move(pulled)};
 }
 
-void Session::AdvanceClock(std::optional<Clock> to) {
-  if (!to) {
-    ++clock_;
-    return;
-  }
-  std::uint64_t before = clock_.load();
-  while (before < to->value && !clock_.compare_exchange_weak(before, to->value)) continue;
+// Advances clock_ for a tick that the caller submits at once.
+std::shared_ptr<Request> Session::MakeTick(std::optional<Clock> to, const MaybePosition& position) {
+  to ? clock_.OnTickTo(*to) : clock_.OnTick();
+  return MakeStatusRequest([this, to, position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+    if (to) clock_.OnStart(*to, client->clock());
+    client->TickTo(to.value_or(client->clock() + 1), position, done, now, out);
+  });
 }
 
 std::shared_ptr<Request> Session::TickTo(std::optional<Clock> to, const MaybePosition& position) {
   state_->SaveAfterTick(clock());
-  AdvanceClock(to);
-  auto request = TickRequest(to, position);
+  auto request = MakeTick(to, position);
   runtime_.Submit(request);
   state_->OnTick();
   return request;

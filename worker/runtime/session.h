@@ -3,7 +3,6 @@
 // worker/.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "net/transport.h"
 #include "worker/runtime/byte_budget.h"
 #include "worker/runtime/planner_pool.h"
+#include "worker/runtime/program_clock.h"
 #include "worker/runtime/program_state.h"
 #include "worker/runtime/reports.h"
 #include "worker/runtime/requests.h"
@@ -96,7 +96,7 @@ class Session {
   // See tarn::Client.
   Status Report(std::span<const Figure> figures);
 
-  Clock clock() const { return Clock(clock_.load()); }
+  Clock clock() const { return clock_.now(); }
   ClientCounters counters();
   std::vector<std::uint64_t> staleness();
 
@@ -105,7 +105,7 @@ class Session {
   std::string JoinNote(TimeUs begun, double waited) const;
   bool TakeRoom(PullRequest* pull, std::size_t bytes);
   ClientOptions OfProgram(ClientOptions client);
-  void AdvanceClock(std::optional<Clock> to);
+  std::shared_ptr<Request> MakeTick(std::optional<Clock> to, const MaybePosition& position);
   template <typename Value, typename Read>
   Value ReadClient(const Read& read);
 
@@ -121,7 +121,7 @@ class Session {
   std::optional<PlannerPool> planners_;
   std::optional<ProgramState> state_;
   std::optional<Reports> reports_;
-  std::atomic<std::uint64_t> clock_{0};  // start clock + requested ticks + skipped clocks
+  ProgramClock clock_;
   std::once_flag leave_once_;
   Status leave_status_;
 };
