@@ -62,14 +62,16 @@ Status CheckSizes(const Table& table, std::string_view what, std::size_t keys, s
 
 // Checks that all values are finite (rule A5). `rows`: one per key of the plan.
 Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const float> rows,
-                   std::string_view what = "gradient") {
+                   PushAction action = PushAction::kStep) {
   if (kernels::AllFinite(rows.size(), rows.data())) return {};
   const auto at =
       static_cast<std::size_t>(std::ranges::find_if_not(rows, [](float x) { return std::isfinite(x); }) - rows.begin());
+  const bool assigns = action == PushAction::kAssign;
   return Fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("{}: the {} of key {} is {} at value {}, expected a finite number; nothing of this push was sent",
-                  NameOf(table), what, plan.keys[at / plan.dim], rows[at], at % plan.dim));
+      fmt::format("{}: the {} of key {} is {} at value {}, expected a finite number; nothing of this {} was sent",
+                  NameOf(table), assigns ? "value" : "gradient", plan.keys[at / plan.dim], rows[at], at % plan.dim,
+                  assigns ? "assignment" : "push"));
 }
 
 // Checks the gradients of a push of a plan.
@@ -332,7 +334,7 @@ StatusFuture Client::Assign(const Table& table, std::span<const Key> keys, std::
   for (std::size_t i = 0; i < keys.size(); ++i)
     std::ranges::copy(values.subspan(i * plan.dim, plan.dim),
                       to.subspan(std::size_t{plan.index[i]} * plan.dim).begin());
-  if (Status s = CheckFinite(table, plan, to, "value"); !s) return Failed(s.error());
+  if (Status s = CheckFinite(table, plan, to, PushAction::kAssign); !s) return Failed(s.error());
   return StatusFuture(session_->Change(std::move(plan), PushAction::kAssign, std::move(rows)));
 }
 

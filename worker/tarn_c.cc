@@ -1,6 +1,7 @@
 #include "worker/tarn_c.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -76,6 +77,17 @@ tarn::Status CheckRequired(const char* function, std::initializer_list<Required>
   for (const Required& each : all)
     if (each.pointer == nullptr)
       return tarn::Fail(ErrorCode::kInvalidArgument, std::string(function) + ": " + each.name + " is a null pointer");
+  return {};
+}
+
+// The same for pointers in element `index` of the argument `array`.
+tarn::Status CheckElement(const char* function, const char* array, std::ptrdiff_t index,
+                          std::initializer_list<Required> all) {
+  for (const Required& each : all)
+    if (each.pointer == nullptr)
+      return tarn::Fail(
+          ErrorCode::kInvalidArgument,
+          std::string(function) + ": " + array + "[" + std::to_string(index) + "]." + each.name + " is a null pointer");
   return {};
 }
 
@@ -266,7 +278,8 @@ int tarn_pull_many(tarn_client* client, const tarn_table_pull* pulls, size_t cou
     if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
     std::vector<tarn::TablePull> tables;
     for (const tarn_table_pull& pull : std::span(pulls, count)) {
-      if (const auto given = CheckRequired("tarn_pull_many", {{"table", pull.table}, Array("keys", pull.keys, pull.n)});
+      if (const auto given = CheckElement("tarn_pull_many", "pulls", &pull - pulls,
+                                          {{"table", pull.table}, Array("keys", pull.keys, pull.n)});
           !given)
         return Failed(given.error());
       const tarn::Table& table = pull.table->table;
@@ -309,8 +322,8 @@ int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t co
   return GuardedWith("tarn_push_many", {{"client", client}, Array("pushes", pushes, count)}, [&] {
     std::vector<tarn::TablePush> tables;
     for (const tarn_table_push& push : std::span(pushes, count)) {
-      if (const auto given = CheckRequired(
-              "tarn_push_many",
+      if (const auto given = CheckElement(
+              "tarn_push_many", "pushes", &push - pushes,
               {{"table", push.table}, Array("keys", push.keys, push.n), Array("gradients", push.gradients, push.n)});
           !given)
         return Failed(given.error());
@@ -333,7 +346,8 @@ int tarn_plan_make_many(tarn_client* client, const tarn_plan_request* requests, 
   return GuardedWith(kName, {{"client", client}, requested, made_at, Array("sizes", sizes, count)}, [&] {
     std::vector<std::unique_ptr<tarn_plan>> made;
     for (const tarn_plan_request& request : std::span(requests, count)) {
-      if (const auto given = CheckRequired(kName, {{"table", request.table}, Array("keys", request.keys, request.n)});
+      if (const auto given = CheckElement(kName, "requests", &request - requests,
+                                          {{"table", request.table}, Array("keys", request.keys, request.n)});
           !given)
         return Failed(given.error());
       const std::span keys(request.keys, request.n);
@@ -387,7 +401,7 @@ int tarn_pull_plans(tarn_client* client, const tarn_plan_pull* pulls, size_t cou
     if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
     std::vector<tarn::PlanPull> plans;
     for (const tarn_plan_pull& pull : std::span(pulls, count)) {
-      if (const auto given = CheckRequired("tarn_pull_plans", {{"plan", pull.plan}}); !given)
+      if (const auto given = CheckElement("tarn_pull_plans", "pulls", &pull - pulls, {{"plan", pull.plan}}); !given)
         return Failed(given.error());
       plans.push_back({pull.plan->plan, Memory(pull.out, Floats(pull.plan->plan))});
     }
@@ -401,7 +415,9 @@ int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes, size_t co
     std::vector<tarn::PlanPush> plans;
     for (const tarn_plan_push& push : std::span(pushes, count)) {
       const Required gradients = Array("gradients", push.gradients, tarn_plan_size(push.plan));
-      if (const auto given = CheckRequired("tarn_push_plans", {{"plan", push.plan}, gradients}); !given)
+      if (const auto given =
+              CheckElement("tarn_push_plans", "pushes", &push - pushes, {{"plan", push.plan}, gradients});
+          !given)
         return Failed(given.error());
       plans.push_back({push.plan->plan, Gradients(push.gradients, Floats(push.plan->plan), nullptr)});
     }
@@ -490,7 +506,9 @@ int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const 
         std::copy_n(data_rows, 3, options.rows.begin());
         for (const tarn_lease_report& report : std::span(done, done_count)) {
           if (report.logits != nullptr && report.rows != 0)
-            if (const auto given = CheckRequired("tarn_request_leases", {{"positives", report.positives}}); !given)
+            if (const auto given =
+                    CheckElement("tarn_request_leases", "done", &report - done, {{"positives", report.positives}});
+                !given)
               return Failed(given.error());
           options.done.push_back({tarn::LeaseId(report.lease), QualityOf(report)});
         }

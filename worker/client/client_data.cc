@@ -59,8 +59,8 @@ Expected<const TableSpec*> ClientData::TableOf(const Plan& plan) const {
   if (table == context_->tables.end())
     return Fail(ErrorCode::kNotFound, fmt::format("table {}: not known to this client", plan.table.value));
   if (table->second.dim != plan.dim)
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("table {}: the plan is for rows of {} values, expected {}",
-                                                         plan.table.value, plan.dim, table->second.dim));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: the plan is for rows of {} values, expected {}",
+                                                         context_->NameOf(plan.table), plan.dim, table->second.dim));
   return &table->second;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "core/hash.h"
@@ -30,6 +31,16 @@ PushValues EncodeValues(const PushRows& push, const TableSpec& spec, const Piece
     case PushAction::kDelete: break;
   }
   return {};
+}
+
+// What the part of a push is called in errors.
+std::string_view NameOf(PushAction action) {
+  switch (action) {
+    case PushAction::kStep: break;
+    case PushAction::kAssign: return "an assignment to";
+    case PushAction::kDelete: return "a deletion in";
+  }
+  return "a push to";
 }
 
 Buffer Joined(const Buffer& first, const Buffer& second) {
@@ -261,7 +272,8 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
 void ClientPushes::GiveUp(ShardId shard, const PushMessage& refused, const Error& error, TimeUs since) {
   std::string what;
   for (const Part& part : refused.parts)
-    what += (what.empty() ? "a push to " : " and ") + context_->NameOf(part.rows.table);
+    what += what.empty() ? fmt::format("{} {}", NameOf(part.rows.action), context_->NameOf(part.rows.table))
+                         : " and " + context_->NameOf(part.rows.table);
   const Error final{error.code, context_->RefusalText(shard, what, error.message, since)};
   for (const Part& part : refused.parts) FailPush(&pushes_.at(part.push), final);
   context_->Stop(final.code, final.message);

@@ -107,29 +107,47 @@ Status Session::Leave(std::optional<double> seconds) {
   return leave_status_;
 }
 
-std::shared_ptr<const OpenTable> Session::Opened(TableSpec spec) const {
+std::shared_ptr<const OpenTable> Session::Opened(TableSpec spec) {
+  {
+    const std::lock_guard lock(names_mutex_);
+    names_.insert_or_assign(spec.id, spec.name);
+  }
   const Positioner positioner(spec, TableSalt(job_.job.seed, spec.name));
   return std::make_shared<const OpenTable>(OpenTable{std::move(spec), positioner});
 }
 
-bool Session::TakeRoom(PullRequest* pull, std::size_t bytes) {
-  if (asked_.TryTake(bytes)) {
-    pull->Charge(&asked_, bytes);
-    return true;
-  }
-  pull->Abort({ErrorCode::kOverloaded,
-               fmt::format("pulls of {} bytes are not answered yet, and this one is for {} more: expected at most {} "
-                           "(ConnectOptions::asked_bytes_max); wait for earlier ones first",
-                           asked_.taken(), bytes, asked_.bytes_max())});
-  return false;
+// "table 'users' and table 'items'".
+std::string Session::NamesOf(std::span<const PullRequest::Table> tables) {
+  const std::lock_guard lock(names_mutex_);
+  std::vector<std::string> names;
+  names.reserve(tables.size());
+  for (const PullRequest::Table& table : tables) names.push_back(fmt::format("table '{}'", names_[table.plan->table]));
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
+// A pull that fits must be charged with its bytes.
+Status Session::TakeRoom(std::span<const PullRequest::Table> tables) {
+  const std::size_t bytes = BytesOf(tables);
+  if (asked_.TryTake(bytes)) return {};
+  return Fail(
+      ErrorCode::kOverloaded,
+      fmt::format("a pull of {} is for {} bytes, and pulls of {} bytes are not answered yet: expected at most {} "
+                  "together (ConnectOptions::asked_bytes_max); wait for earlier ones first",
+                  NamesOf(tables), bytes, asked_.taken(), asked_.bytes_max()));
 }
 
 std::shared_ptr<PullRequest> Session::Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use,
                                            int priority) {
   state_->SaveAfterTick(clock());
   const std::size_t bytes = BytesOf(tables);
+  const Status room = TakeRoom(tables);
   auto request = std::make_shared<PullRequest>(std::move(tables), use, priority);
-  if (TakeRoom(request.get(), bytes)) runtime_.Submit(request, true);
+  if (!room) {
+    request->Abort(room.error());
+    return request;
+  }
+  request->Charge(&asked_, bytes);
+  runtime_.Submit(request, true);
   return request;
 }
 
@@ -164,13 +182,17 @@ Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest
   std::vector<PullRequest::Table> pulls;
   pulls.push_back(std::move(pull));
   const std::size_t push_bytes = BytesOf(pushes), pull_bytes = BytesOf(pulls);
+  const Status room = TakeRoom(pulls);
   auto pulled = std::make_shared<PullRequest>(std::move(pulls), std::nullopt, 0);
-  const bool has_room = TakeRoom(pulled.get(), pull_bytes);
+  if (room)
+    pulled->Charge(&asked_, pull_bytes);
+  else
+    pulled->Abort(room.error());
   queued_.Take(push_bytes);
   auto pushed = std::make_shared<PushRequest>(std::move(pushes), std::nullopt);
   pushed->Charge(&queued_, push_bytes);
   std::vector<std::shared_ptr<Request>> requests{pushed, MakeTick({}, position)};
-  if (has_room) requests.push_back(pulled);
+  if (room) requests.push_back(pulled);
   runtime_.Submit(requests);
   state_->OnTick();
   return {std::move(pushed), std::move(pulled)};

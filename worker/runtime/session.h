@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -101,9 +102,10 @@ class Session {
   std::vector<std::uint64_t> staleness();
 
  private:
-  std::shared_ptr<const OpenTable> Opened(TableSpec spec) const;
+  std::shared_ptr<const OpenTable> Opened(TableSpec spec);
+  std::string NamesOf(std::span<const PullRequest::Table> tables);
   std::string JoinNote(TimeUs begun, double waited) const;
-  bool TakeRoom(PullRequest* pull, std::size_t bytes);
+  Status TakeRoom(std::span<const PullRequest::Table> tables);
   ClientOptions OfProgram(ClientOptions client);
   std::shared_ptr<Request> MakeTick(std::optional<Clock> to, const MaybePosition& position);
   template <typename Value, typename Read>
@@ -122,6 +124,8 @@ class Session {
   std::optional<ProgramState> state_;
   std::optional<Reports> reports_;
   ProgramClock clock_;
+  std::mutex names_mutex_;
+  std::map<TableId, std::string> names_;  // of opened tables, for errors
   std::once_flag leave_once_;
   Status leave_status_;
 };

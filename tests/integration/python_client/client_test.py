@@ -141,16 +141,20 @@ class NullTest(unittest.TestCase):
             self.refused("tarn_open_table", "name", client, none, out)
             self.refused("tarn_report", "name", client, (ctypes.c_char_p * 1)(), (ctypes.c_double * 1)(), one)
             report = library_module.CLeaseReport(rows=1, logits=ctypes.addressof(ctypes.c_float()))
-            self.refused("tarn_request_leases", "positives", client, (ctypes.c_uint64 * 3)(), ctypes.byref(report), one,
+            self.refused("tarn_request_leases", "done[0].positives", client, (ctypes.c_uint64 * 3)(), ctypes.byref(report), one,
                          (library_module.CLease * 1)(), one, ctypes.byref(library_module.CLeaseAnswer()))
             self.refused("tarn_open_table", "table", client, b"t", none)
             self.refused("tarn_create_table", "description", client, b"t", none, out)
             self.assertEqual(self.library.tarn_create_table(client, b"t", b"dim = 2", ctypes.byref(table)), 0)
             self.refused("tarn_pull", "keys", client, table, none, one, none, out)
             self.refused("tarn_pull", "future", client, table, none, ctypes.c_size_t(0), none, none)
+            good = library_module.CTablePull(table=table.value)
             for missing, pull in (("table", library_module.CTablePull(n=1)),
                                   ("keys", library_module.CTablePull(table=table.value, n=1))):
-                self.refused("tarn_pull_many", missing, client, ctypes.byref(pull), one, none, out)
+                self.refused("tarn_pull_many", f"pulls[1].{missing}", client, (library_module.CTablePull * 2)(good, pull),
+                             ctypes.c_size_t(2), none, out)
+            push = library_module.CTablePush(table=table.value, n=1, keys=ctypes.addressof(ctypes.c_uint64()))
+            self.refused("tarn_push_many", "pushes[0].gradients", client, ctypes.byref(push), one, none)
             wrong = library_module.CPullOptions(size=1)
             self.assertEqual(self.library.tarn_pull(client, table, none, ctypes.c_size_t(0), ctypes.byref(wrong), out), 1)
             self.assertIn("tarn_pull_options.size is 1, expected 32", self.library.tarn_last_error().decode())

@@ -328,6 +328,25 @@ TEST(ClientPush, ARefusalThatPersistsEndsTheClientAfterTwoLeases) {
   }
 }
 
+TEST(ClientPush, ARefusalNamesWhatWasRefused) {
+  FleetOptions options = TwoTables();
+  options.shards = 1;
+  for (const auto& [action, what] : {std::pair(PushAction::kStep, "a push to"),
+                                     {PushAction::kAssign, "an assignment to"},
+                                     {PushAction::kDelete, "a deletion in"}}) {
+    FakeFleet fleet(options);
+    fleet.Run();
+    const Plan plan = fleet.MakePlan(kUsers, Keys(5));
+    const Buffer values = action == PushAction::kDelete ? Buffer() : fleet.Gradients(plan);
+    fleet.client.Push(plan, action, values, nullptr, fleet.now, &fleet.out);
+    const auto sent = BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))));
+    ASSERT_EQ(sent.size(), 1u);
+    fleet.FromShard(0, ErrorReply{sent[0].request, ErrorCode::kInvalidArgument, "it is so", {}});
+    EXPECT_EQ(fleet.client.stop_reason().reason,
+              std::string("shard 0 has refused ") + what + " table 'users': it is so");
+  }
+}
+
 // Two pushes to the only partition, one message each: the shard refuses the first with `first`, and the later ones as
 // out of order.
 void RefuseFirstOfPartition(FakeFleet* fleet, ErrorCode first, TimeUs us) {

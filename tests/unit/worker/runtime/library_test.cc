@@ -121,7 +121,9 @@ TEST(Library, AssignsAndDeletesRows) {
       client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1, std::numeric_limits<float>::infinity(), 1})
           .Wait();
   EXPECT_EQ(infinite.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_TRUE(infinite.error().message.starts_with("table 'users': the value of key 4 is inf at value 1"));
+  EXPECT_EQ(infinite.error().message,
+            "table 'users': the value of key 4 is inf at value 1, expected a finite number; nothing of this assignment "
+            "was sent");
   EXPECT_EQ(client->Assign(*users, std::vector<Key>{4}, std::vector<float>{1}).Wait().error().message,
             "table 'users': 1 values for 1 keys, expected 3");
 }
@@ -396,7 +398,15 @@ TEST(Library, UnreadPullsAreBounded) {
   const auto pull = [&](std::vector<Key> keys) { return client->Pull(*users, keys); };
   const auto large = pull({1, 2, 3});  // of clock 1: held back
   EXPECT_FALSE(large.Ready());
-  EXPECT_EQ(pull({4}).Wait().error().code, ErrorCode::kOverloaded);
+  const auto refused = pull({4});
+  EXPECT_EQ(refused.Wait().error().code, ErrorCode::kOverloaded);
+  EXPECT_EQ(refused.Wait().error().message,
+            "a pull of table 'users' is for 20 bytes, and pulls of 60 bytes are not answered yet: expected at most 40 "
+            "together (ConnectOptions::asked_bytes_max); wait for earlier ones first");
+  const std::vector<TablePull> twice(2, TablePull{*users, std::vector<Key>{}, {}});
+  EXPECT_EQ(client->PullMany(twice).Wait().error().message,
+            "a pull of table 'users' and table 'users' is for 0 bytes, and pulls of 60 bytes are not answered yet: "
+            "expected at most 40 together (ConnectOptions::asked_bytes_max); wait for earlier ones first");
   const auto both = client->PushPull(*users, std::vector<Key>{4}, std::vector<float>(3, 1));
   EXPECT_TRUE(both.pushed.Wait());
   EXPECT_EQ(both.pulled.Wait().error().code, ErrorCode::kOverloaded);
