@@ -214,8 +214,9 @@ class Client:
         arrays, shapes, outs = [], [], []
         items = (CTablePull * len(pulls))()
         for item, (table, keys, *more) in zip(items, pulls):
-            array, shape, out = as_keys(keys), np.shape(keys) + (table.dim,), more[0] if more else None
-            item.table, item.keys, item.n, item.out = table.address, array.ctypes.data, array.size, address_of(out, shape)
+            array, shape, out = as_keys(table, keys), np.shape(keys) + (table.dim,), more[0] if more else None
+            item.table, item.keys, item.n = table.address, array.ctypes.data, array.size
+            item.out = address_of(table.name, out, shape)
             arrays.append(array)
             shapes.append(shape)
             outs.append(out)
@@ -232,7 +233,7 @@ class Client:
         arrays = []
         items = (CTablePush * len(pushes))()
         for item, (table, keys, gradients) in zip(items, pushes):
-            array, values = as_keys(keys), as_gradients(table, np.shape(keys), gradients)
+            array, values = as_keys(table, keys), as_gradients(table, np.shape(keys), gradients)
             item.table, item.keys, item.n, item.gradients = table.address, array.ctypes.data, array.size, values.ctypes.data
             arrays.append((array, values))
         pointer = POINTER()
@@ -248,7 +249,7 @@ class Client:
         limits: for each request the number that all its keys must be below; 0: any keys. If a key is not below it,
         raises InvalidArgument and makes no plan.
         """
-        arrays = [as_keys(keys) for _, keys in requests]
+        arrays = [as_keys(table, keys) for table, keys in requests]
         if limits is not None and not (len(limits) == len(arrays) and all(0 <= limit < 2**64 for limit in limits)):
             raise InvalidArgument(1, f"limits: expected {len(arrays)} numbers from 0, found {list(limits)}")
         index = np.empty(sum(array.size for array in arrays), np.int64)
@@ -284,7 +285,8 @@ class Client:
         All are ready at the same time. Arguments as in Table.pull; `out` may be None.
         """
         shapes, outs = [(plan.size, plan.table.dim) for plan, _ in pulls], [out for _, out in pulls]
-        handle = self._pull_to([plan for plan, _ in pulls], map(address_of, outs, shapes), outs, priority, clock)
+        addresses = map(address_of, [plan.table.name for plan, _ in pulls], outs, shapes)
+        handle = self._pull_to([plan for plan, _ in pulls], addresses, outs, priority, clock)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def pull_to(self, plans: Sequence[Plan], addresses: Sequence[int], kept: object, clock: int) -> Future:

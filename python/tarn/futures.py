@@ -63,14 +63,15 @@ def view(pointer: Any, dtype: Any, shape: tuple[int, ...], owner: object) -> NDA
     return array
 
 
-def address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int | None:
-    """The address of a writable array for rows of this shape."""
+def address_of(table: str, out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int | None:
+    """The address of a writable array for rows of this shape. table: its name, for errors."""
     if out is None:
         return None
     if not (isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape and out.flags.c_contiguous
             and out.flags.writeable):
         found = f"{out.dtype} {list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise InvalidArgument(1, f"out: expected a writable, contiguous array of float32 {list(shape)}, found {found}")
+        raise InvalidArgument(1, f"table {table!r}: out: expected a writable, contiguous array of float32 {list(shape)}, "
+                                 f"found {found}")
     return out.ctypes.data if out.size else None
 
 

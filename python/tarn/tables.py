@@ -21,7 +21,7 @@ def _as_whole_numbers(keys: ArrayLike, array: NDArray[Any]) -> NDArray[Any]:
     return objects.astype(np.uint64) if whole else array
 
 
-def as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
+def as_keys(table: "Table", keys: ArrayLike) -> NDArray[np.uint64]:
     """Keys of any shape as uint64 [n], contiguous. Raises InvalidArgument unless they are integers from 0."""
     if type(keys) is np.ndarray and keys.dtype == np.uint64 and keys.ndim == 1 and keys.flags.c_contiguous:
         return keys
@@ -31,7 +31,8 @@ def as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
     if array.size == 0:
         array = array.astype(np.uint64)
     if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
-        raise InvalidArgument(1, f"keys: expected integers from 0, found {array.dtype} {'below 0' if array.dtype.kind == 'i' else ''}".rstrip())
+        below = " below 0" if array.dtype.kind == "i" else ""
+        raise InvalidArgument(1, f"table {table.name!r}: keys: expected integers from 0, found {array.dtype}{below}")
     return np.ascontiguousarray(array.reshape(-1), dtype=np.uint64)
 
 
@@ -65,7 +66,7 @@ class Plan:
     def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
         shape, handle = (self.size, self.table.dim), future_handle(out)
-        options = self.table.client.pull_options(address_of(out, shape), priority, clock)
+        options = self.table.client.pull_options(address_of(self.table.name, out, shape), priority, clock)
         library().pull_plan(self.table.client.pointer, self.address, options, handle.pointer)
         return Rows(handle, shape, out)
 
@@ -98,22 +99,22 @@ class Table:
         clock: at which the rows will be used; default: the current clock. out: a float32 array for the rows, with the
         shape of the keys + [dim]. priority: of the waiting pulls of a clock, the highest is sent first.
         """
-        array, handle, shape = as_keys(keys), future_handle(out), np.shape(keys) + (self.dim,)
-        options = self.client.pull_options(address_of(out, shape), priority, clock)
+        array, handle, shape = as_keys(self, keys), future_handle(out), np.shape(keys) + (self.dim,)
+        options = self.client.pull_options(address_of(self.name, out, shape), priority, clock)
         library().pull(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, options,
                        handle.pointer)
         return Rows(handle, shape, out)
 
     def plan(self, keys: ArrayLike) -> Plan:
         """Makes a plan for pulls and pushes of the same keys."""
-        array, pointer = as_keys(keys), POINTER()
+        array, pointer = as_keys(self, keys), POINTER()
         library().plan_make(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, pointer)
         owner = Handle(pointer, library().plan_free)
         return Plan(self, np.shape(keys), pointer.value or 0, library().plan_size(pointer), owner)
 
     def prefetch(self, keys: ArrayLike) -> None:
         """Announces that these rows will be pulled soon, so that servers read those on disk into memory."""
-        array = as_keys(keys)
+        array = as_keys(self, keys)
         library().prefetch(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size)
 
     def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
@@ -123,7 +124,7 @@ class Table:
         Raises InvalidArgument, with table and key, if a gradient is infinite or NaN; nothing of the push is sent then.
         Blocks only while too many bytes are in flight.
         """
-        array, pointer = as_keys(keys), POINTER()
+        array, pointer = as_keys(self, keys), POINTER()
         values = as_gradients(self, np.shape(keys), gradients)
         library().push(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size,
                     values.ctypes.data_as(FLOATS), pointer)
@@ -137,7 +138,7 @@ class Table:
         an aggregated table the values are set when the clock closes, after the sum of its gradients; if several workers
         set a row in one clock, the one of the highest rank counts. Otherwise like push.
         """
-        array, pointer = as_keys(keys), POINTER()
+        array, pointer = as_keys(self, keys), POINTER()
         rows = as_gradients(self, np.shape(keys), values, "values")
         library().assign(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size,
                       rows.ctypes.data_as(FLOATS), pointer)
@@ -149,6 +150,6 @@ class Table:
 
         Raises InvalidArgument if the table is dense.
         """
-        array, pointer = as_keys(keys), POINTER()
+        array, pointer = as_keys(self, keys), POINTER()
         library().delete(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, pointer)
         return Future(pointer)

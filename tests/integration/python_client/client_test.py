@@ -388,10 +388,13 @@ class ValuesTest(unittest.TestCase):
             values[0, 0] = 1
 
     def test_what_does_not_fit_is_said(self):
-        table = self.ps.table("fits", dim=2)
+        table, other = self.ps.table("fits", dim=2), self.ps.table("fits_too", dim=1)
         for wrong, said in [
-            (lambda: table.pull([1.5]), "expected integers from 0, found float64"),
-            (lambda: table.pull([3, -1]), "expected integers from 0"),
+            (lambda: table.pull([1.5]), "table 'fits': keys: expected integers from 0, found float64"),
+            (lambda: table.pull([3, -1]), "expected integers from 0, found int64 below 0"),
+            (lambda: self.ps.pull([(other, [1]), (table, [1.5])]), "table 'fits': keys: expected integers from 0"),
+            (lambda: self.ps.pull([(other, [1]), (table, [1], [1, 2])]), "table 'fits': out: expected a writable"),
+            (lambda: self.ps.push([(other, [1], [[1]]), (table, [-1], [[1, 2]])]), "table 'fits': keys: expected integers"),
             (lambda: table.push([1, 2], [[1, 2]]), r"gradients are \[1, 2\], expected \[2, 2\]"),
             (lambda: table.push([1, 2], [[1, 2], [3, np.nan]]), "table 'fits': the gradient of key 2 is nan at value 1"),
             (lambda: table.push([1], [[np.inf, 2]]), "the gradient of key 1 is inf"),
