@@ -38,8 +38,18 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
 
 namespace {
 
-// The path of the run's best checkpoint. Searches `run_dir` first, because the run may have been moved since the path
-// was recorded. The recorded path may be in another run: the one that this run resumed.
+// Whether the checkpoint belongs to the run of `newest`, or to one that this run resumed: its epochs have the same
+// scores.
+bool IsEarlier(const Manifest& checkpoint, const Manifest& newest) {
+  const auto same = [](const EpochResult& a, const EpochResult& b) {
+    return a.epoch == b.epoch && a.train == b.train && a.valid == b.valid;
+  };
+  return !checkpoint.epochs.empty() && checkpoint.epochs.size() <= newest.epochs.size() &&
+         std::equal(checkpoint.epochs.begin(), checkpoint.epochs.end(), newest.epochs.begin(), same);
+}
+
+// The path of the run's best checkpoint. The recorded path may be in another run: the one that this run resumed. Both
+// may have been moved since then, perhaps together, and another run may have taken the folder of the older one.
 Expected<std::string> FindBest(const std::string& run_dir, const Manifest& newest) {
   if (newest.best_checkpoint.empty())
     return Fail(ErrorCode::kNotFound,
@@ -47,12 +57,21 @@ Expected<std::string> FindBest(const std::string& run_dir, const Manifest& newes
                             "for the newest one",
                             run_dir));
   std::error_code ignored;
-  const fs::path named = newest.best_checkpoint, here = fs::path(run_dir) / "checkpoints" / named.filename();
-  for (const fs::path& place : {here, named})
-    if (fs::exists(place / kManifestName, ignored)) return place.string();
-  return Fail(ErrorCode::kNotFound,
-              fmt::format("{}: the best checkpoint of the run no longer exists; use --newest for the newest one",
-                          here.string()));
+  const fs::path named = newest.best_checkpoint, in_run = fs::path("checkpoints") / named.filename();
+  const fs::path older = fs::path(run_dir) / ".." / named.parent_path().parent_path().filename();
+  std::string found;
+  for (const fs::path& place : {run_dir / in_run, named, (older / in_run).lexically_normal()}) {
+    if (!fs::exists(place / kManifestName, ignored)) continue;
+    const auto manifest = ReadManifest(place.string());
+    if (!manifest) return std::unexpected(manifest.error());
+    if (IsEarlier(*manifest, newest)) return place.string();
+    found = fmt::format(" ({} is of another run)", place.string());
+  }
+  return Fail(
+      ErrorCode::kNotFound,
+      fmt::format("{}: the best checkpoint of {} no longer exists{}; if it was moved, name its new place instead "
+                  "of the run; --newest takes the newest one",
+                  named.string(), run_dir, found));
 }
 
 Expected<ChosenCheckpoint> ChooseBest(const std::string& run_dir, bool if_evaluated) {

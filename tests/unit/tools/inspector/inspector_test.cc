@@ -55,6 +55,9 @@ TEST_F(InspectorTest, TheBestCheckpointIsChosenIfTheJobValidates) {
     if (validated) first.valid = second.valid = Scores{};
     manifest.epochs = {first, second};
     manifest.best_checkpoint = best;
+    Manifest second_checkpoint = manifests_.at(2);
+    second_checkpoint.epochs = {first};
+    EXPECT_TRUE(WriteManifest(Directory(2), second_checkpoint));
     return WriteManifest(Directory(3), manifest);
   };
   EXPECT_EQ(choose(Choose::kNewest)->directory, Directory(3));
@@ -81,7 +84,39 @@ TEST_F(InspectorTest, TheBestCheckpointIsChosenIfTheJobValidates) {
   ASSERT_TRUE(note(true, "/moved/since/checkpoints/ckpt-9"));
   const auto gone = choose(Choose::kBestIfEvaluated);
   ASSERT_FALSE(gone) << "a worse one in silence";
-  EXPECT_TRUE(gone.error().message.contains("ckpt-9: the best checkpoint of the run no longer exists; use --newest"));
+  EXPECT_TRUE(
+      gone.error().message.starts_with("/moved/since/checkpoints/ckpt-9: the best checkpoint of " + run + " no"))
+      << gone.error().message;
+}
+
+// The best checkpoint is one of the run that this run resumed.
+TEST_F(InspectorTest, TheBestCheckpointOfAnOlderRunIsFoundAndNoneOfAForeignRun) {
+  CutThree();
+  EpochResult first, foreign;
+  first.best = true;
+  first.valid = Scores{.rows = 9, .log_loss = 0.5};
+  foreign.valid = Scores{.rows = 9, .log_loss = 0.6};
+  Manifest manifest = manifests_.at(2);
+  const fs::path older = root_ / "older", moved = root_ / "moved";
+  const auto put = [&](const fs::path& run, const EpochResult& epoch) {
+    fs::create_directories(run / "checkpoints/ckpt-1");
+    Manifest best = manifests_.at(1);
+    best.epochs = {epoch};
+    EXPECT_TRUE(WriteManifest((run / "checkpoints/ckpt-1").string(), best));
+  };
+  const fs::path newer = root_ / "newer/checkpoints/ckpt-2";
+  fs::create_directories(newer);
+  manifest.epochs = {first};
+  manifest.best_checkpoint = (moved / "older/checkpoints/ckpt-1").string();
+  ASSERT_TRUE(WriteManifest(newer.string(), manifest));
+  const auto best = [&] { return ChooseCheckpoint((root_ / "newer").string(), {CheckpointChoice::Which::kBest}); };
+  EXPECT_EQ(best().error().code, ErrorCode::kNotFound);
+  put(moved / "older", foreign);
+  EXPECT_TRUE(best().error().message.contains("ckpt-1 is of another run)")) << best().error().message;
+  put(older, first);
+  EXPECT_EQ(best()->directory, (older / "checkpoints/ckpt-1").string()) << "both were moved to another folder";
+  put(moved / "older", first);
+  EXPECT_EQ(best()->directory, manifest.best_checkpoint);
 }
 
 TEST_F(InspectorTest, EveryWrongCountIsFound) {
