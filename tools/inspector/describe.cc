@@ -75,6 +75,11 @@ Totals TotalsOf(const Manifest& manifest) {
   return totals;
 }
 
+std::string TextOf(const Scores& scores) {
+  const std::string auc = scores.auc ? fmt::format(" (AUC {:.5f})", *scores.auc) : "";
+  return fmt::format("{:.5f}{}", scores.log_loss, auc);
+}
+
 std::string Kind(const Manifest& manifest) {
   return manifest.generations.size() == 1
              ? "full"
@@ -113,8 +118,8 @@ std::string ShowText(const Checkpoint& checkpoint) {
     text += fmt::format("  repeated    {} batches after the cut are trained again by a resume\n", m.batches_behind);
   for (const EpochResult& epoch : m.epochs) {
     text += fmt::format("  epoch {:<5} train log-loss {:.5f}", EpochNumber(epoch.epoch), epoch.train.log_loss);
-    if (epoch.valid) text += fmt::format(", validation {:.5f} (AUC {:.5f})", epoch.valid->log_loss, epoch.valid->auc);
-    if (epoch.test) text += fmt::format(", test {:.5f} (AUC {:.5f})", epoch.test->log_loss, epoch.test->auc);
+    if (epoch.valid) text += ", validation " + TextOf(*epoch.valid);
+    if (epoch.test) text += ", test " + TextOf(*epoch.test);
     text += epoch.best ? ", the best so far\n" : "\n";
   }
   text += fmt::format("  size        {}{}, in {} partitions\n", Bytes(totals.bytes),
