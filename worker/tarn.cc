@@ -367,6 +367,7 @@ StatusFuture Client::TickTo(Clock clock, const MaybePosition& position) {
 
 Status Client::Barrier() { return session_->Barrier(); }
 Status Client::Leave() { return session_->Leave(std::nullopt); }
+void Client::Cancel() { session_->Cancel(); }
 
 Clock Client::clock() const { return session_->clock(); }
 std::uint32_t Client::rank() const { return session_->welcome().rank; }

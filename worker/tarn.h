@@ -285,6 +285,9 @@ class Client {
   // Waits until everything is acknowledged and the scheduler has confirmed. Pulls for clocks that this worker has not
   // reached fail with kCancelled. The client cannot be used afterwards; further calls of Leave return the same result.
   Status Leave();
+  // Ends the client without leaving: calls in progress, in other threads, and all later ones fail with kCancelled. The
+  // fleet counts it as dead after `lease_seconds`. The client must still be destroyed. Idempotent.
+  void Cancel();
 
   // The clock that the next pull and push belong to. Where the job has backup workers (consistency.backup_workers), the
   // end of a pull may advance it: the worker was late, and its push belongs to the later clock.

@@ -236,6 +236,9 @@ int tarn_connect(const char* scheduler, const tarn_options* options, tarn_client
 int tarn_leave(tarn_client* client) {
   return GuardedWith("tarn_leave", {{"client", client}}, [&] { return Outcome(client->client.Leave()); });
 }
+void tarn_cancel(tarn_client* client) {
+  if (client != nullptr) client->client.Cancel();
+}
 void tarn_close(tarn_client* client) { delete client; }
 
 uint32_t tarn_rank(const tarn_client* client) { return client == nullptr ? 0 : client->client.rank(); }

@@ -41,7 +41,7 @@ extern "C" {
 #define TARN_C_API __attribute__((visibility("default")))
 
 /* The version of this header. It must equal that of the library, tarn_c_version(). */
-#define TARN_C_VERSION 6
+#define TARN_C_VERSION 7
 TARN_C_API uint32_t tarn_c_version(void);
 
 /* Codes that a program may want to handle. Other errors are other positive numbers (core/error.h). */
@@ -82,6 +82,9 @@ TARN_C_API int tarn_connect(const char* scheduler, const tarn_options* options, 
 /* Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached fail with
    TARN_CANCELLED. Afterwards tarn_close is the only function that may be called with this client. */
 TARN_C_API int tarn_leave(tarn_client* client);
+/* Ends the client without leaving: calls in progress, in other threads, and all later ones fail with TARN_CANCELLED.
+   The fleet counts it as dead after lease_seconds. Call tarn_close when they have returned. */
+TARN_C_API void tarn_cancel(tarn_client* client);
 /* Leaves first unless tarn_leave was called, but waits at most 2 seconds, and saves no state of the program. */
 TARN_C_API void tarn_close(tarn_client* client);
 

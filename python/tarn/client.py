@@ -41,6 +41,7 @@ __all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "Lea
            "Settings", "Table", "Timeout", "connect"]
 
 _ANY_RANK = 2**32 - 1
+_LEAVE_SECONDS = 2.0  # for which close() waits for calls that Ctrl-C has interrupted
 _NO_TIME = 1e-9  # seconds; the timeout passed for 0, which the library would replace by its default
 
 
@@ -116,7 +117,7 @@ class Client:
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
         self._saver: Saver | None = None
-        self._interrupted: list[threading.Event] = []  # of calls that Ctrl-C has interrupted; set when they have returned
+        self._calls: list[threading.Event] = []  # of calls in progress, also after Ctrl-C; set when they have returned
 
     def __getstate__(self) -> Any:
         raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
@@ -144,7 +145,7 @@ class Client:
         self.close()
 
     def _interruptible(self, call: Callable[..., Any], *arguments: Any, what: str) -> None:
-        interruptible(call, *arguments, what=what, interrupted=self._interrupted)
+        interruptible(call, *arguments, what=what, calls=self._calls)
 
     def pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
         """Internal. For the pulls of tables and plans."""
@@ -442,21 +443,23 @@ class Client:
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits at most 2 seconds. Does not wait for a call that Ctrl-C has
-        interrupted: the client is closed when that call returns."""
+        interrupted: if it has not returned after 2 seconds, it is cancelled, and the fleet counts this worker as dead."""
         pointer, self._pointer = self._pointer, None
         if pointer is None or self._process != os.getpid():
             return
-        busy = [each for each in self._interrupted if not each.is_set()]
+        busy = [each for each in self._calls if not each.is_set()]
 
-        def close() -> None:
+        def close(_used_by_busy: Saver | None) -> None:
+            if not all([each.wait(_LEAVE_SECONDS) for each in busy]):
+                library().cancel(pointer)
             for each in busy:
                 each.wait()
             library().close(pointer)
 
         if not busy:
-            return close()
+            return close(self._saver)
         with contextlib.suppress(RuntimeError):  # at the end of the interpreter no thread can be started
-            threading.Thread(target=close, daemon=True).start()
+            threading.Thread(target=close, args=(self._saver,), daemon=True).start()
 
 
 def _as_rank(text: str) -> int:

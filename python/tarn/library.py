@@ -16,7 +16,7 @@ from tarn.state import SAVE
 
 _T = TypeVar("_T")
 
-VERSION = 6  # of worker/tarn_c.h
+VERSION = 7  # of worker/tarn_c.h
 TIMEOUT = 13
 PATIENCE_SECONDS = 0.1  # seconds between checks for Ctrl-C
 NOTE_SECONDS = 10.0  # seconds between two messages of a wait
@@ -90,6 +90,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "last_error": (TEXT, ()),
     "connect": (ctypes.c_int, (TEXT, ctypes.POINTER(CConnectOptions), _OUT)),
     "leave": (ctypes.c_int, (POINTER,)),
+    "cancel": (None, (POINTER,)),
     "close": (None, (POINTER,)),
     "rank": (ctypes.c_uint32, (POINTER,)),
     "clock": (ctypes.c_uint64, (POINTER,)),
@@ -208,11 +209,11 @@ class Note:
 
 
 def interruptible(
-    call: Callable[..., _T], *arguments: Any, what: str = "", interrupted: list[threading.Event] | None = None
+    call: Callable[..., _T], *arguments: Any, what: str = "", calls: list[threading.Event] | None = None
 ) -> _T:
     """Returns the result of `call`. In the main thread, runs it on a separate thread, so that Ctrl-C interrupts the
-    wait, and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. After Ctrl-C, `interrupted`
-    has an event that is set once the call has returned."""
+    wait, and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. `calls` has
+    an event during the call and after Ctrl-C, which is set once the call has returned."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []
@@ -227,18 +228,17 @@ def interruptible(
         ended.set()
 
     thread = threading.Thread(target=run, daemon=True)
+    calls = [] if calls is None else calls
+    calls.append(ended)  # before the start, in which Ctrl-C may come too
     try:
         thread.start()
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
+        calls.remove(ended)
         return call(*arguments)
     note = Note(what)
-    try:
-        while not ended.wait(PATIENCE_SECONDS):
-            note.log()
-    except BaseException:
-        if interrupted is not None:
-            interrupted.append(ended)
-        raise
+    while not ended.wait(PATIENCE_SECONDS):
+        note.log()
+    calls.remove(ended)
     if failed:
         raise failed[0]
     return done[0]

@@ -16,9 +16,7 @@ constexpr std::size_t kReceiveMax = 256;
 
 Runtime::~Runtime() {
   if (driver_ == nullptr) return;
-  stop_ = true;
-  Wake();
-  driver_->Disturb();
+  RequestEnd();
   if (thread_.joinable()) thread_.join();  // StartThread may have thrown
   driver_->Close();
 }
@@ -98,7 +96,7 @@ Status Runtime::CheckClient() const {
   switch (client_.state()) {
     case ClientState::kJoining:
     case ClientState::kRunning:
-      if (stop_) return Fail(ErrorCode::kCancelled, "the client was destroyed");
+      if (stop_) return Fail(ErrorCode::kCancelled, "the program has ended the client");
       return client_.scheduler().Check(Now(), scheduler_);
     case ClientState::kFenced: return Fail(ErrorCode::kFenced, "this worker was declared dead; connect anew");
     case ClientState::kStopped: break;
@@ -118,6 +116,12 @@ void Runtime::End(const Error& error) {
 void Runtime::StartThread() {
   driver_ = std::make_shared<ClientDriver>(this);
   thread_ = std::thread([this] { driver_->Run(); });
+}
+
+void Runtime::RequestEnd() {
+  stop_ = true;
+  Wake();
+  driver_->Disturb();
 }
 
 void Runtime::Submit(std::span<const std::shared_ptr<Request>> requests, bool may_wait) {

@@ -15,8 +15,8 @@
 //   runtime.StartThread();
 //   runtime.Submit(request);
 //
-// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit, Wake and Now; only
-// the thread that executes a turn may call the rest.
+// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit, RequestEnd, Wake
+// and Now; only the thread that executes a turn may call the rest.
 #pragma once
 
 #include <atomic>
@@ -75,6 +75,8 @@ class Runtime final : public ClientDriver::Loop {
   // From now on a thread of the runtime, or callers that wait for requests, execute the turns. Call it once. After it,
   // a turn that runs out of memory ends the client (kIo). Without it, Act and Exchange throw std::bad_alloc.
   void StartThread();
+  // After StartThread: pending requests fail soon with kCancelled, and later ones at once. Any thread; idempotent.
+  void RequestEnd();
   // Any thread. Requests of one thread are started in the order of its calls. `may_wait`: the request may be delayed,
   // to be sent together with requests that the caller submits soon.
   void Submit(std::shared_ptr<Request> request, bool may_wait = false) { Submit(std::span(&request, 1), may_wait); }

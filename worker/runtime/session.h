@@ -97,6 +97,8 @@ class Session {
   // See tarn::Client.
   Status Report(std::span<const Figure> figures);
 
+  void Cancel() { runtime_.RequestEnd(); }
+
   Clock clock() const { return clock_.now(); }
   ClientCounters counters();
   std::vector<std::uint64_t> staleness();

@@ -117,6 +117,27 @@ class InterruptedTest(unittest.TestCase):
                 process.send_signal(signal.SIGINT)
                 self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "closed\n")
 
+    def test_close_after_an_interrupted_barrier_lets_the_others_go_on(self):
+        """The worker sends no more heartbeats, though its process lives: others would wait for its ticks without end."""
+        with Fleet(workers=2) as fleet:
+            program = ("import signal, tarn, threading, time\n"
+                       "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                       f"ps = tarn.connect('{fleet.address}')\n"
+                       "threading.Timer(1, print, ['waits'], {'flush': True}).start()\n"
+                       "try:\n    ps.barrier()\nexcept KeyboardInterrupt:\n    ps.close()\n"
+                       "print('closed', flush=True)\ntime.sleep(600)\n")
+            with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                                  env=os.environ | {"PYTHONPATH": str(ROOT / "python")}) as process:
+                self.addCleanup(process.kill)
+                with tarn.connect(fleet.address) as ps:
+                    rows = ps.table("t", dim=1)
+                    self.assertEqual(process.stdout.readline(), "waits\n")
+                    process.send_signal(signal.SIGINT)
+                    self.assertEqual(process.stdout.readline(), "closed\n")
+                    ps.tick()
+                    rows.pull([1]).wait(timeout=PATIENCE_SECONDS)
+                process.kill()
+
     def test_errors_can_be_pickled(self):
         """Otherwise a pool of processes would wait without end for a result that is one."""
         error = pickle.loads(pickle.dumps(tarn.Gone(17, "the fleet has ended")))
