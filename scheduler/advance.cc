@@ -104,6 +104,10 @@ void Scheduler::Impl::OnCutEnd(const CutEnd& end, TimeUs now, Outbox* out) {
 bool Scheduler::Impl::AdvanceEpochs(TimeUs now, Outbox* out) {
   if (membership_.restarting()) return false;  // the trained rows are not known yet
   const Phase phase = epochs_.phase();
+  if (stop_request_.requested() && phase == Phase::kLeaving && !cuts_.UnderWay()) {
+    Stop(stop_request_.reason(), "done", now, out);  // the last checkpoint is complete; programs may still work
+    return true;
+  }
   if (stop_request_.requested() && phase != Phase::kFinalCheckpoint && phase != Phase::kLeaving)
     return AdvanceStop(now, out);
   // A shard that has not received the order would pass the order's clock with the first pushes of another epoch.

@@ -110,7 +110,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
                                                      : "the job writes no checkpoints: start it again")},
              now, out);
   watch_.WarnOfWaits(now, cuts_.Awaited());
-  if (stop_request_.requested()) stop_request_.Observe(cuts_.Progress(now), StopDeadline(now));
+  if (stop_request_.requested() && cuts_.UnderWay()) stop_request_.Observe(cuts_.Progress(now), StopDeadline(now));
   if (stop_request_.Overdue(now)) {
     if (stop_request_.reason().code == ErrorCode::kOk)
       stop_request_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint, which did not complete in time"});

@@ -31,8 +31,9 @@ void CheckpointCoordinator::WantIfDue(TimeUs now) {
   if (!UnderWay() && checkpoints_.Due(now, shards.MinClock(), shards.LogBytes())) Want(CutReason::kPeriodic);
 }
 
-// The hash of the whole state reads every row, so only checkpoints that may be the last of the run have it.
-bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) const {
+// Whether the checkpoint may be the last of the run. Only such checkpoints have the hash of the whole state, which
+// reads every row.
+bool CheckpointCoordinator::MayBeLast(CutReason reason, bool last_epoch) const {
   switch (reason) {
     case CutReason::kPeriodic:
     case CutReason::kRequested: return false;
@@ -45,10 +46,10 @@ bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) co
 }
 
 // Before the checkpoint of a stop that is cut at once rather than at a clock, workers drain, so that no push is beyond
-// the recorded positions (rule K11). Without granted leases they do not drain, because their programs have no positions
-// and may never tick.
+// the recorded positions and no program waits for one before it saves its state (rules K11, K12). Programs without
+// leases and without state do not drain, because they have no positions and may never tick.
 bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
-  return reason == CutReason::kStop && !at_clock_ && context_.leases->granted_any();
+  return reason == CutReason::kStop && !at_clock_ && (context_.leases->granted_any() || ProgramsKeepState());
 }
 
 bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
@@ -56,8 +57,6 @@ bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
   if (context_.membership->restarting()) return false;  // clocks from before the restart are not known yet
   at_clock_ = CutsAtClock();
   if (!moment.at_boundary && (at_clock_ || DrainsFor(*wanted_))) return true;
-  // The verdict on a worker that is being fenced decides which of its rows count as trained.
-  if (!at_clock_ && context_.membership->AnyFencing()) return false;
   PlaceOrder(context_.leases->ceiling(), moment);
   return false;
 }
@@ -66,10 +65,16 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   if (!wanted_ || checkpoints_.pending() != nullptr) return false;
   Membership& membership = *context_.membership;
   Leases& leases = *context_.leases;
+  // The verdict on a worker that is being fenced decides which of its rows count as trained.
+  if (!at_clock_ && membership.AnyFencing()) return false;
   if (at_clock_ && NobodyTicks()) clock = LastClock();
   if (at_clock_ && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
-  Cut& cut = checkpoints_.Begin({*wanted_, at_clock_, clock, WantsWholeHash(*wanted_, moment.last_epoch)}, moment.now,
-                                membership.shards().MinClock());
+  const bool may_be_last = MayBeLast(*wanted_, moment.last_epoch);
+  // Between epochs programs are not drained: one that waits for a push could not save the state that the checkpoint
+  // needs.
+  const bool last = may_be_last && !(moment.at_boundary && ProgramsKeepState());
+  Cut& cut =
+      checkpoints_.Begin({*wanted_, at_clock_, clock, may_be_last, last}, moment.now, membership.shards().MinClock());
   wanted_.reset();
   cut.at_boundary = moment.at_boundary;
   for (const WorkerNode* worker : membership.workers().Live()) cut.had_workers.insert(worker->incarnation);
@@ -80,6 +85,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   } else {
     const Positions positions = membership.workers().LivePositions();
     cut.manifest = context_.manifests->Make(positions, true, moment.now);
+    cut.manifest.resume_clock = membership.workers().largest_end();
     cut.samples_noted = leases.Samples(positions);
   }
   if (!cut.hash_only()) requests_.Ordered(cut.order.id);
@@ -169,7 +175,6 @@ std::optional<CutEnd> CheckpointCoordinator::WriteManifest(const CutMoment& mome
     manifest = context_.manifests->Make(at, false, moment.now);
     manifest.resume_clock = cut.order.clock;
   } else {  // the clock of the cut: a program skips the data before it
-    manifest.resume_clock = membership.workers().largest_end();
     for (const auto& [id, part] : cut.shards) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
     const std::uint64_t samples = context_.leases->Samples(membership.workers().LivePositions());
     const std::uint64_t behind = samples - std::min(samples, cut.samples_noted);

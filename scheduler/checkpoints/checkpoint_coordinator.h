@@ -98,8 +98,8 @@ class CheckpointCoordinator {
   bool NeedsAgreement(const CutMoment& moment);
   // Whether workers must also drain (rule K11).
   bool WantedDrains() const { return wanted_ && DrainsFor(*wanted_); }
-  // Orders the requested checkpoint, at `clock` if shards cut at a clock. False: none is requested, or another is in
-  // progress.
+  // Orders the requested checkpoint, at `clock` if shards cut at a clock. False: none is requested, another is in
+  // progress, or the verdict on a worker must come first.
   bool PlaceOrder(Clock clock, const CutMoment& moment);
 
   void OnShardPart(ShardId shard, const CheckpointPart& part) { checkpoints_.OnShardPart(shard, part); }
@@ -150,7 +150,7 @@ class CheckpointCoordinator {
 
  private:
   bool DrainsFor(CutReason reason) const;
-  bool WantsWholeHash(CutReason reason, bool last_epoch) const;
+  bool MayBeLast(CutReason reason, bool last_epoch) const;
   bool TablesHaveResiduals() const;
   bool ProgramsKeepState() const;
   // Whether no worker can advance the clock; LastClock is then the one that all shards reach.

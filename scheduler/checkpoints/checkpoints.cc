@@ -78,6 +78,7 @@ Cut& Checkpoints::Begin(const CutPlan& plan, TimeUs now, Clock min_clock) {
                      .base_directory = {},
                      .whole_hash = plan.whole_hash};
   if (plan.reason == CutReason::kHash) return *pending_;
+  pending_->order.last = plan.last;
   pending_->order.directory = fmt::format("{}/ckpt-{}", options_.directory, last_.value);
   if (NextIsFull()) return *pending_;
   pending_->order.base = base_generations_.back().id;

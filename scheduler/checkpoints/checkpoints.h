@@ -21,6 +21,7 @@ struct CutPlan {
   bool at_clock = false;
   Clock clock;
   bool whole_hash = false;
+  bool last = false;
 };
 
 class Checkpoints {

@@ -21,7 +21,7 @@ void ShardCuts::Adopt(const CheckpointOrder& order) {
   if (order.id <= newest_order_) return;
   newest_order_ = order.id;
   pending_ = order;
-  if (order.whole_hash && !order.directory.empty()) last_ = order;
+  if (order.last) last_ = order;
 }
 
 void ShardCuts::CutIfDue() {

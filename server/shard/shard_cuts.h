@@ -107,7 +107,7 @@ class ShardCuts {
   CheckpointId current_order_;  // that of the newest view
   Base base_;
   std::optional<CheckpointOrder> pending_;
-  std::optional<CheckpointOrder> last_;  // the current order, if its checkpoint may be the last of the run
+  std::optional<CheckpointOrder> last_;  // the current order, if no other checkpoint may follow
   std::set<CheckpointId> writing_;       // checkpoints begun in the store and not reported by it yet
   std::optional<ActiveCut> cut_;
   TimeUs next_slice_ = 0;

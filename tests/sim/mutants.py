@@ -130,7 +130,7 @@ MUTANTS = [
     ("push-after-the-last-cut", "server/shard/shard_cuts.h",
      "return !last_ || (last_->at_clock && clock < last_->clock); }", "return true; }"),
     ("stop-cut-before-drained", "scheduler/membership/agreement.cc",
-     "if (!AllDrained() && !late) return std::nullopt;", "if (!AllReported() && !late) return std::nullopt;"),
+     "if (AllDrained()) return ClockThatNobodyPassed();", "if (AllReported()) return ClockThatNobodyPassed();"),
     ("drain-of-half-a-clock", "worker/client/tick_bound.cc", "if (pushed_ != asked && !mid_clock) drain_to_ = asked;",
      "if (!mid_clock) drain_to_ = asked;"),
     ("manifest-without-all-shards", "scheduler/checkpoints/cut.cc",

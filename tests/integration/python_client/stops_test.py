@@ -85,6 +85,26 @@ with tarn.connect() as ps:
             done.append(tarn.LeaseReport(lease.id, lease.rows, 0.0))
 sys.exit(3)  # could not save its model
 """
+# Each step adds 1 to the table and to the state. With an argument: prints both.
+KEEPS_STATE = """
+import sys
+import tarn
+
+with tarn.connect() as ps:
+    table = ps.table("counts", dim=1, initializer="zero")
+    steps = int(ps.saved_state(0) or 0)
+    if len(sys.argv) > 1:
+        print("steps", steps, "value", table.pull([1]).wait()[0, 0], flush=True)
+        sys.exit()
+    ps.keep_state(lambda: b"%d" % steps)
+    while True:
+        table.pull([1]).wait()
+        table.push([1], [[-1.0]]).wait()
+        ps.tick()
+        steps += 1
+        if steps == 100:
+            print("stop now", flush=True)
+"""
 AT_ONCE = 'mode = "asp"\napply = "immediate"'
 
 
@@ -129,6 +149,16 @@ class StopsTest(unittest.TestCase):
                 acknowledged = int((self.folder / "counts").read_text())
                 self.assertGreaterEqual(acknowledged, 100)
                 self.assertGreaterEqual(self.value_of(run), acknowledged)
+
+    def test_a_program_that_keeps_state_and_waits_for_its_pushes(self):
+        """The shards accept no push after the cut of the stop, and the program saves its state only after a tick."""
+        (self.folder / "program.py").write_text(KEEPS_STATE)
+        run, output = self.new_run(AT_ONCE)
+        self.assertIn("(stop) is complete", output)
+        resumed = self.launch("--resume", run, "--run-dir", self.folder / "resumed", program=["show"])
+        steps, value = re.search(r"steps (\d+) value ([\d.]+)", resumed).groups()
+        self.assertGreaterEqual(int(steps), 100)
+        self.assertEqual(float(value), int(steps))
 
     def test_a_program_that_fails_after_its_last_lease(self):
         (self.folder / "program.py").write_text(FAILS_LATE)

@@ -400,7 +400,7 @@ bool FakeFleet::Ask(FakeWorker& worker) {
 
 bool FakeFleet::Work(FakeWorker& worker) {
   if (worker.silent || worker.shutdown || worker.incarnation.value == 0) return false;
-  if (worker.finished) {
+  if (worker.finished && !worker.stays) {
     Send(worker, Leave{worker.clock, worker.position});
     return true;
   }

@@ -61,6 +61,7 @@ struct FakeWorker {
   bool waits = false;              // for its reply
   std::optional<Clock> jump;       // to be obeyed once the leases are done
   bool finished = false;
+  bool stays = false;                  // does not leave when it is finished
   std::optional<CheckpointPart> part;  // sent until the view has no order
   int shutdowns_lost = 0;              // number of next Shutdowns that are lost
   std::optional<Shutdown> shutdown;

@@ -251,6 +251,53 @@ TEST_F(CoordinatorTest, K1WithProgramStateABoundedTableIsCutAtAClock) {
   EXPECT_TRUE(order().blobs);
 }
 
+// Such a program may wait for a push before it saves its state, and shards accept none after the order.
+TEST_F(CoordinatorTest, K11ProgramsThatKeepStateAreDrained) {
+  CheckpointCoordinator::Options options = OptionsOf(false);
+  options.at_clock_for_programs = false;
+  CheckpointCoordinator cuts(options, {.membership = &fleet_.membership,
+                                       .leases = &leases_,
+                                       .store = &store_,
+                                       .notes = &notes_,
+                                       .manifests = &manifests_});
+  cuts.Want(CutReason::kStop);
+  EXPECT_FALSE(cuts.WantedDrains()) << "they may never tick";
+  fleet_.membership.OnHeartbeat(fleet_.Newest(), Heartbeat{.keeps_state = true}, 0, fleet_.mail);
+  EXPECT_TRUE(cuts.WantedDrains());
+  EXPECT_TRUE(cuts.NeedsAgreement(moment_));
+  EXPECT_TRUE(cuts.PlaceOrder(Clock(20), moment_));
+  EXPECT_FALSE(order().at_clock);
+  EXPECT_TRUE(order().blobs && order().last);
+}
+
+// One that waits for a push after its last lease could not save the state that the checkpoint needs.
+TEST_F(CoordinatorTest, K12PushesOfProgramsThatKeepStateAreAcceptedAtABoundary) {
+  moment_.at_boundary = moment_.last_epoch = true;
+  Order(CutReason::kBest);
+  EXPECT_TRUE(order().last);
+  SendPart();
+  Advance();
+  ASSERT_TRUE(EndWrites());
+  fleet_.membership.OnHeartbeat(fleet_.Newest(), Heartbeat{.keeps_state = true}, 0, fleet_.mail);
+  Order(CutReason::kFinal);
+  EXPECT_TRUE(order().whole_hash);
+  EXPECT_FALSE(order().last);
+}
+
+// What a program did after the cut is not in it, and a resume must not skip the data of those clocks.
+TEST_F(CoordinatorTest, K2TheResumeClockIsThatOfTheCut) {
+  Order(CutReason::kPeriodic);
+  const Incarnation worker = fleet_.Newest();
+  fleet_.membership.OnLeave(worker, Leave{Clock(50), {}});
+  fleet_.Confirm();
+  fleet_.membership.TakeVerdicts();
+  EXPECT_EQ(fleet_.membership.workers().largest_end(), Clock(50));
+  SendPart();
+  Advance();
+  ASSERT_TRUE(EndWrites());
+  EXPECT_EQ(store_.manifests.at("dir/ckpt-1").resume_clock, Clock(12));
+}
+
 TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
   cuts_.Want(CutReason::kPeriodic);
   EXPECT_TRUE(cuts_.NeedsAgreement(moment_));

@@ -70,8 +70,7 @@ TEST_F(EpochsTest, ARunTrainsScoresAndLeaves) {
   EXPECT_FALSE(epochs.Advance({}).changed);
   EXPECT_FALSE(epochs.AtBoundary());
   EXPECT_FALSE(Score(&epochs, 0.5).cut);
-  EXPECT_EQ(notes_.Take().back().text,
-            "epoch 1: train log-loss 1.00000, validation log-loss 0.50000, the best so far")
+  EXPECT_EQ(notes_.Take().back().text, "epoch 1: train log-loss 1.00000, validation log-loss 0.50000, the best so far")
       << "the leases report no logits, so there is no AUC";
   EXPECT_EQ(epochs.phase(), Phase::kTrain);
   EXPECT_EQ(leases_.epoch(), 1u);

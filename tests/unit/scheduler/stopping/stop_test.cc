@@ -174,6 +174,22 @@ TEST(Checkpoint, AStopWritesACheckpointAndASecondStopDoesNotWait) {
   EXPECT_TRUE(hasty.store.manifests.empty());
 }
 
+// All is trained and in the last checkpoint, so nothing is missing.
+TEST(Stop, AProgramThatWorksOnAfterTheLastCheckpointIsNotWaitedFor) {
+  FakeFleet fleet(Durable(1, 1));
+  fleet.rows[0] = 50;
+  fleet.AddAll();
+  fleet.workers[0]->stays = true;
+  for (int i = 0; i < 200 && !fleet.workers[0]->finished; ++i) fleet.Step();
+  ASSERT_TRUE(fleet.workers[0]->finished);
+  fleet.Pass(10);
+  ASSERT_FALSE(fleet.scheduler.stopping());
+  fleet.RequestStop();
+  EXPECT_TRUE(fleet.scheduler.stopping());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  EXPECT_EQ(fleet.scheduler.progress().phase, "done");
+}
+
 // Rule K11: if shards cut at once, a stop waits for the current batches, and no worker begins another.
 TEST(Stop, BatchesOfAStoppedRunAreNotTrainedAgain) {
   for (const ConsistencyMode mode : {ConsistencyMode::kSsp, ConsistencyMode::kAsp})

@@ -98,6 +98,7 @@ TEST_F(ShardCutsTest, K12NoPushIsAcceptedThatTheLastCheckpointWouldLack) {
   EXPECT_TRUE(cuts_.MayAccept(Clock(0))) << "training goes on after it";
   CheckpointOrder order = OrderOf(2);
   order.whole_hash = true;
+  order.last = true;
   cuts_.Adopt(order);
   EXPECT_FALSE(cuts_.MayAccept(Clock(0)));
   cuts_.CutIfDue();
