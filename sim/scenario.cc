@@ -101,6 +101,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseDeaths(seed, &s);
   ChooseLateTicks(seed, &s);
   ChooseProgramState(seed, &s);
+  ChooseWaits(seed, &s);
   ChooseChanges(seed, &s);
   ChooseBackups(seed, &s);
   ChooseStalenessRange(seed, &s);
@@ -138,7 +139,8 @@ std::string Scenario::Describe() const {
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power loss {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time "
       "jumps "
-      "{}/{:.2f} top-k {} late ticks {} program state {} changes {}/{} lanes {} stop {} drift {:.2f} deaths {}/{} "
+      "{}/{:.2f} top-k {} late ticks {} program state {}/{}/{:.2f} changes {}/{} lanes {} stop {} drift {:.2f} deaths "
+      "{}/{} "
       "failed syncs {} range {} "
       "state "
       "{:.2f}/{:.2f}",
@@ -155,9 +157,9 @@ std::string Scenario::Describe() const {
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power_loss,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
       faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, ticks_late, program_state,
-      changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift, faults.server_deaths,
-      faults.scheduler_dies, faults.failed_syncs, StalenessBound(counts) - counts.staleness, faults.fail_state,
-      faults.stall_state);
+      waits_for_pushes, slow_batches, changes, changes_step, job.fleet.lanes, faults.stop_us, faults.clock_drift,
+      faults.server_deaths, faults.scheduler_dies, faults.failed_syncs, StalenessBound(counts) - counts.staleness,
+      faults.fail_state, faults.stall_state);
 }
 
 }  // namespace tarn::sim

@@ -61,6 +61,8 @@ struct Scenario {
   bool top_k = false;                                    // a table uses top-k pushes: workers have state in checkpoints
   bool ticks_late = false;                               // a worker computes between its pushes of a clock
   bool program_state = false;                            // workers have programs with state in checkpoints
+  bool waits_for_pushes = false;                         // such a program ticks when its pushes are acknowledged
+  double slow_batches = 0;                               // probability that a batch takes longer than a lease
   bool changes = false;       // workers assign and delete rows of counts, and push gradients to them if changes_step
   bool changes_step = false;  // (row_changes.h)
   LifeSpec life;              // of counts; a value then lacks the pushes before the row was created

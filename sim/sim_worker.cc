@@ -213,7 +213,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   if (!front.computing && front.waiting() == 0 && !pushed_ && !program_.busy() &&
       (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
-    compute_.Begin(scenario_.compute_max_us);
+    compute_.Begin(scenario_.compute_max_us, scenario_.slow_batches);
   }
 }
 
@@ -301,6 +301,7 @@ void SimWorker::CheckPull(const Batch& batch, const BatchPull& pull, std::uint64
 void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   if (client_.state() != worker::ClientState::kRunning) return;
   if (pushed_) {
+    if (scenario_.waits_for_pushes && unacked_pushes() > 0) return compute_.Begin(scenario_.compute_max_us);
     FinishTrain(&*pushed_, now, out);
     pushed_.reset();
     return Advance(now, out);

@@ -21,6 +21,8 @@
 
 namespace tarn::sim {
 
+inline constexpr TimeUs kSlowBatchUs = 6'000'000;  // longer than a lease
+
 class SimWorker final : private worker::Completion<TableSpec>,
                         private worker::Completion<LeaseReply>,
                         private worker::Completion<CheckpointId>,
@@ -118,7 +120,10 @@ class SimWorker final : private worker::Completion<TableSpec>,
   struct Compute {
     Schedule schedule;
     SplitMix rng;
-    void Begin(TimeUs most) { schedule(100 + TimeUs(rng.Below(std::uint64_t(most)))); }
+    void Begin(TimeUs most, double slow = 0) {
+      const bool is_slow = slow > 0 && rng.Chance(slow);
+      schedule(100 + TimeUs(rng.Below(std::uint64_t(most))) + (is_slow ? kSlowBatchUs : 0));
+    }
   };
   struct Tables {
     bool asked = false;

@@ -393,6 +393,7 @@ class Client:
         save_state() after a tick, or within request_leases(). save() must not call the client; if it raises, the client
         ends.
 
+        A checkpoint waits for the next tick of the program; a stop does so for 60 s, or two leases if that is longer.
         Call keep_state() once, before the first tick, and from then on use the client in one thread. After the program has
         changed its state, it may only push until its next tick.
         """

@@ -99,16 +99,21 @@ TEST_F(InspectorTest, TheBestCheckpointOfAnOlderRunIsFoundAndNoneOfAForeignRun) 
   Manifest manifest = manifests_.at(2);
   const fs::path older = root_ / "older", moved = root_ / "moved";
   const auto put = [&](const fs::path& run, const EpochResult& epoch) {
-    fs::create_directories(run / "checkpoints/ckpt-1");
-    Manifest best = manifests_.at(1);
+    fs::create_directories(run / "checkpoints");
+    fs::copy(Directory(2), run / "checkpoints/ckpt-1",
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    Manifest best = manifests_.at(2);
     best.epochs = {epoch};
-    EXPECT_TRUE(WriteManifest((run / "checkpoints/ckpt-1").string(), best));
+    const Status written = WriteManifest((run / "checkpoints/ckpt-1").string(), best);
+    EXPECT_TRUE(written) << written.error().message;
   };
   const fs::path newer = root_ / "newer/checkpoints/ckpt-2";
-  fs::create_directories(newer);
+  fs::create_directories(newer.parent_path());
+  fs::copy(Directory(2), newer);
   manifest.epochs = {first};
   manifest.best_checkpoint = (moved / "older/checkpoints/ckpt-1").string();
-  ASSERT_TRUE(WriteManifest(newer.string(), manifest));
+  const Status written = WriteManifest(newer.string(), manifest);
+  ASSERT_TRUE(written) << written.error().message;
   const auto best = [&] { return ChooseCheckpoint((root_ / "newer").string(), {CheckpointChoice::Which::kBest}); };
   EXPECT_EQ(best().error().code, ErrorCode::kNotFound);
   put(moved / "older", foreign);
@@ -189,7 +194,7 @@ TEST_F(InspectorTest, RowsOfAForeignFileAreNotShown) {
   const std::string file = fmt::format("{}/1-shard-{}.sst", Directory(1), shard);
   const std::string other = fmt::format("{}/2-shard-{}.sst", Directory(2), shard);
   ASSERT_EQ(fs::file_size(file), fs::file_size(other));
-  fs::copy_file(other, file, fs::copy_options::overwrite_existing);
+  fs::copy_file(other, file, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
   Key elsewhere = 2;  // in the other shard's file
   while ((PartitionOfKey(tables_[0], elsewhere).value * 2 >> bits_) == shard) ++elsewhere;
   for (const Which which : {Which::kFirst, Which::kKeys, Which::kLargest}) {
