@@ -96,30 +96,30 @@ TEST_F(InspectorTest, TheBestCheckpointOfAnOlderRunIsFoundAndNoneOfAForeignRun) 
   first.best = true;
   first.valid = Scores{.rows = 9, .log_loss = 0.5};
   foreign.valid = Scores{.rows = 9, .log_loss = 0.6};
-  Manifest manifest = manifests_.at(2);
+  Manifest manifest = manifests_.at(3);
   const fs::path older = root_ / "older", moved = root_ / "moved";
   const auto put = [&](const fs::path& run, const EpochResult& epoch) {
     fs::create_directories(run / "checkpoints");
-    fs::copy(Directory(2), run / "checkpoints/ckpt-1",
+    fs::copy(Directory(2), run / "checkpoints/ckpt-2",
              fs::copy_options::recursive | fs::copy_options::overwrite_existing);
     Manifest best = manifests_.at(2);
     best.epochs = {epoch};
-    const Status written = WriteManifest((run / "checkpoints/ckpt-1").string(), best);
+    const Status written = WriteManifest((run / "checkpoints/ckpt-2").string(), best);
     EXPECT_TRUE(written) << written.error().message;
   };
-  const fs::path newer = root_ / "newer/checkpoints/ckpt-2";
+  const fs::path newer = root_ / "newer/checkpoints/ckpt-3";
   fs::create_directories(newer.parent_path());
-  fs::copy(Directory(2), newer);
+  fs::copy(Directory(3), newer);
   manifest.epochs = {first};
-  manifest.best_checkpoint = (moved / "older/checkpoints/ckpt-1").string();
+  manifest.best_checkpoint = (moved / "older/checkpoints/ckpt-2").string();
   const Status written = WriteManifest(newer.string(), manifest);
   ASSERT_TRUE(written) << written.error().message;
   const auto best = [&] { return ChooseCheckpoint((root_ / "newer").string(), {CheckpointChoice::Which::kBest}); };
   EXPECT_EQ(best().error().code, ErrorCode::kNotFound);
   put(moved / "older", foreign);
-  EXPECT_TRUE(best().error().message.contains("ckpt-1 is of another run)")) << best().error().message;
+  EXPECT_TRUE(best().error().message.contains("ckpt-2 is of another run)")) << best().error().message;
   put(older, first);
-  EXPECT_EQ(best()->directory, (older / "checkpoints/ckpt-1").string()) << "both were moved to another folder";
+  EXPECT_EQ(best()->directory, (older / "checkpoints/ckpt-2").string()) << "both were moved to another folder";
   put(moved / "older", first);
   EXPECT_EQ(best()->directory, manifest.best_checkpoint);
 }
