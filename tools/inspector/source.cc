@@ -122,7 +122,7 @@ Expected<ChosenCheckpoint> ChooseCheckpoint(const std::string& path, const Check
 Expected<Checkpoint> OpenCheckpoint(const std::string& path, server::CheckpointRowsOptions options) {
   auto directory = ResolveCheckpoint(path);
   if (!directory) return std::unexpected(directory.error());
-  auto rows = server::OpenCheckpointRows(*directory, options);
+  auto rows = server::OpenCheckpointRows(*directory, std::move(options));
   if (!rows) return std::unexpected(rows.error());
   const auto job = ParseJob((*rows)->manifest().job_text, *directory + "/" + kManifestName, "/");
   if (!job) return std::unexpected(job.error());
