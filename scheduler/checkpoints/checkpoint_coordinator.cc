@@ -46,16 +46,38 @@ bool CheckpointCoordinator::MayBeLast(CutReason reason, bool last_epoch) const {
 }
 
 // Before the checkpoint of a stop that is cut at once rather than at a clock, workers drain, so that no push is beyond
-// the recorded positions and no program waits for one before it saves its state (rules K11, K12). Programs without
-// leases and without state do not drain, because they have no positions and may never tick.
+// the recorded positions (rule K11). Without granted leases they do not drain, because their programs have no positions
+// and may never tick.
 bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
-  return reason == CutReason::kStop && !at_clock_ && (context_.leases->granted_any() || ProgramsKeepState());
+  return reason == CutReason::kStop && !at_clock_ && context_.leases->granted_any();
+}
+
+// Whether a stop is cut at a clock although other checkpoints of the job are not: the state of the programs is then not
+// newer than their rows. Only if they soon reach that clock, and have no leases.
+bool CheckpointCoordinator::StopsAtClock() const {
+  const auto live = context_.membership->workers().Live();
+  if (live.empty() || context_.leases->granted_any()) return false;
+  const auto [first, last] = std::ranges::minmax(live, {}, &WorkerNode::clock);
+  return std::ranges::all_of(live, &WorkerNode::keeps_state) && last->clock <= first->clock + kProposalSlack;
+}
+
+bool CheckpointCoordinator::Drained() const {
+  const Proposal& proposal = context_.membership->view().proposal;
+  const auto drained = [&](const WorkerNode* worker) { return worker->drained == proposal.id; };
+  return proposal.open && proposal.drain && std::ranges::all_of(context_.membership->workers().Live(), drained);
+}
+
+// Whether shards accept no push that the checkpoint would lack (rule K12). Not if a program may wait for a push before
+// it saves the state that the checkpoint needs.
+bool CheckpointCoordinator::IsLast(const CutMoment& moment) const {
+  if (!MayBeLast(*wanted_, moment.last_epoch)) return false;
+  return !ProgramsKeepState() || (at_clock_ ? !moment.at_boundary : Drained());
 }
 
 bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
   if (!wanted_ || checkpoints_.pending() != nullptr) return false;
   if (context_.membership->restarting()) return false;  // clocks from before the restart are not known yet
-  at_clock_ = CutsAtClock();
+  at_clock_ = CutsAtClock() || (*wanted_ == CutReason::kStop && StopsAtClock());
   if (!moment.at_boundary && (at_clock_ || DrainsFor(*wanted_))) return true;
   PlaceOrder(context_.leases->ceiling(), moment);
   return false;
@@ -69,10 +91,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   if (!at_clock_ && membership.AnyFencing()) return false;
   if (at_clock_ && NobodyTicks()) clock = LastClock();
   if (at_clock_ && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
-  const bool may_be_last = MayBeLast(*wanted_, moment.last_epoch);
-  // Between epochs programs are not drained: one that waits for a push could not save the state that the checkpoint
-  // needs.
-  const bool last = may_be_last && !(moment.at_boundary && ProgramsKeepState());
+  const bool may_be_last = MayBeLast(*wanted_, moment.last_epoch), last = IsLast(moment);
   Cut& cut =
       checkpoints_.Begin({*wanted_, at_clock_, clock, may_be_last, last}, moment.now, membership.shards().MinClock());
   wanted_.reset();

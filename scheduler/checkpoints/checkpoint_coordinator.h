@@ -150,6 +150,9 @@ class CheckpointCoordinator {
 
  private:
   bool DrainsFor(CutReason reason) const;
+  bool StopsAtClock() const;
+  bool Drained() const;
+  bool IsLast(const CutMoment& moment) const;
   bool MayBeLast(CutReason reason, bool last_epoch) const;
   bool TablesHaveResiduals() const;
   bool ProgramsKeepState() const;

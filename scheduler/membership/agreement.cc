@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace tarn::scheduler {
 
@@ -14,7 +13,6 @@ void Agreement::Open(Purpose purpose, TimeUs now) {
   stage_ = Stage::kReporting;
   purpose_ = purpose;
   drain_deadline_ = now + lease_us_;
-  warned_ = false;
   membership_->current_view()->OpenProposal(purpose == Purpose::kDrainedCut);
 }
 
@@ -23,12 +21,10 @@ std::optional<Clock> Agreement::FreeClock(TimeUs now) {
     if (!AllReported()) return std::nullopt;
     return ClockThatNobodyPassed();
   }
-  if (AllDrained()) return ClockThatNobodyPassed();
-  if (now < drain_deadline_) return std::nullopt;
-  if (!std::exchange(warned_, true)) WarnOfUndrained();
-  // Always waits for the verdict of a worker that is being fenced, because it decides which of its pushes count, and
-  // for programs that keep state, which save it after their next tick (rule K9).
-  if (membership_->AnyFencing() || std::ranges::any_of(Undrained(), &WorkerNode::keeps_state)) return std::nullopt;
+  // Always waits for the verdict of a worker that is being fenced, because it decides which of its pushes count.
+  const bool late = now >= drain_deadline_ && !membership_->AnyFencing();
+  if (!AllDrained() && !late) return std::nullopt;
+  if (late) WarnOfUndrained();
   return ClockThatNobodyPassed();
 }
 
@@ -38,11 +34,10 @@ bool Agreement::AllReported() const {
   return !membership_->AnyFencing() && std::ranges::all_of(membership_->workers().Live(), reported);
 }
 
-std::vector<const WorkerNode*> Agreement::Undrained() const {
-  std::vector<const WorkerNode*> workers;
-  for (const WorkerNode* worker : membership_->workers().Live())
-    if (worker->drained != membership_->view().proposal.id) workers.push_back(worker);
-  return workers;
+bool Agreement::AllDrained() const {
+  const std::uint64_t id = membership_->view().proposal.id;
+  const auto drained = [id](const WorkerNode* worker) { return worker->drained == id; };
+  return !membership_->AnyFencing() && std::ranges::all_of(membership_->workers().Live(), drained);
 }
 
 Clock Agreement::ClockThatNobodyPassed() const {
@@ -55,13 +50,13 @@ Clock Agreement::ClockThatNobodyPassed() const {
 }
 
 void Agreement::WarnOfUndrained() const {
-  for (const WorkerNode* worker : Undrained())
-    notes_->Warn(fmt::format("worker {} has not finished its batch for {:g} s: the checkpoint {}", worker->rank.value,
-                             static_cast<double>(lease_us_) * 1e-6,
-                             worker->keeps_state ? "waits for it, because it needs the state that its program saves "
-                                                   "after a tick"
-                                                 : "does not wait for it, so its current batch may be trained again "
-                                                   "after a resume"));
+  const View& view = membership_->view();
+  for (const WorkerNode* worker : membership_->workers().Live())
+    if (worker->drained != view.proposal.id)
+      notes_->Warn(
+          fmt::format("worker {} has not finished its batch for {:g} s: the checkpoint does not wait for it, "
+                      "so its current batch may be trained again after a resume",
+                      worker->rank.value, static_cast<double>(lease_us_) * 1e-6));
 }
 
 void Agreement::AwaitConfirmation() {

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "core/types.h"
 #include "core/view.h"
@@ -26,7 +25,7 @@ class Agreement {
     // For the checkpoint of a stop (rule K11): workers stop, and the proposal remains open until the run ends.
     kDrainedCut,
   };
-  // Both outlive this object. `lease_us`: how long a drained cut waits for workers that do not drain and keep no state.
+  // Both outlive this object. `lease_us`: how long a drained cut waits for workers that do not drain.
   Agreement(Membership* membership, Notes* notes, TimeUs lease_us);
 
   // Requires !open().
@@ -36,7 +35,7 @@ class Agreement {
   Purpose purpose() const { return purpose_; }
 
   // While workers report: a clock that no worker has passed, once every live worker has reported; for a drained cut,
-  // once every one has drained, or the wait has timed out for those whose programs keep no state. nullopt: not yet.
+  // once every one has drained or the wait for that has timed out. nullopt: not yet.
   std::optional<Clock> FreeClock(TimeUs now);
   // Must be called when the agreed clock is used in the view.
   void AwaitConfirmation();
@@ -45,11 +44,10 @@ class Agreement {
 
  private:
   enum class Stage : std::uint8_t { kClosed, kReporting, kConfirming };
-  // Every live worker has reported this proposal, and no verdict is outstanding.
+  // AllReported: every live worker has reported this proposal. AllDrained: every live worker has drained for it, so all
+  // its pushes are acknowledged and included in its position. Both are false while a verdict is outstanding.
   bool AllReported() const;
-  // The same for a drain: all pushes of every live worker are acknowledged and included in its position.
-  bool AllDrained() const { return !membership_->AnyFencing() && Undrained().empty(); }
-  std::vector<const WorkerNode*> Undrained() const;
+  bool AllDrained() const;
   Clock ClockThatNobodyPassed() const;
   void WarnOfUndrained() const;
 
@@ -58,8 +56,7 @@ class Agreement {
   TimeUs lease_us_;
   Stage stage_ = Stage::kClosed;
   Purpose purpose_ = Purpose::kJoin;
-  TimeUs drain_deadline_ = 0;  // when the cut stops waiting for workers that have not drained and keep no state
-  bool warned_ = false;        // of them
+  TimeUs drain_deadline_ = 0;  // when the cut stops waiting for workers that have not drained
   ViewVersion version_;        // in kConfirming: the version that all shards must confirm
 };
 

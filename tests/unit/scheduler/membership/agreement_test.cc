@@ -65,23 +65,5 @@ TEST_F(AgreementTest, ADrainedCutWaitsAtMostALeaseAndNamesLateWorkers) {
   EXPECT_TRUE(notes_.Take().empty());
 }
 
-// Without its state the checkpoint would not be complete, and the program saves it after a tick.
-TEST_F(AgreementTest, ADrainedCutWaitsForProgramsThatKeepState) {
-  Heartbeat beat;
-  beat.keeps_state = true;
-  membership().OnHeartbeat(b_, beat, 0, fleet_.mail);
-  agreement_.Open(Agreement::Purpose::kDrainedCut, 0);
-  EXPECT_EQ(agreement_.FreeClock(kLeaseUs), std::nullopt);
-  EXPECT_EQ(agreement_.FreeClock(9 * kLeaseUs), std::nullopt);
-  const auto notes = notes_.Take();
-  ASSERT_EQ(notes.size(), 2u) << "each worker is named once";
-  EXPECT_TRUE(notes[0].text.ends_with("after a resume")) << notes[0].text;
-  EXPECT_TRUE(notes[1].text.ends_with("the state that its program saves after a tick")) << notes[1].text;
-  beat.drained = proposal().id;
-  membership().OnHeartbeat(b_, beat, 0, fleet_.mail);
-  EXPECT_EQ(agreement_.FreeClock(kLeaseUs - 1), std::nullopt);
-  EXPECT_NE(agreement_.FreeClock(kLeaseUs), std::nullopt) << "the other one keeps no state";
-}
-
 }  // namespace
 }  // namespace tarn::scheduler
