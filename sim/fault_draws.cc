@@ -142,7 +142,7 @@ void ChooseWaits(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x77616974));
   if (!s->program_state || s->faults.stop_us == 0 || !rng.Chance(0.5)) return;
   s->waits_for_pushes = s->ticks_late = true;
-  if (rng.Chance(0.5)) s->slow_batches = 0.02;
+  if (rng.Chance(0.7)) s->slow_batches = 0.05;
 }
 
 }  // namespace tarn::sim

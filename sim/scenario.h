@@ -62,7 +62,7 @@ struct Scenario {
   bool ticks_late = false;                               // a worker computes between its pushes of a clock
   bool program_state = false;                            // workers have programs with state in checkpoints
   bool waits_for_pushes = false;                         // such a program ticks when its pushes are acknowledged
-  double slow_batches = 0;                               // probability that a batch takes longer than a lease
+  double slow_batches = 0;    // probability that one takes longer than a lease between its pushes
   bool changes = false;       // workers assign and delete rows of counts, and push gradients to them if changes_step
   bool changes_step = false;  // (row_changes.h)
   LifeSpec life;              // of counts; a value then lacks the pushes before the row was created

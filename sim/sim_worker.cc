@@ -213,7 +213,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   if (!front.computing && front.waiting() == 0 && !pushed_ && !program_.busy() &&
       (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
-    compute_.Begin(scenario_.compute_max_us, scenario_.slow_batches);
+    compute_.Begin(scenario_.compute_max_us);
   }
 }
 
@@ -301,6 +301,7 @@ void SimWorker::CheckPull(const Batch& batch, const BatchPull& pull, std::uint64
 void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   if (client_.state() != worker::ClientState::kRunning) return;
   if (pushed_) {
+    PushDense(&*pushed_, now, out);
     if (scenario_.waits_for_pushes && unacked_pushes() > 0) return compute_.Begin(scenario_.compute_max_us);
     FinishTrain(&*pushed_, now, out);
     pushed_.reset();
@@ -316,7 +317,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
     PushSparse(&batch, now, out);
     if (scenario_.ticks_late) {
       pushed_ = std::move(batch);
-      return compute_.Begin(scenario_.compute_max_us);
+      return compute_.Begin(scenario_.compute_max_us, scenario_.slow_batches);
     }
     FinishTrain(&batch, now, out);
   } else if (batch.rows.last) {
@@ -382,12 +383,16 @@ void SimWorker::ChangeRows(const Batch& batch, TimeUs now, Outbox* out) {
   }
 }
 
+// Unless it was sent before, or together with the sparse rows.
+void SimWorker::PushDense(Batch* batch, TimeUs now, Outbox* out) {
+  if (scenario_.tables_together || std::exchange(batch->dense_sent, true)) return;
+  const worker::TableToPush dense = PushOfDense(*batch);
+  client_.Push({&dense, 1}, batch->clock, now, out);
+}
+
 void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   const auto& [lease, first_row, rows, last_of_lease] = batch->rows;
-  if (!scenario_.tables_together) {
-    const worker::TableToPush dense = PushOfDense(*batch);
-    client_.Push({&dense, 1}, batch->clock, now, out);
-  }
+  PushDense(batch, now, out);
   const DataPosition position{lease.lease, first_row + rows - lease.first_row};
   client_.TickTo(client_.clock() + 1, position, nullptr, now, out);
   if (scenario_.pulls_early && scenario_.depth == 1) {

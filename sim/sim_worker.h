@@ -81,6 +81,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
     std::deque<BatchPull> pulls;
     bool read_once = false;  // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
+    bool dense_sent = false;
   };
   // The dense pull of the next batch, sent with the tick.
   class EarlyPull final : public worker::PullSink {
@@ -163,6 +164,7 @@ class SimWorker final : private worker::Completion<TableSpec>,
   worker::TableToPull PullOf(Batch* batch, Which which);
   worker::TableToPush PushOfDense(const Batch& batch);
   void CheckPull(const Batch& batch, const BatchPull& pull, std::uint64_t staleness);
+  void PushDense(Batch* batch, TimeUs now, Outbox* out);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void PushSparse(Batch* batch, TimeUs now, Outbox* out);
   void ChangeRows(const Batch& batch, TimeUs now, Outbox* out);

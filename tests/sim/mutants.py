@@ -131,8 +131,6 @@ MUTANTS = [
      "return !last_ || (last_->at_clock && clock < last_->clock); }", "return true; }"),
     ("stop-cut-before-drained", "scheduler/membership/agreement.cc",
      "if (!AllDrained() && !late) return std::nullopt;", "if (!AllReported() && !late) return std::nullopt;"),
-    ("last-order-for-programs-that-wait", "scheduler/checkpoints/checkpoint_coordinator.cc",
-     "return !ProgramsKeepState() || (at_clock_ ? !moment.at_boundary : Drained());", "return true;"),
     ("drain-of-half-a-clock", "worker/client/tick_bound.cc", "if (pushed_ != asked && !mid_clock) drain_to_ = asked;",
      "if (!mid_clock) drain_to_ = asked;"),
     ("manifest-without-all-shards", "scheduler/checkpoints/cut.cc",
