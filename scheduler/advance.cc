@@ -104,7 +104,8 @@ void Scheduler::Impl::OnCutEnd(const CutEnd& end, TimeUs now, Outbox* out) {
 bool Scheduler::Impl::AdvanceEpochs(TimeUs now, Outbox* out) {
   if (membership_.restarting()) return false;  // the trained rows are not known yet
   const Phase phase = epochs_.phase();
-  if (stop_request_.requested() && phase == Phase::kLeaving && !cuts_.UnderWay()) {
+  const bool by_user = stop_request_.requested() && stop_request_.reason().code == ErrorCode::kOk;
+  if (by_user && phase == Phase::kLeaving && !cuts_.UnderWay()) {
     Stop(stop_request_.reason(), "done", now, out);  // the last checkpoint is complete; programs may still work
     return true;
   }

@@ -1,6 +1,7 @@
 // Records the effects of workers' messages on one shard in a file, one line each (shard/effect.h), in the order in
-// which they happened. A worker repeats a pull whose answer is late, and uses the first answer that arrives: the record
-// has only the first. Only Close creates the file under its name, so a shard that is killed leaves no record.
+// which they happened. A worker repeats a pull whose answer is late, and uses the first answer that arrives. The record
+// has the first that was served; a replay differs if that one was lost. Only Close creates the file under its name, so
+// a shard that is killed leaves no record.
 #pragma once
 
 #include <cstddef>

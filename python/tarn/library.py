@@ -211,9 +211,9 @@ class Note:
 def interruptible(
     call: Callable[..., _T], *arguments: Any, what: str = "", calls: list[threading.Event] | None = None
 ) -> _T:
-    """Returns the result of `call`. In the main thread, runs it on a separate thread, so that Ctrl-C interrupts the
-    wait, and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. `calls` has
-    an event during the call and after Ctrl-C, which is set once the call has returned."""
+    """Returns the result of `call`. In the main thread, runs it on a separate thread, so that Ctrl-C interrupts the wait,
+    and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. During the call and after Ctrl-C,
+    `calls` has an event that is set once the call has returned."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []
@@ -235,6 +235,10 @@ def interruptible(
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
         calls.remove(ended)
         return call(*arguments)
+    except BaseException:
+        if thread.ident is None:  # it was not started
+            ended.set()
+        raise
     note = Note(what)
     while not ended.wait(PATIENCE_SECONDS):
         note.log()

@@ -52,24 +52,15 @@ bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
   return reason == CutReason::kStop && !at_clock_ && context_.leases->granted_any();
 }
 
-// Whether a stop is cut at a clock although other checkpoints of the job are not: the state of the programs is then not
-// newer than their rows. Only if they soon reach that clock, and have no leases.
-bool CheckpointCoordinator::StopsAtClock() const {
-  const auto live = context_.membership->workers().Live();
-  if (live.empty() || context_.leases->granted_any()) return false;
-  const auto [first, last] = std::ranges::minmax(live, {}, &WorkerNode::clock);
-  return std::ranges::all_of(live, &WorkerNode::keeps_state) && last->clock <= first->clock + kProposalSlack;
-}
-
 bool CheckpointCoordinator::Drained() const {
   const Proposal& proposal = context_.membership->view().proposal;
   const auto drained = [&](const WorkerNode* worker) { return worker->drained == proposal.id; };
   return proposal.open && proposal.drain && std::ranges::all_of(context_.membership->workers().Live(), drained);
 }
 
-// Whether shards accept no push that the checkpoint would lack (rule K12). Not if a program may wait for a push before
-// it saves the state that the checkpoint needs.
-bool CheckpointCoordinator::IsLast(const CutMoment& moment) const {
+// Whether shards refuse pushes that the checkpoint would lack (rule K12). They accept them if a program may wait for
+// one before it saves the state that the checkpoint needs.
+bool CheckpointCoordinator::RefusesLaterPushes(const CutMoment& moment) const {
   if (!MayBeLast(*wanted_, moment.last_epoch)) return false;
   return !ProgramsKeepState() || (at_clock_ ? !moment.at_boundary : Drained());
 }
@@ -77,7 +68,7 @@ bool CheckpointCoordinator::IsLast(const CutMoment& moment) const {
 bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
   if (!wanted_ || checkpoints_.pending() != nullptr) return false;
   if (context_.membership->restarting()) return false;  // clocks from before the restart are not known yet
-  at_clock_ = CutsAtClock() || (*wanted_ == CutReason::kStop && StopsAtClock());
+  at_clock_ = CutsAtClock();
   if (!moment.at_boundary && (at_clock_ || DrainsFor(*wanted_))) return true;
   PlaceOrder(context_.leases->ceiling(), moment);
   return false;
@@ -91,7 +82,7 @@ bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
   if (!at_clock_ && membership.AnyFencing()) return false;
   if (at_clock_ && NobodyTicks()) clock = LastClock();
   if (at_clock_ && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
-  const bool may_be_last = MayBeLast(*wanted_, moment.last_epoch), last = IsLast(moment);
+  const bool may_be_last = MayBeLast(*wanted_, moment.last_epoch), last = RefusesLaterPushes(moment);
   Cut& cut =
       checkpoints_.Begin({*wanted_, at_clock_, clock, may_be_last, last}, moment.now, membership.shards().MinClock());
   wanted_.reset();

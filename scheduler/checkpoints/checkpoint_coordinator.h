@@ -150,9 +150,8 @@ class CheckpointCoordinator {
 
  private:
   bool DrainsFor(CutReason reason) const;
-  bool StopsAtClock() const;
   bool Drained() const;
-  bool IsLast(const CutMoment& moment) const;
+  bool RefusesLaterPushes(const CutMoment& moment) const;
   bool MayBeLast(CutReason reason, bool last_epoch) const;
   bool TablesHaveResiduals() const;
   bool ProgramsKeepState() const;

@@ -39,8 +39,8 @@ struct ClientContext {
   Job job_file;           // from the scheduler; default values until welcome
   Welcome welcome;
   View view;  // set by AdoptView
-  std::vector<std::optional<TimeUs>>
-      shard_messages;  // time of the last from each shard; nullopt: none from its endpoint
+  // Time of the last message of each shard; nullopt: none has arrived from its endpoint.
+  std::vector<std::optional<TimeUs>> shard_messages;
   std::map<TableId, TableSpec> tables;
   ClientCounters counters;
   std::vector<std::uint64_t> staleness;

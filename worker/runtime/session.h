@@ -117,6 +117,7 @@ class Session {
   ByteBudget asked_, queued_;
   std::shared_ptr<void> transport_needs_;
   std::unique_ptr<net::Transport> transport_;
+  ProgramClock clock_;  // used in turns of the runtime
   Runtime runtime_;
   bool joined_ = false;
   // From Join on:
@@ -125,7 +126,6 @@ class Session {
   std::optional<PlannerPool> planners_;
   std::optional<ProgramState> state_;
   std::optional<Reports> reports_;
-  ProgramClock clock_;
   std::mutex names_mutex_;
   std::map<TableId, std::string> names_;  // of opened tables, for errors
   std::once_flag leave_once_;

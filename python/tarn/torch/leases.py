@@ -66,6 +66,7 @@ class _Leases:
     for each epoch."""
 
     data_rows: int
+    order: tuple[bool, int]  # shuffle, seed: another order of a lease in progress would repeat rows and skip others
     granted: collections.deque[Lease] = dataclasses.field(default_factory=collections.deque)
     handed_out: list[_Progress] = dataclasses.field(default_factory=list)  # in progress, or awaiting their tick
     finished: bool = False
@@ -91,14 +92,15 @@ class LeasedDataset(IterableDataset[Any]):
     batch_rows: rows of a batch, at most, and fewer at the end of a lease; default: the size by which the scheduler counts
         the clocks of an epoch, which is train.batch_rows of the job, or this rank's part by train.batch_shares. A smaller
         one needs several batches a step, except in asp.
-    shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone.
+    shuffle: the rows of a lease come in an order that depends on `seed`, the epoch and the lease alone. Give the same seed
+        on every worker and in every epoch.
     collate: makes a batch of a list of items; default: torch's default_collate.
     client: of tarn.connect; default: the only one that was given to remote(), else that of the environment.
 
     After a break the next iteration continues the epoch, also that of another LeasedDataset of the same client. Expects
     one optimizer.step() for one batch, or for several with gradient accumulation. Use it in the process that calls the
-    model, not in a DataLoader with worker processes, which have no fleet. Workers get different numbers of batches, and one without rows waits for the end of the epoch:
-    DistributedDataParallel needs equal parts. One thread.
+    model, not in a DataLoader with worker processes, which have no fleet. Workers get different numbers of batches, and
+    one without rows waits for the end of the epoch: DistributedDataParallel needs equal parts. One thread.
     """
 
     def __init__(
@@ -117,11 +119,15 @@ class LeasedDataset(IterableDataset[Any]):
         self.data, self.batch_rows, self.shuffle, self.seed, self.collate = data, batch_rows, shuffle, seed, collate
         self._session: Session = session
         if session.leases is None:
-            session.leases = _Leases(len(data))
+            session.leases = _Leases(len(data), (shuffle, seed))
         self._leases: _Leases = session.leases
         if self._leases.data_rows != len(data):
             raise ValueError(f"tarn.torch.LeasedDataset: {len(data)} rows, but an earlier LeasedDataset of this client has "
                              f"{self._leases.data_rows}; expected one set of data for each job")
+        if self._leases.order != (shuffle, seed):
+            raise ValueError(f"tarn.torch.LeasedDataset: (shuffle, seed) is {(shuffle, seed)}, but of an earlier LeasedDataset of this "
+                             f"client {self._leases.order}; expected the same, because a lease may be in progress. The order "
+                             "differs from epoch to epoch by itself")
 
     def report(self, loss: Any, logits: Any = None, labels: Any = None) -> None:
         """Reports the quality of the last batch before its step, for the terminal, metrics and report of the run.

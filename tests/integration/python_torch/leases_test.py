@@ -171,6 +171,8 @@ class LeasesTest(unittest.TestCase):
                 data.report(0.5)
             with self.assertRaisesRegex(ValueError, f"5 rows, but an earlier LeasedDataset of this client has {ROWS}"):
                 tarn.torch.LeasedDataset(torch.arange(5), client=ps)
+            with self.assertRaisesRegex(ValueError, r"is \(True, 3\), but of an earlier .* \(False, 0\)"):
+                tarn.torch.LeasedDataset(torch.arange(ROWS), shuffle=True, seed=3, client=ps)
             with self.assertRaisesRegex(ValueError, "0 rows"):
                 tarn.torch.LeasedDataset([], client=ps)
             ids, = next(iter(DataLoader(data, batch_size=None)))

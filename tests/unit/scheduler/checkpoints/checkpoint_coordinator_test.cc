@@ -251,34 +251,23 @@ TEST_F(CoordinatorTest, K1WithProgramStateABoundedTableIsCutAtAClock) {
   EXPECT_TRUE(order().blobs);
 }
 
-// At a clock their state is not newer than their rows. One that is far behind, or may never tick, is not waited for.
-TEST_F(CoordinatorTest, AStopOfProgramsThatKeepStateIsCutAtAClockIfAllAreNear) {
-  struct Case {
-    Clock first, second;
-    bool keeps_state, at_clock;
-  };
-  for (const Case& each :
-       {Case{Clock(1), Clock(1 + kProposalSlack), true, true}, Case{Clock(1), Clock(2 + kProposalSlack), true, false},
-        Case{Clock(1), Clock(1), false, false}}) {
+// Such a program may wait for a push before it saves its state.
+TEST_F(CoordinatorTest, K12PushesOfProgramsThatKeepStateAreAcceptedAtAStop) {
+  CheckpointCoordinator::Options options = OptionsOf(false);
+  options.at_clock_for_programs = false;
+  for (const bool keeps_state : {false, true}) {
     FormedFleet fleet(2);
-    CheckpointCoordinator::Options options = OptionsOf(false);
-    options.at_clock_for_programs = false;
     CheckpointCoordinator cuts(options, {.membership = &fleet.membership,
                                          .leases = &leases_,
                                          .store = &store_,
                                          .notes = &notes_,
                                          .manifests = &manifests_});
-    const Incarnation second = fleet.Newest(), first(second.value - 1);
-    fleet.membership.OnHeartbeat(first, Heartbeat{.clock = each.first, .keeps_state = each.keeps_state}, 0, fleet.mail);
-    fleet.membership.OnHeartbeat(second, Heartbeat{.clock = each.second, .keeps_state = true}, 0, fleet.mail);
+    fleet.membership.OnHeartbeat(fleet.Newest(), Heartbeat{.keeps_state = keeps_state}, 0, fleet.mail);
     cuts.Want(CutReason::kStop);
-    EXPECT_EQ(cuts.NeedsAgreement(moment_), each.at_clock);
-    EXPECT_FALSE(cuts.WantedDrains());
-    if (each.at_clock) cuts.PlaceOrder(Clock(20), moment_);
+    EXPECT_FALSE(cuts.NeedsAgreement(moment_));
     const CheckpointOrder& order = fleet.membership.view().checkpoint;
-    EXPECT_EQ(order.at_clock, each.at_clock);
-    EXPECT_TRUE(order.blobs);
-    EXPECT_EQ(order.last, each.at_clock) << "a program may wait for a push before it saves its state";
+    EXPECT_EQ(order.blobs, keeps_state);
+    EXPECT_EQ(order.last, !keeps_state);
   }
 }
 
