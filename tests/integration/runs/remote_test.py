@@ -99,7 +99,8 @@ class RemoteTest(FleetCase):
         run_dir = self.place / "run"
         summary = self.run_ok(f"{example}.toml", run_dir, *self.away, "--", sys.executable, f"{example}.py")
         self.assertEqual((summary["status"], summary["servers"], summary["workers"]), ("done", 2, 2))
-        self.assertRegex((run_dir / "logs/worker-0.log").read_text(), "epoch 10: test error 0.1[01]")
+        errors = [float(each) for each in re.findall(r"test error ([\d.]+)", (run_dir / "logs/worker-0.log").read_text())]
+        self.assertLess(errors[-1], errors[0] / 2)  # in asp it depends on how far apart the two workers are
 
     @staticmethod
     def text(path):
