@@ -31,9 +31,8 @@ constexpr const char* kAbout =
     "tools/launch starts servers; by hand, for a job with servers = 2, shards = 2 under [fleet]:\n\n"
     "  tarn-server --scheduler runs/mine --rank 0 --shards 2 --run-dir runs/mine\n"
     "  tarn-server --scheduler runs/mine --rank 1 --shards 2 --run-dir runs/mine\n\n"
-    "SIGTERM ends it at once. SIGINT (Ctrl-C) does so only before the scheduler has answered; later the server "
-    "ignores\n"
-    "it, because the scheduler then stops the fleet after a checkpoint.\n"
+    "SIGTERM ends it at once. SIGINT (Ctrl-C) does so only before the scheduler has answered; later the server\n"
+    "ignores it, because the scheduler then stops the fleet after a checkpoint.\n"
     "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
 int Fail(const std::string& message, int code = kExitFailure) {

@@ -27,6 +27,7 @@ void ChooseDeaths(std::uint64_t seed, Scenario* s);
 void ChooseLateTicks(std::uint64_t seed, Scenario* s);
 // Programs with state in checkpoints. Not in jobs with a log, which does not contain this state.
 void ChooseProgramState(std::uint64_t seed, Scenario* s);
+// Such programs wait for their pushes before they tick, in runs that are stopped.
 void ChooseWaits(std::uint64_t seed, Scenario* s);
 
 }  // namespace tarn::sim

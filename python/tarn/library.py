@@ -235,10 +235,6 @@ def interruptible(
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
         calls.remove(ended)
         return call(*arguments)
-    except BaseException:
-        if thread.ident is None:  # it was not started
-            ended.set()
-        raise
     note = Note(what)
     while not ended.wait(PATIENCE_SECONDS):
         note.log()

@@ -149,7 +149,7 @@ def _is_nested(optimizer: torch.optim.Optimizer) -> bool:
     frame, steps = sys._getframe(1), 0
     while frame.f_back is not None:
         frame = frame.f_back
-        steps += frame.f_code is step and frame.f_locals["args"][0] is optimizer
+        steps += frame.f_code is step and frame.f_locals.get("args", (None,))[0] is optimizer
     return steps > 1
 
 

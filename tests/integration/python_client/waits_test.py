@@ -94,12 +94,17 @@ class InterruptedTest(unittest.TestCase):
                            f"ps = tarn.connect('{fleet.address}')\nprint('waits', flush=True)\n"
                            f"try:\n    {wait}\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
                            "import os\nos._exit(0)\n")
-                process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                                           env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+                process = self.start(program)
                 self.assertEqual(process.stdout.readline(), "waits\n")
                 time.sleep(0.3)
                 process.send_signal(signal.SIGINT)
                 self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "interrupted\n")
+
+    def start(self, program):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                                   env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+        self.addCleanup(process.kill)
+        return process
 
     def test_close_after_an_interrupted_leave_does_not_wait(self):
         with Fleet(workers=2) as fleet:
@@ -111,8 +116,7 @@ class InterruptedTest(unittest.TestCase):
                        "waits = rows.pull([1])\nthreading.Timer(1, print, ['waits'], {'flush': True}).start()\n"
                        "try:\n    ps.leave()\nexcept KeyboardInterrupt:\n    ps.close()\n"
                        "print('closed', flush=True)\nimport os\nos._exit(0)\n")
-            with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                                  env=os.environ | {"PYTHONPATH": str(ROOT / "python")}) as process:
+            with self.start(program) as process:
                 self.assertEqual(process.stdout.readline(), "waits\n")
                 process.send_signal(signal.SIGINT)
                 self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "closed\n")
@@ -126,9 +130,7 @@ class InterruptedTest(unittest.TestCase):
                        "threading.Timer(1, print, ['waits'], {'flush': True}).start()\n"
                        "try:\n    ps.barrier()\nexcept KeyboardInterrupt:\n    ps.close()\n"
                        "print('closed', flush=True)\ntime.sleep(600)\n")
-            with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                                  env=os.environ | {"PYTHONPATH": str(ROOT / "python")}) as process:
-                self.addCleanup(process.kill)
+            with self.start(program) as process:
                 with tarn.connect(fleet.address) as ps:
                     rows = ps.table("t", dim=1)
                     self.assertEqual(process.stdout.readline(), "waits\n")
