@@ -5,12 +5,10 @@
 namespace tarn::server {
 namespace {
 
-// Pause between two commits; it ends early when kCommitBytes bytes are queued. The pushes of a clock arrive one after
-// the other, and their worker waits only for the last; each commit costs a disk operation and two thread switches.
-constexpr std::chrono::microseconds kCommitPause{250};
+// So many queued bytes are written at once, whether they may wait or not, and also within a turn of the owner.
 constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
-// Ticks follow pushes, and no worker waits for their acknowledgement, so they join the commit of the next pushes.
-constexpr std::chrono::milliseconds kUrgentWait{2};
+// How long records that may wait do so.
+constexpr std::chrono::milliseconds kWaitMax{5};
 
 }  // namespace
 
@@ -31,9 +29,7 @@ LogSequence CommitQueue::Append(LogRecord record) {
   const std::lock_guard lock(mutex_);
   const std::size_t before = queue_.bytes();
   const LogSequence sequence = queue_.Push(std::move(record));
-  if (!committing_ || (waits_for_urgent_ && queue_.urgent()) ||
-      (before < kCommitBytes && queue_.bytes() >= kCommitBytes))
-    Wake();
+  if (before < kCommitBytes && queue_.bytes() >= kCommitBytes) Wake();
   return sequence;
 }
 
@@ -44,6 +40,9 @@ void CommitQueue::DropBefore(CheckpointId cut) {
 }
 
 // Requires the lock.
+bool CommitQueue::IsDue() const { return queue_.urgent() || queue_.bytes() >= kCommitBytes; }
+
+// Requires the lock.
 void CommitQueue::Wake() {
   if (committing_) return more_.notify_one();
   if (!status_) return;
@@ -52,25 +51,24 @@ void CommitQueue::Wake() {
 }
 
 void CommitQueue::Stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  more_.notify_one();
+  const std::lock_guard lock(mutex_);
+  stop_ = true;
+  if (!queue_.empty()) Wake();
 }
 
-Expected<LogSequence> CommitQueue::Synced() {
+Expected<LogSequence> CommitQueue::TakeSynced() {
   const std::lock_guard lock(mutex_);
   if (!status_) return std::unexpected(status_.error());
+  if (!queue_.empty() && (!committing_ || (waits_ && IsDue()))) Wake();
   return synced_;
 }
 
 std::vector<LogQueue::Item> CommitQueue::Take() {
   std::unique_lock lock(mutex_);
-  if (status_ && !queue_.empty() && !queue_.urgent()) {
-    waits_for_urgent_ = true;
-    more_.wait_for(lock, kUrgentWait, [this] { return stop_ || queue_.urgent(); });
-    waits_for_urgent_ = false;
+  if (status_ && !queue_.empty() && !IsDue()) {
+    waits_ = true;
+    more_.wait_for(lock, kWaitMax, [this] { return stop_ || IsDue(); });
+    waits_ = false;
   }
   committing_ = status_ && !queue_.empty();
   return committing_ ? queue_.TakeAll() : std::vector<LogQueue::Item>();
@@ -85,11 +83,6 @@ void CommitQueue::Publish(Status status, LogSequence durable) {
 bool CommitQueue::IsIdle() {
   const std::lock_guard lock(mutex_);
   return status_ && queue_.empty() && !stop_;
-}
-
-void CommitQueue::Pause() {
-  std::unique_lock lock(mutex_);
-  if (status_) more_.wait_for(lock, kCommitPause, [this] { return stop_ || queue_.bytes() >= kCommitBytes; });
 }
 
 }  // namespace tarn::server

@@ -1,11 +1,10 @@
 // Passes the items of a log from the thread that appends them to the strand that writes them, and the results back.
 // Items that arrive during a commit are taken together by the next one (group commit).
 //
-//   queue.Append(record);                                     // may call `begin`, which posts this loop:
-//   while (auto items = queue.Take(); !items.empty()) {
+//   queue.Append(record);
+//   queue.TakeSynced();                                       // may call `begin`, which posts this loop:
+//   for (auto items = queue.Take(); !items.empty(); items = queue.Take())
 //     queue.Publish(WriteAndSync(std::move(items)), durable);
-//     queue.Pause();
-//   }
 #pragma once
 
 #include <condition_variable>
@@ -29,27 +28,26 @@ class CommitQueue {
   // Must be called first. The sequence of the next record is `last` + 1.
   void Start(LogSequence last);
 
-  // For the thread of the log's owner. After a failure items are queued, but never taken.
+  // For the thread of the log's owner. After a failure items are queued, but never taken. Records are written once the
+  // owner calls TakeSynced, so that those of one turn are written together, or when 1 MiB of them have gathered.
   LogSequence BeginSegment(CheckpointId cut, LogRecord head);
   LogSequence Append(LogRecord record);
   void DropBefore(CheckpointId cut);
-  // Ends the current pause of the strand; later calls of Pause return at once.
+  // Begins a commit of what is queued, unless one is running. Returns the newest durable record, or the first failure.
+  Expected<LogSequence> TakeSynced();
+  // Begins the last commit; from now on records that may wait do not.
   void Stop();
-  // The newest durable record, or the first failure.
-  Expected<LogSequence> Synced();
 
-  // For the strand. Take removes and returns all items; if there are none, the commit must end. If no item is urgent,
-  // it first waits for one, for 2 ms at most.
+  // For the strand. Take removes and returns all items; if there are none, the commit must end. If all are records that
+  // may wait, it first waits for another one, for 5 ms at most.
   std::vector<LogQueue::Item> Take();
   // Reports the result of writing: the newest durable record, or a failure.
   void Publish(Status status, LogSequence durable);
   // Whether the strand has time for other work: the queue is empty, and the log has neither failed nor been stopped.
   bool IsIdle();
-  // Waits until a commit is worth its disk operation: until enough bytes are queued, for a fraction of a millisecond at
-  // most. Returns at once after Stop or a failure.
-  void Pause();
 
  private:
+  bool IsDue() const;
   void Wake();
 
   std::function<void()> begin_;
@@ -57,7 +55,7 @@ class CommitQueue {
   std::condition_variable more_;
   LogQueue queue_;
   bool committing_ = false;  // a commit is queued or running
-  bool waits_for_urgent_ = false;
+  bool waits_ = false;       // the strand, for another record
   bool stop_ = false;
   LogSequence synced_;
   Status status_;

@@ -33,7 +33,7 @@ FileShardLog::~FileShardLog() {
   if (!strand_) return;
   queue_.Stop();
   strand_.reset();
-  if (queue_.Synced()) (void)writer_->Trim();  // errors do not matter: the records are durable
+  if (queue_.TakeSynced()) (void)writer_->Trim();  // errors do not matter: the records are durable
 }
 
 Status FileShardLog::LockDirectory() {
@@ -94,7 +94,6 @@ void FileShardLog::Commit() {
     Publish(WriteAndSync(std::move(items)));
     if (queue_.IsIdle())
       if (Status prepared = Guarded([&] { return writer_->Prepare(); }); !prepared) Publish(std::move(prepared));
-    queue_.Pause();
   }
 }
 

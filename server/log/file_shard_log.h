@@ -37,7 +37,7 @@ class FileShardLog final : public ShardLog {
   }
   LogSequence Append(LogRecord record) override { return queue_.Append(std::move(record)); }
   void DropBefore(CheckpointId cut) override;
-  Expected<LogSequence> TakeSynced() override { return queue_.Synced(); }
+  Expected<LogSequence> TakeSynced() override { return queue_.TakeSynced(); }
   std::uint64_t bytes() const override {
     return dropping_.load(std::memory_order_acquire) != 0 ? 0 : bytes_.load(std::memory_order_relaxed);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "core/error.h"
 #include "core/message.h"
@@ -23,10 +24,14 @@ class DurableOutbox {
   void Begin(CheckpointId dropped_before);
   bool logging() const { return logging_; }
 
-  // Appends an input, if logging. Call it before the input changes the state.
+  // Appends an input, if logging. Call it before the input changes the state. `may_wait`: its record may wait, for
+  // milliseconds, for the disk operation of another one.
   template <typename Logged>
-  void Append(const Logged& input) {
-    if (logging_) appended_ = log_->Append(EncodeRecord(input));
+  void Append(const Logged& input, bool may_wait = false) {
+    if (!logging_) return;
+    LogRecord record = EncodeRecord(input);
+    if (may_wait) record.is_urgent = false;
+    appended_ = log_->Append(std::move(record));
   }
   // Appends a view that is being adopted, and drops the segments that are older than its complete checkpoint.
   void AppendView(const View& view, CheckpointId newest_order);
