@@ -57,7 +57,8 @@ MUTANTS = [
     ("proposal-ignored", "worker/client/tick_bound.h",
      "return open_ ? clock_ + kProposalSlack : Clock(UINT64_MAX);", "return Clock(UINT64_MAX);"),
     ("lost-push-not-repeated", "worker/client/client_pushes.cc",
-     "if (queue.due <= context_->now) Repeat(&queue);", "if (queue.due <= context_->now) queue.due = kNever;"),
+     "queue.due <= context_->now ? Repeat(&queue) : SetDue(&queue, queue.due);",
+     "SetDue(&queue, queue.due <= context_->now ? kNever : queue.due);"),
     ("sequence-restarts-at-a-repeat", "worker/client/client_pushes.cc",
      "section.sequence = log.issued = Sequence(log.issued.value + 1);",
      "section.sequence = log.issued = Sequence(std::max(log.issued.value, log.acked.value) + 1 + "

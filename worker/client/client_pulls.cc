@@ -57,6 +57,7 @@ void ClientPulls::Enqueue(ShardId shard, Part part) {
     message->standing = whole.standing;
     message->shard = shard;
     queue.waiting.insert(TurnOf(id, *message));
+    backlog_.Add(shard);
     // A large table does not separate the small ones before and after it.
     if (request < limits::kSharedRequestBytes && bytes < context_->options.piece_bytes) queue.last = id;
   }
@@ -144,15 +145,17 @@ void ClientPulls::Release(RequestId id, PullMessage* message) {
 }
 
 void ClientPulls::Dispatch() {
-  for (ShardQueue& queue : queues_) {
+  backlog_.Visit([&](ShardId shard) {
+    ShardQueue& queue = queues_[shard.value];
     while (!queue.waiting.empty()) {
       const RequestId id = queue.waiting.begin()->id;
       PullMessage& message = messages_.at(id);
-      if (!MaySend(queue, message)) break;
+      if (!MaySend(queue, message)) return true;
       Launch(id, &message);
       Transmit(id, &message);
     }
-  }
+    return false;
+  });
 }
 
 void ClientPulls::OnReply(ShardId from, const PullReply& reply) {
@@ -268,6 +271,7 @@ void ClientPulls::FailAll(const Error& error) {
   standing_ = 0;
   messages_.clear();
   queues_.clear();
+  backlog_.Clear();
   timers_.clear();
 }
 
@@ -335,6 +339,7 @@ void ClientPulls::Requeue(RequestId id, PullMessage message) {
   message.refusal_timer.Progress();
   message.shard = owner;
   QueueOf(owner).waiting.insert(TurnOf(id, message));
+  backlog_.Add(owner);
   messages_.emplace(id, std::move(message));
 }
 
@@ -364,6 +369,7 @@ void ClientPulls::Reroute() {
   old.swap(messages_);
   for (auto& [id, message] : old) SetDue(id, &message, kNever);
   queues_.clear();
+  backlog_.Clear();
   for (auto& [id, message] : old) Requeue(id, std::move(message));
 }
 

@@ -19,6 +19,7 @@
 #include "worker/client/completion.h"
 #include "worker/client/key_lists.h"
 #include "worker/client/pull_memory.h"
+#include "worker/client/shard_set.h"
 
 namespace tarn::worker {
 
@@ -150,6 +151,7 @@ class ClientPulls {
   std::uint64_t group_ = 0;
   std::map<RequestId, PullMessage> messages_;
   std::vector<ShardQueue> queues_;
+  ShardSet backlog_;  // shards with waiting messages, and others
   std::set<std::pair<TimeUs, RequestId>> timers_;
 };
 

@@ -60,6 +60,11 @@ ClientPushes::ShardQueue& ClientPushes::QueueOf(ShardId shard) {
   return queues_[shard.value];
 }
 
+void ClientPushes::SetDue(ShardQueue* queue, TimeUs due) {
+  queue->due = due;
+  timer_ = std::min(timer_, due);
+}
+
 void ClientPushes::Number(KeyList* keys) {
   for (Section& section : keys->sections) {
     PartitionLog& log = partitions_[section.partition.value];
@@ -107,6 +112,7 @@ void ClientPushes::Enqueue(Clock clock, Part part) {
   PushMessage* message = Shared(queue, clock, part);
   if (message == nullptr) {
     queue.waiting.push_back(next_order_);
+    backlog_.Add(shard);
     message = &messages_[next_order_++];
     message->group = group_;
     message->clock = clock;
@@ -146,7 +152,7 @@ bool ClientPushes::SendFirst(ShardQueue* queue) {
   PushMessage& message = messages_.at(order);
   if (!queue->in_flight.empty() && !queue->credit.Fits(message.bytes)) return false;
   queue->waiting.pop_front();
-  if (queue->in_flight.empty()) queue->due = context_->now + RepeatPause(context_->options.resend_us, 0);
+  if (queue->in_flight.empty()) SetDue(queue, context_->now + RepeatPause(context_->options.resend_us, 0));
   queue->credit.Take(message.bytes);
   queue->in_flight.emplace(order, &message);
   Transmit(&message);
@@ -214,7 +220,7 @@ void ClientPushes::Finish(Order order) {
     queue.in_flight.erase(order);
     queue.repeats = queue.refusals = 0;
     queue.refusal_timer.Progress();
-    queue.due = queue.in_flight.empty() ? kNever : context_->now + RepeatPause(context_->options.resend_us, 0);
+    SetDue(&queue, queue.in_flight.empty() ? kNever : context_->now + RepeatPause(context_->options.resend_us, 0));
   } else {  // an acknowledgement of an attempt before the last route map
     queue.waiting.erase(std::find(queue.waiting.begin(), queue.waiting.end(), order));
   }
@@ -265,7 +271,7 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
     return GiveUp(shard, *queue->in_flight.begin()->second, error, queue->refusal_timer.since());
   if (error.code == ErrorCode::kOutOfOrder && queue->refusals++ == 0) return Repeat(queue);
   const TimeUs pause = RefusalPause(context_->options.resend_us, queue->refusals++);
-  queue->due = std::min(queue->due, context_->now + pause);
+  SetDue(queue, std::min(queue->due, context_->now + pause));
 }
 
 // A gap in the sequences would block the partition permanently, so the client must stop.
@@ -301,18 +307,13 @@ void ClientPushes::Repeat(ShardQueue* queue) {
     if (first) queue->first_attempt = message->attempt;
     first = false;
   }
-  queue->due = context_->now + RepeatPause(context_->options.resend_us, ++queue->repeats);
+  SetDue(queue, context_->now + RepeatPause(context_->options.resend_us, ++queue->repeats));
 }
 
 void ClientPushes::OnTimer() {
-  for (ShardQueue& queue : queues_)
-    if (queue.due <= context_->now) Repeat(&queue);
-}
-
-TimeUs ClientPushes::NextTimer() const {
-  TimeUs next = kNever;
-  for (const ShardQueue& queue : queues_) next = std::min(next, queue.due);
-  return next;
+  if (timer_ > context_->now) return;
+  timer_ = kNever;
+  for (ShardQueue& queue : queues_) queue.due <= context_->now ? Repeat(&queue) : SetDue(&queue, queue.due);
 }
 
 void ClientPushes::Split(Clock clock, const Part& part, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
@@ -353,6 +354,7 @@ void ClientPushes::Reroute() {
   std::map<Order, PushMessage> old;
   old.swap(messages_);
   queues_.clear();
+  backlog_.Clear();
   for (PartitionLog& log : partitions_) log.waiting.clear();
   for (auto& [order, message] : old) {
     BeginGroup();

@@ -19,6 +19,7 @@
 #include "worker/client/completion.h"
 #include "worker/client/key_lists.h"
 #include "worker/client/pull_memory.h"
+#include "worker/client/shard_set.h"
 
 namespace tarn::worker {
 
@@ -52,13 +53,16 @@ class ClientPushes {
   // Handles errors for a request that is not a pull.
   void OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
-  TimeUs NextTimer() const;
+  TimeUs NextTimer() const { return timer_; }
   // Sends pushes as credits allow. A push of a clock for which `may_go` is false waits, and so do all pushes behind it
   // in the queue of its shard (rule M1).
   template <typename MayGo>
   void Dispatch(const MayGo& may_go) {
-    for (ShardQueue& queue : queues_)
+    backlog_.Visit([&](ShardId shard) {
+      ShardQueue& queue = queues_[shard.value];
       while (!queue.waiting.empty() && may_go(messages_.at(queue.waiting.front()).clock) && SendFirst(&queue)) continue;
+      return !queue.waiting.empty();
+    });
   }
   void Reroute();
   void FailAll(const Error& error);
@@ -116,6 +120,7 @@ class ClientPushes {
   };
 
   ShardQueue& QueueOf(ShardId shard);
+  void SetDue(ShardQueue* queue, TimeUs due);
   void Number(KeyList* keys);  // gives each section its sequence
   void Enqueue(Clock clock, Part part);
   PushMessage* Shared(const ShardQueue& queue, Clock clock, const Part& part);
@@ -139,6 +144,8 @@ class ClientPushes {
   std::map<RequestId, CallerPush> pushes_;
   std::map<Clock, std::uint32_t> open_clocks_;  // number of unacknowledged pushes by clock
   std::vector<ShardQueue> queues_;
+  ShardSet backlog_;       // shards with waiting messages, and others
+  TimeUs timer_ = kNever;  // no queue is due earlier
   Order next_order_ = 1;
   std::uint64_t group_ = 0;
   std::size_t pending_bytes_ = 0;

@@ -12,6 +12,17 @@ namespace tarn::worker {
 void ClientTicks::Begin(Clock start) {
   asked_ = sent_ = acked_ = start;
   shards_.assign(context_->shards(), {start});
+  FindLeast();
+}
+
+void ClientTicks::SetDue(ShardState* shard, TimeUs due) {
+  shard->due = due;
+  timer_ = std::min(timer_, due);
+}
+
+void ClientTicks::FindLeast() {
+  least_ = std::ranges::min(shards_, {}, &ShardState::acked).acked;
+  at_least_ = static_cast<std::size_t>(std::ranges::count(shards_, least_, &ShardState::acked));
 }
 
 void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* done) {
@@ -70,16 +81,19 @@ void ClientTicks::Transmit(ShardId shard) {
     tick.earlier.push_back({finished.clock, finished.position});
   }
   context_->Send(ShardPeer(shard), std::move(tick));
-  state.due = context_->now + RepeatPause(context_->options.resend_us, state.repeats);
+  SetDue(&state, context_->now + RepeatPause(context_->options.resend_us, state.repeats));
 }
 
 void ClientTicks::OnAck(ShardId from, Clock clock) {
   ShardState& state = shards_[from.value];
   if (clock > sent_ || clock <= state.acked) return;
+  const bool was_least = state.acked == least_;
   state.acked = clock;
   state.repeats = state.refusals = 0;
   state.refusal_timer.Progress();
   if (clock == sent_) state.due = kNever;
+  if (!was_least || --at_least_ != 0) return;
+  FindLeast();
   Advance();
 }
 
@@ -94,15 +108,13 @@ bool ClientTicks::OnError(ShardId from, const ErrorReply& error) {
                                                      final ? context_->now : state.refusal_timer.since()));
     return true;
   }
-  state.due = std::min(state.due, context_->now + RefusalPause(context_->options.resend_us, state.refusals++));
+  SetDue(&state, std::min(state.due, context_->now + RefusalPause(context_->options.resend_us, state.refusals++)));
   return true;
 }
 
 // Completes the ticks that every shard has acknowledged.
 void ClientTicks::Advance() {
-  Clock least = sent_;
-  for (const ShardState& state : shards_) least = std::min(least, state.acked);
-  while (!waiting_.empty() && waiting_.front().clock <= least) {
+  while (!waiting_.empty() && waiting_.front().clock <= least_) {
     const Finished finished = waiting_.front();
     waiting_.pop_front();
     acked_ = finished.clock;
@@ -143,24 +155,25 @@ void ClientTicks::FailAll(const Error& error) {
 }
 
 void ClientTicks::OnTimer() {
-  if (context_->paused()) return;
+  if (context_->paused() || timer_ > context_->now) return;
+  timer_ = kNever;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-    if (shards_[i].due > context_->now) continue;
+    if (shards_[i].due > context_->now) {
+      SetDue(&shards_[i], shards_[i].due);
+      continue;
+    }
     ++shards_[i].repeats;
     ++context_->counters.repeats;
     Transmit(ShardId(i));
   }
 }
 
-TimeUs ClientTicks::NextTimer() const {
-  TimeUs next = kNever;
-  if (context_->paused()) return next;  // continues with the scheduler's next message
-  for (const ShardState& state : shards_) next = std::min(next, state.due);
-  return next;
-}
+// While paused, it continues with the scheduler's next message.
+TimeUs ClientTicks::NextTimer() const { return context_->paused() ? kNever : timer_; }
 
 void ClientTicks::Reroute() {
   shards_.resize(context_->shards(), {context_->welcome.start_clock});
+  FindLeast();
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
     shards_[i].refusal_timer.Progress();
     if (shards_[i].acked < sent_) Transmit(ShardId(i));

@@ -3,6 +3,7 @@
 // Rules C1, C5, M1, K1 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -70,6 +71,8 @@ class ClientTicks {
   };
 
   void SkipTo(Clock clock);
+  void SetDue(ShardState* shard, TimeUs due);
+  void FindLeast();
   void Advance();
   void TakePart(const Finished& at);
   void NoteDrained();
@@ -84,6 +87,9 @@ class ClientTicks {
   DataPosition asked_position_, sent_position_, acked_position_;
   std::deque<Finished> waiting_;  // requested and not yet acknowledged by every shard
   std::vector<ShardState> shards_;
+  Clock least_;               // the lowest `acked` of the shards
+  std::size_t at_least_ = 0;  // number of shards that have acknowledged no more
+  TimeUs timer_ = kNever;     // no shard is due earlier
   TickBound bound_;
   std::optional<CheckpointPart> part_;
 };
