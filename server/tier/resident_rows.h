@@ -48,7 +48,11 @@ class ResidentRows {
     __builtin_prefetch(&states_.At(place, number));
   }
 
-  void CountUse(std::uint32_t place, std::uint32_t number) { states_.CountUse(place, number); }
+  // Whether CountUse has an effect; at first it has.
+  void SetCounting(bool counting) { counting_ = counting; }
+  void CountUse(std::uint32_t place, std::uint32_t number) {
+    if (counting_) states_.CountUse(place, number);
+  }
   void MarkChanged(std::uint32_t place, std::uint32_t number) {
     if (states_.At(place, number).has_copy()) [[unlikely]]
       DropCopy(place, number);
@@ -103,6 +107,7 @@ class ResidentRows {
   ColdLog* log_;
   RowSlots slots_;
   RowStates states_;
+  bool counting_ = true;
   std::uint32_t hand_ = 0;  // the clock hand: the slot from which rows to evict are searched for next
   // Scratch memory: slots whose rows may be evicted, and use counts.
   std::vector<std::uint32_t> candidates_;

@@ -217,6 +217,21 @@ TEST_F(ResidencyTest, MemoryGoesToTheTableWithTheMostUsesPerByte) {
   EXPECT_GT(in_memory, all * 8 / 10);
 }
 
+TEST_F(ResidencyTest, RowsHaveUseCountsOnceHalfOfTheBudgetIsUsed) {
+  Open(std::size_t{1} << 20);
+  for (int i = 0; i < 200; ++i) Birth(1);
+  std::vector<Id> all;
+  for (const auto& [id, words] : model_) all.push_back(id);
+  tier_->CountUses(tables_[1], 0);
+  const double before = tables_[1]->WorthOfByte();
+  for (int i = 0; i < 4; ++i) Use(1, all, false);
+  EXPECT_EQ(tables_[1]->WorthOfByte(), before);
+  tier_->SetLimit(tier_->memory_bytes() * 3 / 2);
+  tier_->CountUses(tables_[1], 0);
+  for (int i = 0; i < 4; ++i) Use(1, all, false);
+  EXPECT_GT(tables_[1]->WorthOfByte(), before);
+}
+
 // Fetched rows are in memory when their ticket has ended, and are not evicted first.
 TEST_F(ResidencyTest, FetchedRowsAreInMemoryWhenTheTicketHasEnded) {
   Open(400'000);
