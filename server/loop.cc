@@ -22,6 +22,7 @@
 #include "server/exhaustion.h"
 #include "server/heap_trimmer.h"
 #include "server/loading_beacon.h"
+#include "server/log/file_shard_log.h"
 #include "server/memory_meter.h"
 #include "server/scheduler_watch.h"
 #include "server/shard/shard.h"
@@ -161,6 +162,7 @@ class ShardLoop {
     shard_->OnTier(now, &out_);
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
     if (record_ && !record_->status()) shard_->Abandon(record_->status().error(), &out_);
+    if (FileShardLog* log = disks_.log()) log->EndTurn();
     Flush();
     if (memory_.IsDue(now)) ShareMemory(now);
     if (!was_joined && shard_->joined()) {

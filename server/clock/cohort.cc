@@ -145,18 +145,6 @@ void Cohort::NotePushed(Incarnation incarnation, Clock clock) {
     it->second.pushed = std::max(it->second.pushed, clock + 1);
 }
 
-void Cohort::NoteArrived(Incarnation incarnation, Clock clock) {
-  Member& member = members_.at(incarnation);
-  member.arrived = std::max(member.arrived, clock + 1);
-}
-
-std::uint32_t Cohort::Behind(Clock t) const {
-  return static_cast<std::uint32_t>(std::ranges::count_if(members_, [&](const auto& entry) {
-    const Member& member = entry.second;
-    return member.entry.state == WorkerState::kLive && std::max(member.arrived, member.tick) <= t;
-  }));
-}
-
 Clock Cohort::maximum() const {
   Clock most = minimum_;
   for (const auto& [incarnation, member] : members_) most = std::max(most, member.tick);

@@ -26,7 +26,6 @@ class Cohort {
     // The time of the last tick, and the time per clock between the last two ticks. 0: unknown. Logs do not contain
     // them.
     TimeUs ticked_at = 0, clock_us = 0;
-    Clock arrived;  // one past the highest clock of a push that this process has received; 0: none. Not in logs
   };
 
   // The changes by a new view. Each incarnation is at most once in each list.
@@ -48,10 +47,6 @@ class Cohort {
   bool IsNews(Incarnation incarnation, const struct Tick& tick) const;
   // Records that a push of `clock` was applied immediately.
   void NotePushed(Incarnation incarnation, Clock clock);
-  // Records that a push of `clock` has arrived.
-  void NoteArrived(Incarnation incarnation, Clock clock);
-  // The number of live workers that have neither pushed at clock `t` or later nor ticked beyond it.
-  std::uint32_t Behind(Clock t) const;
 
   // The minimum clock (rule C2). Never decreases.
   Clock minimum() const { return minimum_; }

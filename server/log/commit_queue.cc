@@ -5,10 +5,11 @@
 namespace tarn::server {
 namespace {
 
-// So many queued bytes are written at once, whether they may wait or not, and also within a turn of the owner.
+// A commit begins when this many bytes are queued.
 constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
-// How long records that may wait do so.
-constexpr std::chrono::milliseconds kWaitMax{5};
+// How long records that are not urgent wait, at most. Ticks follow pushes, and no worker waits for their
+// acknowledgement, so they join the commit of the next pushes.
+constexpr std::chrono::milliseconds kWaitMax{2};
 
 }  // namespace
 
@@ -56,19 +57,23 @@ void CommitQueue::Stop() {
   if (!queue_.empty()) Wake();
 }
 
-Expected<LogSequence> CommitQueue::TakeSynced() {
+void CommitQueue::EndTurn() {
+  const std::lock_guard lock(mutex_);
+  if (!queue_.empty() && (!committing_ || (strand_waits_ && IsDue()))) Wake();
+}
+
+Expected<LogSequence> CommitQueue::Synced() {
   const std::lock_guard lock(mutex_);
   if (!status_) return std::unexpected(status_.error());
-  if (!queue_.empty() && (!committing_ || (waits_ && IsDue()))) Wake();
   return synced_;
 }
 
 std::vector<LogQueue::Item> CommitQueue::Take() {
   std::unique_lock lock(mutex_);
   if (status_ && !queue_.empty() && !IsDue()) {
-    waits_ = true;
+    strand_waits_ = true;
     more_.wait_for(lock, kWaitMax, [this] { return stop_ || IsDue(); });
-    waits_ = false;
+    strand_waits_ = false;
   }
   committing_ = status_ && !queue_.empty();
   return committing_ ? queue_.TakeAll() : std::vector<LogQueue::Item>();

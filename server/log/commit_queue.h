@@ -2,7 +2,7 @@
 // Items that arrive during a commit are taken together by the next one (group commit).
 //
 //   queue.Append(record);
-//   queue.TakeSynced();                                       // may call `begin`, which posts this loop:
+//   queue.EndTurn();                                          // may call `begin`, which posts this loop:
 //   for (auto items = queue.Take(); !items.empty(); items = queue.Take())
 //     queue.Publish(WriteAndSync(std::move(items)), durable);
 #pragma once
@@ -28,18 +28,20 @@ class CommitQueue {
   // Must be called first. The sequence of the next record is `last` + 1.
   void Start(LogSequence last);
 
-  // For the thread of the log's owner. After a failure items are queued, but never taken. Records are written once the
-  // owner calls TakeSynced, so that those of one turn are written together, or when 1 MiB of them have gathered.
+  // For the thread of the log's owner. After a failure items are queued, but never taken.
   LogSequence BeginSegment(CheckpointId cut, LogRecord head);
   LogSequence Append(LogRecord record);
   void DropBefore(CheckpointId cut);
-  // Begins a commit of what is queued, unless one is running. Returns the newest durable record, or the first failure.
-  Expected<LogSequence> TakeSynced();
-  // Begins the last commit; from now on records that may wait do not.
+  // Begins a commit if records are queued and none is running, so that the records of a turn are usually written
+  // together. If 1 MiB has gathered, or with BeginSegment or DropBefore, a commit begins without it.
+  void EndTurn();
+  // Begins the last commit; from then on no record waits.
   void Stop();
+  // The newest durable record, or the first failure.
+  Expected<LogSequence> Synced();
 
-  // For the strand. Take removes and returns all items; if there are none, the commit must end. If all are records that
-  // may wait, it first waits for another one, for 5 ms at most.
+  // For the strand. Take removes and returns all items; if there are none, the commit must end. If none is urgent and
+  // they have less than 1 MiB, it first waits for more, for 2 ms at most.
   std::vector<LogQueue::Item> Take();
   // Reports the result of writing: the newest durable record, or a failure.
   void Publish(Status status, LogSequence durable);
@@ -54,8 +56,8 @@ class CommitQueue {
   std::mutex mutex_;  // guards all members below
   std::condition_variable more_;
   LogQueue queue_;
-  bool committing_ = false;  // a commit is queued or running
-  bool waits_ = false;       // the strand, for another record
+  bool committing_ = false;    // a commit is queued or running
+  bool strand_waits_ = false;  // in Take
   bool stop_ = false;
   LogSequence synced_;
   Status status_;

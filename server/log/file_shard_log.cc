@@ -31,9 +31,9 @@ FileShardLog::FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::
 
 FileShardLog::~FileShardLog() {
   if (!strand_) return;
-  queue_.Stop();
+  (void)CatchExhaustion([&] { queue_.Stop(); });
   strand_.reset();
-  if (queue_.TakeSynced()) (void)writer_->Trim();  // errors do not matter: the records are durable
+  if (queue_.Synced()) (void)writer_->Trim();  // errors do not matter: the records are durable
 }
 
 Status FileShardLog::LockDirectory() {

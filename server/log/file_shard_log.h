@@ -37,10 +37,13 @@ class FileShardLog final : public ShardLog {
   }
   LogSequence Append(LogRecord record) override { return queue_.Append(std::move(record)); }
   void DropBefore(CheckpointId cut) override;
-  Expected<LogSequence> TakeSynced() override { return queue_.TakeSynced(); }
+  Expected<LogSequence> TakeSynced() override { return queue_.Synced(); }
   std::uint64_t bytes() const override {
     return dropping_.load(std::memory_order_acquire) != 0 ? 0 : bytes_.load(std::memory_order_relaxed);
   }
+  // Begins to write what was appended. Call it at the end of each turn of the shard, so that the records of a turn are
+  // written together. Returns at once.
+  void EndTurn() { queue_.EndTurn(); }
   // Counters since construction, for metrics: bytes written to segments, and syncs.
   std::uint64_t written_bytes() const { return written_.load(std::memory_order_relaxed); }
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }

@@ -4,7 +4,6 @@
 //   log->Open(identity);                          // a new run; or log->Recover(identity, from, at_least, sink)
 //   log->BeginSegment(checkpoint, head);          // the current state; recovery may start here
 //   LogSequence at = log->Append(record);         // returns at once
-//   log->TakeSynced();                            // at the end of a turn: begins to write
 //   ...                                           // the loop wakes: TakeSynced() >= at: acknowledge
 //
 // An interface, so that a simulated fleet can simulate power loss. Called by the shard's thread; only Open and Recover
@@ -68,8 +67,7 @@ class ShardLog {
   // Returns at once.
   virtual void DropBefore(CheckpointId cut) = 0;
 
-  // Begins to write what was appended. Returns the newest record that is durable, with all before it, or the error
-  // because of which no more become durable.
+  // The newest record that is durable, with all before it; or the error because of which no more become durable.
   virtual Expected<LogSequence> TakeSynced() = 0;
   // Bytes of the existing segments; 0, for unknown, while DropBefore is in progress.
   virtual std::uint64_t bytes() const = 0;

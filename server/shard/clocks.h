@@ -46,8 +46,6 @@ class Clocks {
   void Tick(Incarnation worker, const tarn::Tick& tick, TimeUs now = 0) { cohort_.Tick(worker, tick, now); }
   // Records a push that was applied immediately.
   void NotePushed(Incarnation worker, Clock clock) { cohort_.NotePushed(worker, clock); }
-  // Records a push that has arrived.
-  void NoteArrived(Incarnation worker, Clock clock) { cohort_.NoteArrived(worker, clock); }
 
   // Stores one section of an aggregated push until `clock` closes.
   void Gather(Clock clock, Contribution contribution) { buckets_.Add(clock, std::move(contribution)); }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 
 #include "core/error.h"
 #include "core/message.h"
@@ -24,14 +23,10 @@ class DurableOutbox {
   void Begin(CheckpointId dropped_before);
   bool logging() const { return logging_; }
 
-  // Appends an input, if logging. Call it before the input changes the state. `may_wait`: its record may wait, for
-  // milliseconds, for the disk operation of another one.
+  // Appends an input, if logging. Call it before the input changes the state.
   template <typename Logged>
-  void Append(const Logged& input, bool may_wait = false) {
-    if (!logging_) return;
-    LogRecord record = EncodeRecord(input);
-    if (may_wait) record.is_urgent = false;
-    appended_ = log_->Append(std::move(record));
+  void Append(const Logged& input) {
+    if (logging_) appended_ = log_->Append(EncodeRecord(input));
   }
   // Appends a view that is being adopted, and drops the segments that are older than its complete checkpoint.
   void AppendView(const View& view, CheckpointId newest_order);

@@ -83,7 +83,11 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
     first += static_cast<std::size_t>(at - parts[t].begin());
   }
   if (any) context_.observer->OnPushTaken(WorkerRank(sender.rank), push, first);
-  if (any && context_.outbox->logging()) Log(sender, push, parts);
+  if (any && context_.outbox->logging())
+    for (std::size_t t = 0; t < parts.size(); ++t)
+      if (std::ranges::find(parts[t], true) != parts[t].end())
+        context_.outbox->Append(TakenOf(sender, push.clock, push.tables[t], KeysOf(push.tables[t]), parts[t],
+                                        *context_.rows->FindTable(push.tables[t].table)));
   uncounted_ = bytes;
   for (std::size_t t = 0; t < parts.size(); ++t)
     uncounted_ -= std::min(uncounted_, BytesToGather({sender, push.clock, push.tables[t]}, parts[t]));
@@ -91,24 +95,6 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
     if (!context_.stop->Check(Perform({sender, push.clock, push.tables[t]}, parts[t]))) return false;
   context_.outbox->Answer(from, sender.incarnation, std::move(ack), any);
   return any;
-}
-
-// Logs the accepted sections, with a record for each table.
-void Pushes::Log(const Sender& sender, const Push& push, std::span<const Taken> taken) {
-  context_.clocks->NoteArrived(sender.incarnation, push.clock);
-  for (std::size_t t = 0; t < taken.size(); ++t) {
-    if (std::ranges::find(taken[t], true) == taken[t].end()) continue;
-    const PushPart& part = push.tables[t];
-    const TableSpec& table = *context_.rows->FindTable(part.table);
-    context_.outbox->Append(TakenOf(sender, push.clock, part, KeysOf(part), taken[t], table),
-                            WaitsForOthers(table, push.clock));
-  }
-}
-
-// Whether a push of this clock is applied only after pushes of other workers, whose records follow (rule L2).
-bool Pushes::WaitsForOthers(const TableSpec& table, Clock clock) const {
-  return table.consistency.apply == ApplyMode::kAggregated &&
-         context_.clocks->cohort().Behind(clock) > table.consistency.backup_workers;
 }
 
 // Whether the shard may accept new sections of this part now: they would not be lost after a checkpoint that may be the

@@ -61,8 +61,6 @@ class Pushes {
 
   Status Check(const Part& part, const Cohort::Member& member);
   std::span<const Key> KeysOf(const PushPart& push);
-  void Log(const Sender& sender, const Push& push, std::span<const Taken> taken);
-  bool WaitsForOthers(const TableSpec& table, Clock clock) const;
   bool MayTake(const Part& part, std::size_t message_bytes) const;
   bool BucketFits(const Part& part, std::size_t message_bytes) const;
   Clock OpenClock(TableId table) const;

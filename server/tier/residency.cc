@@ -233,9 +233,9 @@ Error Residency::WrongPartitionError(TableId table, Key key, PartitionId asked) 
 
 void Residency::CountUses(ResidentRows* rows, std::uint64_t uses) {
   counters_.uses += uses;
-  const bool may_evict = !Fits(options_.limit_bytes / 2);
-  rows->SetCounting(may_evict);
-  if (may_evict) rows->Age(uses);
+  const bool counting = !Fits(options_.limit_bytes / 2);
+  rows->SetCounting(counting);
+  if (counting) rows->Age(uses);
 }
 
 Status Residency::Balance() {

@@ -92,8 +92,8 @@ class Residency : private ColdLogListener, private FetchReceiver {
   // The rows of a checkpoint's cut that are on disk.
   ColdCut& cut() { return cut_; }
 
-  // Counts look-ups of rows, and ages the use counts. While less than half of the budget is used, rows have no use
-  // counts: none will be evicted soon.
+  // Counts look-ups of rows, and ages the use counts. While less than half of the budget is used, use counts do not
+  // change, because no row will be evicted soon.
   void CountUses(ResidentRows* rows, std::uint64_t uses);
   // Handles the completed operations of the store.
   Status Poll() { return log_.Poll(); }

@@ -62,7 +62,7 @@ ClientPushes::ShardQueue& ClientPushes::QueueOf(ShardId shard) {
 
 void ClientPushes::SetDue(ShardQueue* queue, TimeUs due) {
   queue->due = due;
-  timer_ = std::min(timer_, due);
+  earliest_due_ = std::min(earliest_due_, due);
 }
 
 void ClientPushes::Number(KeyList* keys) {
@@ -311,8 +311,8 @@ void ClientPushes::Repeat(ShardQueue* queue) {
 }
 
 void ClientPushes::OnTimer() {
-  if (timer_ > context_->now) return;
-  timer_ = kNever;
+  if (earliest_due_ > context_->now) return;
+  earliest_due_ = kNever;
   for (ShardQueue& queue : queues_) queue.due <= context_->now ? Repeat(&queue) : SetDue(&queue, queue.due);
 }
 

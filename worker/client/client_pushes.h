@@ -53,7 +53,7 @@ class ClientPushes {
   // Handles errors for a request that is not a pull.
   void OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
-  TimeUs NextTimer() const { return timer_; }
+  TimeUs NextTimer() const { return earliest_due_; }
   // Sends pushes as credits allow. A push of a clock for which `may_go` is false waits, and so do all pushes behind it
   // in the queue of its shard (rule M1).
   template <typename MayGo>
@@ -144,8 +144,8 @@ class ClientPushes {
   std::map<RequestId, CallerPush> pushes_;
   std::map<Clock, std::uint32_t> open_clocks_;  // number of unacknowledged pushes by clock
   std::vector<ShardQueue> queues_;
-  ShardSet backlog_;       // shards with waiting messages, and others
-  TimeUs timer_ = kNever;  // no queue is due earlier
+  ShardSet backlog_;              // shards with waiting messages, and others
+  TimeUs earliest_due_ = kNever;  // no queue is due earlier
   Order next_order_ = 1;
   std::uint64_t group_ = 0;
   std::size_t pending_bytes_ = 0;

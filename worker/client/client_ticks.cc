@@ -17,12 +17,12 @@ void ClientTicks::Begin(Clock start) {
 
 void ClientTicks::SetDue(ShardState* shard, TimeUs due) {
   shard->due = due;
-  timer_ = std::min(timer_, due);
+  earliest_due_ = std::min(earliest_due_, due);
 }
 
 void ClientTicks::FindLeast() {
   least_ = std::ranges::min(shards_, {}, &ShardState::acked).acked;
-  at_least_ = static_cast<std::size_t>(std::ranges::count(shards_, least_, &ShardState::acked));
+  least_shards_ = static_cast<std::size_t>(std::ranges::count(shards_, least_, &ShardState::acked));
 }
 
 void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* done) {
@@ -92,7 +92,7 @@ void ClientTicks::OnAck(ShardId from, Clock clock) {
   state.repeats = state.refusals = 0;
   state.refusal_timer.Progress();
   if (clock == sent_) state.due = kNever;
-  if (!was_least || --at_least_ != 0) return;
+  if (!was_least || --least_shards_ != 0) return;
   FindLeast();
   Advance();
 }
@@ -155,8 +155,8 @@ void ClientTicks::FailAll(const Error& error) {
 }
 
 void ClientTicks::OnTimer() {
-  if (context_->paused() || timer_ > context_->now) return;
-  timer_ = kNever;
+  if (context_->paused() || earliest_due_ > context_->now) return;
+  earliest_due_ = kNever;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
     if (shards_[i].due > context_->now) {
       SetDue(&shards_[i], shards_[i].due);
@@ -169,7 +169,7 @@ void ClientTicks::OnTimer() {
 }
 
 // While paused, it continues with the scheduler's next message.
-TimeUs ClientTicks::NextTimer() const { return context_->paused() ? kNever : timer_; }
+TimeUs ClientTicks::NextTimer() const { return context_->paused() ? kNever : earliest_due_; }
 
 void ClientTicks::Reroute() {
   shards_.resize(context_->shards(), {context_->welcome.start_clock});

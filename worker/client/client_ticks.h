@@ -87,9 +87,9 @@ class ClientTicks {
   DataPosition asked_position_, sent_position_, acked_position_;
   std::deque<Finished> waiting_;  // requested and not yet acknowledged by every shard
   std::vector<ShardState> shards_;
-  Clock least_;               // the lowest `acked` of the shards
-  std::size_t at_least_ = 0;  // number of shards that have acknowledged no more
-  TimeUs timer_ = kNever;     // no shard is due earlier
+  Clock least_;                   // the lowest `acked` of the shards
+  std::size_t least_shards_ = 0;  // number of shards that have acknowledged no more
+  TimeUs earliest_due_ = kNever;  // no shard is due earlier
   TickBound bound_;
   std::optional<CheckpointPart> part_;
 };

@@ -26,20 +26,20 @@ TEST_F(CommitQueueTest, ACommitTakesAllWaitingRecords) {
   EXPECT_FALSE(queue_.IsIdle());
   EXPECT_EQ(queue_.Take().size(), 4u);
   EXPECT_TRUE(queue_.IsIdle());
-  EXPECT_EQ(queue_.TakeSynced(), LogSequence(4));
+  EXPECT_EQ(queue_.Synced(), LogSequence(4));
   queue_.Publish({}, LogSequence(6));
-  EXPECT_EQ(queue_.TakeSynced(), LogSequence(6));
+  EXPECT_EQ(queue_.Synced(), LogSequence(6));
 
   queue_.Append(RecordOf(3));
-  (void)queue_.TakeSynced();
+  queue_.EndTurn();
   EXPECT_EQ(begun_, 1) << "the commit has not ended";
   EXPECT_EQ(queue_.Take().size(), 1u);
   EXPECT_TRUE(queue_.Take().empty());
   queue_.Append(RecordOf(4));
   queue_.Append(RecordOf(5));
   EXPECT_EQ(begun_, 1) << "the owner's turn has not ended";
-  (void)queue_.TakeSynced();
-  (void)queue_.TakeSynced();
+  queue_.EndTurn();
+  queue_.EndTurn();
   EXPECT_EQ(begun_, 2);
 }
 
@@ -54,22 +54,22 @@ TEST_F(CommitQueueTest, ManyBytesAreWrittenWithinATurn) {
 
 TEST_F(CommitQueueTest, AfterAFailureNoRecordIsTaken) {
   queue_.Append(RecordOf(1));
-  (void)queue_.TakeSynced();
+  queue_.EndTurn();
   (void)queue_.Take();
   queue_.Publish(Fail(ErrorCode::kIo, "no space left"), LogSequence(9));
   queue_.Append(RecordOf(2));
   EXPECT_TRUE(queue_.Take().empty());
   queue_.Append(RecordOf(3));
   EXPECT_EQ(begun_, 1);
-  ASSERT_FALSE(queue_.TakeSynced());
-  EXPECT_EQ(queue_.TakeSynced().error().message, "no space left");
+  ASSERT_FALSE(queue_.Synced());
+  EXPECT_EQ(queue_.Synced().error().message, "no space left");
 }
 
 TEST_F(CommitQueueTest, ARecordThatMayWaitJoinsTheNextUrgentOne) {
   LogRecord tick = RecordOf(1);
   tick.is_urgent = false;
   queue_.Append(tick);
-  (void)queue_.TakeSynced();
+  queue_.EndTurn();
   EXPECT_EQ(begun_, 1);
   EXPECT_EQ(queue_.Take().size(), 1u) << "after a wait";
   queue_.Append(tick);

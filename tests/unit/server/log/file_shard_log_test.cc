@@ -35,6 +35,7 @@ class FileShardLogTest : public testing::Test {
   // Waits until record `wanted` is durable, or the log has failed.
   static Expected<LogSequence> Await(FileShardLog& log, LogSequence wanted) {
     for (;;) {
+      log.EndTurn();
       auto synced = log.TakeSynced();
       if (!synced || *synced >= wanted) return synced;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -15,23 +15,6 @@ namespace {
 
 constexpr Peer kPeer{kFirstAcceptedPeer + 1};
 
-// Notes which records may not wait for later ones.
-class UrgentLog final : public ShardLog {
- public:
-  Status Open(const LogIdentity&) override { return {}; }
-  Status Recover(const LogIdentity&, CheckpointId, LogSequence, LogSink&) override { return {}; }
-  LogSequence BeginSegment(CheckpointId, LogRecord record) override { return Append(std::move(record)); }
-  LogSequence Append(LogRecord record) override {
-    urgent.push_back(record.is_urgent);
-    return LogSequence(urgent.size());
-  }
-  void DropBefore(CheckpointId) override {}
-  Expected<LogSequence> TakeSynced() override { return LogSequence(urgent.size()); }
-  std::uint64_t bytes() const override { return 0; }
-
-  std::vector<bool> urgent;
-};
-
 class PushesTest : public PartTest {
  protected:
   void Open(ApplyMode apply, std::size_t bucket_bytes_max = 1 << 20) {
@@ -43,7 +26,7 @@ class PushesTest : public PartTest {
                                                       .clocks = &clocks_,
                                                       .policies = &policies_,
                                                       .lists = &lists_,
-                                                      .outbox = used_,
+                                                      .outbox = &outbox_,
                                                       .stop = &stop_,
                                                       .counters = &counters_,
                                                       .observer = &events_,
@@ -59,7 +42,6 @@ class PushesTest : public PartTest {
     return {message.sender.incarnation, WorkerRank(message.sender.rank), std::get<Push>(message.body).clock,
             PartOf<Push>(message)};
   }
-  DurableOutbox* used_ = &outbox_;
   std::optional<Pushes> pushes_;
   Clock cut_{100}, last_{100};
 };
@@ -80,34 +62,6 @@ TEST_F(PushesTest, IsAppliedOnceAndInOrder) {
   EXPECT_EQ(counters_.pushes, 1u);
   EXPECT_EQ(counters_.pushes_repeated, 1u);
   EXPECT_EQ(counters_.pushes_out_of_order, 1u);
-}
-
-// Rule L2.
-TEST_F(PushesTest, OnlyTheLastPushOfAClockStartsASync) {
-  UrgentLog log;
-  DurableOutbox logging{&log, &step_};
-  logging.Begin(CheckpointId(0));
-  used_ = &logging;
-  Open(ApplyMode::kAggregated);
-  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 0)), true);
-  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 2, 1)), true) << "a worker may be ahead of the others";
-  EXPECT_EQ(OnPush(PushOf(kSecondWorker, 7, 1, 0)), true);
-  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 3, 0)), true) << "a worker may push twice at a clock";
-  Tick(kSecondWorker, 3);
-  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 4, 2)), true) << "the second worker pushes nothing before its clock 3";
-  EXPECT_EQ(log.urgent, (std::vector<bool>{false, false, true, true, true}));
-}
-
-TEST_F(PushesTest, APushWaitsForNoMoreWorkersThanItsClockDoes) {
-  UrgentLog log;
-  DurableOutbox logging{&log, &step_};
-  logging.Begin(CheckpointId(0));
-  used_ = &logging;
-  TableSpec spec = CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated, 0);
-  spec.consistency.backup_workers = 1;
-  Open(spec);
-  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 0)), true);
-  EXPECT_EQ(log.urgent, std::vector<bool>{true});
 }
 
 // Rule A8.
