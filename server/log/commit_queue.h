@@ -41,7 +41,7 @@ class CommitQueue {
   Expected<LogSequence> Synced();
 
   // For the strand. Take removes and returns all items; if there are none, the commit must end. If none is urgent and
-  // they have less than 1 MiB, it first waits for more, for 2 ms at most.
+  // they have less than 1 MiB, it first waits for more, for 5 ms at most.
   std::vector<LogQueue::Item> Take();
   // Reports the result of writing: the newest durable record, or a failure.
   void Publish(Status status, LogSequence durable);
