@@ -221,6 +221,7 @@ TEST_F(ResidencyTest, RowsHaveUseCountsOnceHalfOfTheBudgetIsUsed) {
   Open(std::size_t{1} << 20);
   for (int i = 0; i < 200; ++i) Birth(1);
   std::vector<Id> all;
+  all.reserve(model_.size());
   for (const auto& [id, words] : model_) all.push_back(id);
   tier_->CountUses(tables_[1], 0);
   const double before = tables_[1]->WorthOfByte();
