@@ -152,7 +152,7 @@ void BM_ShardPushAndPull(benchmark::State& state) {
   message.job = 1;
   message.sender.role = Role::kScheduler;
   message.body = welcome;
-  shard.OnMessage(kSchedulerPeer, message, 0, &out);
+  shard.OnMessage(kSchedulerPeer, Message(message), 0, &out);
 
   std::vector<Batch> batches;
   std::vector<Buffer> keys;
@@ -172,21 +172,21 @@ void BM_ShardPushAndPull(benchmark::State& state) {
       const auto count = static_cast<std::uint32_t>(batches[b].keys.size());
       KeyList list{KeyCodec::kRaw, 0, count, batches[b].sections, 0, keys[b]};
       message.body = Pull{RequestId(clock), Clock(clock), {{spec.id, ValueCodec::kFp32, list}}};
-      shard.OnMessage(Peer(kFirstAcceptedPeer + 1), message, 0, &out);
+      shard.OnMessage(Peer(kFirstAcceptedPeer + 1), Message(message), 0, &out);
       for (Section& section : list.sections) section.sequence = Sequence(++sequences[w][section.partition.value]);
       PushPart push{.table = spec.id,
                     .pulled_clock = Clock(clock),
                     .keys = std::move(list),
                     .values = Buffer::Copy(gradients.data(), count * 64)};
       message.body = Push{RequestId(clock), Clock(clock), {std::move(push)}};
-      shard.OnMessage(Peer(kFirstAcceptedPeer + 1), message, 0, &out);
+      shard.OnMessage(Peer(kFirstAcceptedPeer + 1), Message(message), 0, &out);
       rows += 2 * count;
     }
     ++clock;
     for (std::uint32_t w = 0; w < kWorkers; ++w) {
       message.sender = {Role::kWorker, w, Incarnation(10 + w)};
       message.body = Tick{Clock(clock), {}};
-      shard.OnMessage(Peer(kFirstAcceptedPeer + 1), message, 0, &out);
+      shard.OnMessage(Peer(kFirstAcceptedPeer + 1), Message(message), 0, &out);
     }
     out.clear();
   }

@@ -39,14 +39,15 @@ class Buffer {
 #endif
   }
 
-  // The same, and keeps `held` alive: the thread that releases the last reference to the bytes also releases `held`.
-  static Buffer Allocate(std::size_t bytes, std::shared_ptr<void> held) {
+  // The same, and keeps `held` alive: the thread that releases the last reference to the bytes also destroys `held`.
+  template <typename Held>
+  static Buffer Allocate(std::size_t bytes, Held held) {
     Buffer whole = Allocate(bytes);
     if (bytes == 0) return whole;
     std::byte* first = whole.data();
     auto release = [whole = std::move(whole.bytes_), held = std::move(held)](std::byte*) mutable {
       whole.reset();
-      held.reset();  // now, because a weak owner may keep the deleter longer
+      const Held last = std::move(held);  // destroyed now, because a weak owner may keep the deleter longer
     };
     return Buffer({first, std::move(release)}, bytes);
   }

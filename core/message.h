@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
+
+#include <boost/container/small_vector.hpp>
 
 #include "core/buffer.h"
 #include "core/error.h"
@@ -61,6 +64,12 @@ struct KeyList {
 
 // A request is about rows of one table or of several, and has one answer (rule W6).
 
+// The parts of a message, one per table. A single part is stored in place, without an allocation, because all messages
+// of a model with one table have one part; several are stored on the heap. Moving the message invalidates pointers to
+// its parts.
+template <typename Part>
+using TableParts = boost::container::small_vector<Part, 1>;
+
 // The rows of one table that a pull requests. The tables of a pull have the same consistency.
 struct PullPart {
   TableId table;
@@ -71,7 +80,7 @@ struct PullPart {
 struct Pull {
   RequestId request;
   Clock clock;
-  std::vector<PullPart> tables;
+  TableParts<PullPart> tables;
 };
 
 // The answer for one table of a pull. values: count rows, in the order of the keys.
@@ -87,7 +96,7 @@ struct PullReply {
   RequestId request;
   // The shard's minimum clock when it answered; with backup workers the open clock of the tables (rule C8).
   Clock min_clock;
-  std::vector<ReplyPart> tables;  // as in the pull
+  TableParts<ReplyPart> tables;  // as in the pull
 };
 
 // What a push does to the rows of its keys (rule A8).
@@ -112,7 +121,7 @@ struct PushPart {
 struct Push {
   RequestId request;
   Clock clock;  // the clock that the gradients belong to
-  std::vector<PushPart> tables;
+  TableParts<PushPart> tables;
 };
 
 // The answer for one section of a push. kOk: applied (or gathered) now or before. kOutOfOrder: not applied; `expected`
@@ -182,6 +191,8 @@ struct Outgoing {
   Peer to;
   Message message;
 };
+// Lists of messages grow without copying them.
+static_assert(std::is_nothrow_move_constructible_v<Message> && std::is_nothrow_move_assignable_v<Message>);
 // The messages that a state machine sends, in order. The loop empties it after every step.
 using Outbox = std::vector<Outgoing>;
 

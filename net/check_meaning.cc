@@ -168,10 +168,10 @@ std::uint64_t CountOf(const PullPart& m) { return m.keys.count; }
 std::uint64_t CountOf(const PushPart& m) { return m.keys.count; }
 std::uint64_t CountOf(const ReplyPart& m) { return m.count; }
 
-template <typename Table>
-Status CheckTables(const std::vector<Table>& tables) {
+template <typename Part>
+Status CheckTables(const TableParts<Part>& tables) {
   std::uint64_t count = 0;
-  for (const Table& table : tables) {
+  for (const Part& table : tables) {
     if (Status status = CheckTable(table); !status)
       return Fail(status.error().code, "tables[]." + status.error().message);
     count += CountOf(table);

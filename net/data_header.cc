@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <boost/container/static_vector.hpp>
 
 #include "core/limits.h"
 
@@ -116,20 +117,20 @@ Offset<wire::PushPart> WriteTable(FlatBufferBuilder* b, const PushPart& m, Statu
 
 // Writes the parts of a message, one per table. WireTable: wire::PullPart, ...
 template <typename WireTable, typename Part>
-Offset<flatbuffers::Vector<Offset<WireTable>>> WriteTables(FlatBufferBuilder* b, const std::vector<Part>& parts,
+Offset<flatbuffers::Vector<Offset<WireTable>>> WriteTables(FlatBufferBuilder* b, const TableParts<Part>& parts,
                                                            Status* status) {
   if (!CheckTables(parts.size(), status)) return {};
-  std::array<Offset<WireTable>, limits::kMessageTablesMax> written;
+  boost::container::static_vector<Offset<WireTable>, limits::kMessageTablesMax> written;
   std::size_t sections = 0;
   for (std::size_t i = 0; i < parts.size() && *status; ++i) {
-    written[i] = WriteTable(b, parts[i], status);
+    written.push_back(WriteTable(b, parts[i], status));
     CheckSections(SectionsOf(parts[i]), &sections, status);
   }
   if (!*status) [[unlikely]] {
     status->error().message.insert(0, "tables[].");
     return {};
   }
-  return b->CreateVector(written.data(), parts.size());
+  return b->CreateVector(written.data(), written.size());
 }
 
 // --- Reading ---
@@ -226,7 +227,7 @@ void ReadTable(const wire::PushPart& m, PayloadReader* payload, PushPart* out, S
 
 // Reads the parts of a message until the first error.
 template <typename WireTable, typename Part>
-void ReadTables(const flatbuffers::Vector<Offset<WireTable>>* tables, PayloadReader* payload, std::vector<Part>* out,
+void ReadTables(const flatbuffers::Vector<Offset<WireTable>>* tables, PayloadReader* payload, TableParts<Part>* out,
                 Status* status) {
   if (!CheckTables(tables == nullptr ? 0 : tables->size(), status)) return;
   out->resize(tables->size());

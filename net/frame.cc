@@ -131,14 +131,24 @@ Expected<Parts> FindParts(std::span<const FrameView> frames) {
 
 // Copies the header before reading it: FlatBuffers needs 8-byte alignment, which the network does not guarantee, and
 // bytes that do not change after the check, which shared memory does not guarantee.
-Expected<Message> ReadCopy(const FrameView& header, PayloadReader* payload) {
+Status ReadCopy(const FrameView& header, PayloadReader* payload, Message* message) {
   alignas(8) std::array<std::byte, 2048> small;
   if (header.size <= small.size()) {
     if (header.size != 0) std::memcpy(small.data(), header.data, header.size);
-    return ReadHeader({small.data(), header.size}, payload);
+    return ReadHeader({small.data(), header.size}, payload, message);
   }
   const Buffer aligned = Buffer::Copy(header.data, header.size);
-  return ReadHeader({aligned.data(), aligned.size()}, payload);
+  return ReadHeader({aligned.data(), aligned.size()}, payload, message);
+}
+
+Status DecodeTo(Message* message, std::span<const FrameView> frames, FrameOwner* owner) {
+  const Expected<Parts> parts = FindParts(frames);
+  if (!parts) return std::unexpected(parts.error());
+  TARN_RETURN_IF_ERROR(CheckSizes(parts->header.size, parts->keys.size, parts->values.size));
+  // The payload of a packed message is always copied: its frame is small and has other contents.
+  PayloadReader payload(parts->keys, parts->values, frames.size() > 1 ? owner : nullptr);
+  TARN_RETURN_IF_ERROR(ReadCopy(parts->header, &payload, message));
+  return CheckMeaning(*message);
 }
 
 }  // namespace
@@ -287,14 +297,8 @@ Expected<BundledFrames> SplitBundle(const FrameView& frame) {
 }
 
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner) {
-  const Expected<Parts> parts = FindParts(frames);
-  if (!parts) return std::unexpected(parts.error());
-  TARN_RETURN_IF_ERROR(CheckSizes(parts->header.size, parts->keys.size, parts->values.size));
-  // The payload of a packed message is always copied: its frame is small and has other contents.
-  PayloadReader payload(parts->keys, parts->values, frames.size() > 1 ? owner : nullptr);
-  Expected<Message> message = ReadCopy(parts->header, &payload);
-  if (!message) return message;
-  TARN_RETURN_IF_ERROR(CheckMeaning(*message));
+  Expected<Message> message;  // the only returned object, so that the compiler constructs it in the caller's place
+  if (Status status = DecodeTo(&*message, frames, owner); !status) message = std::unexpected(std::move(status).error());
   return message;
 }
 

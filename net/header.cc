@@ -142,17 +142,15 @@ Status BuildHeader(const Message& message, FlatBufferBuilder* builder) {
   return status;
 }
 
-Expected<Message> ReadHeader(std::span<const std::byte> bytes, PayloadReader* payload) {
+Status ReadHeader(std::span<const std::byte> bytes, PayloadReader* payload, Message* message) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   flatbuffers::Verifier verifier(data, bytes.size(), limits::kHeaderDepthMax, limits::kHeaderTablesMax);
   if (!wire::VerifyHeaderBuffer(verifier))
     return Fail(ErrorCode::kMalformed,
                 fmt::format("header: {} bytes, expected a FlatBuffer of wire.fbs", bytes.size()));
-  Expected<Message> message;
   Status status;
-  Read(*wire::GetHeader(data), bytes.size(), payload, &*message, &status);
-  if (!status) message = std::unexpected(std::move(status).error());
-  return message;
+  Read(*wire::GetHeader(data), bytes.size(), payload, message, &status);
+  return status;
 }
 
 }  // namespace tarn::net

@@ -20,8 +20,9 @@ Status BuildHeader(const Message& message, flatbuffers::FlatBufferBuilder* build
 // Reads the message with the header `bytes` (8-byte aligned, at most limits::kHeaderBytesMax) and all of its payload.
 // Verifies the buffer and applies the rules of the schema (core/codec/schema_check.h) before it allocates. Of
 // the relations between fields it checks those that a Message cannot represent (a push has as many versions as
-// sections); CheckMeaning checks the others.
-Expected<Message> ReadHeader(std::span<const std::byte> bytes, PayloadReader* payload);
+// sections); CheckMeaning checks the others. `*message` must be default-constructed; after an error it may be partly
+// filled.
+Status ReadHeader(std::span<const std::byte> bytes, PayloadReader* payload, Message* message);
 
 // Whether the fields of a message agree with each other and with its payload; see Decode in net/frame.h.
 Status CheckMeaning(const Message& message);

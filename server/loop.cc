@@ -164,6 +164,7 @@ class ShardLoop {
     if (record_ && !record_->status()) shard_->Abandon(record_->status().error(), &out_);
     if (FileShardLog* log = disks_.log()) log->EndTurn();
     Flush();
+    batch_.clear();  // releases payloads, before the memory is counted
     if (memory_.IsDue(now)) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
       sockets_.transport().SetBusyPoll(shard_->busy_poll_us());

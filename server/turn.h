@@ -15,9 +15,9 @@ namespace tarn::server {
 // Maximum time between two checks of the shard's timer within a turn (except for long messages).
 inline constexpr TimeUs kTurnTimerUs = 2'000;
 
-// Passes the messages of `batch` to the shard; they are moved from. `clock` returns the time, which never decreases.
-// `flush` sends and empties `out`; it is called as soon as the answers in `out` are large. Returns the last time passed
-// to the shard.
+// Passes the messages of `batch` to the shard; afterwards their contents are unspecified. `clock` returns the time,
+// which never decreases. `flush` sends and empties `out`; it is called as soon as the answers in `out` are large.
+// Returns the last time passed to the shard.
 TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::function<TimeUs()>& clock, Outbox* out,
                 const std::function<void()>& flush);
 

@@ -41,7 +41,10 @@ void Intake::AcceptOne(Peer from, std::span<const FrameView> frames, FrameOwner*
   if (message) {
     ++received_messages_;
     received_bytes_ += BytesOf(frames);
-    return out->push_back({from, std::move(*message)});
+    Received& received = out->emplace_back();
+    received.from = from;
+    received.message = std::move(*message);
+    return;
   }
   Refuse(from, message.error(), frames);
   if (message.error().code == ErrorCode::kWrongJob && !IsAccepted(from))

@@ -5,9 +5,9 @@ namespace tarn::server {
 namespace {
 
 std::size_t Cost(const ParkedPull& parked) {
-  std::size_t bytes = sizeof(ParkedPull);
-  for (const PullPart& table : parked.pull.tables)
-    bytes += sizeof(PullPart) + table.keys.frame.size() + table.keys.sections.size() * sizeof(Section);
+  const auto& tables = parked.pull.tables;
+  std::size_t bytes = sizeof(ParkedPull) + (tables.size() > 1 ? tables.size() * sizeof(PullPart) : 0);
+  for (const PullPart& table : tables) bytes += table.keys.frame.size() + table.keys.sections.size() * sizeof(Section);
   return bytes;
 }
 

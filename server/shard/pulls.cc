@@ -111,7 +111,7 @@ Status Pulls::Answer(const ParkedPull& parked) {
     context_.counters->pull_rows += table.keys.count;
     at = begin + size;
   }
-  context_.step->Send({parked.from, context_.step->Make(std::move(body))});
+  context_.step->Send(parked.from, std::move(body));
   ++context_.counters->pulls;
   context_.observer->OnPullServed(parked.rank, parked.incarnation, pull, open);
   return {};

@@ -15,11 +15,12 @@ struct ReplyBudget::Lease {
     *worker += bytes;
   }
   ~Lease() {
+    if (all == nullptr) return;  // moved from
     *all -= bytes;
     *worker -= bytes;
   }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
+  Lease(Lease&&) = default;
+  Lease& operator=(Lease&&) = delete;
 
   std::shared_ptr<Count> all, worker;
   std::size_t bytes;
@@ -40,7 +41,7 @@ Expected<Buffer> ReplyBudget::Allocate(Incarnation worker, std::size_t bytes) {
     return Fail(ErrorCode::kOverloaded,
                 fmt::format("{} bytes of replies are not sent yet: with {} more they would exceed {}", all_->load(),
                             bytes, bytes_max_));
-  return Buffer::Allocate(bytes, std::make_shared<Lease>(all_, unsent, bytes));
+  return Buffer::Allocate(bytes, Lease(all_, unsent, bytes));
 }
 
 }  // namespace tarn::server

@@ -33,7 +33,7 @@ class Shard::Impl {
   Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer);
 
   void Start(TimeUs now, Outbox* out);
-  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
@@ -123,7 +123,7 @@ void Shard::Impl::Start(TimeUs now, Outbox* out) {
   scheduler_.Start();
 }
 
-void Shard::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+void Shard::Impl::OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out) {
   if (stop_.ended()) return;
   Guard(out, [&] {
     step_.Begin(now, out);
@@ -314,7 +314,7 @@ Shard::Shard(ShardOptions options, CheckpointStore* store, ShardObserver* observ
 Shard::~Shard() = default;
 
 void Shard::Start(TimeUs now, Outbox* out) { impl_->Start(now, out); }
-void Shard::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+void Shard::OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out) {
   impl_->OnMessage(from, std::move(message), now, out);
 }
 void Shard::OnTimer(TimeUs now, Outbox* out) { impl_->OnTimer(now, out); }

@@ -38,7 +38,8 @@ class Shard {
 
   // Must be called first. Sends the first Join.
   void Start(TimeUs now, Outbox* out);
-  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  // The contents of `message` are unspecified afterwards.
+  void OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   // The earliest time at which OnTimer has something to do. While a cut is being copied, this is usually now.
   TimeUs NextTimer() const;

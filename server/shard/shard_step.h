@@ -35,16 +35,24 @@ class ShardStep {
   // A message from this shard, to send now or later.
   Message Make(Body body) const {
     Message message;
-    message.job = job_;
-    message.sender = {Role::kShard, shard_.value, incarnation_};
-    message.epoch = epoch_;
-    message.body = std::move(body);
+    Fill(&message, std::move(body));
     return message;
   }
   void Send(Outgoing outgoing) { out_->push_back(std::move(outgoing)); }
-  void Send(Peer to, Body body) { Send({to, Make(std::move(body))}); }
+  void Send(Peer to, Body body) {
+    Outgoing& outgoing = out_->emplace_back();
+    outgoing.to = to;
+    Fill(&outgoing.message, std::move(body));
+  }
 
  private:
+  void Fill(Message* message, Body&& body) const {
+    message->job = job_;
+    message->sender = {Role::kShard, shard_.value, incarnation_};
+    message->epoch = epoch_;
+    message->body = std::move(body);
+  }
+
   ShardId shard_;
   std::uint64_t job_ = 0;
   Incarnation incarnation_;

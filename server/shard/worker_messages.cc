@@ -8,14 +8,14 @@
 
 namespace tarn::server {
 
-void WorkerMessages::OnMessage(Peer from, Message message) {
+void WorkerMessages::OnMessage(Peer from, Message&& message) {
   MessageDecoder::TakeOver(&message, !IsAppliedAtOnce(message));
   context_.decoder->Decode(&message);
   if (context_.rows->tier() != nullptr) {
     Maintain(false);
     if (Stopping() || context_.gate->Waits(from, message)) return;
   }
-  Handle(from, std::move(message));
+  Handle(from, &message);
 }
 
 // Whether the message is a push whose values may be read in place, in memory shared with its worker: no part of it is
@@ -36,12 +36,12 @@ void WorkerMessages::Maintain(bool paused) {
   for (ColdGate::Waiting& ready : context_.gate->TakeReady()) {
     if (Stopping()) return;
     context_.decoder->Decode(&ready.message);  // its sender may have been unknown when it arrived
-    Handle(ready.from, std::move(ready.message));
+    Handle(ready.from, &ready.message);
   }
 }
 
-void WorkerMessages::Handle(Peer from, Message message) {
-  if (auto status = Dispatch(from, &message); !status) context_.senders->Refuse(from, message.body, status.error());
+void WorkerMessages::Handle(Peer from, Message* message) {
+  if (auto status = Dispatch(from, message); !status) context_.senders->Refuse(from, message->body, status.error());
 }
 
 Status WorkerMessages::Dispatch(Peer from, Message* message) {

@@ -45,7 +45,7 @@ class WorkerMessages {
   explicit WorkerMessages(Context context) : context_(std::move(context)) {}
 
   // Handles a message that is not from the scheduler.
-  void OnMessage(Peer from, Message message);
+  void OnMessage(Peer from, Message&& message);
   // Receives the results of the tier's disk and keeps the rows within their budget. Unless `paused`, handles the
   // messages whose rows are now in memory. Does nothing without a tier.
   void Maintain(bool paused);
@@ -53,7 +53,7 @@ class WorkerMessages {
  private:
   bool IsAppliedAtOnce(const Message& message) const;
   bool Stopping() const { return context_.stop->stopped() || context_.stop->step_failed(); }
-  void Handle(Peer from, Message message);
+  void Handle(Peer from, Message* message);
   Status Dispatch(Peer from, Message* message);
   Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
   Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);

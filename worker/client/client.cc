@@ -159,7 +159,7 @@ void Client::Start(TimeUs now, Outbox* out) {
   });
 }
 
-void Client::Handle(Peer from, Message message, TimeUs now) {
+void Client::Handle(Peer from, Message&& message, TimeUs now) {
   ClientContext& context = impl_->context;
   context.Begin(now);
   if (context.job != 0 && message.job != context.job && message.job != 0) return;

@@ -4,7 +4,7 @@
 // specifies the rules.
 //
 //   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // a message for each shard, or more, into `out`
-//   client.Handle(from, message, now);                              // calls sink.Rows, and sink.Done after the last
+//   client.Handle(from, std::move(message), now);                   // calls sink.Rows, and sink.Done after the last
 //   client.Settle(now, &out);                                       // sends the messages that are now possible
 //
 // worker/runtime/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
@@ -100,8 +100,8 @@ class Client {
   // Begins to join the fleet. Call it once.
   void Start(TimeUs now, Outbox* out);
   // Handles a received message. After the last of several messages call Settle once, which sends the messages that they
-  // allow. Every other call that sends includes Settle.
-  void Handle(Peer from, Message message, TimeUs now);
+  // allow. Every other call that sends includes Settle. The contents of `message` are unspecified afterwards.
+  void Handle(Peer from, Message&& message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   // Sends what is due, such as repeated messages and heartbeats. Call it when `now` has reached NextTimer(), which is
   // the maximum value if nothing will be due.

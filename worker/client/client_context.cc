@@ -37,13 +37,14 @@ bool ClientContext::IsOurs(RequestId request) const {
 
 void ClientContext::Send(Peer to, Body body, Buffer values) {
   const std::uint32_t rank = state == ClientState::kJoining ? options.rank : welcome.rank;
-  Message message;
+  Outgoing& outgoing = out->emplace_back();
+  outgoing.to = to;
+  Message& message = outgoing.message;
   message.job = job;
   message.sender = {Role::kWorker, rank, welcome.incarnation};
   message.epoch = view.routes.epoch;
   message.body = std::move(body);
   message.values = std::move(values);
-  out->push_back({to, std::move(message)});
 }
 
 void ClientContext::AdoptView(const View& next) {

@@ -168,7 +168,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply) {
     return Refused(it->first, &it->second, {ErrorCode::kMalformed, "its reply does not match the request"});
   }
   Release(it->first, &it->second);
-  const std::vector<Part> parts = std::move(it->second.parts);
+  const TableParts<Part> parts = std::move(it->second.parts);
   messages_.erase(it);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     lists_->OnHeld(from, parts[i].keys.list);
@@ -290,10 +290,12 @@ void ClientPulls::Drop(std::span<const RequestId> pulls) {
   for (auto it = messages_.begin(); it != messages_.end();) {
     PullMessage& message = it->second;
     const auto dropped = [&](const Part& part) { return std::ranges::find(pulls, part.pull) != pulls.end(); };
-    if (std::erase_if(message.parts, dropped) == 0) {
+    const auto rest = std::ranges::remove_if(message.parts, dropped);
+    if (rest.empty()) {
       ++it;
       continue;
     }
+    message.parts.erase(rest.begin(), rest.end());
     Release(it->first, &message);
     if (!message.parts.empty()) others.push_back(std::move(message));
     it = messages_.erase(it);

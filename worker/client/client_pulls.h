@@ -92,7 +92,7 @@ class ClientPulls {
     Clock clock;
     int priority = 0;
     ShardId shard;
-    std::vector<Part> parts;
+    TableParts<Part> parts;
     std::uint64_t group = 0;  // see BeginGroup
     std::size_t sections = 0;
     std::size_t request_bytes = 0;

@@ -92,7 +92,7 @@ class ClientPushes {
     Clock clock;
     ShardId shard;
     std::uint64_t group = 0;  // see BeginGroup
-    std::vector<Part> parts;
+    TableParts<Part> parts;
     std::size_t bytes = kMessageOverheadBytes;
     std::uint32_t unacked = 0;  // number of unacknowledged sections
     RequestId attempt;          // id of the last send; 0: in the queue

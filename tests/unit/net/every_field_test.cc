@@ -150,7 +150,8 @@ TEST_P(EveryField, IsRefusedByNameWhenInvalid) {
     const Buffer keys = key_buffers.Join(), values = value_buffers.Join();
     const auto read = [&] {
       PayloadReader payload({keys.data(), keys.size()}, {values.data(), values.size()}, nullptr);
-      return ReadHeader(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), &payload);
+      Message back;
+      return ReadHeader(std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), &payload, &back);
     };
     ASSERT_TRUE(read());
     Spoiler spoiler(&spoilt, [&](const std::string& name) {

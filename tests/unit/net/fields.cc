@@ -33,8 +33,18 @@ template <typename T>
 bool Same(const std::optional<T>& a, const std::optional<T>& b) {
   return a == b;
 }
+template <typename List>
+bool SameItems(const List& a, const List& b);
 template <typename T>
 bool Same(const std::vector<T>& a, const std::vector<T>& b) {
+  return SameItems(a, b);
+}
+template <typename T>
+bool Same(const TableParts<T>& a, const TableParts<T>& b) {
+  return SameItems(a, b);
+}
+template <typename List>
+bool SameItems(const List& a, const List& b) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i)
     if (!Same(a[i], b[i])) return false;

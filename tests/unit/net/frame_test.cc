@@ -422,14 +422,14 @@ TEST(Limits, HoldAtTheLimitAndRefuseOnePast) {
             "too-large: Pull.tables[].sections: 4097 of all tables, expected at most 4096");
   EXPECT_EQ(EncodeError(PullReply{.tables = {{.versions = std::vector<Version>(limits::kPartitionsMax + 1)}, {}}}),
             "too-large: PullReply.tables[].versions: 4097 items, expected at most 4096");
-  EXPECT_EQ(EncodeError(Pull{.tables = std::vector<PullPart>(limits::kMessageTablesMax)}), "");
+  EXPECT_EQ(EncodeError(Pull{.tables = TableParts<PullPart>(limits::kMessageTablesMax)}), "");
   EXPECT_EQ(EncodeError(Pull{.tables = {{.keys = over}}}),
             "too-large: Pull.tables[].keys.sections: 4097 items, expected at most 4096");
-  EXPECT_EQ(EncodeError(Pull{.tables = std::vector<PullPart>(limits::kMessageTablesMax + 1)}),
+  EXPECT_EQ(EncodeError(Pull{.tables = TableParts<PullPart>(limits::kMessageTablesMax + 1)}),
             "too-large: Pull.tables: 65 items, expected 1 to 64");
-  EXPECT_EQ(EncodeError(PullReply{.tables = std::vector<ReplyPart>(limits::kMessageTablesMax)}), "");
-  EXPECT_NE(EncodeError(PullReply{.tables = std::vector<ReplyPart>(limits::kMessageTablesMax + 1)}), "");
-  EXPECT_EQ(EncodeError(Push{.tables = std::vector<PushPart>(limits::kMessageTablesMax)}), "");
+  EXPECT_EQ(EncodeError(PullReply{.tables = TableParts<ReplyPart>(limits::kMessageTablesMax)}), "");
+  EXPECT_NE(EncodeError(PullReply{.tables = TableParts<ReplyPart>(limits::kMessageTablesMax + 1)}), "");
+  EXPECT_EQ(EncodeError(Push{.tables = TableParts<PushPart>(limits::kMessageTablesMax)}), "");
   EXPECT_EQ(EncodeError(Push{}), "malformed: Push.tables: 0 items, expected 1 to 64");
   EXPECT_EQ(EncodeError(LeaseReply{.grants = std::vector<LeaseGrant>(limits::kLeasesPerWorkerMax)}), "");
   EXPECT_NE(EncodeError(LeaseReply{.grants = std::vector<LeaseGrant>(limits::kLeasesPerWorkerMax + 1)}), "");

@@ -23,9 +23,6 @@ namespace {
 
 constexpr std::uint64_t kTablesMax = 4;  // of a random pull, push or reply
 
-template <typename T>
-constexpr bool kIsPart = std::is_same_v<T, PullPart> || std::is_same_v<T, ReplyPart> || std::is_same_v<T, PushPart>;
-
 // The last enumerator of an enum.
 template <typename T>
 constexpr T kLast{};
@@ -95,8 +92,14 @@ class Filler {
 
   template <typename T>
   void Fill(std::vector<T>& items) {
-    items.resize(kIsPart<T> ? 1 + random_.Below(kTablesMax) : Length());
+    items.resize(Length());
     for (T& item : items) Fill(item);
+  }
+
+  template <typename T>
+  void Fill(TableParts<T>& parts) {
+    parts.resize(1 + random_.Below(kTablesMax));
+    for (T& part : parts) Fill(part);
   }
 
   void Fill(std::vector<std::pair<std::uint32_t, Quality::Bucket>>& buckets) {

@@ -153,7 +153,7 @@ TEST_F(PullsTest, OfTwoTablesHasOneReplyWithTheRowsOfBoth) {
   ASSERT_TRUE(OnPull(PullOfTwo(other, 0)));
   const auto replies = Take<PullReply>();
   ASSERT_EQ(replies.size(), 1u);
-  const std::vector<ReplyPart>& parts = replies[0].tables;
+  const TableParts<ReplyPart>& parts = replies[0].tables;
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].table, TableId(2));
   EXPECT_EQ(parts[1].table, kTable);

@@ -385,7 +385,7 @@ TEST_F(ShardCheckpointTest, K5LoadsBeforeItConfirmsTheView) {
   message.sender.role = Role::kScheduler;
   message.body = welcome;
   resumed.Start(now_, &out_);
-  resumed.OnMessage(kSchedulerPeer, message, now_, &out_);
+  resumed.OnMessage(kSchedulerPeer, Message(message), now_, &out_);
   ASSERT_FALSE(resumed.stopped()) << resumed.stop_reason().reason;
   EXPECT_EQ(resumed.rows().StateHash().value(), hash);
   EXPECT_EQ(resumed.minimum_clock(), Clock(9));

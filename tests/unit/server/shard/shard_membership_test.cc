@@ -57,7 +57,7 @@ TEST_F(ShardMembershipTest, AWelcomeOfAnotherProcessIsIgnored) {
   Message message;
   message.sender.role = Role::kScheduler;
   message.body = welcome;
-  shard.OnMessage(kSchedulerPeer, message, now_, &out_);
+  shard.OnMessage(kSchedulerPeer, Message(message), now_, &out_);
   EXPECT_FALSE(shard.joined());
   EXPECT_FALSE(shard.stopped());
 }
@@ -83,7 +83,7 @@ TEST_F(ShardMembershipTest, ControlMessagesOfOthersAreIgnored) {
   Deliver(message);
   EXPECT_FALSE(shard_->stopped());
   message.job = 1;
-  shard_->OnMessage(kSchedulerPeer, message, now_, &out_);
+  shard_->OnMessage(kSchedulerPeer, Message(message), now_, &out_);
   EXPECT_FALSE(shard_->stopped());
   EXPECT_TRUE(out_.empty());
 }

@@ -104,7 +104,7 @@ Message PushOf(std::uint64_t request, std::uint64_t sequence, KeyCodec codec = K
   message.body = Push{.request = RequestId(request), .tables = {part}};
   return message;
 }
-std::vector<PushPart>& TablesOf(Message& push) { return std::get<Push>(push.body).tables; }
+TableParts<PushPart>& TablesOf(Message& push) { return std::get<Push>(push.body).tables; }
 // PushOf with a second table, whose rows are in partition 3.
 Message PushOfTwo(std::uint64_t request, std::uint64_t sequence, KeyCodec of_second = KeyCodec::kRaw) {
   Message message = PushOf(request, sequence);

@@ -94,11 +94,11 @@ TEST(ClientControl, MessagesOfAnotherJobOrPeerAreIgnored) {
   Message message;
   message.job = 78;
   message.body = Shutdown{ErrorCode::kInternal, "not ours"};
-  fleet.client.Handle(kSchedulerPeer, message, fleet.now);
+  fleet.client.Handle(kSchedulerPeer, Message(message), fleet.now);
   message.job = 77;
   message.body = ErrorReply{RequestId(0), ErrorCode::kFenced, "", Epoch(1)};
-  fleet.client.Handle(Peer(kFirstAcceptedPeer), message, fleet.now);
-  fleet.client.Handle(ShardPeer(ShardId(2)), message, fleet.now);
+  fleet.client.Handle(Peer(kFirstAcceptedPeer), Message(message), fleet.now);
+  fleet.client.Handle(ShardPeer(ShardId(2)), Message(message), fleet.now);
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
 }
 

@@ -28,7 +28,7 @@ std::vector<Key> KeysOf(const KeyList& list) {
 }
 
 template <typename Part>
-std::optional<FakeShard::TableKeys> FakeShard::TakeKeys(const std::vector<Part>& parts) {
+std::optional<FakeShard::TableKeys> FakeShard::TakeKeys(const TableParts<Part>& parts) {
   TableKeys all;
   for (const Part& part : parts) {
     const KeyList& list = part.keys;

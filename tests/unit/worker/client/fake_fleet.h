@@ -59,7 +59,7 @@ class FakeShard {
   ReplyPart RowsOf(const PullPart& part, const std::vector<Key>& keys);
   // The keys of a message, also if it names lists; nullopt if a list is missing.
   template <typename Part>
-  std::optional<TableKeys> TakeKeys(const std::vector<Part>& parts);
+  std::optional<TableKeys> TakeKeys(const TableParts<Part>& parts);
   PushAck Apply(const Push& push, const TableKeys& keys);
   void Apply(Clock clock, const PushPart& part, const std::vector<Key>& keys, PushAck* ack);
   std::vector<Parked> parked_;
