@@ -51,26 +51,29 @@ std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
 }
 
 std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max) {
-  std::vector<Piece> done;
-  std::vector<Piece> open(routes.endpoints.size());
+  const std::size_t shards = routes.endpoints.size();
+  std::vector<Piece> pieces;
+  pieces.reserve(std::min(plan.runs.size(), shards));
+  constexpr std::uint32_t kNone = 0xffffffff;
+  std::vector<std::uint32_t> open(shards, kNone);  // of each shard, the index of its piece that has room
   for (const PlanRun& run : plan.runs) {
     TARN_CHECK(run.partition.value < routes.owners.size(), "the plan and the route map have the same partitions");
     const ShardId shard = OwnerOf(routes, run.partition);
-    Piece& piece = open[shard.value];
-    piece.shard = shard;
+    std::uint32_t& at = open[shard.value];
     for (std::uint32_t taken = 0; taken < run.count;) {
+      if (at == kNone) {
+        at = static_cast<std::uint32_t>(pieces.size());
+        pieces.push_back({.shard = shard, .parts = {}, .rows = 0});
+      }
+      Piece& piece = pieces[at];
       const std::uint32_t count = std::min(run.count - taken, rows_max - piece.rows);
       piece.parts.push_back({run.partition, run.begin + taken, count});
       piece.rows += count;
       taken += count;
-      if (piece.rows < rows_max) continue;
-      done.push_back(std::move(piece));
-      piece = Piece{.shard = shard, .parts = {}, .rows = 0};
+      if (piece.rows == rows_max) at = kNone;
     }
   }
-  for (Piece& piece : open)
-    if (piece.rows != 0) done.push_back(std::move(piece));
-  return done;
+  return pieces;
 }
 
 KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece) {

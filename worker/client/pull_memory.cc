@@ -21,13 +21,16 @@ bool NeedsPulled(const TableSpec& spec) {
 ValueCodec PulledCodec(const TableSpec& spec) { return IsPlain(spec.pull_codec) ? spec.pull_codec : ValueCodec::kFp32; }
 
 PullRecord::PullRecord(const Plan& plan, Clock use, bool keeps_rows)
-    : use_(use), runs_(plan.runs), versions_(plan.runs.size(), kNoVersion), keeps_rows_(keeps_rows), dim_(plan.dim) {
+    : use_(use), keeps_rows_(keeps_rows), dim_(plan.dim) {
+  versions_.reserve(plan.runs.size());
+  for (const PlanRun& run : plan.runs) versions_.push_back({run.partition});
   if (keeps_rows) keys_ = plan.keys;
 }
 
-std::vector<PlanRun>::const_iterator PullRecord::Find(PartitionId partition) const {
-  const auto run = std::ranges::lower_bound(runs_, partition, {}, &PlanRun::partition);
-  return run != runs_.end() && run->partition == partition ? run : runs_.end();
+std::size_t PullRecord::Find(PartitionId partition) const {
+  const auto there = std::ranges::lower_bound(versions_, partition, {}, &Oldest::partition);
+  const bool has = there != versions_.end() && there->partition == partition;
+  return has ? static_cast<std::size_t>(there - versions_.begin()) : versions_.size();
 }
 
 void PullRecord::NoteReply(std::span<const PlanRun> parts, std::span<const Version> versions, Clock min_clock) {
@@ -36,10 +39,9 @@ void PullRecord::NoteReply(std::span<const PlanRun> parts, std::span<const Versi
 }
 
 void PullRecord::NoteVersion(PartitionId partition, Version version) {
-  const auto run = Find(partition);
-  if (run == runs_.end()) return;
-  Version& oldest = versions_[static_cast<std::size_t>(run - runs_.begin())];
-  oldest = std::min(oldest, version);  // kNoVersion is the largest
+  const std::size_t at = Find(partition);
+  if (at == versions_.size()) return;
+  versions_[at].version = std::min(versions_[at].version, version);  // kNoVersion is the largest
 }
 
 void PullRecord::NoteRows(const PulledRows& rows) {
@@ -50,8 +52,8 @@ void PullRecord::NoteRows(const PulledRows& rows) {
 }
 
 Version PullRecord::VersionOf(PartitionId partition) const {
-  const auto run = Find(partition);
-  return run == runs_.end() ? kNoVersion : versions_[static_cast<std::size_t>(run - runs_.begin())];
+  const std::size_t at = Find(partition);
+  return at == versions_.size() ? kNoVersion : versions_[at].version;
 }
 
 const float* PullRecord::RowOf(Key key) const {

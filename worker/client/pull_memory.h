@@ -54,12 +54,16 @@ class PullRecord {
   const Buffer& rows() const { return rows_; }
 
  private:
-  std::vector<PlanRun>::const_iterator Find(PartitionId partition) const;
+  struct Oldest {  // the oldest version of the rows of a partition; kNoVersion: not known
+    PartitionId partition;
+    Version version = kNoVersion;
+  };
+  // The entry of a partition; versions_.size(): the plan has no rows of it.
+  std::size_t Find(PartitionId partition) const;
 
   Clock use_;
   Clock seen_{UINT64_MAX};
-  std::vector<PlanRun> runs_;      // of the plan
-  std::vector<Version> versions_;  // by run
+  std::vector<Oldest> versions_;  // by run of the plan
   bool keeps_rows_;
   std::uint32_t dim_;
   std::vector<Key> keys_;                                  // of the plan, if it keeps rows
