@@ -26,7 +26,7 @@
 namespace tarn::bench {
 namespace {
 
-constexpr double kGraceSeconds = 1;
+constexpr double kGraceSeconds = 20;  // also enough under valgrind
 constexpr auto kWatchInterval = std::chrono::milliseconds(20);
 constexpr int kExitNotStarted = 127;
 
