@@ -113,6 +113,7 @@ void BM_Insert(benchmark::State& state) {
   const TableSpec spec = MakeSpec("adagrad");
   const std::vector<float> gradients(kMessageKeys * 16, 0.001f);
   std::vector<Batch> batches;
+  batches.reserve(kMessages);
   for (std::uint64_t seed = 0; seed < kMessages; ++seed) batches.push_back(MakeBatch(spec, seed, ~std::uint64_t{0}));
   std::size_t keys = 0;
   for (auto _ : state) {
@@ -137,7 +138,7 @@ void BM_ShardPushAndPull(benchmark::State& state) {
   const bool aggregated = state.range(0) != 0;
   if (aggregated) spec.consistency = {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated};
   MemoryCheckpointFiles files;
-  MemoryCheckpointStore store(&files, ShardId(0), [](CheckpointPart) {});
+  MemoryCheckpointStore store(&files, ShardId(0), [](const CheckpointPart&) {});
   Shard shard({.nonce = 1}, &store);
   Outbox out;
   shard.Start(0, &out);

@@ -2,6 +2,7 @@
 // missing table or struct, a string that is not UTF-8, a body of another type. The schema provides the fields.
 #include <flatbuffers/flatbuffers.h>
 #include <flatbuffers/reflection_generated.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,7 +161,7 @@ TEST_P(EveryField, IsRefusedByNameWhenInvalid) {
       EXPECT_EQ(result.error().code, ErrorCode::kMalformed) << name;
       const bool of_header = name == "role" || name == "body_type";
       const std::string field = name.substr(0, name.rfind(".value"));  // one-number structs: the field's name
-      EXPECT_TRUE(of_header || result.error().message.starts_with(body + "." + field + ":"))
+      EXPECT_TRUE(of_header || result.error().message.starts_with(fmt::format("{}.{}:", body, field)))
           << name << ": " << result.error().message;
     });
     auto* root = flatbuffers::GetMutableRoot<Table>(builder.GetBufferPointer());
