@@ -64,7 +64,6 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
       if (at == kNone) {
         at = static_cast<std::uint32_t>(pieces.size());
         pieces.push_back({.shard = shard, .parts = {}, .rows = 0});
-        pieces.back().parts.reserve(plan.runs.size() / shards + 1);
       }
       Piece& piece = pieces[at];
       const std::uint32_t count = std::min(run.count - taken, rows_max - piece.rows);

@@ -26,6 +26,7 @@ struct Piece {
 // that a push of pulled rows has the same pieces as the pull and need not send its keys again (rule W3).
 std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes);
 
+// In the order of their first rows.
 std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max);
 
 // The keys of a piece; the sections' sequences are left 0. Consecutive keys (n, n + 1, ...) need no frame.
