@@ -5,7 +5,7 @@ namespace tarn::server {
 namespace {
 
 std::size_t Cost(const ParkedPull& parked) {
-  const auto& tables = parked.pull.tables;
+  const auto& tables = parked.pull.tables;  // a single one is part of the ParkedPull
   std::size_t bytes = sizeof(ParkedPull) + (tables.size() > 1 ? tables.size() * sizeof(PullPart) : 0);
   for (const PullPart& table : tables) bytes += table.keys.frame.size() + table.keys.sections.size() * sizeof(Section);
   return bytes;
