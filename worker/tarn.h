@@ -19,8 +19,8 @@
 //
 // Errors: kInvalidArgument (sizes that do not match, a dense key that is too large), kTooLarge (2^31 or more keys in a
 // request), kFenced (the fleet has declared this worker dead: connect again), kCancelled (the job or the client has
-// ended), kUnavailable (no message from the scheduler for two leases: all pending requests fail, and the client has
-// ended), kIo (the client ran out of memory; it has ended, too), kTimeout and kOverloaded (where stated). A request
+// ended), kUnavailable (no message from the scheduler for 2 x lease_seconds: all pending requests fail, and the client
+// has ended), kIo (the client ran out of memory; it has ended, too), kTimeout and kOverloaded (where stated). A request
 // that a server rejects fails with the server's error; if it was a push or a tick, the client has ended. While a server
 // does not answer, such as one whose address this host cannot reach, requests wait, and every 10 s the client logs a
 // warning with the server, its address and what it waits for (core/log.h).
@@ -248,7 +248,8 @@ class Client {
   // queued_bytes_max of gradients are not acknowledged. Ready when every shard has acknowledged. kInvalidArgument,
   // naming table and key, if a gradient (for a repeated key, the sum) is infinite or NaN: nothing of the push is sent,
   // and the clock continues without it. Also kInvalidArgument if the optimizer needs the rows as they were pulled
-  // (delay-compensated rules), and one of them was not pulled for pulled_clock or too many pulls ago.
+  // (delay-compensated rules), and one of them was not pulled for pulled_clock or too many pulls ago. If the future of
+  // an invalid push is dropped unread, a warning is logged.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
                     const PushOptions& options = {});
   // gradients: fp32, plan.keys().size() x dim. Not copied, but shared. Buffer::Hold lends memory of the caller until
@@ -278,7 +279,8 @@ class Client {
   // Finishes this clock. Ready when every shard has the tick; callers need not wait for it. `position`: the current
   // position of a program that trains leases. A tick without a position leaves it unchanged.
   StatusFuture Tick(const MaybePosition& position = {});
-  // The same, but jumps to `clock`; ready at once if `clock` is not ahead.
+  // The same, but jumps to `clock`; ready at once if `clock` is not ahead. kInvalidArgument: more than 2^30 clocks
+  // ahead.
   StatusFuture TickTo(Clock clock, const MaybePosition& position = {});
   // Waits until every live worker of the fleet has called it the same number of times.
   Status Barrier();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <span>
 #include <string>
@@ -18,7 +19,8 @@
 
 struct tarn_client {
   tarn::Client client;
-  tarn::Buffer saved;  // the bytes that tarn_saved_state has returned
+  std::mutex mutex;
+  tarn::Buffer saved;  // the bytes that tarn_saved_state has returned; guarded by `mutex`
 };
 struct tarn_table {
   tarn::Table table;
@@ -475,6 +477,7 @@ int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, siz
   return GuardedWith("tarn_saved_state", {{"client", client}, {"bytes", bytes}, {"n", n}}, [&] {
     auto state = client->client.SavedState(rank);
     if (!state) return Failed(state.error());
+    const std::lock_guard lock(client->mutex);
     client->saved = *std::move(state);
     *bytes = client->saved.data();
     *n = client->saved.size();
@@ -487,7 +490,9 @@ int tarn_report(tarn_client* client, const char* const* names, const double* val
     std::vector<std::pair<std::string, double>> figures;
     figures.reserve(n);
     for (size_t i = 0; i < n; ++i) {
-      if (const auto given = CheckRequired("tarn_report", {{"name", names[i]}}); !given) return Failed(given.error());
+      const std::string name = "names[" + std::to_string(i) + "]";
+      if (const auto given = CheckRequired("tarn_report", {{name.c_str(), names[i]}}); !given)
+        return Failed(given.error());
       figures.emplace_back(names[i], values[i]);
     }
     return Outcome(client->client.Report(figures));

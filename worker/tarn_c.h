@@ -18,7 +18,8 @@
 
    A function with a `future` starts a request, whose outcome tarn_wait and tarn_rows return. Pulls report a key that is
    too large in this way, too. Pushes, tarn_assign and tarn_delete return TARN_INVALID_ARGUMENT themselves if their
-   arguments are invalid, and then make no future.
+   arguments are invalid, and then make no future. Only a row that was not pulled, which delay-compensated rules need,
+   may be noticed later: then the future of the push fails, or without a future a warning is logged.
 
    A null pointer for a required argument is TARN_INVALID_ARGUMENT, and the message names the argument; functions that
    return no code return 0, null or an empty string. These may be null: `options`, arrays without elements, `future`
@@ -226,7 +227,7 @@ TARN_C_API int tarn_keep_state(tarn_client* client, int (*save)(void* context, c
 /* Saves the state if a checkpoint needs it (Client::SaveState). */
 TARN_C_API int tarn_save_state(tarn_client* client);
 /* The state of a rank in the checkpoint from which the run continues; *n = 0: none. The bytes are valid until the next
-   call of this function with the same client, or tarn_close. */
+   call of this function with the same client, in any thread, or tarn_close. */
 TARN_C_API int tarn_saved_state(tarn_client* client, uint32_t rank, const void** bytes, size_t* n);
 
 /* Reports n figures of the program (Client::Report): names[i] has the value values[i]. */

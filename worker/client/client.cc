@@ -33,6 +33,7 @@ class Client::Impl {
   // Whether requests are accepted: the worker has joined and, in a resumed run, has fetched its state.
   bool ready() const { return context.running() && blob.restored(); }
   Error NotReady() const;  // why requests are not accepted
+  Error WhyEnded() const;
   bool idle() const { return data.idle() && control.idle() && blob.idle(); }
 
   void Dispatch();
@@ -58,8 +59,13 @@ Error Client::Impl::NotReady() const {
     return {
         ErrorCode::kUnavailable,
         "this worker has not joined yet: it waits for the scheduler's welcome, or for its state from the checkpoint"};
-  const Shutdown& reason = context.stop_reason;
-  return {reason.code == ErrorCode::kOk ? ErrorCode::kCancelled : reason.code, reason.reason};
+  return WhyEnded();
+}
+
+Error Client::Impl::WhyEnded() const {
+  const auto& [code, reason] = context.stop_reason;
+  const bool cancelled = code == ErrorCode::kOk || code == ErrorCode::kTimeout;
+  return cancelled ? Error{ErrorCode::kCancelled, "the job is over: " + reason} : Error{code, reason};
 }
 
 void Client::Impl::Dispatch() {
@@ -304,6 +310,8 @@ ClientState Client::state() const {
   return impl_->context.running() && !impl_->ready() ? ClientState::kJoining : impl_->context.state;
 }
 const Shutdown& Client::stop_reason() const { return impl_->context.stop_reason; }
+
+Error Client::WhyEnded() const { return impl_->WhyEnded(); }
 const SchedulerContact& Client::scheduler() const { return impl_->context.scheduler; }
 ShardWaits Client::WaitsFor(ShardId shard) const {
   ShardWaits waits = impl_->data.WaitsFor(shard);

@@ -174,6 +174,8 @@ class Client {
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
+  // Of a client that has ended, the error of its requests. Never kTimeout, after which a caller may wait again.
+  Error WhyEnded() const;
   // The runtime ends when scheduler().Check returns an error.
   const SchedulerContact& scheduler() const;
   ShardWaits WaitsFor(ShardId shard) const;

@@ -26,10 +26,13 @@ void ClientBlob::Begin(WorkerRank rank, Completion<Buffer>* reader) {
     if (reader != nullptr) reader->Done({});
     return;
   }
-  if (blob->bytes > limits::kBlobBytesMax)
-    return context_->Stop(ErrorCode::kTooLarge,
-                          fmt::format("the blob of worker {} in the checkpoint has {} bytes, expected at most {}",
-                                      rank.value, blob->bytes, limits::kBlobBytesMax));
+  if (blob->bytes > limits::kBlobBytesMax) {
+    const Error error{ErrorCode::kTooLarge,
+                      fmt::format("the blob of worker {} in the checkpoint has {} bytes, expected at most {}",
+                                  rank.value, blob->bytes, limits::kBlobBytesMax)};
+    if (reader != nullptr) reader->Failed(error);
+    return context_->Stop(error.code, error.message);
+  }
   get_.emplace(Get{rank, reader, Buffer::Allocate(blob->bytes), 0, {}});
 }
 

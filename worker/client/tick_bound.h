@@ -1,5 +1,5 @@
 // How far the scheduler's open proposal lets a worker tick and push, and whether the worker is drained for it: rules
-// C5, K1 of docs/protocol.md. A plain value. Internal to worker/; one thread.
+// M1, K11 of docs/protocol.md. A plain value. Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>

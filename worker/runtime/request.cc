@@ -54,6 +54,7 @@ Status Request::WaitFor(double seconds) {
 }
 
 Status Request::Read(std::unique_lock<std::mutex> lock) {
+  read_ = true;
   const bool first = std::exchange(unread_, false);
   lock.unlock();
   if (first) driver_->OnRead();

@@ -52,6 +52,8 @@ class Request {
   // Marks that the caller will read the answer soon. Once the answer has arrived, requests that the caller posts before
   // it reads the answer may be batched until then (client_driver.h).
   void ExpectReader() { awaited_ = true; }
+  // In the destructor: the error with which it ended, if nobody has read it.
+  const Error* unread_error() const { return read_ || error_.code == ErrorCode::kOk ? nullptr : &error_; }
 
  private:
   Status Read(std::unique_lock<std::mutex> lock);
@@ -66,6 +68,7 @@ class Request {
   std::condition_variable changed_;
   std::atomic<bool> done_{false};
   bool unread_ = false;  // done and awaited_, but the caller has not read the answer yet
+  bool read_ = false;
   Error error_{ErrorCode::kOk, ""};
 };
 

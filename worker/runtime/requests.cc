@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/log.h"
+
 namespace tarn::worker {
 
 PullRequest::Part::Part(PullRequest* whole, Table table)
@@ -64,6 +66,12 @@ void PullRequest::OnEnd(const Error& error) {
 void PullRequest::Detach() {
   const std::lock_guard lock(out_mutex_);
   detached_ = true;
+}
+
+PushRequest::~PushRequest() {
+  static LogLimiter limiter;
+  if (const Error* error = unread_error(); error != nullptr && error->code == ErrorCode::kInvalidArgument)
+    LogWarning(limiter, "a push was dropped: {}; nothing waits for it", error->message);
 }
 
 void PushRequest::OnEnd(const Error& error) {

@@ -99,6 +99,8 @@ class PushRequest final : public Request, public Completion<> {
   // pulled: the clock for which the rows were pulled; nullopt: the client's clock when the request starts.
   PushRequest(std::vector<Table> tables, std::optional<Clock> pulled)
       : tables_(std::move(tables)), pulled_(pulled), waiting_(tables_.size()) {}
+  // Logs a warning if the push was invalid and nobody has read that: the clock went on without it.
+  ~PushRequest() override;
 
   // Called for each table. The request ends with the last one.
   void Done() override { OnEnd({ErrorCode::kOk, ""}); }

@@ -66,6 +66,7 @@ void Runtime::Exchange(TimeUs at_most) {
     received_.clear();
     if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   } catch (const std::bad_alloc&) {
+    received_.clear();  // its messages are neither handled again, nor keep payloads that the transport has lent
     if (driver_ == nullptr) throw;
     exhausted_ = true;
   }
@@ -92,7 +93,6 @@ Status Runtime::ConnectShards() {
 
 // Returns the reason why the client has ended; no error while it continues.
 Status Runtime::CheckClient() const {
-  const Shutdown& reason = client_.stop_reason();
   switch (client_.state()) {
     case ClientState::kJoining:
     case ClientState::kRunning:
@@ -101,8 +101,7 @@ Status Runtime::CheckClient() const {
     case ClientState::kFenced: return Fail(ErrorCode::kFenced, "this worker was declared dead; connect anew");
     case ClientState::kStopped: break;
   }
-  if (reason.code == ErrorCode::kOk) return Fail(ErrorCode::kCancelled, "the job is over: " + reason.reason);
-  return Fail(reason.code, reason.reason);
+  return std::unexpected(client_.WhyEnded());
 }
 
 void Runtime::End(const Error& error) {

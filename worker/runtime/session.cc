@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/limits.h"
 #include "core/listening.h"
 #include "core/log.h"
 
@@ -209,6 +210,13 @@ std::shared_ptr<Request> Session::MakeTick(std::optional<Clock> to, const MaybeP
 
 std::shared_ptr<Request> Session::TickTo(std::optional<Clock> to, const MaybePosition& position) {
   state_->SaveAfterTick(clock());
+  if (to && *to > clock() + limits::kClocksAheadMax) {
+    auto refused = MakeStatusRequest([](Client*, Completion<>*, TimeUs, Outbox*) {});
+    refused->Abort(
+        {ErrorCode::kInvalidArgument, fmt::format("tick to clock {} from {}: expected at most {} clocks at once",
+                                                  to->value, clock().value, limits::kClocksAheadMax)});
+    return refused;
+  }
   auto request = MakeTick(to, position);
   runtime_.Submit(request);
   state_->OnTick();

@@ -17,8 +17,8 @@ bool MayKeepHotRows(const TableSpec& spec) {
   return spec.kind == TableKind::kSparse && spec.consistency.mode != ConsistencyMode::kAsp && !NeedsPulled(spec);
 }
 
-// Why training never finds cached rows of a table; empty: it may find some.
-std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes own_pushes) {
+// Why training finds few or no cached rows of a table; empty: it may find many.
+std::string_view WhyFewAreFound(const ConsistencySpec& consistency, OwnPushes own_pushes) {
   if (SeesOwnPushes(consistency, own_pushes))
     return "with own_pushes = \"seen\" a push removes its rows from the cache; \"bounded\" keeps them";
   if (consistency.mode == ConsistencyMode::kBsp)
@@ -26,12 +26,12 @@ std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes ow
   return {};
 }
 
-void WarnOfRowsThatAreNeverFound(const Job& job, std::span<const TableUse> uses) {
+void WarnOfRowsThatAreRarelyFound(const Job& job, std::span<const TableUse> uses) {
   for (const TableUse& use : uses) {
     if (!MayKeepHotRows(use.spec)) continue;
     const OwnPushes own_pushes = WorkerCacheOf(job, use.spec.name).own_pushes;
-    if (const std::string_view why = WhyNoneIsFound(use.spec.consistency, own_pushes); !why.empty())
-      LogWarning("train.hot_rows: only evaluation will find rows of table '{}': {}", use.spec.name, why);
+    if (const std::string_view why = WhyFewAreFound(use.spec.consistency, own_pushes); !why.empty())
+      LogWarning("train.hot_rows: training will find few or no rows of table '{}': {}", use.spec.name, why);
   }
 }
 
@@ -41,7 +41,7 @@ Expected<HotTables> HotTables::Make(const Job& job, std::span<const TableUse> us
   HotTables hot;
   hot.tables_.resize(uses.size());
   if (job.train.hot_rows.rows == 0) return hot;
-  WarnOfRowsThatAreNeverFound(job, uses);
+  WarnOfRowsThatAreRarelyFound(job, uses);
   for (std::size_t t = 0; t < uses.size(); ++t) {
     const TableSpec& spec = uses[t].spec;
     if (!MayKeepHotRows(spec)) continue;

@@ -158,7 +158,7 @@ TEST(ClientControl, ShutdownIsConfirmedAndFailsAllRequests) {
   ASSERT_EQ(failed.size(), 1u);
   EXPECT_EQ(failed[0].request, late);
   EXPECT_EQ(failed[0].error.code, ErrorCode::kCancelled);
-  EXPECT_EQ(failed[0].error.message, "done");
+  EXPECT_EQ(failed[0].error.message, "the job is over: done");
 }
 
 TEST(ClientControl, RequestsBeforeTheWelcomeFail) {

@@ -38,6 +38,7 @@ struct FakeWorld {
   std::size_t prefetched = 0;       // keys
   std::map<Peer, std::uint32_t> lanes;
   int connects = 0;
+  std::size_t kept = 0;  // messages that were still in the caller's list when it received again
   View view;
   std::vector<FakeShard> shards{2};
   std::string job_text = ToToml(Job{});
@@ -118,6 +119,7 @@ class FakeTransport final : public net::Transport {
                              [&] { return world_->woken || !world_->inbox.empty(); });
     world_->woken = false;
     if (world_->no_memory) throw std::bad_alloc();
+    world_->kept += out->size();
     std::size_t taken = 0;
     for (; taken < max && !world_->inbox.empty(); ++taken) {
       out->push_back(std::move(world_->inbox.front()));

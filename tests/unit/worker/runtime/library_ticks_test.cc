@@ -56,6 +56,19 @@ TEST(LibraryTicks, PushPullTicksAndPullsTheNextClock) {
   EXPECT_EQ(values->size(), 9u);
 }
 
+TEST(LibraryTicks, ATickTooFarAheadIsRefusedAndTheClockStays) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  EXPECT_EQ(client->TickTo(Clock(~std::uint64_t{0})).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client->TickTo(Clock((1u << 30) + 1)).Wait().error().message,
+            "tick to clock 1073741825 from 0: expected at most 1073741824 clocks at once");
+  EXPECT_EQ(client->clock(), Clock(0));
+  EXPECT_TRUE(client->Tick().Wait());
+  EXPECT_TRUE(client->Leave());
+  for (const FakeShard& shard : world.shards) EXPECT_EQ(shard.ticked, Clock(1));
+}
+
 TEST(LibraryTicks, ATickWithoutAPositionKeepsTheLastOne) {
   FakeWorld world;
   auto client = ConnectTo(&world);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -106,6 +107,34 @@ TEST_F(RuntimeTest, AStoppedClientEndsTheRuntimeAndFailsPendingRequests) {
   EXPECT_EQ(runtime_.error().message, "the job is over: over");
   ASSERT_TRUE(outcome.failed);
   EXPECT_EQ(outcome.failed->code, ErrorCode::kCancelled);
+}
+
+// kTimeout means that a caller may wait again, which would never end here.
+TEST_F(RuntimeTest, AJobWhoseStopTimedOutIsNotATimeoutForRequests) {
+  Join();
+  world_.FromScheduler(Shutdown{ErrorCode::kTimeout, "stopped without a checkpoint"});
+  while (TakeTurn()) continue;
+  EXPECT_EQ(runtime_.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(runtime_.error().message, "the job is over: stopped without a checkpoint");
+  Outcome outcome;
+  Tick(&outcome);
+  ASSERT_TRUE(outcome.failed);
+  EXPECT_EQ(outcome.failed->code, ErrorCode::kCancelled);
+}
+
+TEST_F(RuntimeTest, MessagesAreReleasedIfOneExhaustsMemory) {
+  struct Exhausts final : Completion<> {
+    void Done() override { throw std::bad_alloc(); }
+    void Failed(const Error&) override {}
+  };
+  Join();
+  Exhausts exhausts;
+  runtime_.client().TickTo(Clock(1), {}, &exhausts, Runtime::Now(), runtime_.outbox());
+  EXPECT_TRUE(runtime_.Act());
+  EXPECT_THROW(runtime_.Exchange(0), std::bad_alloc);
+  world_.kept = 0;
+  runtime_.Exchange(0);
+  EXPECT_EQ(world_.kept, 0u);
 }
 
 TEST_F(RuntimeTest, RequestsOfOtherThreadsAreStartedInOrder) {
