@@ -22,7 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,7 @@ Settings = str | Mapping[str, Any]
 __all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "LeaseAnswer", "LeaseReport", "Plan", "Rows",
            "Settings", "Table", "Timeout", "connect"]
 
+_T = TypeVar("_T")
 _ANY_RANK = 2**32 - 1
 _LEAVE_SECONDS = 2.0  # for which close() waits for calls that Ctrl-C has interrupted
 _NO_TIME = 1e-9  # seconds; the timeout passed for 0, which the library would replace by its default
@@ -56,6 +57,13 @@ def _toml(value: object) -> str:
     if isinstance(value, (float, np.floating)):
         return repr(float(value))
     raise TypeError(f"expected a text or a number, found {type(value).__name__}")
+
+
+def _as_clock(clock: int) -> int:
+    number = operator.index(clock)
+    if not 0 <= number < 2**64 - 1:
+        raise InvalidArgument(1, f"clock {number}: expected a number from 0 to 2^64 - 2")
+    return number
 
 
 def _section(name: str, settings: Settings) -> list[str]:
@@ -117,6 +125,8 @@ class Client:
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
         self._saver: Saver | None = None
+        self._interrupted_leases: Callable[[], LeaseAnswer] | None = None  # a request whose answer nobody has received
+        self._unsent_reports: list[LeaseReport] = []
         self._calls: list[threading.Event] = []  # of calls in progress, also after Ctrl-C; set when they have returned
 
     def __getstate__(self) -> Any:
@@ -137,20 +147,22 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.leave()
-        self.close()
+        try:
+            if kind is None:
+                self.leave()
+        finally:
+            self.close()
 
     def __del__(self) -> None:
         self.close()
 
-    def _interruptible(self, call: Callable[..., Any], *arguments: Any, what: str) -> None:
-        interruptible(call, *arguments, what=what, calls=self._calls)
+    def _interruptible(self, call: Callable[..., _T], *arguments: Any, what: str) -> _T:
+        return interruptible(call, *arguments, what=what, calls=self._calls)
 
     def pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
         """Internal. For the pulls of tables and plans."""
         return CPullOptions(size=ctypes.sizeof(CPullOptions), out=out, priority=operator.index(priority),
-                            use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
+                            use_clock_plus_1=0 if clock is None else _as_clock(clock) + 1)
 
     @property
     def rank(self) -> int:
@@ -191,7 +203,7 @@ class Client:
             if not (rows is None and initializer is None and optimizer is None and pushes == "gradients"):
                 raise InvalidArgument(1, f"table {name!r}: rows, initializer, optimizer and pushes need dim")
             self._interruptible(library().open_table, self.pointer, as_bytes(name), pointer,
-                          what=f"table {name!r}: no worker has created it")
+                                what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
         if rows is not None:
@@ -203,7 +215,7 @@ class Client:
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
         self._interruptible(library().create_table, self.pointer, as_bytes(name), "\n".join(lines).encode(), pointer,
-                      what=f"table {name!r}: a server or the scheduler does not answer")
+                            what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
     def pull(self, pulls: Sequence[tuple[Any, ...]], priority: int = 0, clock: int | None = None) -> list[Rows]:
@@ -334,7 +346,7 @@ class Client:
     def tick_to(self, clock: int) -> Future:
         """Finishes all clocks before `clock` at once. Returns a Future, ready at once if `clock` is not ahead."""
         pointer = POINTER()
-        library().tick_to(self.pointer, operator.index(clock), pointer)
+        library().tick_to(self.pointer, _as_clock(clock), pointer)
         return Future(pointer)
 
     def request_leases(
@@ -345,8 +357,26 @@ class Client:
         data_rows: rows of the training, validation and test set, as read by this worker. done: the leases completed
         since the last request; for training, those whose last batch is followed by an acknowledged tick. Tick once for each
         batch of leased rows and not otherwise. The last checkpoint is written before the answer `finished`: it lacks what is
-        pushed later.
+        pushed later. After Ctrl-C the request goes on: the next call returns its answer, and sends `done` with the one
+        after that.
         """
+        ask, self._interrupted_leases = self._interrupted_leases, None
+        if ask is None:
+            reports, self._unsent_reports = [*self._unsent_reports, *done], []
+            ask = self._lease_request(data_rows, reports, want)
+        else:
+            self._unsent_reports += done
+        try:
+            return self._interruptible(
+                ask, what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
+        except KeyboardInterrupt:
+            self._interrupted_leases = ask
+            raise
+
+    def _lease_request(
+        self, data_rows: Sequence[int], done: Sequence[LeaseReport], want: int
+    ) -> Callable[[], LeaseAnswer]:
+        """A function that sends the request when it is first called, and returns the answer of that request each time."""
         reports, kept = (CLeaseReport * len(done))(), []
         for report, given in zip(reports, done):
             report.lease, report.rows, report.loss_sum, report.correct = given.lease, given.rows, given.loss_sum, given.correct
@@ -360,13 +390,21 @@ class Client:
             kept.append((logits, positives))
         leases, answer = (CLease * want)(), CLeaseAnswer()
         rows = (ctypes.c_uint64 * 3)(*data_rows)
-        self._interruptible(library().request_leases, self.pointer, rows, reports, len(done), leases, want, answer,
-                      what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
-        granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
-                         each.batch_rows)
-                   for each in leases[:answer.granted]]
-        ahead = None if granted or answer.finished else answer.tick_to
-        return LeaseAnswer(granted, bool(answer.finished), ahead)
+        pointer, answered, lock = self.pointer, list[LeaseAnswer](), threading.Lock()
+
+        def ask() -> LeaseAnswer:
+            with lock:
+                if not answered:
+                    library().request_leases(pointer, rows, reports, len(done), leases, want, answer)
+                    granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
+                                     each.batch_rows)
+                               for each in leases[:answer.granted]]
+                    ahead = None if granted or answer.finished else answer.tick_to
+                    answered.append(LeaseAnswer(granted, bool(answer.finished), ahead))
+                    kept.clear()
+            return answered[0]
+
+        return ask
 
     def request_checkpoint(self) -> Future:
         """Requests a checkpoint of the fleet. Returns a Future, ready when it is complete; wait() raises an error if it

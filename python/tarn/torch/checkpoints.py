@@ -35,6 +35,8 @@ class Checkpoint:
                 raise
             # The scheduler does not know yet that training has begun, or it is restarting.
             self._future = self._client.request_checkpoint()
+            if self._future.ready():  # only a client that has ended answers at once
+                self._future.wait()
         return self._done
 
 
