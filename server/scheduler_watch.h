@@ -18,8 +18,8 @@ class SchedulerWatch {
 
   void Begin(TimeUs now) { listening_.Begin(now); }
   // Call it in every turn of the shard's loop. `heard`: time of the scheduler's last message. kUnavailable: the silence
-  // is longer than two leases or, before the shard has joined, than options.join_seconds. Pauses of this process do not
-  // count.
+  // is longer than 2 x lease_seconds or, before the shard has joined, than options.join_seconds. Pauses of this process
+  // do not count.
   Status Check(TimeUs now, TimeUs heard, TimeUs lease_us, bool joined);
 
  private:

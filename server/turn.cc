@@ -20,6 +20,7 @@ TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::func
   for (net::Received& received : *batch) {
     const std::size_t counted = out->size();
     shard->OnMessage(received.from, std::move(received.message), now, out);
+    received.message = {};  // decoded rows are much larger than a message, so at most one message keeps some
     for (std::size_t i = counted; i < out->size(); ++i) bytes += PayloadBytes((*out)[i].message);
     if (bytes >= kFlushBytes) {
       bytes = 0;
@@ -28,7 +29,10 @@ TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::func
     const TimeUs later = clock();
     if (later - now < kTurnTimerUs) continue;
     now = later;
-    if (now >= shard->NextTimer()) shard->OnTimer(now, out);
+    if (now < shard->NextTimer()) continue;
+    shard->OnTimer(now, out);
+    bytes = 0;
+    flush();
   }
   return now;
 }

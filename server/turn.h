@@ -1,5 +1,5 @@
 // One turn of a shard's loop: handles the received messages in order, and the shard's timer between them. A turn may
-// take long, because messages may be bundles, but cuts and heartbeats continue. Runs on the shard's thread.
+// take long, because messages may be bundles, but cuts continue and heartbeats are sent. Runs on the shard's thread.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ namespace tarn::server {
 // Maximum time between two checks of the shard's timer within a turn (except for long messages).
 inline constexpr TimeUs kTurnTimerUs = 2'000;
 
-// Passes the messages of `batch` to the shard; afterwards their contents are unspecified. `clock` returns the time,
-// which never decreases. `flush` sends and empties `out`; it is called as soon as the answers in `out` are large.
+// Passes the messages of `batch` to the shard and empties each one. `clock` returns the time, which never decreases.
+// `flush` sends and empties `out`; it is called as soon as the answers in `out` are large, and after the shard's timer.
 // Returns the last time passed to the shard.
 TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::function<TimeUs()>& clock, Outbox* out,
                 const std::function<void()>& flush);

@@ -7,8 +7,8 @@ namespace {
 
 // A commit begins when this many bytes are queued.
 constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
-// How long records that are not urgent wait, at most. Ticks follow pushes, and no worker waits for their
-// acknowledgement, so they join the commit of the next pushes.
+// How long records that are not urgent wait, at most. Ticks follow pushes, and a training worker does not wait for
+// their acknowledgement, so they join the commit of the next pushes.
 constexpr std::chrono::milliseconds kWaitMax{5};
 
 }  // namespace

@@ -1,13 +1,14 @@
 #include "server/shard/parked_pulls.h"
 
+#include "core/held_bytes.h"
+
 namespace tarn::server {
 
 namespace {
 
 std::size_t Cost(const ParkedPull& parked) {
-  const auto& tables = parked.pull.tables;  // a single one is part of the ParkedPull
-  std::size_t bytes = sizeof(ParkedPull) + (tables.size() > 1 ? tables.size() * sizeof(PullPart) : 0);
-  for (const PullPart& table : tables) bytes += table.keys.frame.size() + table.keys.sections.size() * sizeof(Section);
+  std::size_t bytes = sizeof(ParkedPull) + HeldBytesOfTables(parked.pull.tables);
+  for (const PullPart& table : parked.pull.tables) bytes += table.keys.frame.size();
   return bytes;
 }
 

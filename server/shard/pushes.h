@@ -35,6 +35,7 @@ class Pushes {
     ShardObserver* observer;
     // Whether a push of this clock may be applied at once. If not, it is refused until the cut is made (rule K1).
     std::function<bool(Clock)> may_apply;
+    // Whether a push of this clock is still accepted at all (rule K12).
     std::function<bool(Clock)> may_accept;
   };
   Pushes(std::size_t bucket_bytes_max, Context context)

@@ -37,6 +37,7 @@ void WorkerMessages::Maintain(bool paused) {
     if (Stopping()) return;
     context_.decoder->Decode(&ready.message);  // its sender may have been unknown when it arrived
     Handle(ready.from, &ready.message);
+    ready.message = {};  // releases decoded rows
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/held_bytes.h"
+
 namespace tarn::server {
 
 namespace {
@@ -21,7 +23,7 @@ bool NamesLists(const Push& push) {
 
 }  // namespace
 
-std::size_t ColdGate::BytesOf(const Message& message) { return sizeof(Waiting) + PayloadBytes(message); }
+std::size_t ColdGate::BytesOf(const Message& message) { return sizeof(Waiting) + HeldBytes(message); }
 
 ColdGate::FirstPush ColdGate::FirstOf(const Message& message, const Push& push) {
   for (const PushPart& table : push.tables)

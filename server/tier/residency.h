@@ -93,7 +93,7 @@ class Residency : private ColdLogListener, private FetchReceiver {
   ColdCut& cut() { return cut_; }
 
   // Counts look-ups of rows, and ages the use counts. While less than half of the budget is used, use counts do not
-  // change, because no row will be evicted soon.
+  // change, because rows are rarely evicted then.
   void CountUses(ResidentRows* rows, std::uint64_t uses);
   // Handles the completed operations of the store.
   Status Poll() { return log_.Poll(); }

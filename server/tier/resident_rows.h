@@ -48,7 +48,7 @@ class ResidentRows {
     __builtin_prefetch(&states_.At(place, number));
   }
 
-  // Whether CountUse has an effect; at first it has.
+  // Enables or disables CountUse. Enabled initially.
   void SetCounting(bool counting) { counting_ = counting; }
   void CountUse(std::uint32_t place, std::uint32_t number) {
     if (counting_) states_.CountUse(place, number);
