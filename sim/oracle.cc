@@ -76,7 +76,9 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
 void Oracle::CheckLastCut(Clock cut, std::span<const WorkerEntry> workers) {
   for (const WorkerEntry& worker : workers) {
     const auto accepted = accepted_.find(worker.incarnation);
-    if (worker.state == WorkerState::kLive && accepted != accepted_.end() && accepted->second >= cut)
+    if (worker.state == WorkerState::kFencing || accepted == accepted_.end() || accepted->second < cut) continue;
+    // A verdict voids the pushes of clocks from its end on.
+    if (worker.state == WorkerState::kLive || worker.end > cut)
       Fail(fmt::format(
           "incarnation {}: a push of clock {} was accepted, and the run ended with a checkpoint of clock {}",
           worker.incarnation.value, accepted->second.value, cut.value));

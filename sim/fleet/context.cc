@@ -19,6 +19,7 @@ FleetContext::FleetContext(const Scenario& the_scenario, SimDisk* the_disk, Flee
       disk(*the_disk),
       control(*the_control),
       verbose(is_verbose),
+      checkpoints(later ? "resumed" : "checkpoints"),
       dice(scenario.draw),
       oracle(scenario),
       network(&events, scenario.faults, scenario.draw, scenario.through_frames, std::move(deliver)),

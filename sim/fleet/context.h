@@ -61,6 +61,7 @@ struct FleetContext {
   SimDisk& disk;
   FleetControl& control;
   const bool verbose;
+  const std::string checkpoints;  // the folder of this run's checkpoints
   EventQueue events;
   Dice dice;
   Oracle oracle;

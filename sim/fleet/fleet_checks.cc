@@ -146,7 +146,18 @@ Status FleetChecks::CheckEnd(bool died_early) const {
     return {};
   }
   context_.oracle.CheckData();
+  const std::optional<ResumePoint> newest = NewestCheckpoint();
+  if (newest && context_.scenario.CutsAtClock() && context_.scenario.job.storage.checkpoint_final)
+    context_.oracle.CheckLastCut(newest->manifest.resume_clock, context_.processes.scheduler()->view().workers);
   return {};
+}
+
+std::optional<ResumePoint> FleetChecks::NewestCheckpoint() const {
+  std::optional<ResumePoint> newest;
+  for (const auto& [directory, manifest] : context_.disk.manifests)
+    if (directory.starts_with(context_.checkpoints) && (!newest || manifest.id > newest->manifest.id))
+      newest = ResumePoint{manifest, directory};
+  return newest;
 }
 
 // Rules K11 and K12. A stop before the fleet is complete writes no checkpoint (S0), and workers that were cut off for a
@@ -159,17 +170,15 @@ void FleetChecks::CheckStop(RunResult* result) const {
   };
   if (!noted("the fleet is complete")) return;
   const bool undrained = noted("does not wait for it");
-  const auto& manifests = context_.disk.manifests;
-  const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });
-  if (newest == manifests.end() || undrained) return;
+  const std::optional<ResumePoint> newest = NewestCheckpoint();
+  if (!newest || undrained) return;
   const scheduler::Scheduler& scheduler = *context_.processes.scheduler();
   if (context_.scenario.CutsAtClock() && scheduler.stop_reason().reason == "stopped")
-    context_.oracle.CheckLastCut(newest->second.resume_clock, scheduler.view().workers);
+    context_.oracle.CheckLastCut(newest->manifest.resume_clock, scheduler.view().workers);
   if (context_.scenario.MayCutAtClock()) return;
   result->drained = true;
-  const ResumePoint point{newest->second, newest->first};
-  CheckDrainedStates(context_, point);
-  context_.oracle.CheckStopped(newest->second, ValuesIn(context_.disk, point));
+  CheckDrainedStates(context_, *newest);
+  context_.oracle.CheckStopped(newest->manifest, ValuesIn(context_.disk, *newest));
 }
 
 }  // namespace tarn::sim

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 
 #include "core/codec/manifest.h"
 #include "sim/fleet/context.h"
@@ -38,6 +39,8 @@ class FleetChecks {
   void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
   void CheckPaused(const Process& shard, const Outbox& out, Peer from) const;
   Status CheckFinal(Key key) const;
+  // The newest complete checkpoint of this run; not of one before, from which it continues.
+  std::optional<ResumePoint> NewestCheckpoint() const;
 
   FleetContext& context_;
   std::map<NodeId, TimeUs> sent_, received_;  // by shard

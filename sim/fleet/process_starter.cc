@@ -80,7 +80,7 @@ bool ProcessStarter::StartScheduler() {
   scheduler::SchedulerOptions options;
   options.job = context_.scenario.job;
   options.job_text = ToToml(context_.scenario.job);
-  options.checkpoints_directory = *resume_ ? "resumed" : "checkpoints";
+  options.checkpoints_directory = context_.checkpoints;
   options.run = context_.scenario.draw | 1;
   options.http = HttpOf(id);
   const bool continues = LoadState(&options);
