@@ -13,14 +13,14 @@
 
 A forward pass pulls the distinct rows of its ids into a tensor, from which torch computes as from a small weight. After
 backward the gradient of that tensor has one row for each distinct id, and optimizer.step() pushes it. docs/python.md has
-the details. Needs torch 2.4 or newer: pip install 'tarn[torch]'. Use it in one thread of the process that called
+the details. Needs torch 2.4 or newer. Use it in one thread of the process that called
 remote(); Ctrl-C interrupts every wait.
 """
 
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("tarn.torch needs torch 2.4 or newer, which is not installed: pip install 'tarn[torch]'") from error
+    raise ImportError("tarn.torch needs torch 2.4 or newer, which is not installed: pip install torch") from error
 
 from tarn.torch.checkpoints import Checkpoint, checkpoint
 from tarn.torch.leases import LeasedDataset

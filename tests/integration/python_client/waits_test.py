@@ -11,7 +11,7 @@ import time
 import unittest
 import unittest.mock
 
-from client_test import PATIENCE_SECONDS, ROOT, Fleet
+from small_fleet import PATIENCE_SECONDS, ROOT, Fleet
 
 import tarn
 from tarn import library as library_module

@@ -20,7 +20,7 @@ except ImportError:
 import numpy as np  # noqa: E402
 import tarn  # noqa: E402
 import tarn.torch  # noqa: E402
-from client_test import Fleet  # noqa: E402
+from small_fleet import Fleet  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 

@@ -23,7 +23,7 @@ except ImportError:
 import numpy as np  # noqa: E402
 import tarn  # noqa: E402
 import tarn.torch  # noqa: E402
-from client_test import PATIENCE_SECONDS, Fleet  # noqa: E402
+from small_fleet import PATIENCE_SECONDS, Fleet  # noqa: E402
 from tarn.torch import session  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402

@@ -20,7 +20,7 @@ except ImportError:
 import numpy as np  # noqa: E402
 import tarn  # noqa: E402
 import tarn.torch  # noqa: E402
-from client_test import BIN, PATIENCE_SECONDS, Fleet  # noqa: E402
+from small_fleet import BIN, PATIENCE_SECONDS, Fleet  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 ROWS, EPOCHS, RATE = 730, 2, 0.25

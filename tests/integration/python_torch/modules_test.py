@@ -213,7 +213,7 @@ class ImportTest(unittest.TestCase):
 
     def test_without_torch(self):
         done = self.run_python("import sys; sys.modules['torch'] = None; import tarn.torch")
-        self.assertIn("tarn.torch needs torch 2.4 or newer, which is not installed: pip install 'tarn[torch]'", done.stderr)
+        self.assertIn("tarn.torch needs torch 2.4 or newer, which is not installed: pip install torch", done.stderr)
 
 
 if __name__ == "__main__":

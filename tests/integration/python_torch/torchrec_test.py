@@ -25,7 +25,7 @@ except ImportError as error:
 import numpy as np  # noqa: E402
 import tarn  # noqa: E402
 import tarn.torch  # noqa: E402
-from client_test import BIN, Fleet  # noqa: E402
+from small_fleet import BIN, Fleet  # noqa: E402
 from fake_fleet import FakeClient  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.optim import _apply_optimizer_in_backward as apply_optimizer_in_backward  # noqa: E402
