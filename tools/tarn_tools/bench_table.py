@@ -75,8 +75,10 @@ def beside(name, values):
     return found
 
 
-def spread(series):
-    return f"{statistics.median(series):.2f} ({min(series):.2f} to {max(series):.2f})"
+def spread(series, form=2):
+    """Median, smallest and largest value. form: the number of decimal places, or a function from a number to text."""
+    text = form if callable(form) else f"{{:,.{form}f}}".format
+    return f"{text(statistics.median(series))} ({text(min(series))} to {text(max(series))})"
 
 
 def median_and_spread(series, unit):

@@ -2,6 +2,7 @@
 get one clear line, that a failing or missing program is reported, that no process or folder is left behind, and that
 tools/bench writes a table and a picture with every figure next to its limits."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -71,6 +72,14 @@ class BenchTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         # The programs create their temporary folders here.
         self.environment = {**os.environ, "TMPDIR": folder.name}
+
+    def assert_measured(self, figures, installed):
+        """Every figure has a value, or, without the program, none has one."""
+        for line in figures.values():
+            if installed:
+                self.assertGreater(line.get("value", 0), 0, line)
+            else:
+                self.assertIn("skipped", line)
 
     def run_program(self, *command):
         return subprocess.run(
@@ -165,7 +174,9 @@ class BenchTest(unittest.TestCase):
 
     def test_redis_is_measured_or_said_to_be_missing(self):
         expected = {f"redis.{way}.{verb}" for way in ("tcp", "unix") for verb in ("mget", "mset")}
-        self.assertEqual(set(self.figures(BIN / "redis_peer", *TINY)), expected)
+        found = self.figures(BIN / "redis_peer", *TINY)
+        self.assertEqual(set(found), expected)
+        self.assert_measured(found, shutil.which("redis-server"))
         missing = self.figures(BIN / "redis_peer", "--program", "no-such-redis-server", *TINY)
         self.assertEqual(set(missing), expected)
         for line in missing.values():
@@ -183,6 +194,7 @@ class BenchTest(unittest.TestCase):
         gloo = {f"gloo.tcp.{each}" for each in ("dense_push_1mb", "dense_push_16mb", "small_pull_one")}
         rpc = {f"torch_rpc.tcp.{each}" for each in ("sparse_pull", "sparse_push", "small_pull_many", "small_pull_one")}
         self.assertEqual(set(found), gloo | rpc)
+        self.assert_measured(found, importlib.util.find_spec("torch"))
         only = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02", "--only", "gloo_small")
         self.assertEqual(set(only), {"gloo.tcp.small_pull_one"})
 
@@ -190,14 +202,14 @@ class BenchTest(unittest.TestCase):
         ways = [f"{prefix}.{way}" for prefix in ("ps_lite", "ps_lite_array") for way in ("tcp", "ipc")]
         found = self.figures(BIN / "ps_lite_peer", *TINY)
         self.assertEqual(set(found), names(ways, WIRE["sparse"]) | names(ways[:2], WIRE["dense"] + WIRE["small"]))
+        self.assert_measured(found, "value" in found["ps_lite.tcp.sparse_pull"])  # found while the build was configured
         only = self.figures(BIN / "ps_lite_peer", *TINY, "--only", "small")
         self.assertEqual(set(only), names(ways[:2], WIRE["small"]))
 
     def test_rocksdb_is_measured(self):
         found = self.figures(BIN / "rocksdb_peer", *TINY)
         self.assertEqual(set(found), {"rocksdb.sparse_pull", "rocksdb.sparse_push"})
-        for line in found.values():
-            self.assertGreater(line["value"], 0)
+        self.assert_measured(found, True)
 
     def test_bad_options_are_told_in_one_line(self):
         for program in ("push_pull", "data_plane_limits", "ps_lite_peer", "redis_peer", "rocksdb_peer"):

@@ -19,7 +19,7 @@ TOOL = ROOT / "bench/gpu"
 TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
 sys.path.insert(0, str(ROOT / "tools"))
 
-from tarn_tools import bench, gpu_bench, gpu_table  # noqa: E402
+from tarn_tools import bench, gpu_bench, gpu_checks, gpu_fleet, gpu_programs, gpu_table  # noqa: E402
 
 # Hides a GPU of the machine from these tests.
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
@@ -48,7 +48,7 @@ class Folder(unittest.TestCase):
         """A folder with all programs of bench/gpu, each a script of sh; those not named do nothing."""
         folder = self.folder / "bin"
         folder.mkdir()
-        for name in (*gpu_bench.PROGRAMS, *(name for name in scripts if name in gpu_bench.TESTS)):
+        for name in (*gpu_bench.PROGRAMS, *(name for name in scripts if name in gpu_programs.TESTS)):
             (folder / name).write_text("#!/bin/sh\n" + scripts.get(name, ""))
             (folder / name).chmod(0o755)
         return folder
@@ -337,7 +337,7 @@ class SanitizerTest(Folder):
         for tests in (self.SKIPPED, self.NONE, ""):
             done, lines, table = self.sanitize(tests=tests)
             self.assertEqual(done.returncode, 1)
-            for tool in gpu_bench.SANITIZERS:
+            for tool in gpu_checks.SANITIZERS:
                 self.assertIn(f"under {tool}: no test passed", lines[f"sanitizer.{tool}"]["skipped"])
             self.assertNotIn("yes |", table)
 
@@ -371,15 +371,15 @@ class SanitizerTest(Folder):
 """
 
     def test_findings_in_the_kernels_of_libraries_are_left_out_and_counted(self):
-        self.assertEqual(gpu_bench.findings_in(self.OF_CUB + self.OF_OURS + "========= ERROR SUMMARY: 3 errors\n"), (3, 2))
+        self.assertEqual(gpu_checks.findings_in(self.OF_CUB + self.OF_OURS + "========= ERROR SUMMARY: 3 errors\n"), (3, 2))
         done, lines, table = self.sanitize(86, self.OF_CUB + self.OF_OURS + "========= ERROR SUMMARY: 3 errors")
         self.assertEqual(lines["sanitizer.memcheck"]["value"], 2)
         self.assertIn("sanitizer.memcheck: 4 findings in kernels of CUB and cuBLAS are left out", table)
 
     def test_errors_of_several_programs_add_up(self):
-        self.assertEqual(gpu_bench.error_count("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)
-        self.assertEqual(gpu_bench.error_count("== RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"), 1)
-        self.assertIsNone(gpu_bench.error_count("nothing"))
+        self.assertEqual(gpu_checks.error_count("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)
+        self.assertEqual(gpu_checks.error_count("== RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"), 1)
+        self.assertIsNone(gpu_checks.error_count("nothing"))
 
 
 def told(at, samples, epoch=1, role="scheduler"):
@@ -387,7 +387,7 @@ def told(at, samples, epoch=1, role="scheduler"):
 
 
 class FleetTest(Folder):
-    SIZES = gpu_bench.FleetSizes()
+    SIZES = gpu_fleet.Sizes()
     TARGETS = {row.name: row.at_least for row in gpu_table.PARTS["fleet"]}
     START, COLD = 12.0, 0.25  # seconds before the first batch; the first epoch's share of the rate
 
@@ -410,24 +410,24 @@ class FleetTest(Folder):
     def test_a_fleet_below_at_and_above_its_target_is_told_as_it_is(self):
         for name, target in self.TARGETS.items():
             for times in (0.3, 0.9, 1, 1.1, 2, 4):
-                found = gpu_bench.steady_rate(self.metrics(name, times * target))
+                found = gpu_fleet.steady_rate(self.metrics(name, times * target))
                 self.assertIsNotNone(found, f"{name} at {times} times its target")
                 self.assertAlmostEqual(found / (times * target), 1, delta=0.02, msg=f"{name} at {times} times its target")
 
     def test_at_its_target_it_is_measured_for_twenty_seconds(self):
         for name, target in self.TARGETS.items():
-            first, last = gpu_bench.steady_lines(self.metrics(name, target))
+            first, last = gpu_fleet.steady_lines(self.metrics(name, target))
             self.assertGreaterEqual(last["time"] - first["time"], 20)
             self.assertGreaterEqual(first["epoch"], 2)
             self.assertLess(last["time"] - first["time"], 26)
 
     def test_the_rate_leaves_out_the_first_epoch_and_the_end(self):
         text = told(0, 0) + told(20, 1000) + told(21, 2000, 2) + told(24, 5000, 2, "worker") + told(26, 7000, 2)
-        self.assertEqual(gpu_bench.steady_rate(text + told(27, 7500, 2) + told(40, 7500, 2)), 1000.0)
-        self.assertIsNone(gpu_bench.steady_rate(told(0, 0)))
-        self.assertIsNone(gpu_bench.steady_rate(""))
-        self.assertIsNone(gpu_bench.steady_rate(told(0, 100, 2) + told(1, 900, 2) + told(2, 1700, 2)), "too short")
-        self.assertIsNone(gpu_bench.steady_rate(told(0, 100) + told(9, 900) + told(20, 1700)), "no second epoch")
+        self.assertEqual(gpu_fleet.steady_rate(text + told(27, 7500, 2) + told(40, 7500, 2)), 1000.0)
+        self.assertIsNone(gpu_fleet.steady_rate(told(0, 0)))
+        self.assertIsNone(gpu_fleet.steady_rate(""))
+        self.assertIsNone(gpu_fleet.steady_rate(told(0, 100, 2) + told(1, 900, 2) + told(2, 1700, 2)), "too short")
+        self.assertIsNone(gpu_fleet.steady_rate(told(0, 100) + told(9, 900) + told(20, 1700)), "no second epoch")
 
     def options(self):
         return gpu_bench.parse_arguments(["--out", str(self.out)])
@@ -437,12 +437,12 @@ class FleetTest(Folder):
         (self.folder / "summary.json").write_text(json.dumps(record or {}))
         options = self.options()
         options.gpu = "H100"
-        return gpu_bench.fleet_figure("fleet.hot", options, self.SIZES, self.folder, **more)
+        return gpu_fleet.figure_of("fleet.hot", options, self.SIZES, self.folder, **more)
 
     def test_a_fleet_that_was_too_slow_is_told_with_what_it_reached(self):
         rate = 0.1 * self.TARGETS["fleet.hot"]
         text = "".join(line + "\n" for line in self.metrics("fleet.hot", rate).splitlines()
-                       if json.loads(line)["time"] < gpu_bench.FLEET_SECONDS_MAX)
+                       if json.loads(line)["time"] < gpu_fleet.SECONDS_MAX)
         found = self.figure_of(text, ended=True)
         self.assertAlmostEqual(found["value"] / rate, 1, delta=0.02)
         self.assertIn("ended before it was done", found["note"])
@@ -455,13 +455,13 @@ class FleetTest(Folder):
         self.assertIn("with its start, too short without", found["note"])
 
     def test_a_fleet_whose_time_is_over_is_ended(self):
-        with unittest.mock.patch.object(gpu_bench, "run", side_effect=gpu_bench.Late("not done after 90 s")):
+        with unittest.mock.patch.object(gpu_programs, "run", side_effect=gpu_programs.Late("not done after 90 s")):
             options = self.options()
             options.gpu = "H100"
-            with self.assertRaisesRegex(gpu_bench.Late, "not done after 90 s"):
-                gpu_bench.train_fleet("fleet.hot", ["launch"], options, self.SIZES, self.folder)
+            with self.assertRaisesRegex(gpu_programs.Late, "not done after 90 s"):
+                gpu_fleet.train("fleet.hot", ["launch"], options, self.SIZES, self.folder)
             (self.folder / "metrics.jsonl").write_text(self.metrics("fleet.hot", 1e6))
-            figure_found = gpu_bench.train_fleet("fleet.hot", ["launch"], options, self.SIZES, self.folder)
+            figure_found = gpu_fleet.train("fleet.hot", ["launch"], options, self.SIZES, self.folder)
             self.assertAlmostEqual(figure_found["value"], 1e6, delta=2e4)
 
 
