@@ -1,5 +1,6 @@
 // A minimal program that trains a table of its own on a tarn fleet: pulls, pushes, ticks.
 //
+//   tools/build && export PATH=$PWD/build/release/bin:$PATH
 //   tarn-scheduler --job examples/cpp/hello.toml --run-dir runs/hello &
 //   tarn-server --scheduler runs/hello --rank 0 --shards 2 &
 //   tarn-hello --scheduler runs/hello

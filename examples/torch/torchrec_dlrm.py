@@ -5,7 +5,7 @@
 
 Shows: five changed lines put the tables of a TorchRec model into a fleet. The collection is on the meta device, so its
 tables may be of any size. The servers run the optimizer of apply_optimizer_in_backward. Needs torch, TorchRec and
-fbgemm-gpu-cpu: pip install 'tarn[torchrec]'.
+fbgemm-gpu-cpu (pip install torchrec fbgemm-gpu-cpu).
 
 Expect: ten seconds on two cores; the loss falls from 0.70 to below 0.60.
 """
