@@ -368,6 +368,7 @@ StatusFuture Client::TickTo(Clock clock, const MaybePosition& position) {
 Status Client::Barrier() { return session_->Barrier(); }
 Status Client::Leave() { return session_->Leave(std::nullopt); }
 void Client::Cancel() { session_->Cancel(); }
+Status Client::Ended() const { return session_->Ended(); }
 
 Clock Client::clock() const { return session_->clock(); }
 std::uint32_t Client::rank() const { return session_->welcome().rank; }

@@ -290,6 +290,8 @@ class Client {
   // Ends the client without leaving: calls in progress, in other threads, and all later ones fail with kCancelled. The
   // fleet counts it as dead after `lease_seconds`. The client must still be destroyed. Idempotent.
   void Cancel();
+  // The error with which every request now fails, because the client has ended; no error before. Does not block.
+  Status Ended() const;
 
   // The clock that the next pull and push belong to. Where the job has backup workers (consistency.backup_workers), the
   // end of a pull may advance it: the worker was late, and its push belongs to the later clock.

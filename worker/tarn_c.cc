@@ -161,11 +161,11 @@ tarn::PullOptions Options(const tarn_pull_options* given, std::size_t rows, std:
 }
 
 // Returns an error of the arguments directly, because a caller without a future would not see it.
-int StorePush(tarn::StatusFuture pushed, tarn_future** future) {
-  if (pushed.Ready())
-    if (const auto done = pushed.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
+int StoreChecked(tarn::StatusFuture done_later, tarn_future** future) {
+  if (done_later.Ready())
+    if (const auto done = done_later.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
       return Failed(done.error());
-  return StoreFuture(std::move(pushed), future);
+  return StoreFuture(std::move(done_later), future);
 }
 
 // The number of floats in the rows of a plan.
@@ -305,7 +305,7 @@ int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys
                      {{"client", client}, {"table", table}, Array("keys", keys, n), Array("gradients", gradients, n)},
                      [&] {
                        const std::span values(gradients, n * table->table.dim());
-                       return StorePush(client->client.Push(table->table, {keys, n}, values), future);
+                       return StoreChecked(client->client.Push(table->table, {keys, n}, values), future);
                      });
 }
 
@@ -314,13 +314,13 @@ int tarn_assign(tarn_client* client, const tarn_table* table, const uint64_t* ke
   return GuardedWith("tarn_assign",
                      {{"client", client}, {"table", table}, Array("keys", keys, n), Array("values", values, n)}, [&] {
                        const std::span rows(values, n * table->table.dim());
-                       return StorePush(client->client.Assign(table->table, {keys, n}, rows), future);
+                       return StoreChecked(client->client.Assign(table->table, {keys, n}, rows), future);
                      });
 }
 
 int tarn_delete(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, tarn_future** future) {
   return GuardedWith("tarn_delete", {{"client", client}, {"table", table}, Array("keys", keys, n)},
-                     [&] { return StorePush(client->client.Delete(table->table, {keys, n}), future); });
+                     [&] { return StoreChecked(client->client.Delete(table->table, {keys, n}), future); });
 }
 
 int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t count, tarn_future** future) {
@@ -335,7 +335,7 @@ int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t co
       const tarn::Table& table = push.table->table;
       tables.push_back({table, {push.keys, push.n}, {push.gradients, push.n * table.dim()}});
     }
-    return StorePush(client->client.PushMany(tables), future);
+    return StoreChecked(client->client.PushMany(tables), future);
   });
 }
 
@@ -396,7 +396,7 @@ int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* grad
         !given)
       return Failed(given.error());
     tarn::Buffer values = Gradients(gradients, Floats(plan->plan), held);
-    return StorePush(client->client.Push(plan->plan, std::move(values), PushedFor(pulled_clock_plus_1)), future);
+    return StoreChecked(client->client.Push(plan->plan, std::move(values), PushedFor(pulled_clock_plus_1)), future);
   });
 }
 
@@ -426,7 +426,7 @@ int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes, size_t co
         return Failed(given.error());
       plans.push_back({push.plan->plan, Gradients(push.gradients, Floats(push.plan->plan), nullptr)});
     }
-    return StorePush(client->client.PushPlans(plans, PushedFor(pulled_clock_plus_1)), future);
+    return StoreChecked(client->client.PushPlans(plans, PushedFor(pulled_clock_plus_1)), future);
   });
 }
 
@@ -440,7 +440,10 @@ int tarn_tick_at(tarn_client* client, uint64_t lease, uint64_t rows, tarn_future
 }
 int tarn_tick_to(tarn_client* client, uint64_t clock, tarn_future** future) {
   return GuardedWith("tarn_tick_to", {{"client", client}},
-                     [&] { return StoreFuture(client->client.TickTo(tarn::Clock(clock)), future); });
+                     [&] { return StoreChecked(client->client.TickTo(tarn::Clock(clock)), future); });
+}
+int tarn_ended(tarn_client* client) {
+  return GuardedWith("tarn_ended", {{"client", client}}, [&] { return Outcome(client->client.Ended()); });
 }
 int tarn_barrier(tarn_client* client) {
   return GuardedWith("tarn_barrier", {{"client", client}}, [&] { return Outcome(client->client.Barrier()); });

@@ -211,13 +211,16 @@ TARN_C_API int tarn_push_plans(tarn_client* client, const tarn_plan_push* pushes
 TARN_C_API int tarn_tick(tarn_client* client, tarn_future** future);
 /* The same for a program that reads data under leases: the first `rows` rows of lease `lease` are trained. */
 TARN_C_API int tarn_tick_at(tarn_client* client, uint64_t lease, uint64_t rows, tarn_future** future);
-/* Ticks to `clock`. */
+/* Ticks to `clock`. TARN_INVALID_ARGUMENT: more than 2^30 clocks ahead. */
 TARN_C_API int tarn_tick_to(tarn_client* client, uint64_t clock, tarn_future** future);
 TARN_C_API int tarn_barrier(tarn_client* client);
 
 /* Requests a checkpoint of the fleet. The future is ready when the checkpoint is complete or has failed. In bsp and ssp
    all workers, including this one, must continue to tick meanwhile. `future` must not be null. */
 TARN_C_API int tarn_request_checkpoint(tarn_client* client, tarn_future** future);
+
+/* The error with which every request now fails, because the client has ended; TARN_OK before. Does not block. */
+TARN_C_API int tarn_ended(tarn_client* client);
 
 /* State of the program in checkpoints (Client::KeepState). `save` sets *bytes and *n, and returns 0. The bytes must
    remain valid until the function of this library that called `save` returns. `save` is called on the thread of that

@@ -119,14 +119,62 @@ class LeaseAnswer(NamedTuple):
     tick_to: int | None  # no data now: call Client.tick_to with this clock, and request again
 
 
+class _LeaseReportOut(NamedTuple):
+    """A report as the library takes it, with the arrays that it points to."""
+
+    report: CLeaseReport
+    kept: tuple[Any, ...]
+
+
+def _lease_report(given: LeaseReport) -> _LeaseReportOut:
+    report = CLeaseReport(lease=given.lease, rows=given.rows, loss_sum=given.loss_sum, correct=given.correct)
+    if given.logits is None:
+        return _LeaseReportOut(report, ())
+    logits = np.ascontiguousarray(given.logits, dtype=np.float32)
+    positives = np.ascontiguousarray(given.positives, dtype=np.uint8)
+    if not logits.shape == positives.shape == (given.rows,):
+        raise InvalidArgument(1, f"lease {given.lease}: logits are {list(logits.shape)} and positives "
+                                 f"{list(positives.shape)}, expected [{given.rows}]")
+    report.logits, report.positives = logits.ctypes.data, positives.ctypes.data
+    return _LeaseReportOut(report, (logits, positives))
+
+
+class _LeaseRequest:
+    """A request of leases. Threads: any."""
+
+    def __init__(self, client: Any, data_rows: Sequence[int], done: Sequence[_LeaseReportOut], want: int) -> None:
+        self._client, self._done, self._want = client, list(done), want
+        self._rows = (ctypes.c_uint64 * 3)(*data_rows)
+        self._lock = threading.Lock()
+        self._answer: LeaseAnswer | None = None
+
+    def answer(self) -> LeaseAnswer:
+        """Sends the request when it is first called, and returns the answer to that each time."""
+        with self._lock:
+            if self._answer is None:
+                self._answer = self._send()
+            return self._answer
+
+    def _send(self) -> LeaseAnswer:
+        reports = (CLeaseReport * len(self._done))(*(each.report for each in self._done))
+        leases, answer = (CLease * self._want)(), CLeaseAnswer()
+        library().request_leases(self._client, self._rows, reports, len(reports), leases, self._want, answer)
+        granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
+                         each.batch_rows)
+                   for each in leases[:answer.granted]]
+        return LeaseAnswer(granted, bool(answer.finished), None if granted or answer.finished else answer.tick_to)
+
+
 class Client:
     """A worker of the fleet. Leaves the fleet at the end of a `with` block."""
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
         self._saver: Saver | None = None
-        self._interrupted_leases: Callable[[], LeaseAnswer] | None = None  # a request whose answer nobody has received
-        self._unsent_reports: list[LeaseReport] = []
+        self._lease_lock = threading.Lock()  # one request of leases at a time
+        self._lease_request: _LeaseRequest | None = None  # after Ctrl-C: its answer has not been returned
+        self._unsent_reports: list[_LeaseReportOut] = []
+        self._saved_lock = threading.Lock()  # while the bytes that tarn_saved_state has returned are copied
         self._calls: list[threading.Event] = []  # of calls in progress, also after Ctrl-C; set when they have returned
 
     def __getstate__(self) -> Any:
@@ -357,54 +405,24 @@ class Client:
         data_rows: rows of the training, validation and test set, as read by this worker. done: the leases completed
         since the last request; for training, those whose last batch is followed by an acknowledged tick. Tick once for each
         batch of leased rows and not otherwise. The last checkpoint is written before the answer `finished`: it lacks what is
-        pushed later. After Ctrl-C the request goes on: the next call returns its answer, and sends `done` with the one
-        after that.
+        pushed later. After Ctrl-C the request goes on: the next call returns its answer, and the call after that one sends
+        `done`.
         """
-        ask, self._interrupted_leases = self._interrupted_leases, None
-        if ask is None:
-            reports, self._unsent_reports = [*self._unsent_reports, *done], []
-            ask = self._lease_request(data_rows, reports, want)
-        else:
-            self._unsent_reports += done
-        try:
-            return self._interruptible(
-                ask, what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
-        except KeyboardInterrupt:
-            self._interrupted_leases = ask
-            raise
-
-    def _lease_request(
-        self, data_rows: Sequence[int], done: Sequence[LeaseReport], want: int
-    ) -> Callable[[], LeaseAnswer]:
-        """A function that sends the request when it is first called, and returns the answer of that request each time."""
-        reports, kept = (CLeaseReport * len(done))(), []
-        for report, given in zip(reports, done):
-            report.lease, report.rows, report.loss_sum, report.correct = given.lease, given.rows, given.loss_sum, given.correct
-            if given.logits is None:
-                continue
-            logits = np.ascontiguousarray(given.logits, dtype=np.float32)
-            positives = np.ascontiguousarray(given.positives, dtype=np.uint8)
-            if not logits.shape == positives.shape == (given.rows,):
-                raise InvalidArgument(1, f"lease {given.lease}: logits are {list(logits.shape)} and positives {list(positives.shape)}, expected [{given.rows}]")
-            report.logits, report.positives = logits.ctypes.data, positives.ctypes.data
-            kept.append((logits, positives))
-        leases, answer = (CLease * want)(), CLeaseAnswer()
-        rows = (ctypes.c_uint64 * 3)(*data_rows)
-        pointer, answered, lock = self.pointer, list[LeaseAnswer](), threading.Lock()
-
-        def ask() -> LeaseAnswer:
-            with lock:
-                if not answered:
-                    library().request_leases(pointer, rows, reports, len(done), leases, want, answer)
-                    granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
-                                     each.batch_rows)
-                               for each in leases[:answer.granted]]
-                    ahead = None if granted or answer.finished else answer.tick_to
-                    answered.append(LeaseAnswer(granted, bool(answer.finished), ahead))
-                    kept.clear()
-            return answered[0]
-
-        return ask
+        with self._lease_lock:
+            pointer = self.pointer
+            self._unsent_reports += [_lease_report(each) for each in done]
+            if self._lease_request is None:
+                request = _LeaseRequest(pointer, data_rows, self._unsent_reports, want)
+                self._lease_request, self._unsent_reports = request, []
+            try:
+                answer = self._interruptible(
+                    self._lease_request.answer,
+                    what="leases of data: other workers have not finished the epoch, or the scheduler does not answer")
+            except Exception:
+                self._lease_request = None
+                raise
+            self._lease_request = None
+            return answer
 
     def request_checkpoint(self) -> Future:
         """Requests a checkpoint of the fleet. Returns a Future, ready when it is complete; wait() raises an error if it
@@ -446,9 +464,15 @@ class Client:
     def saved_state(self, rank: int = 0) -> bytes | None:
         """The state that the worker of this rank had in the checkpoint from which the run was resumed; None if it had
         none, or if this worker has joined later."""
-        found, n = POINTER(), ctypes.c_size_t()
-        self._interruptible(library().saved_state, self.pointer, rank, found, n, what="the saved state of a program: a server does not answer")
-        return ctypes.string_at(found, n.value) if n.value else None
+        pointer = self.pointer
+
+        def read() -> bytes | None:
+            found, n = POINTER(), ctypes.c_size_t()
+            with self._saved_lock:
+                library().saved_state(pointer, rank, found, n)
+                return ctypes.string_at(found, n.value) if n.value else None
+
+        return self._interruptible(read, what="the saved state of a program: a server does not answer")
 
     def report(self, **values: float) -> None:
         """Reports figures of this program, such as report(loss=0.43, hr=0.51): one number for each name.
@@ -475,6 +499,10 @@ class Client:
         tarn.Gone. After it only close() may be called."""
         self._interruptible(library().leave, self.pointer, what="the answers to this worker's requests, before it leaves the "
                       "fleet: a server or the scheduler does not answer")
+
+    def check(self) -> None:
+        """Raises the error with which every request fails, once the client has ended. Does not wait."""
+        library().ended(self.pointer)
 
     @property
     def closed(self) -> bool:

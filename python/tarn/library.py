@@ -126,6 +126,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "barrier": (ctypes.c_int, (POINTER,)),
     "request_checkpoint": (ctypes.c_int, (POINTER, _OUT)),
     "keep_state": (ctypes.c_int, (POINTER, SAVE, POINTER)),
+    "ended": (ctypes.c_int, (POINTER,)),
     "save_state": (ctypes.c_int, (POINTER,)),
     "report": (ctypes.c_int, (POINTER, ctypes.POINTER(TEXT), ctypes.POINTER(ctypes.c_double), ctypes.c_size_t)),
     "saved_state": (ctypes.c_int, (POINTER, ctypes.c_uint32, _OUT, ctypes.POINTER(ctypes.c_size_t))),

@@ -43,11 +43,17 @@ class PostedRequests {
     if (!ended_) ended_ = error;
     return std::exchange(waiting_, {});
   }
+  // No error before End, then its error.
+  Status ended() const {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return std::unexpected(*ended_);
+    return {};
+  }
   // After End; on the thread that called it.
   const Error& error() const { return *ended_; }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   Requests waiting_;
   std::atomic<bool> has_waiting_{false};
   std::optional<Error> ended_;

@@ -61,7 +61,8 @@ class Runtime final : public ClientDriver::Loop {
   // blocks.
   void Exchange(TimeUs at_most) override;
   const Error& error() const { return posted_.error(); }
-  TimeUs waited_us() const { return waited_us_; }  // for messages, in the last Exchange
+  Status ended() const { return posted_.ended(); }  // any thread
+  TimeUs waited_us() const { return waited_us_; }   // for messages, in the last Exchange
 
   // Ends the wait of the Exchange in progress, or else of the next one. Any thread.
   void Wake() override { transport_->Wake(); }

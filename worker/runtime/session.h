@@ -98,6 +98,8 @@ class Session {
   Status Report(std::span<const Figure> figures);
 
   void Cancel() { runtime_.RequestEnd(); }
+  // Why the client has ended; no error while it continues.
+  Status Ended() const { return runtime_.ended(); }
 
   Clock clock() const { return clock_.now(); }
   ClientCounters counters();

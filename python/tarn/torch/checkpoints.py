@@ -34,9 +34,8 @@ class Checkpoint:
             if error.code != _UNAVAILABLE:
                 raise
             # The scheduler does not know yet that training has begun, or it is restarting.
+            self._client.check()
             self._future = self._client.request_checkpoint()
-            if self._future.ready():  # only a client that has ended answers at once
-                self._future.wait()
         return self._done
 
 

@@ -361,24 +361,38 @@ class FleetsTest(unittest.TestCase):
 
     def test_leases_granted_to_an_interrupted_request_come_with_the_next(self):
         def interrupted(call, *arguments, **_):
-            call(*arguments)  # goes on after Ctrl-C
+            threading.Thread(target=call, args=arguments, daemon=True).start()  # goes on after Ctrl-C
             raise KeyboardInterrupt
 
+        patched = lambda: unittest.mock.patch.object(client_module, "interruptible", interrupted)
         with Fleet(more="[data]\ntrain = \"train\"\nsplit_rows = 10\n[train]\nepochs = 1\nbatch_rows = 10\n") as fleet:
             with tarn.connect(fleet.address) as ps:
-                with unittest.mock.patch.object(client_module, "interruptible", interrupted):
+                with patched():
                     self.assertRaises(KeyboardInterrupt, ps.request_leases, (20, 0, 0), want=2)
                 first = ps.request_leases((20, 0, 0), want=2).leases
                 self.assertEqual([(each.first_row, each.rows) for each in first], [(0, 10), (10, 10)])
-                with unittest.mock.patch.object(client_module, "interruptible", interrupted):
-                    ps.tick(first[0].id, 10).wait()
-                    done = [tarn.LeaseReport(first[0].id, 10, 7.0)]
-                    self.assertRaises(KeyboardInterrupt, ps.request_leases, (20, 0, 0), done=done)
+                reports = [tarn.LeaseReport(each.id, 10, 7.0) for each in first]
+                ps.tick(first[0].id, 10).wait()
+                with patched():
+                    self.assertRaises(KeyboardInterrupt, ps.request_leases, (20, 0, 0), done=reports[:1])
                 ps.tick(first[1].id, 10).wait()
-                answers = [ps.request_leases((20, 0, 0), done=[tarn.LeaseReport(first[1].id, 10, 7.0)])]
+                bad = tarn.LeaseReport(first[1].id, 10, 7.0, np.zeros(3), np.zeros(3))
+                self.assertRaises(tarn.InvalidArgument, ps.request_leases, (20, 0, 0), done=[bad])
+                answers = [ps.request_leases((20, 0, 0), done=reports[1:])]
                 while not answers[-1].finished:
                     answers.append(ps.request_leases((20, 0, 0)))
                 self.assertEqual([each for answer in answers for each in answer.leases], [])
+                with patched():
+                    self.assertRaises(KeyboardInterrupt, ps.request_leases, (20, 0, 0))
+            self.assertRaises(tarn.Gone, ps.request_leases, (20, 0, 0))
+
+    def test_a_client_that_cannot_leave_is_closed(self):
+        with Fleet() as fleet:
+            with self.assertRaises(KeyboardInterrupt), tarn.connect(fleet.address) as ps:
+                ps.check()
+                ps.leave = unittest.mock.Mock(side_effect=KeyboardInterrupt)
+            self.assertTrue(ps.closed)
+            self.assertRaises(tarn.Gone, ps.check)
 
     def test_clocks_are_not_negative(self):
         with Fleet() as fleet, tarn.connect(fleet.address) as ps:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
@@ -120,6 +121,13 @@ class RequestTest(unittest.TestCase):
         written, left = self.checkpoint(tarn.Gone(12, "nothing has been trained yet"), None)
         self.assertEqual([written.ready(), written.ready(), written.ready()], [False, True, True])
         self.assertEqual(left, [])
+
+    def test_the_end_of_the_client_is_told(self):
+        written, left = self.checkpoint(tarn.Gone(12, "a server has died"), None)
+        written._client.check = unittest.mock.Mock(side_effect=tarn.Gone(12, "a server has died"))
+        with self.assertRaisesRegex(tarn.Gone, "a server has died"):
+            written.ready()
+        self.assertEqual(left, [None])
 
     def test_a_failure(self):
         written, _ = self.checkpoint(tarn.Error(9, "the disk is full"))

@@ -72,6 +72,9 @@ class FakeClient:
         self.states = []  # what it has saved: in the first call after each tick
         self._ticked = False
 
+    def check(self):
+        """The client has not ended."""
+
     def table(self, name, dim, initializer, optimizer):
         made = FakeTable(self, name, dim, initializer, optimizer)
         found = self.tables.setdefault(name, made)

@@ -28,6 +28,7 @@ TEST(LibraryErrors, ZeroIoThreadsAreRefused) {
   EXPECT_EQ(client.error().message, "io_threads: expected at least 1, found 0");
 }
 
+// Rule A5: a refused push takes no sequence, so the next push is the first one.
 TEST(LibraryErrors, RefusesGradientsThatAreNotFinite) {
   FakeWorld world;
   auto client = ConnectTo(&world);
@@ -61,6 +62,30 @@ TEST(LibraryErrors, RefusesGradientsThatAreNotFinite) {
   for (const FakeShard& shard : world.shards)
     for (const auto& applied : shard.applied)
       for (const float value : applied.values) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(LibraryErrors, AnInvalidPushWhoseFutureIsDroppedUnreadIsLogged) {
+  const auto path = (std::filesystem::temp_directory_path() / ("tarn-dropped-" + std::to_string(::getpid()))).string();
+  ASSERT_TRUE(InitLog({.role = "test", .path = path}));
+  {
+    FakeWorld world;
+    auto client = ConnectTo(&world);
+    ASSERT_TRUE(client);
+    auto users = client->OpenTable("users");
+    ASSERT_TRUE(users);
+    const std::vector<Key> keys = {1};
+    client->Push(*users, keys, std::vector<float>(3, 1.0f));
+    const std::vector<float> bad(3, std::numeric_limits<float>::quiet_NaN());
+    EXPECT_FALSE(client->Push(*users, keys, bad).Wait());
+    EXPECT_EQ(ReadFile(path, 1 << 20).value(), "");
+    client->Push(*users, keys, bad);
+    EXPECT_TRUE(client->Leave());
+  }
+  const std::string log = ReadFile(path, 1 << 20).value();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+  EXPECT_NE(log.find("a push was dropped: table 'users': the gradient of key 1 is nan"), std::string::npos) << log;
+  std::filesystem::remove(path);
+  ASSERT_TRUE(InitLog({.role = "test", .path = ""}));
 }
 
 TEST(LibraryErrors, RefusesInvalidArgumentsBeforeAnythingIsSent) {
@@ -157,6 +182,8 @@ TEST(LibraryErrors, UnreadPullsAreBounded) {
   EXPECT_FALSE(second.Ready());
 }
 
+// The first pull cannot allocate the cache that the job wants. This ends the client while several threads send
+// requests.
 TEST(LibraryErrors, RequestsDuringTheEndOfTheClientGetItsError) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers end a process that asks for so much memory";

@@ -116,8 +116,6 @@ TEST(Library, AssignsAndDeletesRows) {
             "table 'users': 1 values for 1 keys, expected 3");
 }
 
-// Rule A5: a refused push takes no sequence, so the next push is the first one.
-
 TEST(Library, PlansLeasesBarriersAndTables) {
   FakeWorld world;
   auto client = ConnectTo(&world);
@@ -323,10 +321,6 @@ TEST(Library, ManyThreadsShareAClient) {
       for (std::size_t i = 0; i < applied.keys.size(); ++i) total += applied.values[3 * i];
   EXPECT_EQ(total, 4 * 50 * 20.0f);
 }
-
-// The first pull cannot allocate the cache that the job wants. This ends the client while several threads send
-
-// requests.
 
 TEST(Library, AWaitThatTimedOutMayBeRepeated) {
   FakeWorld world;
