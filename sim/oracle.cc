@@ -73,15 +73,13 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
   Check(RowChanges::IsChanged(key) ? changes_.CheckCut(cut, key, value) : counts_.CheckCut(cut, key, value));
 }
 
-void Oracle::CheckLastCut(Clock cut, std::span<const WorkerEntry> workers) {
-  for (const WorkerEntry& worker : workers) {
-    const auto accepted = accepted_.find(worker.incarnation);
-    if (worker.state == WorkerState::kFencing || accepted == accepted_.end() || accepted->second < cut) continue;
+void Oracle::CheckLastCut(std::optional<Clock> cut) {
+  for (const auto& [worker, clock] : accepted_) {
     // A verdict voids the pushes of clocks from its end on.
-    if (worker.state == WorkerState::kLive || worker.end > cut)
-      Fail(fmt::format(
-          "incarnation {}: a push of clock {} was accepted, and the run ended with a checkpoint of clock {}",
-          worker.incarnation.value, accepted->second.value, cut.value));
+    const bool lost = !cut || (clock >= *cut && (cohorts_.Has(worker, *cut) || cohorts_.Has(worker, clock)));
+    if (lost)
+      Fail(fmt::format("incarnation {}: a push of clock {} was accepted, and the run ended with {}", worker.value,
+                       clock.value, cut ? fmt::format("a checkpoint of clock {}", cut->value) : "no checkpoint"));
   }
 }
 

@@ -8,7 +8,8 @@
 //   - each row of data is trained exactly once per epoch, by pushes that count
 //   - rows of an aggregated table are created and expire as computed from their pushes (life_model.h)
 //   - a checkpoint of a clean stop contains every row of data whose push was acknowledged, and no other
-//   - a checkpoint at a clock contains exactly the pushes before that clock
+//   - a checkpoint at a clock contains exactly the pushes before that clock, and the last one of a run all accepted
+//   ones
 //   - the residuals of a worker with top-k pushes are in the checkpoint, as of its clock
 //   - pushes have the versions and, where their rule needs them, the rows that were pulled (push_origins.h)
 //   - the version of a partition is the number of its sections that were applied
@@ -19,6 +20,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -57,8 +59,9 @@ class Oracle {
     accepted_[incarnation] = std::max(accepted_[incarnation], clock);
   }
   void ForgetAccepted() { accepted_.clear(); }
-  // Checks that the checkpoint of a stop, cut at this clock, contains what these workers have pushed (rule K12).
-  void CheckLastCut(Clock cut, std::span<const WorkerEntry> workers);
+  // Checks that the last checkpoint of a stop or of a finished job, cut at this clock, contains every push that a shard
+  // has accepted (rule K12). nullopt: there is none.
+  void CheckLastCut(std::optional<Clock> cut);
   // Checks the answer of a shard to a pull for use at `use` on a table with this bound.
   void CheckGroundTruth(Clock use, std::uint64_t bound, std::uint32_t backups) {
     Check(cohorts_.CheckGroundTruth(use, bound, backups));

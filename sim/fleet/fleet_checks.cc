@@ -147,9 +147,13 @@ Status FleetChecks::CheckEnd(bool died_early) const {
   }
   context_.oracle.CheckData();
   const std::optional<ResumePoint> newest = NewestCheckpoint();
-  if (newest && context_.scenario.CutsAtClock() && context_.scenario.job.storage.checkpoint_final)
-    context_.oracle.CheckLastCut(newest->manifest.resume_clock, context_.processes.scheduler()->view().workers);
+  if (context_.scenario.CutsAtClock() && context_.scenario.job.storage.checkpoint_final) CheckLastCut(newest);
   return {};
+}
+
+void FleetChecks::CheckLastCut(const std::optional<ResumePoint>& newest) const {
+  if (context_.scenario.job.storage.durability == Durability::kNone) return;
+  context_.oracle.CheckLastCut(newest ? std::optional(newest->manifest.resume_clock) : std::nullopt);
 }
 
 std::optional<ResumePoint> FleetChecks::NewestCheckpoint() const {
@@ -171,11 +175,10 @@ void FleetChecks::CheckStop(RunResult* result) const {
   if (!noted("the fleet is complete")) return;
   const bool undrained = noted("does not wait for it");
   const std::optional<ResumePoint> newest = NewestCheckpoint();
-  if (!newest || undrained) return;
-  const scheduler::Scheduler& scheduler = *context_.processes.scheduler();
-  if (context_.scenario.CutsAtClock() && scheduler.stop_reason().reason == "stopped")
-    context_.oracle.CheckLastCut(newest->manifest.resume_clock, scheduler.view().workers);
-  if (context_.scenario.MayCutAtClock()) return;
+  if (undrained) return;
+  if (context_.scenario.CutsAtClock() && context_.processes.scheduler()->stop_reason().reason == "stopped")
+    CheckLastCut(newest);
+  if (!newest || context_.scenario.MayCutAtClock()) return;
   result->drained = true;
   CheckDrainedStates(context_, *newest);
   context_.oracle.CheckStopped(newest->manifest, ValuesIn(context_.disk, *newest));

@@ -41,6 +41,7 @@ class FleetChecks {
   Status CheckFinal(Key key) const;
   // The newest complete checkpoint of this run; not of one before, from which it continues.
   std::optional<ResumePoint> NewestCheckpoint() const;
+  void CheckLastCut(const std::optional<ResumePoint>& newest) const;  // rule K12
 
   FleetContext& context_;
   std::map<NodeId, TimeUs> sent_, received_;  // by shard

@@ -132,6 +132,8 @@ MUTANTS = [
      "return !last_ || (last_->at_clock && clock < last_->clock); }", "return true; }"),
     ("no-checkpoint-after-the-last-epoch", "scheduler/epochs/epochs.cc",
      "if (!facts.state_is_cut)", "if (!facts.state_is_cut && schedule_.finished().size() < 2)"),
+    ("stop-without-a-checkpoint", "scheduler/impl.cc",
+     "if (setup_.keeps_checkpoints() && AnythingDone())", "if (setup_.keeps_checkpoints() && !AnythingDone())"),
     ("stop-cut-before-drained", "scheduler/membership/agreement.cc",
      "if (!AllDrained() && !late) return std::nullopt;", "if (!AllReported() && !late) return std::nullopt;"),
     ("drain-of-half-a-clock", "worker/client/tick_bound.cc", "if (pushed_ != asked && !mid_clock) drain_to_ = asked;",

@@ -203,6 +203,17 @@ TEST_F(ColdGateTest, TakesBytesUpToItsLimit) {
   EXPECT_EQ(gate.bytes(), 2 * each);
 }
 
+TEST_F(ColdGateTest, CountsSectionsAndSeveralTables) {
+  ColdGate gate;
+  Message message = PullOf(1, 1000);
+  auto& tables = std::get<Pull>(message.body).tables;
+  tables.resize(2);
+  tables[1].keys.sections.resize(100);
+  const std::size_t lists = 2 * sizeof(PullPart) + (tables[0].keys.sections.size() + 100) * sizeof(Section);
+  EXPECT_TRUE(gate.Add(Peer(1), &message, NextTicket()));
+  EXPECT_EQ(gate.bytes(), sizeof(ColdGate::Waiting) + 1000 + lists);
+}
+
 TEST_F(ColdGateTest, ALowerLimitRefusesNewMessagesAndKeepsWaitingOnes) {
   ColdGate gate;
   Message first = PullOf(1), second = PullOf(2);
