@@ -13,6 +13,7 @@ class TurnTest : public ShardTest {
   // Runs a turn of `n` pulls, each of which takes `us`.
   TimeUs TakeTurn(std::size_t n, TimeUs us) {
     std::vector<net::Received> batch;
+    batch.reserve(n);
     for (std::size_t i = 0; i < n; ++i) batch.push_back({kWorkerPeer, PullOf(0, 10, 5, 0, i + 1)});
     auto clock = [this, us] { return std::exchange(now_, now_ + us); };
     return HandOver(&batch, shard_.get(), clock, &out_, [this] {
@@ -46,6 +47,7 @@ TEST_F(TurnTest, HeartbeatsAreSentWithinATurn) {
 TEST_F(TurnTest, HandledMessagesKeepNothing) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   std::vector<net::Received> batch;
+  batch.reserve(2);
   for (std::size_t i = 0; i < 2; ++i) batch.push_back({kWorkerPeer, PushOf(0, 10, 5, i + 1, 0)});
   ASSERT_NE(PayloadBytes(batch[0].message), 0u);
   std::vector<std::size_t> kept;
