@@ -124,7 +124,7 @@ std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, 
                                  ? (noisy > 0 ? 1.0f : 0.0f)
                                  : static_cast<float>(std::uint64_t(std::abs(noisy) * 4) % shape.classes));
     }
-    batch.keys.push_back(kBiasKey);  // last, as in a worker's batches
+    batch.keys.reserve(batch.keys.size() + 1);  // Bench::Step appends the bias while it plans
   }
   return batches;
 }
@@ -145,8 +145,8 @@ class Bench {
 
   // Trains every batch once and appends the loss of each step, or nullopt for a skipped batch, whose gradients overflow
   // in fp16. Errors as in Stepper::Run.
-  Status Run(std::span<const Batch> batches, std::vector<std::optional<double>>* losses) {
-    for (const Batch& batch : batches) {
+  Status Run(std::span<Batch> batches, std::vector<std::optional<double>>* losses) {
+    for (Batch& batch : batches) {
       auto loss = Step(batch);
       if (!loss) return std::unexpected(std::move(loss).error());
       losses->push_back(*loss);
@@ -168,7 +168,7 @@ class Bench {
     for (const char* name : {"dense.f32", "keys.i64", "labels.f32"}) write(name, "", 0, "wb");
     for (const Batch& batch : batches) {
       write("dense.f32", batch.dense.data(), batch.dense.size() * sizeof(float), "ab");
-      write("keys.i64", batch.keys.data(), batch.offsets.back() * sizeof(Key), "ab");
+      write("keys.i64", batch.keys.data(), batch.keys.size() * sizeof(Key), "ab");
       write("labels.f32", batch.labels.data(), batch.labels.size() * sizeof(float), "ab");
     }
     Json json = {{"model", options_.model},
@@ -227,21 +227,22 @@ class Bench {
   }
   bool use_all(std::size_t t) const { return uses_[t].rows == RowsNeeded::kAll; }
 
-  // The keys whose rows a table needs for a batch.
-  std::span<const Key> KeysOf(std::size_t table, const Batch& batch) const {
+  // The keys whose rows a table needs. keys: of a batch, and the bias last.
+  std::span<const Key> KeysOf(std::size_t table, std::span<const Key> keys) const {
     if (use_all(table)) return all_keys_[table];
-    const std::span keys(batch.keys);  // with the bias, last
     return uses_[table].rows == RowsNeeded::kBatchKeysAndBias ? keys : keys.first(keys.size() - 1);
   }
 
-  Expected<std::optional<double>> Step(const Batch& batch) {
+  Expected<std::optional<double>> Step(Batch& batch) {
     auto begin = SteadyClock::now();
     std::vector<const Plan*> plans;
+    batch.keys.push_back(kBiasKey);  // only for the plans, like a worker's BatchPlanner
     for (std::size_t t = 0; t < uses_.size(); ++t) {
       const TableSpec& spec = uses_[t].spec;
-      planner_.Make(spec.id, spec.dim, positioners_[t], KeysOf(t, batch), &plans_[t]);
+      planner_.Make(spec.id, spec.dim, positioners_[t], KeysOf(t, batch.keys), &plans_[t]);
       plans.push_back(&plans_[t]);
     }
+    batch.keys.pop_back();
     plan += Lap(&begin);
     std::vector<Buffer> values;
     for (std::size_t t = 0; t < uses_.size(); ++t) {
@@ -287,8 +288,8 @@ int Measure(const Options& options) {
   auto bench = Bench::Make(options);
   if (!bench) return Failed(bench.error());
   Bench& b = **bench;
-  const std::vector<Batch> batches = MakeBatches(options, b.shape(), options.warmup + options.steps);
-  const std::span<const Batch> all(batches);
+  std::vector<Batch> batches = MakeBatches(options, b.shape(), options.warmup + options.steps);
+  const std::span<Batch> all(batches);
   if (!options.dump.empty())
     if (auto status = b.Dump(all); !status) return Failed(status.error());
   std::vector<std::optional<double>> losses;

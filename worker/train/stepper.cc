@@ -32,6 +32,12 @@ Error WithAdvice(Error error, const Batch& batch) {
   return error;
 }
 
+// Whether a plan that the host has made has an occurrence for each key of the batch and, where needed, the bias.
+bool Fits(const Plan& plan, RowsNeeded rows, std::size_t keys) {
+  if (rows == RowsNeeded::kAll || plan.placed != nullptr) return true;
+  return plan.index.size() == keys + (rows == RowsNeeded::kBatchKeysAndBias ? 1 : 0);
+}
+
 }  // namespace
 
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible) {
@@ -126,6 +132,8 @@ Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const P
 Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
                       bool train, QualityTally* quality, std::span<const float* const> placed) {
   TARN_CHECK(steps_.size() < arrays_.size(), "a step is finished first");
+  for (std::size_t t = 0; t < plans.size(); ++t)
+    TARN_CHECK(Fits(*plans[t], model_->tables()[t].rows, batch.keys.size()), "a plan is of the batch's keys");
   Step& step = steps_.emplace_back(Step{.arrays = FreeArrays(),
                                         .source = {&batch, plans, values, placed, train},
                                         .unit = loss_scale_.value(),

@@ -44,6 +44,19 @@ class Fleets(unittest.TestCase):
             self.assertAlmostEqual(float(row[4].split()[0]), fleet / one, delta=0.006)
         self.assertEqual(len(seconds.splitlines()), 6)
 
+    def test_model_step(self):
+        for model in ("dlrm", "dcn_v2", "wide_deep", "deepfm", "mlp"):
+            command = [BIN / "model_step", "--model", model, "--rows", "16", "--steps", "3", "--warmup", "1", "--dim", "4",
+                       "--field-keys", "10", "--hidden", "8", "--bottom", "4"]
+            done = [subprocess.run([*command, *more], capture_output=True, text=True)
+                    for more in (["--dump", self.path / model], ["--accumulate", "2"])]
+            self.assertEqual([each.returncode for each in done], [0, 0], done[0].stderr + done[1].stderr)
+            whole, in_parts = (json.loads(each.stdout)["losses"] for each in done)
+            self.assertEqual(len(whole), 4)
+            for one, other in zip(whole, in_parts):
+                self.assertAlmostEqual(one, other, places=5)
+            self.assertEqual((self.path / model / "labels.f32").stat().st_size, 4 * 16 * 4)
+
     def test_prefetch(self):
         out = self.run_bench("prefetch", "--workers", "1", "--seeds", "1", "2", "--modes", "asp")
         lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
