@@ -8,8 +8,8 @@
 //   - each row of data is trained exactly once per epoch, by pushes that count
 //   - rows of an aggregated table are created and expire as computed from their pushes (life_model.h)
 //   - a checkpoint of a clean stop contains every row of data whose push was acknowledged, and no other
-//   - a checkpoint at a clock contains exactly the pushes before that clock, and the last one of a run all accepted
-//   ones
+//   - a checkpoint at a clock contains exactly the pushes before that clock
+//   - the last checkpoint of a run contains every push that a shard has accepted
 //   - the residuals of a worker with top-k pushes are in the checkpoint, as of its clock
 //   - pushes have the versions and, where their rule needs them, the rows that were pulled (push_origins.h)
 //   - the version of a partition is the number of its sections that were applied

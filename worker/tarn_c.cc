@@ -160,12 +160,13 @@ tarn::PullOptions Options(const tarn_pull_options* given, std::size_t rows, std:
   return options;
 }
 
-// Returns an error of the arguments directly, because a caller without a future would not see it.
-int StoreChecked(tarn::StatusFuture done_later, tarn_future** future) {
-  if (done_later.Ready())
-    if (const auto done = done_later.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
+// Stores the future of a push or a tick. Returns an error of the arguments directly, because a caller without a future
+// would not see it.
+int StoreChecked(tarn::StatusFuture outcome, tarn_future** future) {
+  if (outcome.Ready())
+    if (const auto done = outcome.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
       return Failed(done.error());
-  return StoreFuture(std::move(done_later), future);
+  return StoreFuture(std::move(outcome), future);
 }
 
 // The number of floats in the rows of a plan.
