@@ -115,6 +115,7 @@ class ShardLoop {
                                 .endpoint = *std::move(endpoint),
                                 .shards_per_server = options_.shards,
                                 .http = options_.http,
+                                .flush = [this] { Flush(); },
                                 .log = disks_.log(),
                                 .blobs = &disks_.blobs(),
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },

@@ -16,8 +16,7 @@ namespace tarn::server {
 inline constexpr TimeUs kTurnTimerUs = 2'000;
 
 // Passes the messages of `batch` to the shard and empties each one. `clock` returns the time, which never decreases.
-// `flush` sends and empties `out`; it is called as soon as the answers in `out` are large, and after the shard's timer.
-// Returns the last time passed to the shard.
+// `flush` sends and empties `out`; it is called after the shard's timer. Returns the last time passed to the shard.
 TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::function<TimeUs()>& clock, Outbox* out,
                 const std::function<void()>& flush);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <utility>
 
 #include "bench/scale_model/links.h"
@@ -15,13 +16,14 @@
 #include "bench/scale_model/model_nodes.h"
 #include "bench/scale_model/scheduler_model.h"
 #include "bench/scale_model/stopwatch.h"
+#include "server/shard/shard_step.h"
 
 namespace tarn::scale {
 namespace {
 
-// As kMessagesPerTurn (server/loop.cc), kReceiveMax (worker/runtime/runtime.cc) and kFlushBytes (server/turn.cc).
+// As kMessagesPerTurn (server/loop.cc) and kReceiveMax (worker/runtime/runtime.cc).
 constexpr std::size_t kTurnMessages = 256;
-constexpr double kFlushBytes = 128 << 10;
+constexpr auto kFlushBytes = double(server::ShardStep::kFlushBytes);
 constexpr Ns kTimerNs = 50'000'000;  // period of timer checks
 // A run with more simulated time than this is stuck.
 constexpr Ns kStuckNs = Ns{1'200'000'000'000};
@@ -51,9 +53,17 @@ class FleetModel {
   double DeliverToShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
-  // Occupies the node's main thread for `ns` and the cost of encoding `out`. Then sends the unsent messages, with
-  // `flush` or once they have kFlushBytes.
+  // Occupies the node's main thread for `ns` and the cost of making and encoding `out`. A shard sends its unsent
+  // messages as soon as they have kFlushBytes, and otherwise with `flush`; a worker at the end.
   void EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush);
+  // Messages of a step: the time that they take the main thread, and whether they are then sent.
+  struct Made {
+    double ns = 0;
+    std::vector<std::pair<Outgoing, Extent>> messages;
+    bool flush = false;
+  };
+  // Runs the parts of a step one after the other, then the node's next work.
+  void RunParts(Node* node, std::deque<Made> parts);
   void Flush(Node* node);
   void Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messages);
   void Read(Node* node);
@@ -258,28 +268,50 @@ void FleetModel::Compute(Node* node) {
 }
 
 void FleetModel::EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush) {
+  std::deque<Made> parts(1);
+  parts.back().ns = ns;
   for (Outgoing& o : *out) {
+    Made* part = &parts.back();
     const Extent extent = message_costs_.ExtentOf(o.message, ModelNodes::ShardOf(*node, o.to), asked);
-    if (clocks_.begun() && o.to != kSchedulerPeer) ns += message_costs_.Out(node->is_worker, o.message.body, extent);
+    if (clocks_.begun() && o.to != kSchedulerPeer)
+      part->ns += message_costs_.Out(node->is_worker, o.message.body, extent);
     node->unsent_bytes += extent.bytes * extent.part;
-    node->unsent.emplace_back(std::move(o), extent);
+    part->messages.emplace_back(std::move(o), extent);
+    if (node->is_worker || node->unsent_bytes < kFlushBytes) continue;
+    part->flush = true;
+    node->unsent_bytes = 0;
+    parts.emplace_back();
   }
-  flush = flush || node->unsent_bytes >= kFlushBytes;
+  if (parts.size() > 1 && parts.back().messages.empty()) parts.pop_back();
+  if (flush) {
+    parts.back().flush = true;
+    node->unsent_bytes = 0;
+  }
   if (node->is_worker) Read(node);
-  const auto end = [this, node, flush] {
+  RunParts(node, std::move(parts));
+}
+
+void FleetModel::RunParts(Node* node, std::deque<Made> parts) {
+  if (parts.empty()) {
     node->busy = false;
-    if (flush) Flush(node);
-    Pump(node);
+    return Pump(node);
+  }
+  Made part = std::move(parts.front());
+  parts.pop_front();
+  const double ns = part.ns;
+  auto end = [this, node, part = std::move(part), rest = std::move(parts)]() mutable {
+    for (auto& message : part.messages) node->unsent.push_back(std::move(message));
+    if (part.flush) Flush(node);
+    RunParts(node, std::move(rest));
   };
   if (ns <= 0 && !clocks_.begun()) return end();
   node->busy = true;
-  node->machine.main->Run(ns * nodes_.Slow(*node), end);
+  node->machine.main->Run(ns * nodes_.Slow(*node), std::move(end));
 }
 
 void FleetModel::Flush(Node* node) {
   std::vector<std::pair<Outgoing, Extent>> unsent;
   unsent.swap(node->unsent);
-  node->unsent_bytes = 0;
   Send(node, std::move(unsent));
 }
 

@@ -85,7 +85,7 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
     : options_(std::move(options)),
       store_(store),
       observer_(observer != nullptr ? observer : &null_observer_),
-      step_(options_.shard),
+      step_(options_.shard, options_.flush),
       stop_(&step_),
       scheduler_({options_.nonce, options_.endpoint, options_.shards_per_server, options_.http}, &step_),
       outbox_(options_.log, &step_),
@@ -108,11 +108,10 @@ ShardBase Shard::Impl::Base() {
 
 template <typename Run>
 void Shard::Impl::Guard(Outbox* out, Run run) {
-  const std::size_t before = out->size();
   Status status = CatchExhaustion(run);
   if (const Status failure = stop_.TakeFailure(); status) status = failure;
   if (!status) {
-    out->erase(out->begin() + static_cast<std::ptrdiff_t>(before), out->end());
+    step_.DropMessages();
     Abandon(status.error(), out);
   }
   if (stop_.stopped() && !stop_.ended()) outbox_.DropHeld();

@@ -52,6 +52,9 @@ struct ShardOptions {
   // recently used list is dropped.
   std::size_t held_lists_bytes_max = limits::kHeldListsBytesMax;
   std::size_t held_lists_peer_bytes_max = limits::kHeldListsPeerBytesMax;
+  // Sends and empties the outbox of the current step. Called within a step as soon as its messages are large
+  // (ShardStep::kFlushBytes). Empty: they stay in the outbox.
+  std::function<void()> flush;
   // For jobs of durability "log"; outlives the shard. Null: such a job is rejected.
   ShardLog* log = nullptr;
   // Stores the state of workers in checkpoints; outlives the shard. Null: checkpoints with such state never complete.

@@ -1,8 +1,11 @@
-// The current step of a shard: its time, and the outbox for its messages. Sets the sender of each message. Not
-// thread-safe: the shard's thread owns it.
+// The current step of a shard: its time, and the outbox for its messages. Sets the sender of each message. A step may
+// answer the pulls of all workers, so it does not wait for its end to send them. Not thread-safe: the shard's thread
+// owns it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "core/message.h"
@@ -12,13 +15,23 @@ namespace tarn::server {
 
 class ShardStep {
  public:
-  explicit ShardStep(ShardId shard) : shard_(shard) {}
+  // Payload bytes of messages from which on they are sent at once. Smaller ones are sent together, so that the
+  // transport's thread is woken once.
+  static constexpr std::size_t kFlushBytes = std::size_t{32} << 10;
+
+  // `flush` sends and empties the outbox; it is called as soon as the messages since the outbox was empty have
+  // kFlushBytes. Empty: they stay in the outbox.
+  explicit ShardStep(ShardId shard, std::function<void()> flush = {}) : shard_(shard), flush_(std::move(flush)) {}
 
   // Begins a step; `out` outlives it. Nothing may be sent before the first step.
   void Begin(TimeUs now, Outbox* out) {
     now_ = now;
     out_ = out;
+    first_ = out->size();
+    if (out->empty()) unsent_bytes_ = 0;
   }
+  // Removes the messages of this step that are still in the outbox.
+  void DropMessages() { out_->erase(out_->begin() + static_cast<std::ptrdiff_t>(first_), out_->end()); }
   // Sets the sender of later messages, known from Welcome. Before that, job, incarnation and epoch are 0.
   void SetIdentity(std::uint64_t job, Incarnation incarnation) {
     job_ = job;
@@ -38,11 +51,15 @@ class ShardStep {
     Fill(&message, std::move(body));
     return message;
   }
-  void Send(Outgoing outgoing) { out_->push_back(std::move(outgoing)); }
+  void Send(Outgoing outgoing) {
+    out_->push_back(std::move(outgoing));
+    FlushIfLarge();
+  }
   void Send(Peer to, Body body) {
     Outgoing& outgoing = out_->emplace_back();
     outgoing.to = to;
     Fill(&outgoing.message, std::move(body));
+    FlushIfLarge();
   }
 
  private:
@@ -53,7 +70,17 @@ class ShardStep {
     message->body = std::move(body);
   }
 
+  void FlushIfLarge() {
+    unsent_bytes_ += PayloadBytes(out_->back().message);
+    if (unsent_bytes_ < kFlushBytes || !flush_) return;
+    flush_();
+    first_ = unsent_bytes_ = 0;
+  }
+
   ShardId shard_;
+  std::function<void()> flush_;
+  std::size_t first_ = 0;         // messages in the outbox before those of this step
+  std::size_t unsent_bytes_ = 0;  // of the messages in the outbox
   std::uint64_t job_ = 0;
   Incarnation incarnation_;
   Epoch epoch_;

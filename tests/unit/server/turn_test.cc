@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/shard/shard_step.h"
 #include "tests/unit/server/shard/shard_fixture.h"
 
 namespace tarn::server {
@@ -71,13 +72,21 @@ TEST_F(TurnTest, AShortTurnDoesNotRunTheTimer) {
 }
 
 TEST_F(TurnTest, LargeAnswersAreSentWithinATurn) {
-  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.flush = [this] {
+         ++flushes_;
+         out_.clear();
+       }});
   out_.clear();
   TakeTurn(1, 10);
   const std::size_t reply = PayloadBytes(out_.at(0).message);
   ASSERT_NE(reply, 0u);
-  TakeTurn((128 << 10) / reply + 1, 10);
-  EXPECT_EQ(flushes_, 1);
+  out_.clear();
+  const std::size_t large = (ShardStep::kFlushBytes + reply - 1) / reply;
+  TakeTurn(large - 1, 10);
+  EXPECT_EQ(flushes_, 0);
+  TakeTurn(large + 2, 10);
+  EXPECT_EQ(flushes_, 2);
+  EXPECT_EQ(out_.size(), 1u);
 }
 
 }  // namespace

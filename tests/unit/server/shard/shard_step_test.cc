@@ -1,7 +1,11 @@
-// Shows that messages have the shard's identity as far as it is known, and go into the outbox of the current step.
+// Shows that messages have the identity of the shard as far as it is known, go into the outbox of the current step, and
+// are sent within the step if they are large.
 #include "server/shard/shard_step.h"
 
 #include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
 
 namespace tarn::server {
 namespace {
@@ -36,6 +40,57 @@ TEST(ShardStepTest, MessagesGoIntoTheOutboxOfTheCurrentStep) {
   step.Send({Peer(9), kept});
   EXPECT_TRUE(first.empty());
   EXPECT_EQ(second.size(), 1u);
+}
+
+class LargeAnswersTest : public testing::Test {
+ protected:
+  void Send(std::size_t bytes) {
+    PullReply reply;
+    reply.tables.push_back({.values = Buffer::Allocate(bytes)});
+    step_.Send(Peer(9), std::move(reply));
+  }
+  Outbox out_;
+  std::vector<std::size_t> sent_;  // messages, by flush
+  ShardStep step_{ShardId(0), [this] {
+                    sent_.push_back(out_.size());
+                    out_.clear();
+                  }};
+};
+
+TEST_F(LargeAnswersTest, AreSentWithinTheStep) {
+  step_.Begin(1, &out_);
+  Send(ShardStep::kFlushBytes - 1);
+  EXPECT_TRUE(sent_.empty());
+  step_.Begin(2, &out_);
+  Send(1);
+  Send(1);
+  Send(2 * ShardStep::kFlushBytes);
+  Send(1);
+  EXPECT_EQ(sent_, (std::vector<std::size_t>{2, 2}));
+  EXPECT_EQ(out_.size(), 1u);
+}
+
+TEST_F(LargeAnswersTest, AStepDropsWhatItHasNotSent) {
+  step_.Begin(1, &out_);
+  Send(1);
+  step_.Begin(2, &out_);
+  Send(1);
+  step_.DropMessages();
+  EXPECT_EQ(out_.size(), 1u);
+  Send(ShardStep::kFlushBytes);
+  Send(1);
+  step_.DropMessages();
+  EXPECT_EQ(sent_, (std::vector<std::size_t>{2}));
+  EXPECT_TRUE(out_.empty());
+}
+
+TEST_F(LargeAnswersTest, AreCountedAnewOnceTheOutboxIsEmpty) {
+  step_.Begin(1, &out_);
+  Send(ShardStep::kFlushBytes - 1);
+  out_.clear();  // sent at the end of a turn
+  step_.Begin(2, &out_);
+  Send(1);
+  EXPECT_TRUE(sent_.empty());
 }
 
 }  // namespace
