@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <deque>
 #include <utility>
 
 #include "bench/scale_model/links.h"
@@ -53,17 +52,17 @@ class FleetModel {
   double DeliverToShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
-  // Occupies the node's main thread for `ns` and the cost of making and encoding `out`. A shard sends its unsent
-  // messages as soon as they have kFlushBytes, and otherwise with `flush`; a worker at the end.
+  // Occupies the node's main thread for `ns` and the cost of making and encoding `out`. With `flush` then sends the
+  // unsent messages. A shard also sends them as soon as they have kFlushBytes.
   void EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush);
-  // Messages of a step: the time that they take the main thread, and whether they are then sent.
-  struct Made {
+  // Work of a step for `ns`, with its messages, and whether all unsent ones are sent after it.
+  struct StepPart {
     double ns = 0;
     std::vector<std::pair<Outgoing, Extent>> messages;
     bool flush = false;
   };
-  // Runs the parts of a step one after the other, then the node's next work.
-  void RunParts(Node* node, std::deque<Made> parts);
+  // Runs the parts of a step from `next` on, one after the other, then the node's next work.
+  void RunParts(Node* node, std::vector<StepPart> parts, std::size_t next);
   void Flush(Node* node);
   void Send(Node* from, std::vector<std::pair<Outgoing, Extent>> messages);
   void Read(Node* node);
@@ -268,14 +267,14 @@ void FleetModel::Compute(Node* node) {
 }
 
 void FleetModel::EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush) {
-  std::deque<Made> parts(1);
+  std::vector<StepPart> parts(1);
   parts.back().ns = ns;
   for (Outgoing& o : *out) {
-    Made* part = &parts.back();
+    StepPart* part = &parts.back();
     const Extent extent = message_costs_.ExtentOf(o.message, ModelNodes::ShardOf(*node, o.to), asked);
     if (clocks_.begun() && o.to != kSchedulerPeer)
       part->ns += message_costs_.Out(node->is_worker, o.message.body, extent);
-    node->unsent_bytes += extent.bytes * extent.part;
+    node->unsent_bytes += extent.payload * extent.part;
     part->messages.emplace_back(std::move(o), extent);
     if (node->is_worker || node->unsent_bytes < kFlushBytes) continue;
     part->flush = true;
@@ -288,21 +287,19 @@ void FleetModel::EndStep(Node* node, Outbox* out, double ns, const Extent* asked
     node->unsent_bytes = 0;
   }
   if (node->is_worker) Read(node);
-  RunParts(node, std::move(parts));
+  RunParts(node, std::move(parts), 0);
 }
 
-void FleetModel::RunParts(Node* node, std::deque<Made> parts) {
-  if (parts.empty()) {
+void FleetModel::RunParts(Node* node, std::vector<StepPart> parts, std::size_t next) {
+  if (next == parts.size()) {
     node->busy = false;
     return Pump(node);
   }
-  Made part = std::move(parts.front());
-  parts.pop_front();
-  const double ns = part.ns;
-  auto end = [this, node, part = std::move(part), rest = std::move(parts)]() mutable {
-    for (auto& message : part.messages) node->unsent.push_back(std::move(message));
-    if (part.flush) Flush(node);
-    RunParts(node, std::move(rest));
+  const double ns = parts[next].ns;
+  auto end = [this, node, parts = std::move(parts), next]() mutable {
+    for (auto& message : parts[next].messages) node->unsent.push_back(std::move(message));
+    if (parts[next].flush) Flush(node);
+    RunParts(node, std::move(parts), next + 1);
   };
   if (ns <= 0 && !clocks_.begun()) return end();
   node->busy = true;

@@ -81,6 +81,7 @@ Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const
     const bool tick = std::holds_alternative<Tick>(message.body) || std::holds_alternative<TickAck>(message.body);
     if (tick && options_.free_ticks) return {.copies = 0};
   }
+  extent.payload = extent.bytes;
   extent.bytes += extent.copies * kMessageBytes + std::max(sections, extent.copies) * kSectionBytes;
   return extent;
 }

@@ -15,12 +15,12 @@ namespace tarn::scale {
 
 // The size of a message in the real fleet, which has one message per server of a bundle.
 struct Extent {
-  double copies = 1;           // messages
-  double tables = 0;           // of all these messages
-  double rows = 0, dense = 0;  // of all these messages, in the units of costs
-  double bytes = 0;
-  double part = 1;        // the largest share of one server of a bundle: of messages, bytes and sparse rows
-  double dense_part = 1;  // of dense rows
+  double copies = 1;              // messages
+  double tables = 0;              // of all these messages
+  double rows = 0, dense = 0;     // of all these messages, in the units of costs
+  double bytes = 0, payload = 0;  // payload: only keys and values
+  double part = 1;                // the largest share of one server of a bundle: of messages, bytes and sparse rows
+  double dense_part = 1;          // of dense rows
 };
 
 // The frames of one transfer, as the sending or receiving node sees them.

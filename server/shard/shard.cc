@@ -27,7 +27,7 @@ TimeUs MicrosecondsOf(double seconds) { return static_cast<TimeUs>(seconds * 1e6
 
 }  // namespace
 
-// Routes messages and timers to the parts of the shard. Discards the messages of a step that has failed.
+// Routes messages and timers to the parts of the shard. Discards the unsent messages of a step that has failed.
 class Shard::Impl {
  public:
   Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer);
@@ -54,9 +54,10 @@ class Shard::Impl {
 
  private:
   // Runs a step. If the step cannot be completed, replaces its messages in `out` by the reason for which the shard
-  // stops, because an incomplete step must not acknowledge anything.
+  // stops, because an incomplete step must not acknowledge anything. Messages that are already sent are about completed
+  // work (ShardStep).
   template <typename Run>
-  void Guard(Outbox* out, Run run);
+  void Guard(TimeUs now, Outbox* out, Run run);
 
   void OnControl(Message message);
   void OnWelcome(const Message& message);
@@ -85,7 +86,7 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
     : options_(std::move(options)),
       store_(store),
       observer_(observer != nullptr ? observer : &null_observer_),
-      step_(options_.shard, options_.flush),
+      step_(options_.shard, options_.flush, options_.flush_bytes),
       stop_(&step_),
       scheduler_({options_.nonce, options_.endpoint, options_.shards_per_server, options_.http}, &step_),
       outbox_(options_.log, &step_),
@@ -107,7 +108,8 @@ ShardBase Shard::Impl::Base() {
 // Steps.
 
 template <typename Run>
-void Shard::Impl::Guard(Outbox* out, Run run) {
+void Shard::Impl::Guard(TimeUs now, Outbox* out, Run run) {
+  step_.Begin(now, out);
   Status status = CatchExhaustion(run);
   if (const Status failure = stop_.TakeFailure(); status) status = failure;
   if (!status) {
@@ -124,8 +126,7 @@ void Shard::Impl::Start(TimeUs now, Outbox* out) {
 
 void Shard::Impl::OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out) {
   if (stop_.ended()) return;
-  Guard(out, [&] {
-    step_.Begin(now, out);
+  Guard(now, out, [&] {
     if (stop_.stopped()) {
       const auto* shutdown = std::get_if<Shutdown>(&message.body);
       if (shutdown != nullptr && scheduler_.IsFromScheduler(from, message)) stop_.OnShutdown(*shutdown);
@@ -143,8 +144,7 @@ void Shard::Impl::OnMessage(Peer from, Message&& message, TimeUs now, Outbox* ou
 
 void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
   if (stop_.ended()) return;
-  Guard(out, [&] {
-    step_.Begin(now, out);
+  Guard(now, out, [&] {
     if (stop_.stopped()) return stop_.OnTimer(scheduler_.lease_us());
     parts_->cuts.OnTimer();
     parts_->timer.OnTimer(now);
@@ -164,16 +164,12 @@ TimeUs Shard::Impl::NextTimer() const {
 
 void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
   if (stop_.stopped()) return;
-  Guard(out, [&] {
-    step_.Begin(now, out);
-    parts_->cuts.OnWritten(std::move(part));
-  });
+  Guard(now, out, [&] { parts_->cuts.OnWritten(std::move(part)); });
 }
 
 void Shard::Impl::OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out) {
   if (stop_.stopped()) return;
-  Guard(out, [&] {
-    step_.Begin(now, out);
+  Guard(now, out, [&] {
     const auto answer = blobs_.OnWritten(written);
     if (!answer)
       parts_->cuts.Report({.id = written.checkpoint, .code = answer.error().code, .message = answer.error().message});
@@ -184,8 +180,7 @@ void Shard::Impl::OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* 
 
 void Shard::Impl::OnLogSynced(TimeUs now, Outbox* out) {
   if (stop_.stopped() || !outbox_.logging()) return;
-  Guard(out, [&] {
-    step_.Begin(now, out);
+  Guard(now, out, [&] {
     if (const Status synced = outbox_.OnSynced(); !synced)
       stop_.Stop({synced.error().code, "log: " + synced.error().message});
   });
@@ -193,10 +188,7 @@ void Shard::Impl::OnLogSynced(TimeUs now, Outbox* out) {
 
 void Shard::Impl::OnTier(TimeUs now, Outbox* out) {
   if (stop_.stopped() || parts_->rows.tier() == nullptr) return;
-  Guard(out, [&] {
-    step_.Begin(now, out);
-    parts_->messages.Maintain(scheduler_.Paused());
-  });
+  Guard(now, out, [&] { parts_->messages.Maintain(scheduler_.Paused()); });
 }
 
 void Shard::Impl::SetMemoryLimit(std::size_t bytes) {

@@ -4,8 +4,8 @@
 //
 // Not thread-safe: one thread owns it. OnMessage of a Welcome blocks while it loads a checkpoint or replays the log.
 // Other calls block only on page faults, on synchronous reads of cold rows and of blobs (rule K10), and while the disk
-// has no room for evicted rows (rule T5). A step that runs
-// out of memory sends only the reason to the scheduler, and the shard stops (kIo).
+// has no room for evicted rows (rule T5). A step that runs out of memory sends nothing more than the reason to the
+// scheduler, and the shard stops (kIo).
 //
 //   Shard shard(options, store);
 //   shard.Start(now, &out);

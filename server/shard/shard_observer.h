@@ -22,7 +22,7 @@ class ShardObserver {
   virtual void OnRestored(Clock /*minimum*/, std::span<const PartitionId> /*owned*/) {}
   virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}  // does not count (rules A2, C8, M3)
   // The messages of workers that had an effect, in the order of their effects: a push with a new section, before its
-  // rows change; a pull that was answered; a tick that advanced its worker.
+  // rows change; a pull that was answered (the answer may be sent already); a tick that advanced its worker.
   virtual void OnPushTaken(WorkerRank, const Push&, std::size_t /*first new section, over all tables*/) {}
   virtual void OnPullServed(WorkerRank, Incarnation, const Pull&, Clock /*open*/) {}
   virtual void OnTick(WorkerRank, const Tick&) {}

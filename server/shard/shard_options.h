@@ -13,6 +13,7 @@
 #include "core/limits.h"
 #include "core/types.h"
 #include "server/clock/consistency_policy.h"
+#include "server/shard/shard_step.h"
 
 namespace tarn::server {
 
@@ -52,9 +53,11 @@ struct ShardOptions {
   // recently used list is dropped.
   std::size_t held_lists_bytes_max = limits::kHeldListsBytesMax;
   std::size_t held_lists_peer_bytes_max = limits::kHeldListsPeerBytesMax;
-  // Sends and empties the outbox of the current step. Called within a step as soon as its messages are large
-  // (ShardStep::kFlushBytes). Empty: they stay in the outbox.
+  // Sends and empties the outbox. Called within a step as soon as the outbox has `flush_bytes` of payload; fewer are
+  // sent together, so that the transport's thread is woken once. Must not call the shard; if it throws, messages may be
+  // sent twice. If null, all messages stay in the outbox.
   std::function<void()> flush;
+  std::size_t flush_bytes = ShardStep::kFlushBytes;
   // For jobs of durability "log"; outlives the shard. Null: such a job is rejected.
   ShardLog* log = nullptr;
   // Stores the state of workers in checkpoints; outlives the shard. Null: checkpoints with such state never complete.

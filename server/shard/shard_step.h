@@ -1,5 +1,6 @@
 // The current step of a shard: its time, and the outbox for its messages. Sets the sender of each message. A step may
-// answer the pulls of all workers, so it does not wait for its end to send them. Not thread-safe: the shard's thread
+// answer the pulls of all workers, so large messages are sent before its end. Therefore a step calls Send for a message
+// with rows only when everything that its earlier messages acknowledge is done. Not thread-safe: the shard's thread
 // owns it.
 #pragma once
 
@@ -15,13 +16,11 @@ namespace tarn::server {
 
 class ShardStep {
  public:
-  // Payload bytes of messages from which on they are sent at once. Smaller ones are sent together, so that the
-  // transport's thread is woken once.
   static constexpr std::size_t kFlushBytes = std::size_t{32} << 10;
 
-  // `flush` sends and empties the outbox; it is called as soon as the messages since the outbox was empty have
-  // kFlushBytes. Empty: they stay in the outbox.
-  explicit ShardStep(ShardId shard, std::function<void()> flush = {}) : shard_(shard), flush_(std::move(flush)) {}
+  // `flush`, `flush_bytes`: as in ShardOptions.
+  explicit ShardStep(ShardId shard, std::function<void()> flush = {}, std::size_t flush_bytes = kFlushBytes)
+      : shard_(shard), flush_(std::move(flush)), flush_bytes_(flush_bytes) {}
 
   // Begins a step; `out` outlives it. Nothing may be sent before the first step.
   void Begin(TimeUs now, Outbox* out) {
@@ -72,13 +71,15 @@ class ShardStep {
 
   void FlushIfLarge() {
     unsent_bytes_ += PayloadBytes(out_->back().message);
-    if (unsent_bytes_ < kFlushBytes || !flush_) return;
+    if (unsent_bytes_ < flush_bytes_ || !flush_) return;
+    unsent_bytes_ = 0;  // before `flush_`, which may throw
     flush_();
-    first_ = unsent_bytes_ = 0;
+    first_ = 0;
   }
 
   ShardId shard_;
   std::function<void()> flush_;
+  std::size_t flush_bytes_;
   std::size_t first_ = 0;         // messages in the outbox before those of this step
   std::size_t unsent_bytes_ = 0;  // of the messages in the outbox
   std::uint64_t job_ = 0;

@@ -68,6 +68,7 @@ struct FleetContext {
   Network network;
   Processes processes;
   SimClocks clocks;
+  std::function<void()> flush;  // sends the messages in the outbox of the current step; null outside of steps
 };
 
 }  // namespace tarn::sim

@@ -57,16 +57,22 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
     return;
   }
   Outbox out;
+  context_.flush = [this, id, process, &out] { Flush(id, *process, &out); };
   step(*process, &out);
   // A shard's loop does this in every turn.
   if (process->shard) process->shard->OnLogSynced(context_.clocks.NowOf(*process), &out);
-  for (Outgoing& o : out) {
-    if (process->shard && o.to == kSchedulerPeer) checks_.OnSentToScheduler(process->node);
-    if (process->scheduler) OnSent(o.message);
-    context_.network.Send(id, o.to, o.message);
-  }
+  std::exchange(context_.flush, nullptr)();
   AfterStep(id, *process);
   logs_.AfterStep(id, process);
+}
+
+void Fleet::Flush(ProcessId id, const Process& process, Outbox* out) {
+  for (Outgoing& o : *out) {
+    if (process.shard && o.to == kSchedulerPeer) checks_.OnSentToScheduler(process.node);
+    if (process.scheduler) OnSent(o.message);
+    context_.network.Send(id, o.to, o.message);
+  }
+  out->clear();
 }
 
 void Fleet::AfterStep(ProcessId id, Process& p) {

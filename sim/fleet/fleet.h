@@ -42,6 +42,8 @@ class Fleet final : private FleetControl {
   void StartAll() override;
   void OnAllEnded() override;
 
+  // Sends the messages of a process.
+  void Flush(ProcessId id, const Process& process, Outbox* out);
   void AfterStep(ProcessId id, Process& process);
   void AfterWorkerStep(ProcessId id, Process& process);
   void OnSent(const Message& message);

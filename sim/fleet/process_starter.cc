@@ -161,6 +161,9 @@ server::ShardOptions ProcessStarter::ShardOptionsOf(ProcessId id, std::uint32_t 
   if (scenario.waiting_messages_max != 0) options.waiting_messages_max = scenario.waiting_messages_max;
   if (scenario.waiting_bytes_max != 0) options.waiting_bytes_max = scenario.waiting_bytes_max;
   options.nonce = context_.dice.main.Next() | 1;
+  // Every second shard sends each answer with rows within its step.
+  options.flush = [&context = context_] { context.flush(); };
+  options.flush_bytes = index % 2 == 0 ? 1 : server::ShardStep::kFlushBytes;
   options.endpoint = fmt::format("sim://shard-{}", index);
   options.http = HttpOf(id);
   // Small slices, so that cuts take many steps with messages between them.

@@ -59,6 +59,63 @@ TEST_F(ExhaustionTest, EarlierAnswersStayInTheOutbox) {
   EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
 }
 
+// Sends every answer with rows at once. Optionally runs out of memory after the first one.
+class SentAnswersTest : public ShardTest {
+ protected:
+  struct NoMemoryAfterAnAnswer : Events {
+    void OnPullServed(WorkerRank worker, Incarnation incarnation, const Pull& pull, Clock open) override {
+      Events::OnPullServed(worker, incarnation, pull, open);
+      if (fails) throw OutOfMemory("a reply");
+    }
+    bool fails = false;
+  };
+  // Two workers wait for clock 1. The second one's tick opens it.
+  void OpenAClock() {
+    Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
+    shard_ = std::make_unique<Shard>(ShardOptions{.nonce = 77, .flush = [this] { Flush(); }, .flush_bytes = 1},
+                                     store_.get(), &events_);
+    shard_->Start(now_, &out_);
+    SendWelcome("");
+    Deliver(PullOf(0, 10, 5, 1, 1));
+    Deliver(PullOf(1, 11, 5, 1, 2));
+    Tick(0, 10, 1);
+    out_.clear();
+    Tick(1, 11, 1);
+  }
+  void Flush() {
+    if (flush_fails_) throw OutOfMemory("a frame");
+    sent_.push_back(out_.size());
+    out_.clear();
+  }
+  NoMemoryAfterAnAnswer events_;
+  bool flush_fails_ = false;
+  std::vector<std::size_t> sent_;  // messages, by flush
+};
+
+TEST_F(SentAnswersTest, AreSentOneByOneWithinTheStep) {
+  OpenAClock();
+  EXPECT_EQ(sent_, (std::vector<std::size_t>{2, 1}));  // the first with the acknowledgement of the tick
+  EXPECT_TRUE(out_.empty());
+  EXPECT_FALSE(shard_->stopped());
+}
+
+TEST_F(SentAnswersTest, ThatWereSentBeforeTheStepFailsAreNotTakenBack) {
+  events_.fails = true;
+  OpenAClock();
+  EXPECT_EQ(sent_, (std::vector<std::size_t>{2}));
+  ASSERT_EQ(out_.size(), 1u);
+  EXPECT_EQ(std::get<Shutdown>(out_[0].message.body).reason, "shard 0: out of memory: a reply");
+  EXPECT_EQ(events_.served.size(), 1u);
+}
+
+TEST_F(SentAnswersTest, WithoutMemoryForTheTransportEndTheShardWithTheReason) {
+  flush_fails_ = true;
+  OpenAClock();
+  ASSERT_EQ(out_.size(), 1u);
+  EXPECT_EQ(std::get<Shutdown>(out_[0].message.body).reason, "shard 0: out of memory: a frame");
+  EXPECT_TRUE(shard_->stopped());
+}
+
 TEST_F(ExhaustionTest, AContainerThatIsTooLongCountsAsOutOfMemory) {
   Begin();
   failing_.too_long = true;
