@@ -1,7 +1,7 @@
 // The current step of a shard: its time, and the outbox for its messages. Sets the sender of each message. A step may
 // answer the pulls of all workers, so large messages are sent before its end. Therefore a step calls Send for a message
-// with rows only when everything that its earlier messages acknowledge is done. Not thread-safe: the shard's thread
-// owns it.
+// with a payload only when everything that its earlier messages acknowledge is done. Not thread-safe: the shard's
+// thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace tarn::server {
 
 class ShardStep {
  public:
-  static constexpr std::size_t kFlushBytes = std::size_t{32} << 10;
+  static constexpr std::size_t kFlushBytes = std::size_t{32} << 10;  // default of ShardOptions::flush_bytes
 
   // `flush`, `flush_bytes`: as in ShardOptions.
   explicit ShardStep(ShardId shard, std::function<void()> flush = {}, std::size_t flush_bytes = kFlushBytes)
