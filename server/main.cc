@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <random>
 
+#include "core/batch_scheduling.h"
 #include "core/job/job.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -122,6 +123,7 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
 
+  UseBatchScheduling();
   const auto process = ProcessContext::Start({SIGINT, SIGTERM});
   if (!process) return Fail(process.error().message);
   const std::string role = fmt::format("server-{}", options.rank.value);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 
+#include "core/batch_scheduling.h"
 #include "core/job/job.h"
 #include "core/log.h"
 #include "core/process_context.h"
@@ -84,6 +85,7 @@ int main(int argc, char** argv) {
   }
   if (rank >= 0) options.rank = static_cast<std::uint32_t>(rank);
   std::atomic<bool> ended = false;  // by a signal
+  UseBatchScheduling();
   const auto process = ProcessContext::Start({SIGINT, SIGTERM});
   if (!process) return ReportFailure(process.error());
   const std::string role = rank >= 0 ? fmt::format("worker-{}", rank) : fmt::format("worker-{}", getpid());

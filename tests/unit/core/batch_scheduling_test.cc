@@ -1,0 +1,35 @@
+// Shows that threads and those that they start get batch scheduling, unless the user has chosen another policy.
+#include "core/batch_scheduling.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <thread>
+
+namespace tarn {
+namespace {
+
+TEST(BatchScheduling, AppliesToTheThreadAndThoseThatItStarts) {
+  int own = -1, started = -1;
+  std::thread([&] {
+    UseBatchScheduling();
+    own = sched_getscheduler(0);
+    std::thread([&] { started = sched_getscheduler(0); }).join();
+  }).join();
+  EXPECT_EQ(own, SCHED_BATCH);
+  EXPECT_EQ(started, SCHED_BATCH);
+}
+
+TEST(BatchScheduling, KeepsAPolicyThatTheUserHasChosen) {
+  int policy = -1;
+  std::thread([&] {
+    const sched_param none{};
+    ASSERT_EQ(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    UseBatchScheduling();
+    policy = sched_getscheduler(0);
+  }).join();
+  EXPECT_EQ(policy, SCHED_IDLE);
+}
+
+}  // namespace
+}  // namespace tarn
