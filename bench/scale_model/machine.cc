@@ -11,6 +11,8 @@ namespace {
 
 // A piece with less than this left is done, because events are at whole nanoseconds.
 constexpr double kDoneNs = 0.5;
+// How long a thread keeps its core while others wait: the tick of a kernel with CONFIG_HZ=250, as Debian's.
+constexpr double kSliceNs = 4e6;
 
 }  // namespace
 
@@ -22,7 +24,7 @@ void Thread::Run(double ns, std::function<void()> done) {
   }
   busy_ns_ += ns;
   pieces_.push_back({ns, std::move(done)});
-  if (pieces_.size() == 1) host_->Start(this);
+  if (!runnable_) host_->Start(this);
 }
 
 double Thread::Reserve(double at, double ns) {
@@ -31,51 +33,61 @@ double Thread::Reserve(double at, double ns) {
   return free_at_ns_ = std::max(free_at_ns_, at) + ns;
 }
 
-double Host::Rate() const {
-  const double n = static_cast<double>(running_.size());
-  return std::min(1.0, cores_ / n) / (n > 1 ? slowdown_ : 1.0);
+std::vector<Thread*> Host::Running() const {
+  std::vector<Thread*> running;
+  for (Thread* thread : runnable_)
+    if (std::ranges::find(running, thread->core_, &Thread::core_) == running.end()) running.push_back(thread);
+  return running;
 }
 
 void Host::Start(Thread* thread) {
   Advance();
-  running_.push_back(thread);
+  thread->runnable_ = true;
+  thread->slice_ns_ = kSliceNs;
+  runnable_.push_back(thread);
   Arm();
 }
 
 void Host::Advance() {
   const double now = static_cast<double>(events_->now());
-  if (!running_.empty()) {
-    const double done = (now - last_ns_) * Rate();
-    for (Thread* thread : running_) thread->pieces_.front().left_ns -= done;
+  const auto running = Running();
+  for (Thread* thread : running) {
+    const double done = (now - last_ns_) / Slowdown(running.size());
+    thread->pieces_.front().left_ns -= done;
+    thread->slice_ns_ -= done;
   }
   last_ns_ = now;
 }
 
 void Host::Arm() {
   const std::uint64_t version = ++version_;
-  if (running_.empty()) return;
-  double least = running_.front()->pieces_.front().left_ns;
-  for (const Thread* thread : running_) least = std::min(least, thread->pieces_.front().left_ns);
-  const double wait = std::max(0.0, std::ceil(least / Rate()));
+  const auto running = Running();
+  if (running.empty()) return;
+  double least = kSliceNs;
+  for (const Thread* thread : running) least = std::min({least, thread->pieces_.front().left_ns, thread->slice_ns_});
+  const double wait = std::max(0.0, std::ceil(least * Slowdown(running.size())));
   events_->At(events_->now() + static_cast<Ns>(wait), [this, version] { Finish(version); });
 }
 
+// A thread that gets more work from `done` does not sleep in between, so it keeps its core.
 void Host::Finish(std::uint64_t version) {
   if (version != version_) return;
   Advance();
-  std::vector<std::function<void()>> done;
-  for (auto it = running_.begin(); it != running_.end();) {
-    Thread& thread = **it;
-    if (thread.pieces_.front().left_ns > kDoneNs) {
-      ++it;
-      continue;
+  for (Thread* thread : Running()) {
+    if (thread->pieces_.front().left_ns <= kDoneNs) {
+      thread->pieces_.front().done();
+      thread->pieces_.pop_front();
     }
-    done.push_back(std::move(thread.pieces_.front().done));
-    thread.pieces_.pop_front();
-    it = thread.pieces_.empty() ? running_.erase(it) : std::next(it);
+    const auto at = std::ranges::find(runnable_, thread);
+    thread->runnable_ = !thread->pieces_.empty();
+    if (!thread->runnable_) {
+      runnable_.erase(at);
+    } else if (thread->slice_ns_ <= kDoneNs) {
+      thread->slice_ns_ = kSliceNs;
+      std::rotate(at, at + 1, runnable_.end());
+    }
   }
   Arm();
-  for (auto& call : done) call();
 }
 
 }  // namespace tarn::scale

@@ -1,5 +1,5 @@
-// A model of machines: threads, which process work in order and share their host's cores, and network cards (links.h
-// adds the latency). All times in nanoseconds of a sim::EventQueue. One thread.
+// A model of machines: threads, which process work in order and may share a core, and network cards (links.h adds the
+// latency). All times in nanoseconds of a sim::EventQueue. One thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class Host;
 // Processes pieces of work in order. Each needs a core for the nanoseconds given to Run or Reserve.
 class Thread {
  public:
-  explicit Thread(Host* host) : host_(host) {}
+  // `core`: below the number of the host's cores, unless the host has a core per thread.
+  Thread(Host* host, unsigned core) : host_(host), core_(core) {}
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
   // Adds a piece of work of `ns` nanoseconds. Calls `done` at its end.
@@ -35,36 +36,43 @@ class Thread {
     std::function<void()> done;
   };
   Host* host_;
-  std::deque<Piece> pieces_;  // only if cores are shared
-  double free_at_ns_ = 0;     // only if cores are not shared
+  unsigned core_;
+  // Only if cores are shared.
+  std::deque<Piece> pieces_;
+  bool runnable_ = false;
+  double slice_ns_ = 0;    // left of its slice
+  double free_at_ns_ = 0;  // only if cores are not shared
   double busy_ns_ = 0;
 };
 
 class Host {
  public:
-  // `cores`: shared equally by its threads; 0: a core per thread. `busy_slowdown`: with shared cores, factor of the
-  // time while more than one thread has work (shared caches and memory, hardware threads of one core).
+  // `cores`: threads of the same core take turns, as Linux schedules threads that do not sleep; 0: a core per thread.
+  // `busy_slowdown`: with shared cores, factor of the time while another core has work, too (shared caches and memory,
+  // hardware threads of one core).
   Host(sim::EventQueue* events, unsigned cores, double busy_slowdown)
       : events_(events), cores_(cores), slowdown_(busy_slowdown) {}
 
  private:
   friend class Thread;
   void Start(Thread* thread);
-  // Subtracts the work done since the last update from the current piece of each running thread.
+  // Subtracts the work done since the last update from the current piece and slice of each running thread.
   void Advance();
-  // Schedules Finish for the end of the piece that ends first.
+  // Schedules Finish for the first end of a piece or slice.
   void Arm();
-  // Ends the pieces that are done. Does nothing if `version` is outdated.
+  // Ends the pieces and slices that are done. Does nothing if `version` is outdated.
   void Finish(std::uint64_t version);
-  // The work in nanoseconds that each running thread does in a nanosecond of time.
-  double Rate() const;
+  // The threads that have a core.
+  std::vector<Thread*> Running() const;
+
+  double Slowdown(std::size_t running) const { return running > 1 ? slowdown_ : 1; }
 
   sim::EventQueue* events_;
   unsigned cores_;
   double slowdown_;
-  std::vector<Thread*> running_;  // threads with work, in order of start
-  double last_ns_ = 0;            // time of the last update of left_ns
-  std::uint64_t version_ = 0;     // of the next event; earlier events are ignored
+  std::vector<Thread*> runnable_;  // threads with work; the first one of a core has the core
+  double last_ns_ = 0;             // time of the last update
+  std::uint64_t version_ = 0;      // of the next event; earlier events are ignored
 };
 
 // One direction of a network card, which transfers one message after the other.

@@ -27,7 +27,7 @@ First measure, then predict:
   scale_model calibrate --job examples/criteo-dlrm.toml --out costs.txt
   scale_model run --job examples/criteo-dlrm.toml --costs costs.txt --workers 64 --servers 8
   scale_model run ... --set consistency.mode=ssp consistency.staleness=2
-  scale_model run ... --cores 2        all nodes share this machine's cores, for comparison with a real run
+  scale_model run ... --cores 2        all nodes share this machine's cores, each on one core, as in bench/scale's real runs
 
 exit codes  0 done    1 failed    2 bad usage
 )";
@@ -156,8 +156,10 @@ void AddFleet(CLI::App* app, Arguments* a) {
   app->add_option("--batches", a->workload.batches, "distinct batches, read from the data set")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
-  app->add_option("--cores", f.cores,
-                  "cores of one machine that all nodes share; 0: one machine per node, with a network")
+  app->add_option(
+         "--cores", f.cores,
+         "cores of one machine for all nodes, each of which stays on one core; 0: one machine per node, with a "
+         "network")
       ->capture_default_str();
   app->add_option("--gbit", f.network.gbit_per_second, "bandwidth of each link and direction, Gb/s; 0: no limit")
       ->check(CLI::NonNegativeNumber)

@@ -74,7 +74,7 @@ ModelNodes::ModelNodes(const Job& job, const FleetOptions* options, const Costs*
     ModelNode& node = *nodes_.emplace_back(std::make_unique<ModelNode>());
     node.is_worker = i >= shards_;
     node.index = node.is_worker ? i - shards_ : i;
-    MakeThreads(&node.machine);
+    MakeThreads(&node);
     if (!node.is_worker) {
       MakeShard(&node, costs, workloads.usual, meter);
       continue;
@@ -97,12 +97,14 @@ void ModelNodes::MakeShard(ModelNode* node, const Costs* costs, const Workload* 
   node->shard = std::make_unique<server::Shard>(shard, node->store.get(), node->work.get());
 }
 
-void ModelNodes::MakeThreads(Machine* machine) {
-  if (options_->cores == 0) machine->own_host = std::make_unique<Host>(events_, 0, 1);
-  Host* host = options_->cores == 0 ? machine->own_host.get() : &shared_host_;
-  machine->main = std::make_unique<Thread>(host);
-  machine->io = std::make_unique<Thread>(host);
-  machine->reader = std::make_unique<Thread>(host);
+void ModelNodes::MakeThreads(ModelNode* node) {
+  Machine& machine = node->machine;
+  const unsigned cores = options_->cores;
+  if (cores == 0) machine.own_host = std::make_unique<Host>(events_, 0, 1);
+  Host* host = cores == 0 ? machine.own_host.get() : &shared_host_;
+  const unsigned place = cores == 0 ? 0 : node->index % cores;
+  const unsigned core = cores == 0 || node->is_worker ? place : cores - 1 - place;
+  for (auto* thread : {&machine.main, &machine.io, &machine.reader}) *thread = std::make_unique<Thread>(host, core);
 }
 
 std::uint32_t ModelNodes::ShardOf(const ModelNode& from, Peer to) {

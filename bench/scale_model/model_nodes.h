@@ -84,7 +84,7 @@ class ModelNodes {
   double Slow(const ModelNode& node) const;
 
  private:
-  void MakeThreads(Machine* machine);
+  void MakeThreads(ModelNode* node);
   void MakeShard(ModelNode* node, const Costs* costs, const Workload* workload, Meter* meter);
 
   const FleetOptions* options_;
