@@ -123,13 +123,14 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
 
-  UseBatchScheduling();
+  const bool batch = UseBatchScheduling();
   const auto process = ProcessContext::Start({SIGINT, SIGTERM});
   if (!process) return Fail(process.error().message);
   const std::string role = fmt::format("server-{}", options.rank.value);
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
   if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = log_path.empty()}); !s)
     return Fail(s.error().message);
+  if (!batch) LogWarning("{}", kNoBatchScheduling);
   if (const Status taken = TakeFromRun(&options); !taken) return Fail(taken.error().message);
   if (const Status limits = CheckLimits(options); !limits) return Fail(limits.error().message);
   if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))

@@ -14,7 +14,6 @@ namespace tarn::server {
 
 Pulls::Pulls(const ShardOptions& options, const Context& context)
     : context_(context),
-      first_last_(options.shard.value % 2 == 1),
       parked_(options.parked_pulls_max, options.parked_bytes_max),
       replies_(options.reply_bytes_max, options.reply_peer_bytes_max) {}
 
@@ -119,22 +118,11 @@ Status Pulls::Answer(const ParkedPull& parked) {
 }
 
 // Pulls whose clock is open may still have to wait for pushes.
-//
-// Every second shard answers the worker last that the others answer first. Where all shards of a few workers have the
-// same order, the first worker has all its rows early, and computes on the cores on which shards still have to answer
-// the others. In large fleets the common order is of use: workers begin, and push, one after the other.
 void Pulls::AnswerOpened() {
   const Cohort& cohort = context_.clocks->cohort();
-  std::vector<ParkedPull> opened = parked_.TakeOpened(
-      context_.policies->OpenClockMax(cohort),
-      [&](const ParkedPull& parked) { return PolicyOf(parked.pull).OpenClock(cohort) >= parked.wanted_clock; });
-  if (first_last_ && !opened.empty()) {
-    const Incarnation first = opened.front().incarnation;
-    std::rotate(opened.begin(),
-                std::ranges::find_if_not(opened, [&](const ParkedPull& p) { return p.incarnation == first; }),
-                opened.end());
-  }
-  AnswerWaiting(std::move(opened));
+  AnswerWaiting(parked_.TakeOpened(context_.policies->OpenClockMax(cohort), [&](const ParkedPull& parked) {
+    return PolicyOf(parked.pull).OpenClock(cohort) >= parked.wanted_clock;
+  }));
 }
 
 void Pulls::AnswerAfterPush(Incarnation worker) { AnswerWaiting(parked_.TakeWaitingForPush(worker)); }

@@ -68,7 +68,6 @@ class Pulls {
   void AnswerWaiting(std::vector<ParkedPull> parked);
 
   Context context_;
-  bool first_last_;  // the first worker's pulls are answered last
   ParkedPulls parked_;
   ReplyBudget replies_;
   std::vector<Key> keys_;  // scratch
