@@ -4,9 +4,9 @@
 
 namespace tarn {
 
-void UseBatchScheduling() {
+bool UseBatchScheduling() {
   const sched_param none{};
-  if (sched_getscheduler(0) == SCHED_OTHER) sched_setscheduler(0, SCHED_BATCH, &none);
+  return sched_getscheduler(0) != SCHED_OTHER || sched_setscheduler(0, SCHED_BATCH, &none) == 0;
 }
 
 }  // namespace tarn

@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
   }
   if (rank >= 0) options.rank = static_cast<std::uint32_t>(rank);
   std::atomic<bool> ended = false;  // by a signal
-  UseBatchScheduling();
+  const bool batch = UseBatchScheduling();
   const auto process = ProcessContext::Start({SIGINT, SIGTERM});
   if (!process) return ReportFailure(process.error());
   const std::string role = rank >= 0 ? fmt::format("worker-{}", rank) : fmt::format("worker-{}", getpid());
@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
+  if (!batch) LogWarning("{}", kNoBatchScheduling);
   options.pipeline.stepper.algorithms_file =
       worker::AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), options.run_dir);
   std::random_device random;

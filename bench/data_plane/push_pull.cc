@@ -8,7 +8,6 @@
 
 #include "bench/data_plane/fleet.h"
 #include "bench/data_plane/workloads.h"
-#include "core/batch_scheduling.h"
 #include "core/job/job_fields.h"
 #include "core/limits.h"
 
@@ -118,7 +117,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  UseBatchScheduling();  // as tarn-worker, whose place this process takes
   for (const std::string& transport : kTransports) {
     if (!Wanted(flags.transports, transport)) continue;
     if (const Status status = MeasureOver(transport, flags); !status) {

@@ -24,8 +24,8 @@ struct FleetOptions {
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;  // of one shard each
   std::uint32_t bundle = 1;   // servers simulated as one shard; divides `servers`
-  // Of one host, without a network, that has all nodes: worker i has core i % cores, and server i core cores - 1 - i %
-  // cores. 0: a machine per node, with a core per thread.
+  // Number of cores of the one host that runs all nodes, without a network. Worker i runs on core i % cores, server i
+  // on core cores - 1 - (i % cores). 0: a machine per node, with a core per thread.
   unsigned cores = 0;
   std::uint32_t warm_up = 3;  // clocks before the measured ones
   std::uint32_t clocks = 10;

@@ -11,10 +11,15 @@ namespace {
 
 // A piece with less than this left is done, because events are at whole nanoseconds.
 constexpr double kDoneNs = 0.5;
-// How long a thread keeps its core while others wait: the tick of a kernel with CONFIG_HZ=250, as Debian's.
+// How long a thread keeps its core while others wait. Linux decides at the ticks of its timer, every 4 ms with
+// CONFIG_HZ=250, as in Debian's kernels.
 constexpr double kSliceNs = 4e6;
 
 }  // namespace
+
+Thread::Thread(Host* host, unsigned core) : host_(host), core_(core) {
+  TARN_CHECK(host->cores_ == 0 || core < host->cores_, "a thread on a core that the host has not");
+}
 
 void Thread::Run(double ns, std::function<void()> done) {
   if (host_->cores_ == 0) {

@@ -19,7 +19,7 @@ class Host;
 class Thread {
  public:
   // `core`: below the number of the host's cores, unless the host has a core per thread.
-  Thread(Host* host, unsigned core) : host_(host), core_(core) {}
+  Thread(Host* host, unsigned core);
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
   // Adds a piece of work of `ns` nanoseconds. Calls `done` at its end.
@@ -47,9 +47,9 @@ class Thread {
 
 class Host {
  public:
-  // `cores`: threads of the same core take turns, as Linux schedules threads that do not sleep; 0: a core per thread.
-  // `busy_slowdown`: with shared cores, factor of the time while another core has work, too (shared caches and memory,
-  // hardware threads of one core).
+  // `cores`: a thread keeps its core until it has no work or its time slice ends (core/batch_scheduling.h); 0: a core
+  // per thread. `busy_slowdown`: with shared cores, factor of the time while another core has work, too (shared caches
+  // and memory, hardware threads of one core).
   Host(sim::EventQueue* events, unsigned cores, double busy_slowdown)
       : events_(events), cores_(cores), slowdown_(busy_slowdown) {}
 
@@ -64,7 +64,6 @@ class Host {
   void Finish(std::uint64_t version);
   // The threads that have a core.
   std::vector<Thread*> Running() const;
-
   double Slowdown(std::size_t running) const { return running > 1 ? slowdown_ : 1; }
 
   sim::EventQueue* events_;

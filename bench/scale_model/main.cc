@@ -14,6 +14,7 @@
 #include "bench/data_plane/measure.h"
 #include "bench/scale_model/calibrate.h"
 #include "bench/scale_model/fleet_model.h"
+#include "core/batch_scheduling.h"
 #include "core/file.h"
 #include "core/limits.h"
 
@@ -27,7 +28,7 @@ First measure, then predict:
   scale_model calibrate --job examples/criteo-dlrm.toml --out costs.txt
   scale_model run --job examples/criteo-dlrm.toml --costs costs.txt --workers 64 --servers 8
   scale_model run ... --set consistency.mode=ssp consistency.staleness=2
-  scale_model run ... --cores 2        all nodes share this machine's cores, each on one core, as in bench/scale's real runs
+  scale_model run ... --cores 2        all nodes share this machine's cores, as in the real runs of bench/scale
 
 exit codes  0 done    1 failed    2 bad usage
 )";
@@ -127,6 +128,7 @@ int RunOne(Arguments a, Job job) {
 }
 
 int CalibrateTo(const Arguments& a, const Job& job) {
+  UseBatchScheduling();  // as servers and workers
   const auto costs = Calibrate(job, a.calibrate);
   if (!costs) return PrintError(costs.error());
   if (auto status = WriteFileAtomic(a.out, ToText(*costs)); !status) return PrintError(status.error());

@@ -102,8 +102,8 @@ void ModelNodes::MakeThreads(ModelNode* node) {
   const unsigned cores = options_->cores;
   if (cores == 0) machine.own_host = std::make_unique<Host>(events_, 0, 1);
   Host* host = cores == 0 ? machine.own_host.get() : &shared_host_;
-  const unsigned place = cores == 0 ? 0 : node->index % cores;
-  const unsigned core = cores == 0 || node->is_worker ? place : cores - 1 - place;
+  unsigned core = cores == 0 ? 0 : node->index % cores;
+  if (cores != 0 && !node->is_worker) core = cores - 1 - core;
   for (auto* thread : {&machine.main, &machine.io, &machine.reader}) *thread = std::make_unique<Thread>(host, core);
 }
 

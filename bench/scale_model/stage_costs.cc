@@ -1,10 +1,7 @@
 #include "bench/scale_model/stage_costs.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <map>
 #include <memory>
 #include <stop_token>
@@ -27,26 +24,6 @@ namespace {
 constexpr std::uint32_t kBatchRows[] = {256, 2048, 16384};
 constexpr std::uint32_t kBatchesMin = 5;  // per size
 constexpr int kRounds = 4;                // alternately with and without another busy core
-
-// Moves the calling thread to the first core that this process may use, or to all others. Does nothing if there is only
-// one.
-void UseCore(bool first) {
-  static const cpu_set_t allowed = [] {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    sched_getaffinity(0, sizeof(set), &set);
-    return set;
-  }();
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  bool found = false;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &allowed)) continue;
-    const bool is_first = !std::exchange(found, true);
-    if (is_first == first) CPU_SET(core, &set);
-  }
-  if (CPU_COUNT(&allowed) > 1) sched_setaffinity(0, sizeof(set), &set);
-}
 
 // The work of one worker on batches of one size, with its own store.
 class Stages {
@@ -83,9 +60,15 @@ class Stages {
     MakePlans(false);
     meter_.Add(Work::kPlan, {{1, double(rows)}, meter_.Lap()});
     std::vector<const worker::Plan*> plans;
-    for (const worker::Plan& plan : plans_) plans.push_back(&plan);
-    // On another core, so that the rows are as cold in this core's cache as rows that arrive from a server.
-    const std::vector<Buffer> values = std::async(std::launch::async, [this] { return Gather(); }).get();
+    std::vector<Buffer> values;
+    for (std::size_t t = 0; t < uses_.size(); ++t) {
+      const worker::Plan& plan = plans_[t];
+      std::vector<Section> sections;
+      for (const worker::PlanRun& run : plan.runs) sections.push_back({run.partition, run.count, Sequence(0)});
+      plans.push_back(&plan);
+      values.push_back(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float)));
+      rows_->Gather(uses_[t].spec.id, sections, plan.keys, ValueCodec::kFp32, values[t].data());
+    }
     meter_.Begin();
     const auto gradients = stepper_->Run(batch_, plans, values, true, &quality_);
     meter_.Add(Work::kCompute, {{1, double(rows)}, meter_.Lap()});
@@ -110,20 +93,6 @@ class Stages {
  private:
   Stages(const Job& job, const worker::Dataset& set, std::uint32_t batch_rows)
       : job_(job), set_(set), batch_rows_(batch_rows), planner_(job.fleet.partition_bits) {}
-
-  // The rows of each table of the batch.
-  std::vector<Buffer> Gather() const {
-    UseCore(false);
-    std::vector<Buffer> values;
-    for (std::size_t t = 0; t < uses_.size(); ++t) {
-      const worker::Plan& plan = plans_[t];
-      std::vector<Section> sections;
-      for (const worker::PlanRun& run : plan.runs) sections.push_back({run.partition, run.count, Sequence(0)});
-      values.push_back(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float)));
-      rows_->Gather(uses_[t].spec.id, sections, plan.keys, ValueCodec::kFp32, values[t].data());
-    }
-    return values;
-  }
 
   void MakePlans(bool dense) {
     for (std::size_t t = 0; t < uses_.size(); ++t) {
@@ -158,7 +127,6 @@ class BusyCore::Impl {
  public:
   explicit Impl(std::unique_ptr<Stages> stages)
       : stages_(std::move(stages)), thread_([this](std::stop_token stop) {
-          UseCore(false);
           for (std::uint64_t i = 0; !stop.stop_requested() && stages_->Step(i); ++i) stages_->Forget();
         }) {}
 
@@ -177,7 +145,6 @@ Expected<std::unique_ptr<BusyCore>> BusyCore::Make(const Job& job, const worker:
 }
 
 Status MeasureStages(const Job& job, const worker::Dataset& set, double seconds, Costs* costs) {
-  UseCore(true);
   std::map<Work, std::vector<Sample>> alone, together;
   std::vector<std::unique_ptr<Stages>> sizes;
   for (const std::uint32_t batch_rows : kBatchRows) {

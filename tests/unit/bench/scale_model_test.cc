@@ -173,7 +173,7 @@ TEST(Frames, ABundleOfServersHasOneFramePerServer) {
   EXPECT_EQ(frames[0].server.bytes, 200);
 }
 
-TEST(Machine, ThreadsTakeTurnsOnTheirCore) {
+TEST(Machine, AThreadThatWakesWaitsForTheOneThatHasTheCore) {
   sim::EventQueue events;
   Host host(&events, 2, 1.5);
   Thread a(&host, 0), b(&host, 0), c(&host, 1);
@@ -183,11 +183,38 @@ TEST(Machine, ThreadsTakeTurnsOnTheirCore) {
   c.Run(4000, [&] { done[2] = events.now(); });
   while (events.RunOne()) {
   }
-  // Two on one core while the other core is busy: 3000 ns for 1000. The third has done 2000 by then, and does the rest
-  // alone, at full speed.
-  EXPECT_NEAR(double(done[0]), 3000, 2);
+  // While both cores are busy everything takes 1.5 times as long. When `a` and `b` are done, `c` has done 2000.
+  EXPECT_NEAR(double(done[0]), 1500, 2);
   EXPECT_NEAR(double(done[1]), 3000, 2);
   EXPECT_NEAR(double(done[2]), 3000 + 2000, 3);
+}
+
+TEST(Machine, ThreadsTakeTurnsAfterEachTimeSlice) {
+  sim::EventQueue events;
+  Host host(&events, 1, 1);
+  Thread a(&host, 0), b(&host, 0);
+  Ns done[2] = {};
+  a.Run(10e6, [&] { done[0] = events.now(); });
+  b.Run(5e6, [&] { done[1] = events.now(); });
+  while (events.RunOne()) {
+  }
+  // a: 0 to 4, 8 to 12, 13 to 15 ms; b: 4 to 8, 12 to 13 ms.
+  EXPECT_NEAR(double(done[0]), 15e6, 5);
+  EXPECT_NEAR(double(done[1]), 13e6, 5);
+}
+
+TEST(Machine, AThreadWithMoreWorkKeepsItsCore) {
+  sim::EventQueue events;
+  Host host(&events, 1, 1);
+  Thread a(&host, 0), b(&host, 0);
+  std::vector<std::pair<char, Ns>> done;
+  a.Run(1000, [&] {
+    b.Run(1000, [&] { done.emplace_back('b', events.now()); });
+    a.Run(1000, [&] { done.emplace_back('a', events.now()); });
+  });
+  while (events.RunOne()) {
+  }
+  EXPECT_EQ(done, (std::vector<std::pair<char, Ns>>{{'a', 2000}, {'b', 3000}}));
 }
 
 TEST(Costs, AFitFindsTheLineThroughNoise) {
