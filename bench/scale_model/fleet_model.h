@@ -12,7 +12,8 @@
 //     bears that of the server with the largest part. A bundle is as slow as its slowest server.
 //   - A worker's client receives the messages of a turn and then settles, like the real loop. A turn with messages of
 //     bundles counts as the minimum number of turns that the real fleet would need for them.
-//   - Each node has a machine of its own, unless all nodes share the `cores` of one host.
+//   - Each node has a machine of its own, unless all nodes share the `cores` of one host. A thread then keeps its core
+//     until it sleeps or for 4 ms; the kernel ends time slices at its ticks, so after 4 ms at most.
 #pragma once
 
 #include "bench/scale_model/costs.h"
