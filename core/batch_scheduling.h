@@ -3,14 +3,16 @@
 
 namespace tarn {
 
-// From now on, this thread and those that it starts do not interrupt a running thread when they wake: they wait until
-// it sleeps or its time slice ends (Linux's SCHED_BATCH). Otherwise, on a machine with fewer cores than busy threads,
-// the first shard that a worker's messages reach interrupts the worker before it has sent those to the other shards.
-// Nice values keep their effect. Changes nothing if the user has chosen another policy than the default (chrt). False:
-// the system does not permit it.
-bool UseBatchScheduling();
+// Makes this thread, and those that it starts from now on, wait when they wake until the thread that runs on their core
+// sleeps or its time slice ends (Linux's SCHED_BATCH). With the default policy, on a machine with fewer cores than busy
+// threads, the first shard that a worker's messages reach interrupts the worker before it has sent those to the other
+// shards. Keeps nice values. Changes nothing if the user has chosen another policy (chrt). Returns false if the system
+// does not permit the change.
+[[nodiscard]] bool UseBatchScheduling();
 
 inline constexpr const char* kNoBatchScheduling =
-    "the system does not permit batch scheduling (SCHED_BATCH): with more threads than cores this process is slower";
+    "cannot set the policy SCHED_BATCH, so threads keep the default one and are slower where they outnumber cores: "
+    "permit "
+    "sched_getscheduler and sched_setscheduler, for example in the container's seccomp profile";
 
 }  // namespace tarn

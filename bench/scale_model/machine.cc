@@ -11,14 +11,14 @@ namespace {
 
 // A piece with less than this left is done, because events are at whole nanoseconds.
 constexpr double kDoneNs = 0.5;
-// How long a thread keeps its core while others wait. Linux decides at the ticks of its timer, every 4 ms with
-// CONFIG_HZ=250, as in Debian's kernels.
+// How long a thread keeps its core while others wait. Linux ends time slices at the ticks of its timer, every 4 ms with
+// CONFIG_HZ=250.
 constexpr double kSliceNs = 4e6;
 
 }  // namespace
 
 Thread::Thread(Host* host, unsigned core) : host_(host), core_(core) {
-  TARN_CHECK(host->cores_ == 0 || core < host->cores_, "a thread on a core that the host has not");
+  TARN_CHECK(host->cores_ == 0 || core < host->cores_, "a thread on a core that the host does not have");
 }
 
 void Thread::Run(double ns, std::function<void()> done) {
@@ -57,9 +57,8 @@ void Host::Advance() {
   const double now = static_cast<double>(events_->now());
   const auto running = Running();
   for (Thread* thread : running) {
-    const double done = (now - last_ns_) / Slowdown(running.size());
-    thread->pieces_.front().left_ns -= done;
-    thread->slice_ns_ -= done;
+    thread->pieces_.front().left_ns -= (now - last_ns_) / Slowdown(running.size());
+    thread->slice_ns_ -= now - last_ns_;
   }
   last_ns_ = now;
 }
@@ -68,9 +67,10 @@ void Host::Arm() {
   const std::uint64_t version = ++version_;
   const auto running = Running();
   if (running.empty()) return;
-  double least = kSliceNs;
-  for (const Thread* thread : running) least = std::min({least, thread->pieces_.front().left_ns, thread->slice_ns_});
-  const double wait = std::max(0.0, std::ceil(least * Slowdown(running.size())));
+  double wait = kSliceNs;
+  for (const Thread* thread : running)
+    wait = std::min({wait, thread->pieces_.front().left_ns * Slowdown(running.size()), thread->slice_ns_});
+  wait = std::max(0.0, std::ceil(wait));
   events_->At(events_->now() + static_cast<Ns>(wait), [this, version] { Finish(version); });
 }
 

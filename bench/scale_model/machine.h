@@ -47,9 +47,9 @@ class Thread {
 
 class Host {
  public:
-  // `cores`: a thread keeps its core until it has no work or its time slice ends (core/batch_scheduling.h); 0: a core
-  // per thread. `busy_slowdown`: with shared cores, factor of the time while another core has work, too (shared caches
-  // and memory, hardware threads of one core).
+  // `cores`: number of cores; a thread keeps its core until it has no work or its time slice ends
+  // (core/batch_scheduling.h). 0: a core per thread. `busy_slowdown`: with shared cores, the factor of the time while
+  // another core also has work (shared caches and memory, hardware threads of one core).
   Host(sim::EventQueue* events, unsigned cores, double busy_slowdown)
       : events_(events), cores_(cores), slowdown_(busy_slowdown) {}
 

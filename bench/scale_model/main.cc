@@ -128,7 +128,7 @@ int RunOne(Arguments a, Job job) {
 }
 
 int CalibrateTo(const Arguments& a, const Job& job) {
-  UseBatchScheduling();  // as servers and workers
+  if (!UseBatchScheduling()) fmt::print(stderr, "scale_model: {}\n", kNoBatchScheduling);  // like servers and workers
   const auto costs = Calibrate(job, a.calibrate);
   if (!costs) return PrintError(costs.error());
   if (auto status = WriteFileAtomic(a.out, ToText(*costs)); !status) return PrintError(status.error());

@@ -203,6 +203,19 @@ TEST(Machine, ThreadsTakeTurnsAfterEachTimeSlice) {
   EXPECT_NEAR(double(done[1]), 13e6, 5);
 }
 
+TEST(Machine, ATimeSliceIsTimeNotWork) {
+  sim::EventQueue events;
+  Host host(&events, 2, 2);
+  Thread a(&host, 0), b(&host, 0), busy(&host, 1);
+  Ns done = 0;
+  busy.Run(20e6, [] {});
+  a.Run(10e6, [] {});
+  b.Run(2e6, [&] { done = events.now(); });
+  while (events.RunOne()) {
+  }
+  EXPECT_NEAR(double(done), 8e6, 5);  // a: 0 to 4 ms; b: 4 to 8 ms, half as fast
+}
+
 TEST(Machine, AThreadWithMoreWorkKeepsItsCore) {
   sim::EventQueue events;
   Host host(&events, 1, 1);
