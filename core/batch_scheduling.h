@@ -12,7 +12,6 @@ namespace tarn {
 
 inline constexpr const char* kNoBatchScheduling =
     "cannot set the policy SCHED_BATCH, so threads keep the default one and are slower where they outnumber cores: "
-    "permit "
-    "sched_getscheduler and sched_setscheduler, for example in the container's seccomp profile";
+    "permit sched_getscheduler and sched_setscheduler, for example in the container's seccomp profile";
 
 }  // namespace tarn

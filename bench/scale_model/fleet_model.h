@@ -13,8 +13,8 @@
 //   - A worker's client receives the messages of a turn and then settles, like the real loop. A turn with messages of
 //     bundles counts as the minimum number of turns that the real fleet would need for them.
 //   - Each node has a machine of its own, unless all nodes share the `cores` of one host. A thread then keeps its core
-//     until it sleeps or has had it for 4 ms; in the kernel a time slice ends at a tick of the timer, after about 1.4
-//     to 5.4 ms (6.18, 2 cores).
+//     until it sleeps or has had it for 4 ms; in the kernel a time slice ends at a tick of the timer, so it may be
+//     shorter or longer.
 #pragma once
 
 #include "bench/scale_model/costs.h"

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -17,3 +18,19 @@ def train(bench, job, sets, run_dir, *options):
     if done.returncode:
         sys.exit(f"{bench}: {' '.join(map(str, command))} ended with exit code {done.returncode}:\n{done.stdout}")
     return json.loads(pathlib.Path(run_dir, "summary.json").read_text(encoding="utf-8"))
+
+
+def keep_on_cores(built, folder, cores):
+    """Writes scripts to `folder` that start the programs of `built`. cores: {program: cores}; each process of a program
+    stays on one of them, by its --rank in turns. Without cores it may use all."""
+    for name, of_ranks in cores.items():
+        lines = ["#!/bin/sh"]
+        command = shlex.quote(str(pathlib.Path(built, name).resolve()))
+        if of_ranks:
+            lines.append('core=; rank=0; last=; for word; do [ "$last" = --rank ] && rank=$word; last=$word; done')
+            choices = " ".join(f"{i}) core={core} ;;" for i, core in enumerate(of_ranks))
+            lines.append(f"case $((rank % {len(of_ranks)})) in {choices} esac")
+            command = f"taskset -c $core {command}"
+        script = pathlib.Path(folder, name)
+        script.write_text("\n".join([*lines, f'exec {command} "$@"', ""]), encoding="utf-8")
+        script.chmod(0o755)

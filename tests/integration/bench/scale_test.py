@@ -10,6 +10,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools"))
+from tarn_tools import bench_fleet  # noqa: E402
+
 BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
 COMPUTE_NS = 4000  # of a row
 
@@ -61,6 +64,25 @@ class Scale(unittest.TestCase):
         again = scale("--draw", out / "results.jsonl", "--out", self.path / "again")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual((self.path / "again/picture.svg").read_text(), (out / "picture.svg").read_text())
+
+    def test_processes_stay_on_the_cores_of_their_ranks(self):
+        core, folder = min(os.sched_getaffinity(0)), self.path / "on cores"
+        folder.mkdir()
+        for name in ("one", "any"):
+            (self.path / name).write_text('#!/bin/sh\necho "$*"; taskset -cp $$\n')
+            (self.path / name).chmod(0o755)
+        bench_fleet.keep_on_cores(self.path, folder, {"one": [99999, core], "any": []})
+
+        def output(*words):
+            return subprocess.run([folder / words[0], *words[1:]], capture_output=True, text=True).stdout.splitlines()
+
+        for rank in ("1", "3"):
+            words, affinity = output("one", "--rank", rank, "a b")
+            self.assertEqual(words, f"--rank {rank} a b")
+            self.assertEqual(affinity.split()[-1], str(core))
+        self.assertEqual(output("one", "--rank", "2"), [], "there is no such core")
+        own = subprocess.run(["taskset", "-cp", str(os.getpid())], capture_output=True, text=True).stdout
+        self.assertEqual(output("any")[1].split()[-1], own.split()[-1])
 
     def test_bad_usage_says_what_is_expected(self):
         for words, expected in [
