@@ -17,11 +17,15 @@ class Segments;     // kernels/segments.h
 class SortScratch;  // kernels/sort_scratch.h
 class Stream;       // kernels/stream.h
 
-// Working memory of UniqueKeys. Holds nothing between calls except the size of the last result, as a hint. One thread
-// at a time. Never shrinks: at most 16 bytes per unique key of the largest batch.
+// The keys of one result of UniqueKeys and AddUniqueKeys, and its size as a hint for the next. One thread at a time.
+// Never shrinks: at most 32 bytes per unique key of the largest batch.
 class UniqueScratch {
+ public:
+  // Forgets all keys, before at most `expected` keys are added.
+  void Clear(std::size_t expected);
+
  private:
-  friend std::size_t UniqueKeys(std::span<const Key>, Key*, std::uint32_t*, UniqueScratch&);
+  friend std::size_t AddUniqueKeys(std::span<const Key>, std::size_t, Key*, std::uint32_t*, UniqueScratch&);
   std::vector<std::uint32_t> table_;  // open addressing: 0 or index of the unique key + 1
   std::size_t last_unique_ = 0;
 };
@@ -30,6 +34,11 @@ class UniqueScratch {
 // it to inverse[i]; returns their number. `unique` and `inverse` have room for keys.size(), which is below 2^31.
 // `unique` may be the array of `keys` itself. Linear time.
 std::size_t UniqueKeys(std::span<const Key> keys, Key* unique, std::uint32_t* inverse, UniqueScratch& scratch);
+
+// The same for more keys: `unique` has the n distinct keys that were found since `scratch` was cleared, and room for
+// keys.size() more. `unique` + n may be the array of `keys` itself.
+std::size_t AddUniqueKeys(std::span<const Key> keys, std::size_t n, Key* unique, std::uint32_t* inverse,
+                          UniqueScratch& scratch);
 
 // On a GPU, by sorting: `unique` is in ascending order, and *n_unique, also in device memory, is set to their number.
 // Also groups the occurrences by their row in `unique`: sets `segments` as GroupByRow would for `inverse`. n is at most

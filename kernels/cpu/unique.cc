@@ -9,8 +9,11 @@
 namespace tarn::kernels {
 namespace {
 
-constexpr std::size_t kTableMin = 64;
-constexpr std::size_t kGroup = 16;  // keys whose cells are prefetched before the first is looked up
+constexpr std::size_t kTableMin = 128;
+constexpr std::size_t kGroup = 16;       // keys whose cells are prefetched before the first is looked up
+constexpr std::size_t kCellsPerKey = 4;  // at least: with 2, half as many keys again are not in the first cell
+
+std::size_t TableSize(std::size_t keys) { return std::max(kTableMin, std::bit_ceil(kCellsPerKey * (keys + kGroup))); }
 
 // Inserts the n unique keys found so far into the empty table.
 void Rebuild(std::span<std::uint32_t> table, const Key* unique, std::size_t n) {
@@ -22,47 +25,53 @@ void Rebuild(std::span<std::uint32_t> table, const Key* unique, std::size_t n) {
   }
 }
 
-// The cell of `key`: the one that holds it, or the empty one where it belongs.
-std::size_t Probe(std::span<const std::uint32_t> table, const Key* unique, Key key, std::uint64_t hash) {
-  const std::size_t mask = table.size() - 1;
-  std::size_t cell = hash & mask;
-  while (table[cell] != 0 && unique[table[cell] - 1] != key) cell = (cell + 1) & mask;
-  return cell;
-}
-
 }  // namespace
 
+void UniqueScratch::Clear(std::size_t expected) { table_.assign(TableSize(std::min(last_unique_, expected)), 0); }
+
 // The table is sized by the unique keys, not by the occurrences (a batch of click logs repeats most of its keys),
-// so that it stays in the cache: it starts at what the last batch needed and doubles when half full.
-std::size_t UniqueKeys(std::span<const Key> keys, Key* unique, std::uint32_t* inverse, UniqueScratch& scratch) {
-  TARN_CHECK(keys.size() < (std::size_t{1} << 31), "indices have 31 bits");
-  const std::size_t expected = std::min(scratch.last_unique_, keys.size());
+// so that it stays in the cache: it starts at what the last batch needed and doubles when it is a quarter full.
+//
+// Whether a key is new cannot be predicted, so no branch depends on it: the key is written to unique[n], where an empty
+// cell points, and then is what its cell points to, unless another key took the cell first.
+std::size_t AddUniqueKeys(std::span<const Key> keys, std::size_t n, Key* unique, std::uint32_t* inverse,
+                          UniqueScratch& scratch) {
+  TARN_CHECK(n + keys.size() < (std::size_t{1} << 31), "indices have 31 bits");
   std::vector<std::uint32_t>& table = scratch.table_;
-  table.assign(std::max(kTableMin, std::bit_ceil(2 * expected + 2 * kGroup)), 0);
-  std::size_t n = 0;
   for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
-    if (2 * (n + kGroup) > table.size()) {
+    if (kCellsPerKey * (n + kGroup) > table.size()) {
       table.assign(2 * table.size(), 0);
       Rebuild(table, unique, n);
     }
+    std::uint32_t* const cells = table.data();
+    const std::size_t mask = table.size() - 1;
     const std::size_t count = std::min(kGroup, keys.size() - begin);
-    std::uint64_t hashes[kGroup];
+    std::size_t homes[kGroup];
     for (std::size_t i = 0; i < count; ++i) {
-      hashes[i] = Mix64(keys[begin + i]);
-      __builtin_prefetch(&table[hashes[i] & (table.size() - 1)], 1);
+      homes[i] = Mix64(keys[begin + i]) & mask;
+      __builtin_prefetch(&cells[homes[i]], 1);
     }
     for (std::size_t i = 0; i < count; ++i) {
       const Key key = keys[begin + i];
-      std::uint32_t& cell = table[Probe(table, unique, key, hashes[i])];
-      if (cell == 0) {
-        unique[n++] = key;
-        cell = static_cast<std::uint32_t>(n);
-      }
-      inverse[begin + i] = cell - 1;
+      unique[n] = key;
+      const auto next = static_cast<std::uint32_t>(n);
+      const auto place_in = [&](std::uint32_t cell) { return cell == 0 ? next : cell - 1; };
+      std::size_t at = homes[i];
+      while (unique[place_in(cells[at])] != key) [[unlikely]]
+        at = (at + 1) & mask;
+      const std::uint32_t place = place_in(cells[at]);
+      n += cells[at] == 0;
+      cells[at] = place + 1;
+      inverse[begin + i] = place;
     }
   }
   scratch.last_unique_ = n;
   return n;
+}
+
+std::size_t UniqueKeys(std::span<const Key> keys, Key* unique, std::uint32_t* inverse, UniqueScratch& scratch) {
+  scratch.Clear(keys.size());
+  return AddUniqueKeys(keys, 0, unique, inverse, scratch);
 }
 
 }  // namespace tarn::kernels

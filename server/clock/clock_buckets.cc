@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "core/hash.h"
 #include "kernels/convert.h"
 #include "kernels/elementwise.h"
 #include "kernels/rows.h"
@@ -92,10 +91,10 @@ Status BucketCloser::Close(Clock clock, std::span<const Contribution> contributi
 }
 
 Status BucketCloser::Change(Clock clock, const Contribution& c, Store* rows) {
-  added_.clear();
-  AppendKeys(c, &added_);
+  std::vector<Key> keys;
+  AppendKeys(c, &keys);
   const Section section{.partition = c.partition, .count = c.count};
-  return rows->Apply(c.table, {&section, 1}, added_,
+  return rows->Apply(c.table, {&section, 1}, keys,
                      {.gradients = c.values.data() + c.value_offset, .clock = clock, .action = c.action});
 }
 
@@ -122,10 +121,11 @@ Status BucketCloser::CloseSteps(Clock clock, std::span<const Contribution> contr
 void BucketCloser::SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows) {
   const std::size_t first = keys_.size();
   if (end - begin == 1) AddOnly(dim, *begin);
-  if (keys_.size() == first) {
-    ClearPlaces(begin, end);
-    for (const Contribution* c = begin; c != end; ++c) AddContribution(dim, *c, rows);
-  }
+  if (keys_.size() != first) return;
+  std::size_t keys = 0;
+  for (const Contribution* c = begin; c != end; ++c) keys += c->count;
+  unique_.Clear(keys);
+  for (const Contribution* c = begin; c != end; ++c) AddContribution(dim, *c, first, rows);
 }
 
 // Adds the section of the summed rows, whose keys begin at `first`. Its version is the oldest of the contributions.
@@ -136,18 +136,6 @@ void BucketCloser::AddSection(Clock clock, const Contribution* begin, const Cont
     staleness_ = std::max(staleness_, clock.value - std::min(clock.value, c->pulled_clock.value));
   }
   sections_.push_back(section);
-}
-
-// Clears the keys of the previous partition, and makes room for all keys of these contributions.
-void BucketCloser::ClearPlaces(const Contribution* begin, const Contribution* end) {
-  std::size_t keys = 0;
-  for (const Contribution* c = begin; c != end; ++c) keys += c->count;
-  const std::size_t wanted = std::max(slots_.size(), std::bit_ceil(std::max<std::size_t>(keys * 2, 64)));
-  ++stamp_;
-  if (wanted > slots_.size() || stamp_ == 0) {
-    slots_.assign(wanted, {0, 0, 0});
-    stamp_ = 1;
-  }
 }
 
 // Adds the only contribution to a partition, which needs no sums. Adds nothing if it contains a key twice (rule E6).
@@ -179,7 +167,8 @@ bool BucketCloser::NamesAKeyTwice(std::span<const Key> keys) {
   return false;
 }
 
-void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, Store* rows) {
+// Adds the contribution to the sums of its partition, whose keys begin at `first`.
+void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, std::size_t first, Store* rows) {
   const std::byte* values = c.values.data() + c.value_offset;
   const float* gradients = reinterpret_cast<const float*>(values);
   std::size_t count = c.count;
@@ -188,50 +177,39 @@ void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, Sto
     kernels::DecodeRows(c.codec, dim, count, values, decoded_.data());
     gradients = decoded_.data();
   }
-  added_.clear();
-  AppendKeys(c, &added_);
+  const std::size_t summed = keys_.size();
+  AppendKeys(c, &keys_);
   if (!kernels::AllFinite(count * dim, gradients)) [[unlikely]] {
-    count = DropNotFinite(dim, gradients, c.table, rows);
+    count = DropNotFinite(dim, gradients, summed, c.table, rows);
     gradients = decoded_.data();
   }
-  places_.clear();
-  for (const Key key : added_) places_.push_back(PlaceOf(key));
+  places_.resize(count);
+  keys_.resize(first + kernels::AddUniqueKeys(std::span(keys_).subspan(summed), summed - first, keys_.data() + first,
+                                              places_.data(), unique_));
   // x + (-0) is x for every x, so the first contribution to a row is copied exactly.
   sums_.resize(keys_.size() * dim, -0.0f);
   targets_.resize(count);
-  for (std::size_t i = 0; i < count; ++i) targets_[i] = sums_.data() + std::size_t{places_[i]} * dim;
+  for (std::size_t i = 0; i < count; ++i) targets_[i] = sums_.data() + (first + places_[i]) * dim;
   kernels::AddRows(dim, count, gradients, targets_.data());
 }
 
-// Keeps only the finite rows and their keys in added_ and decoded_; returns their number.
-std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows) {
+// Keeps only the finite rows, in decoded_, and their keys, from `begin` on in keys_; returns their number.
+std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, std::size_t begin, TableId table,
+                                        Store* rows) {
   std::vector<float> kept;
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < added_.size(); ++i) {
-    const float* row = gradients + i * dim;
+  std::size_t n = begin;
+  for (std::size_t i = begin; i < keys_.size(); ++i) {
+    const float* row = gradients + (i - begin) * dim;
     if (!kernels::AllFinite(dim, row)) {
-      rows->SkipNotFinite(table, added_[i]);
+      rows->SkipNotFinite(table, keys_[i]);
       continue;
     }
     kept.insert(kept.end(), row, row + dim);
-    added_[n++] = added_[i];
+    keys_[n++] = keys_[i];
   }
-  added_.resize(n);
+  keys_.resize(n);
   decoded_ = std::move(kept);
-  return n;
-}
-
-std::uint32_t BucketCloser::PlaceOf(Key key) {
-  const std::size_t mask = slots_.size() - 1;
-  for (std::size_t s = Mix64(key) & mask;; s = (s + 1) & mask) {
-    Slot& slot = slots_[s];
-    if (slot.stamp != stamp_) {
-      slot = {key, static_cast<std::uint32_t>(keys_.size()), stamp_};
-      keys_.push_back(key);
-      return slot.place;
-    }
-    if (slot.key == key) return slot.place;
-  }
+  return n - begin;
 }
 
 Status BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/message.h"
+#include "kernels/unique.h"
 #include "server/clock/contribution.h"
 #include "server/store/store.h"
 
@@ -80,12 +81,10 @@ class BucketCloser {
   Status Change(Clock clock, const Contribution& contribution, Store* rows);
   void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows);
   void AddSection(Clock clock, const Contribution* begin, const Contribution* end, std::size_t first);
-  void ClearPlaces(const Contribution* begin, const Contribution* end);
   void AddOnly(std::uint32_t dim, const Contribution& contribution);
-  void AddContribution(std::uint32_t dim, const Contribution& contribution, Store* rows);
+  void AddContribution(std::uint32_t dim, const Contribution& contribution, std::size_t first, Store* rows);
   bool NamesAKeyTwice(std::span<const Key> keys);
-  std::size_t DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows);
-  std::uint32_t PlaceOf(Key key);
+  std::size_t DropNotFinite(std::uint32_t dim, const float* gradients, std::size_t begin, TableId table, Store* rows);
   Status Flush(const TableSpec& spec, Clock clock, float scale, Store* rows);
 
   // Summed rows that are not applied yet, ordered by partition.
@@ -94,18 +93,9 @@ class BucketCloser {
   std::vector<float> sums_;
   std::uint64_t staleness_ = 0;  // the largest of the contributions to them
 
-  // Index in keys_ of each key of the current partition: a hash table with open addressing. A slot is used if its stamp
-  // is current.
-  struct Slot {
-    Key key;
-    std::uint32_t place;
-    std::uint32_t stamp;
-  };
-  std::vector<Slot> slots_;
-  std::uint32_t stamp_ = 0;
-  std::vector<std::uint32_t> places_;  // of the keys in added_: their indices in keys_
+  kernels::UniqueScratch unique_;      // the keys of the current partition
+  std::vector<std::uint32_t> places_;  // of the keys of one contribution: their indices among these
   std::vector<float*> targets_;        // the sums of these keys
-  std::vector<Key> added_;             // keys of one contribution
   std::vector<std::uint64_t> filter_;  // of NamesAKeyTwice
   std::vector<float> decoded_;
 };
