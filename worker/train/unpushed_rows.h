@@ -5,12 +5,15 @@
 //
 //   rows.Split(batch, ended, plan, &parts);   // for each batch, in the order of their numbers
 //
-// Rows are remembered by the hash of their key, kEntriesPerKey entries for each key of a plan. Of two keys with the
-// same entry, one may wait for a batch that does not have it; no row is pulled too early. Not thread-safe.
+// The rows of a batch are a set of bits, one for each hash of a key. A row whose hash another row has may wait for a
+// batch that does not have it; no row is pulled too early. Not thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "worker/client/plan.h"
@@ -19,7 +22,7 @@ namespace tarn::worker {
 
 class UnpushedRows {
  public:
-  static constexpr std::size_t kEntriesPerKey = 16, kEntriesMin = 4096;
+  static constexpr std::size_t kBitsPerRow = 16, kBitsMin = 4096;
 
   // Some rows of a plan.
   struct Part {
@@ -36,11 +39,27 @@ class UnpushedRows {
   void Split(std::uint64_t batch, std::uint64_t ended, const Plan& plan, std::vector<Part>* parts);
 
  private:
-  void MakeRoom(std::uint64_t batch, std::size_t keys);
+  // The hashes of the rows of one batch.
+  class RowSet {
+   public:
+    // Overwrites `memory`, which saves an allocation.
+    RowSet(std::uint64_t batch, std::span<const std::uint32_t> hashes, std::vector<std::uint64_t> memory);
+    // Sets found[i] to 1 if the set has hashes[i]. Whether it has any.
+    bool Mark(std::span<const std::uint32_t> hashes, std::vector<std::uint8_t>* found) const;
+    std::uint64_t batch() const { return batch_; }
+    std::vector<std::uint64_t> Take() { return std::move(bits_); }
+
+   private:
+    std::size_t WordOf(std::uint32_t hash) const { return hash >> 6 & (bits_.size() - 1); }
+
+    std::uint64_t batch_;
+    std::vector<std::uint64_t> bits_;  // their number is a power of two
+  };
 
   std::size_t ahead_min_;
-  std::vector<std::uint64_t> newest_;  // by hash: the last batch with such a key; its size is a power of two
-  std::vector<bool> waits_;            // scratch: by place
+  std::deque<RowSet> in_flight_;       // ascending by batch
+  std::vector<std::uint32_t> hashes_;  // scratch: by place
+  std::vector<std::uint8_t> waits_;    // scratch: by place
 };
 
 }  // namespace tarn::worker

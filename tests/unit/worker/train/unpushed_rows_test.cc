@@ -60,12 +60,16 @@ TEST(UnpushedRows, FewRowsDoNotGetTheirOwnPull) {
   EXPECT_EQ(Split(&rows, 3, 0, {9, 10, 11, 8}), (Parts{{0, {0, 1, 2}}, {2, {3}}}));
 }
 
-TEST(UnpushedRows, AfterALargerPlanAllRowsWaitForTheLastBatch) {
+TEST(UnpushedRows, BatchesOfAnySizeFollowEachOther) {
   UnpushedRows rows(1);
   Split(&rows, 1, 0, {1});
   std::vector<Key> many(10'000);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = i + 1;
-  EXPECT_EQ(Split(&rows, 2, 0, many), (Parts{{1, {}}}));
+  const Parts parts = Split(&rows, 2, 0, many);
+  ASSERT_EQ(parts.size(), 2u);  // few rows share the bit of key 1
+  EXPECT_EQ(parts.at(1).front(), 0u);
+  EXPECT_LT(parts.at(1).size(), many.size() / 1000);
+  EXPECT_EQ(Split(&rows, 3, 1, {1}), (Parts{{2, {}}}));
 }
 
 // Compares with an exact record: no row waits too briefly, and few wait unnecessarily.
