@@ -10,17 +10,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/job/job.h"
-#include "core/position.h"
 #include "kernels/subnormals.h"
 #include "server/store/store.h"
 #include "worker/client/plan.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/train/algorithms_file.h"
+#include "worker/train/batch_planner.h"
 #include "worker/train/batch_reader.h"
 #include "worker/train/stepper.h"
 
@@ -48,23 +49,21 @@ class SingleProcess {
   std::uint64_t train_rows() const { return train_->rows(); }
 
  private:
-  explicit SingleProcess(const Job& job) : job_(job), planner_(job.fleet.partition_bits), rows_(StoreOptions(job)) {}
+  explicit SingleProcess(const Job& job) : job_(job), rows_(StoreOptions(job)) {}
   static server::StoreOptions StoreOptions(const Job& job) {
     server::StoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
     for (std::uint32_t p = 0; p < (1u << job.fleet.partition_bits); ++p) options.owned.push_back(PartitionId(p));
     return options;
   }
   Status Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train, StageSeconds* stages);
-  void MakePlans();
 
   Job job_;
-  Planner planner_;
+  std::optional<BatchPlanner> planner_;
   server::Store rows_;
   std::unique_ptr<Dataset> train_, valid_, test_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Stepper> stepper_;
   std::vector<TableUse> uses_;
-  std::vector<Positioner> positioners_;
   std::vector<Plan> plans_;
   std::vector<std::vector<Section>> sections_;
   Batch batch_;
@@ -93,9 +92,10 @@ Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
     TableSpec& spec = self->uses_[t].spec;
     spec.id = TableId(t);
     TARN_RETURN_IF_ERROR(self->rows_.AddTable(spec));
-    self->positioners_.emplace_back(spec, TableSalt(job.job.seed, spec.name));
+    const bool all = self->uses_[t].rows == RowsNeeded::kAll;
+    self->plans_.push_back(all ? PlanOfAll(spec, job.job.seed, job.fleet.partition_bits) : Plan{});
   }
-  self->plans_.resize(self->uses_.size());
+  self->planner_.emplace(job, self->uses_, BatchPlannerOptions{.partition_bits = job.fleet.partition_bits});
   self->sections_.resize(self->uses_.size());
   const StepperOptions options{.algorithms_file =
                                    AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), "")};
@@ -103,23 +103,6 @@ Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
   if (!stepper) return std::unexpected(stepper.error());
   self->stepper_ = std::move(*stepper);
   return self;
-}
-
-void SingleProcess::MakePlans() {
-  for (std::size_t t = 0; t < uses_.size(); ++t) {
-    const TableUse& use = uses_[t];
-    if (use.rows == RowsNeeded::kAll) {
-      std::vector<Key> all(use.spec.rows);
-      for (Key i = 0; i < use.spec.rows; ++i) all[i] = i;
-      planner_.Make(use.spec.id, use.spec.dim, positioners_[t], all, &plans_[t]);
-    } else {
-      if (use.rows == RowsNeeded::kBatchKeysAndBias) batch_.keys.push_back(kBiasKey);
-      planner_.Make(use.spec.id, use.spec.dim, positioners_[t], batch_.keys, &plans_[t]);
-      if (use.rows == RowsNeeded::kBatchKeysAndBias) batch_.keys.pop_back();
-    }
-    sections_[t].clear();
-    for (const PlanRun& run : plans_[t].runs) sections_[t].push_back({run.partition, run.count, Sequence(0)});
-  }
 }
 
 Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train,
@@ -132,7 +115,11 @@ Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_
   const LeasePurpose purpose = train ? LeasePurpose::kTrain : LeasePurpose::kTest;
   TARN_RETURN_IF_ERROR(ReadRows(set, job_, purpose, epoch_, first, rows, &batch_));
   lap(&stages->read);
-  MakePlans();
+  TARN_RETURN_IF_ERROR(planner_->Make(&batch_.keys, &plans_));
+  for (std::size_t t = 0; t < uses_.size(); ++t) {
+    sections_[t].clear();
+    for (const PlanRun& run : plans_[t].runs) sections_[t].push_back({run.partition, run.count, Sequence(0)});
+  }
   lap(&stages->plan);
   std::vector<const Plan*> plans;
   std::vector<Buffer> values;

@@ -4,17 +4,18 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "bench/scale_model/meter.h"
-#include "core/position.h"
 #include "server/store/store.h"
 #include "worker/client/plan.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
+#include "worker/train/batch_planner.h"
 #include "worker/train/batch_reader.h"
 #include "worker/train/stepper.h"
 
@@ -39,14 +40,16 @@ class Stages {
     made->rows_ = std::make_unique<server::Store>(std::move(options));
     for (std::uint32_t t = 0; t < made->uses_.size(); ++t) {
       made->uses_[t].spec.id = TableId(t);
-      TARN_RETURN_IF_ERROR(made->rows_->AddTable(made->uses_[t].spec));
+      const TableSpec& spec = made->uses_[t].spec;
+      TARN_RETURN_IF_ERROR(made->rows_->AddTable(spec));
+      const bool all = made->uses_[t].rows == worker::RowsNeeded::kAll;
+      made->plans_.push_back(all ? worker::PlanOfAll(spec, job.job.seed, job.fleet.partition_bits) : worker::Plan{});
     }
+    made->planner_.emplace(job, made->uses_, worker::BatchPlannerOptions{.partition_bits = job.fleet.partition_bits});
     made->job_.train.batch_rows = batch_rows;
     auto stepper = worker::Stepper::Make(made->job_, made->model_.get());
     if (!stepper) return std::unexpected(stepper.error());
     made->stepper_ = std::move(*stepper);
-    made->plans_.resize(made->uses_.size());
-    made->MakePlans(true);
     return made;
   }
 
@@ -57,7 +60,7 @@ class Stages {
     meter_.Begin();
     TARN_RETURN_IF_ERROR(worker::ReadRows(set_, job_, LeasePurpose::kTrain, 0, number % batches * rows, rows, &batch_));
     meter_.Add(Work::kRead, {{1, double(rows)}, meter_.Lap()});
-    MakePlans(false);
+    TARN_RETURN_IF_ERROR(planner_->Make(&batch_.keys, &plans_));
     meter_.Add(Work::kPlan, {{1, double(rows)}, meter_.Lap()});
     std::vector<const worker::Plan*> plans;
     std::vector<Buffer> values;
@@ -92,24 +95,12 @@ class Stages {
 
  private:
   Stages(const Job& job, const worker::Dataset& set, std::uint32_t batch_rows)
-      : job_(job), set_(set), batch_rows_(batch_rows), planner_(job.fleet.partition_bits) {}
-
-  void MakePlans(bool dense) {
-    for (std::size_t t = 0; t < uses_.size(); ++t) {
-      const TableSpec& spec = uses_[t].spec;
-      if ((uses_[t].rows == worker::RowsNeeded::kAll) != dense) continue;
-      std::vector<Key> keys = batch_.keys;
-      if (dense) keys.resize(spec.rows);
-      for (Key i = 0; dense && i < spec.rows; ++i) keys[i] = i;
-      if (uses_[t].rows == worker::RowsNeeded::kBatchKeysAndBias) keys.push_back(worker::kBiasKey);
-      planner_.Make(spec.id, spec.dim, Positioner(spec, TableSalt(job_.job.seed, spec.name)), keys, &plans_[t]);
-    }
-  }
+      : job_(job), set_(set), batch_rows_(batch_rows) {}
 
   Job job_;
   const worker::Dataset& set_;
   std::uint32_t batch_rows_;
-  worker::Planner planner_;
+  std::optional<worker::BatchPlanner> planner_;
   std::unique_ptr<worker::Model> model_;
   std::unique_ptr<worker::Stepper> stepper_;
   std::unique_ptr<server::Store> rows_;

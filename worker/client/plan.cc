@@ -1,34 +1,50 @@
 #include "worker/client/plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/partition.h"
 #include "kernels/rows.h"
 
 namespace tarn::worker {
 
+void Planner::SetKeys(std::span<const Key> keys) {
+  scratch_.Clear(keys.size());
+  n_keys_ = n_unique_ = 0;
+  AddKeys(keys);
+}
+
+void Planner::AddKeys(std::span<const Key> keys) {
+  unique_.resize(std::max(unique_.size(), n_unique_ + keys.size()));
+  index_.resize(std::max(index_.size(), n_keys_ + keys.size()));
+  n_unique_ = kernels::AddUniqueKeys(keys, n_unique_, unique_.data(), index_.data() + n_keys_, scratch_);
+  n_keys_ += keys.size();
+}
+
 void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys,
                    Plan* plan, CallerOrder* order) {
+  SetKeys(keys);
+  Place(table, dim, positioner, plan, order);
+}
+
+void Planner::Place(TableId table, std::uint32_t dim, const Positioner& positioner, Plan* plan, CallerOrder* order) {
   TARN_CHECK(plan->placed == nullptr, "a plan that a GPU made must be taken back before it is made again");
   plan->table = table;
   plan->dim = dim;
-  // The planner's own vectors never shrink, so that they are not filled again.
-  unique_.resize(std::max(unique_.size(), keys.size()));
-  plan->index.resize(keys.size());
-  const std::size_t n = kernels::UniqueKeys(keys, unique_.data(), plan->index.data(), scratch_);
-  Group(positioner, std::span(unique_).first(n), plan);
-  if (order != nullptr) NoteOrder(plan->index, n, order);
-  for (std::uint32_t& place : plan->index) place = place_[place];
+  Group(positioner, plan);
+  if (order != nullptr) NoteOrder(order);
+  plan->index.resize(n_keys_);
+  for (std::size_t i = 0; i < n_keys_; ++i) plan->index[i] = place_[index_[i]];
 }
 
-// Here `index` still numbers unique keys by first occurrence: each new number is the previous maximum plus one.
-void Planner::NoteOrder(std::span<const std::uint32_t> index, std::size_t unique, CallerOrder* order) const {
-  order->first.resize(unique);
+// index_ numbers unique keys by first occurrence: each new number is the previous maximum plus one.
+void Planner::NoteOrder(CallerOrder* order) const {
+  order->first.resize(n_unique_);
   order->repeats.clear();
   std::uint32_t seen = 0;
-  for (std::uint32_t i = 0; i < index.size(); ++i) {
-    std::uint32_t& first = order->first[place_[index[i]]];
-    if (index[i] == seen) {
+  for (std::uint32_t i = 0; i < n_keys_; ++i) {
+    std::uint32_t& first = order->first[place_[index_[i]]];
+    if (index_[i] == seen) {
       first = i;
       ++seen;
     } else {
@@ -38,24 +54,32 @@ void Planner::NoteOrder(std::span<const std::uint32_t> index, std::size_t unique
 }
 
 // Orders the unique keys by partition (by first occurrence within one) and records the new index of each.
-void Planner::Group(const Positioner& positioner, std::span<const Key> unique, Plan* plan) {
-  const std::size_t n = unique.size();
+void Planner::Group(const Positioner& positioner, Plan* plan) {
+  const std::size_t n = n_unique_;
   const std::uint32_t partitions = 1u << partition_bits_;
   partition_of_.resize(std::max(partition_of_.size(), n));
   order_.resize(std::max(order_.size(), n));
   place_.resize(std::max(place_.size(), n));
   offsets_.resize(partitions + 1);
-  for (std::size_t i = 0; i < n; ++i) partition_of_[i] = PartitionOf(positioner(unique[i]), partition_bits_).value;
+  for (std::size_t i = 0; i < n; ++i) partition_of_[i] = PartitionOf(positioner(unique_[i]), partition_bits_).value;
   kernels::GroupByPartition(std::span(partition_of_).first(n), partitions, order_.data(), offsets_.data());
   plan->keys.resize(n);
   for (std::uint32_t i = 0; i < n; ++i) {
-    plan->keys[i] = unique[order_[i]];
+    plan->keys[i] = unique_[order_[i]];
     place_[order_[i]] = i;
   }
   plan->runs.clear();
   for (std::uint32_t p = 0; p < partitions; ++p)
     if (const std::uint32_t count = offsets_[p + 1] - offsets_[p]; count != 0)
       plan->runs.push_back({PartitionId(p), offsets_[p], count});
+}
+
+Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, std::uint32_t partition_bits) {
+  std::vector<Key> all(spec.rows);
+  std::iota(all.begin(), all.end(), Key{0});
+  Plan plan;
+  Planner(partition_bits).Make(spec.id, spec.dim, Positioner(spec, TableSalt(seed, spec.name)), all, &plan);
+  return plan;
 }
 
 Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places) {

@@ -53,24 +53,39 @@ struct CallerOrder {
   std::vector<Repeat> repeats;       // in order of occurrence
 };
 
-// Makes plans. Reuses memory, so that it rarely allocates. One thread at a time.
+// Makes plans: finds the distinct keys once, and places them for each table. Reuses memory, so that it rarely
+// allocates. One thread at a time. If a GPU made `plan`, take it back first (DevicePlanner::TakeBack). `order`: output,
+// may be null.
 class Planner {
  public:
   explicit Planner(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
-  // `keys`: fewer than 2^31, duplicates allowed; those of a dense table must be below its rows. If a GPU made `plan`,
-  // take it back first (DevicePlanner::TakeBack). `order`: output, may be null.
+
+  // The keys of the next plans: fewer than 2^31, duplicates allowed.
+  void SetKeys(std::span<const Key> keys);
+  // Appends to them.
+  void AddKeys(std::span<const Key> keys);
+  // The plan of a table for these keys; those of a dense table must be below its rows.
+  void Place(TableId table, std::uint32_t dim, const Positioner& positioner, Plan* plan, CallerOrder* order = nullptr);
+
+  // SetKeys and Place.
   void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan,
             CallerOrder* order = nullptr);
 
  private:
-  void Group(const Positioner& positioner, std::span<const Key> unique, Plan* plan);
-  void NoteOrder(std::span<const std::uint32_t> index, std::size_t unique, CallerOrder* order) const;
+  void Group(const Positioner& positioner, Plan* plan);
+  void NoteOrder(CallerOrder* order) const;
 
   std::uint32_t partition_bits_;
   kernels::UniqueScratch scratch_;
-  std::vector<Key> unique_;
-  std::vector<std::uint32_t> partition_of_, order_, offsets_, place_;
+  std::size_t n_keys_ = 0, n_unique_ = 0;
+  // These vectors never shrink, so that they are not filled again.
+  std::vector<Key> unique_;                                            // n_unique_ keys, by first occurrence
+  std::vector<std::uint32_t> index_;                                   // for each of the n_keys_ its place in unique_
+  std::vector<std::uint32_t> partition_of_, order_, offsets_, place_;  // scratch of Group; place_: of unique_ in a plan
 };
+
+// The plan of all rows of a dense table, in order. `seed`: of the job.
+Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, std::uint32_t partition_bits);
 
 // A plan of the keys of `plan` at the ascending indices `places`. It has no `index`.
 Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places);

@@ -34,13 +34,15 @@ class BatchPlanner {
   BatchPlanner(BatchPlanner&&) noexcept;
   ~BatchPlanner();
 
-  // Makes the plans for `keys`, the keys of a batch, by table of the model; tables that need all rows get empty plans.
-  // `plans` may be unused plans of an earlier batch, whose memory is reused. `keys` is unchanged on return. Errors are
-  // those of the GPU (out of memory, failed, not usable); the message names the request.
+  // Makes the plans for `keys`, the keys of a batch, by table of the model; leaves those of tables that need all rows
+  // as they are. `plans` may be unused plans of an earlier batch, whose memory is reused. `keys` is unchanged on
+  // return. Errors are those of the GPU (out of memory, failed, not usable); the message names the request.
   Status Make(std::vector<Key>* keys, std::vector<Plan>* plans);
 
  private:
   bool OnDevice(std::size_t occurrences) const { return options_.gpu && occurrences >= options_.device_keys_min; }
+  void MakeOnHost(std::span<const Key> keys, std::vector<Plan>* plans);
+  Status MakeOnDevice(std::vector<Key>* keys, std::vector<Plan>* plans);
   Status BringToDevice(std::span<const Key> keys);
 
   BatchPlannerOptions options_;

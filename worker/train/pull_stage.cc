@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
-#include "core/position.h"
 #include "kernels/rows.h"
 #include "worker/client/client_cache.h"
 #include "worker/client/pull_memory.h"
@@ -19,23 +17,15 @@ std::size_t AheadRowsMin(const TableSpec& spec) {
   return kAheadBytesMin / (sizeof(Key) + CodecRowBytes(spec.pull_codec, spec.dim)) + 1;
 }
 
-Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
-  std::vector<Key> all(spec.rows);
-  std::iota(all.begin(), all.end(), Key{0});
-  Plan plan;
-  planner->Make(spec.id, spec.dim, Positioner(spec, TableSalt(seed, spec.name)), all, &plan);
-  return plan;
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<const TableUse> uses,
                                                      std::uint32_t partition_bits, Client* client, Trace* trace) {
   std::unique_ptr<PullStage> stage(new PullStage(client, trace));
-  Planner planner(partition_bits);
   stage->dense_plans_.resize(uses.size());
   for (std::size_t t = 0; t < uses.size(); ++t)
-    if (uses[t].rows == RowsNeeded::kAll) stage->dense_plans_[t] = PlanOfAll(uses[t].spec, job.job.seed, &planner);
+    if (uses[t].rows == RowsNeeded::kAll)
+      stage->dense_plans_[t] = PlanOfAll(uses[t].spec, job.job.seed, partition_bits);
   auto hot = HotTables::Make(job, uses, client->welcome().rank);
   if (!hot) return std::unexpected(std::move(hot).error());
   stage->hot_ = std::move(*hot);
