@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "core/log.h"
+#include "net/wake_file.h"
 
 namespace tarn::net {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 // Messages up to this size are read in place.
 constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
 static_assert(kSmallBytes + 1024 <= ShmSegment::kRingBytesMin && limits::kBundleBytesMax <= kSmallBytes);
-constexpr int kWakesAtOnce = 16;
 
 constexpr std::size_t HeadBytes(std::size_t frames) { return PadTo8(sizeof(std::uint32_t) * (1 + frames)); }
 
@@ -89,12 +89,12 @@ void ShmChannel::Flush() {
 }
 
 void ShmChannel::Publish() {
-  if (writer_.Publish()) Wake();
+  if (writer_.Publish()) WriteWake(other_wake_);
 }
 
 // While bytes are lent, the bytes after them cannot be released either.
 void ShmChannel::Consume() {
-  if (lent_bytes_ == 0 && reader_.GiveBack()) Wake();
+  if (lent_bytes_ == 0 && reader_.GiveBack()) WriteWake(other_wake_);
 }
 
 void ShmChannel::GiveBack() {
@@ -103,22 +103,11 @@ void ShmChannel::GiveBack() {
   Consume();
 }
 
-// If the socket is full, wake-ups are already pending.
-void ShmChannel::Wake() {
-  const char word = 0;
-  if (send(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN && errno != EINTR) gone_ = true;
-}
-
-void ShmChannel::TakeWakes() {
-  std::array<char, 16> words;
-  for (int i = 0; i < kWakesAtOnce; ++i) {
-    const ssize_t got = recv(socket_.get(), words.data(), words.size(), MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-      gone_ = true;
-      return;
-    }
-  }
+void ShmChannel::TakeEnd() {
+  char byte = 0;
+  const ssize_t got = recv(socket_.get(), &byte, sizeof(byte), MSG_DONTWAIT);
+  if (got > 0) return Break("to the socket");
+  gone_ |= got == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
 bool ShmChannel::Receive(ShmFrames* frames) {

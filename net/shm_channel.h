@@ -1,5 +1,5 @@
-// Messages over shared memory between two processes of one host. Two rings carry them; a Unix socket wakes the other
-// side and shows its end.
+// Messages over shared memory between two processes of one host. Two rings carry them. Each side wakes the other
+// through its wake file (net/wake_file.h), one for all channels of a loop; a Unix socket shows the other side's end.
 //
 // A message in a ring: a head (the number of its frames and their sizes, 32 bits each), then the frames. The head and
 // each frame are padded to multiples of 8. A message larger than the ring is written and read in parts. Small messages
@@ -49,9 +49,11 @@ class ShmFrames final : public FrameOwner {
 // Owned by one thread.
 class ShmChannel {
  public:
-  ShmChannel(ShmSide side, ShmSegment segment, Descriptor socket)
+  // other_wake: the wake file of the other side.
+  ShmChannel(ShmSide side, ShmSegment segment, Descriptor socket, Descriptor other_wake)
       : segment_(std::make_shared<ShmSegment>(std::move(segment))),
         socket_(std::move(socket)),
+        other_wake_(std::move(other_wake)),
         writer_(segment_->Writer(side)),
         reader_(segment_->Reader(side)) {}
 
@@ -74,14 +76,14 @@ class ShmChannel {
   bool Receive(ShmFrames* frames);
   // Releases all lent bytes. Aborts the process if a lent buffer still exists.
   void GiveBack();
-  // Whether anything is lent: messages after it may then wait without the socket being readable.
+  // Whether anything is lent: messages after it may then wait without a wake-up.
   bool has_lent() const { return lent_bytes_ != 0; }
 
-  // The socket to poll: readable after a wake-up, or when the other side has ended.
+  // The socket: readable when the other side has ended.
   int file() const { return socket_.get(); }
-  // Reads the wake-ups from the socket.
-  void TakeWakes();
-  // Announces that the owner will sleep in a poll of file(). False: bytes have arrived, so call Receive first.
+  // Reads the end from the socket, if it is readable.
+  void TakeEnd();
+  // Announces that the owner will sleep in a poll of its wake file. False: bytes have arrived, so call Receive first.
   bool Sleep() { return broken_ || reader_.Sleep(); }
   // Revokes the announcement. Call it after the poll.
   void Awake() { reader_.Awake(); }
@@ -103,7 +105,6 @@ class ShmChannel {
 
   void WriteHead(std::span<const std::uint32_t> sizes);
   void Publish();
-  void Wake();
   void Consume();
   bool ReadHead(ShmFrames* frames, bool* whole);
   bool ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes, ShmFrames* frames);
@@ -112,7 +113,7 @@ class ShmChannel {
   void Break(const char* what);
 
   std::shared_ptr<ShmSegment> segment_;  // shared with lent buffers, which may outlive the channel
-  Descriptor socket_;
+  Descriptor socket_, other_wake_;
   RingWriter writer_;
   RingReader reader_;
   std::deque<Frames> waiting_;  // the first may be partly written

@@ -4,18 +4,21 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <span>
 
 #include "core/file.h"
 #include "core/log.h"
+#include "net/wake_file.h"
 
 namespace tarn::net {
 namespace {
 
 constexpr std::size_t kTicketBytes = 32;
-constexpr char kFiller = 'm';  // a descriptor can only be sent along with at least one byte
+constexpr std::size_t kFilesMax = 2;
 
 std::string RandomText() {
   std::random_device random;
@@ -41,9 +44,9 @@ bool IsSameUser(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
 }
 
-// A message of one byte that may carry a file.
+// A message that may carry files.
 struct FileMessage {
-  FileMessage() {
+  explicit FileMessage(std::span<char> text) : bytes{text.data(), text.size()} {
     header.msg_iov = &bytes;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
@@ -52,34 +55,36 @@ struct FileMessage {
   FileMessage(const FileMessage&) = delete;
   FileMessage& operator=(const FileMessage&) = delete;
 
-  char filler = kFiller;
-  iovec bytes{&filler, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec bytes;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFilesMax * sizeof(int))> control{};
   msghdr header{};
 };
 
-bool SendFile(int socket, int file) {
-  FileMessage message;
+bool SendFiles(int socket, std::string text, std::span<const int> files) {
+  FileMessage message(text);
+  message.header.msg_controllen = CMSG_SPACE(files.size_bytes());
   cmsghdr* rights = CMSG_FIRSTHDR(&message.header);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &file, sizeof(file));
-  return sendmsg(socket, &message.header, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+  rights->cmsg_len = CMSG_LEN(files.size_bytes());
+  std::memcpy(CMSG_DATA(rights), files.data(), files.size_bytes());
+  return sendmsg(socket, &message.header, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
 
-// Receives a file into *file, which stays unset if the message carries none. Returns the result of recvmsg.
-ssize_t ReceiveFile(int socket, Descriptor* file) {
-  FileMessage message;
+// Receives a message and its first files; closes further ones. Files that it does not carry stay unset. Returns the
+// result of recvmsg.
+ssize_t ReceiveFiles(int socket, std::span<char> text, std::span<Descriptor> files) {
+  FileMessage message(text);
   const ssize_t got = recvmsg(socket, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got <= 0) return got;
+  std::size_t n = 0;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message.header); part != nullptr; part = CMSG_NXTHDR(&message.header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    // The buffer has room for a second descriptor. Only the last one is kept, the other is closed.
     for (std::size_t at = 0; at + sizeof(int) <= part->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
       int received = -1;
       std::memcpy(&received, CMSG_DATA(part) + at, sizeof(received));
-      *file = Descriptor(received);
+      Descriptor file(received);
+      if (n < files.size()) files[n++] = std::move(file);
     }
   }
   return got;
@@ -133,14 +138,14 @@ std::string BootId() {
   return *text;
 }
 
-Expected<ShmListener> ShmListener::Open(std::size_t ring_bytes) {
+Expected<ShmListener> ShmListener::Open(std::size_t ring_bytes, int wake_file) {
   Descriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   std::string name = "tarn-" + RandomText();
   const Address address(name);
   if (listener.get() < 0 || bind(listener.get(), address.get(), address.size) != 0 ||
       listen(listener.get(), SOMAXCONN) != 0)
     return Fail(ErrorCode::kIo, fmt::format("shared memory: cannot listen: {}", std::strerror(errno)));
-  return ShmListener(std::move(listener), std::move(name), ring_bytes);
+  return ShmListener(std::move(listener), std::move(name), ring_bytes, wake_file);
 }
 
 std::string ShmListener::TicketFor(Peer peer) {
@@ -190,9 +195,11 @@ void ShmListener::Take(std::size_t most, const std::function<void(Peer, ShmChann
 bool ShmListener::Serve(Descriptor* connection, std::size_t* room,
                         const std::function<void(Peer, ShmChannel)>& accept) {
   std::string ticket(kTicketBytes, '\0');
-  const ssize_t got = recv(connection->get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
+  Descriptor wake;
+  const ssize_t got = ReceiveFiles(connection->get(), ticket, {&wake, 1});
   if (got < 0 && IsTransient()) return false;
-  const auto peer = got == static_cast<ssize_t>(kTicketBytes) ? Redeem(ticket) : std::nullopt;
+  const bool complete = got == static_cast<ssize_t>(kTicketBytes) && NeverBlocks(wake);
+  const auto peer = complete ? Redeem(ticket) : std::nullopt;
   if (!peer || *room == 0) return true;
   auto segment = ShmSegment::Create(ring_bytes_);
   if (!segment) {
@@ -200,33 +207,36 @@ bool ShmListener::Serve(Descriptor* connection, std::size_t* room,
     LogWarning(limiter, "{}; continuing over the network", segment.error().message);
     return true;
   }
-  if (!SendFile(connection->get(), segment->file())) return true;
+  // Files can only be sent along with at least one byte.
+  if (!SendFiles(connection->get(), "m", std::array{segment->file(), wake_file_})) return true;
   segment->CloseFile();
   --*room;
-  accept(*peer, ShmChannel(ShmSide::kServer, std::move(*segment), std::move(*connection)));
+  accept(*peer, ShmChannel(ShmSide::kServer, std::move(*segment), std::move(*connection), std::move(wake)));
   return true;
 }
 
-Expected<ShmConnector> ShmConnector::Connect(const std::string& name, const std::string& ticket) {
+Expected<ShmConnector> ShmConnector::Connect(const std::string& name, const std::string& ticket, int wake_file) {
   Descriptor connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const Address address(name);
   if (connection.get() < 0 || connect(connection.get(), address.get(), address.size) != 0)
     return Fail(ErrorCode::kUnavailable, fmt::format("cannot be reached: {}", std::strerror(errno)));
   if (!IsSameUser(connection.get())) return Fail(ErrorCode::kUnavailable, "belongs to another user");
-  if (send(connection.get(), ticket.data(), ticket.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+  if (!SendFiles(connection.get(), ticket, {&wake_file, 1}))
     return Fail(ErrorCode::kUnavailable, fmt::format("accepts no ticket: {}", std::strerror(errno)));
   return ShmConnector(std::move(connection));
 }
 
 std::optional<Expected<ShmChannel>> ShmConnector::Take() {
-  Descriptor file;
-  const ssize_t got = ReceiveFile(socket_.get(), &file);
+  char filler = 0;
+  std::array<Descriptor, 2> files;  // the segment, the server's wake file
+  const ssize_t got = ReceiveFiles(socket_.get(), {&filler, 1}, files);
   if (got < 0 && IsTransient()) return std::nullopt;
-  if (got <= 0 || file.get() < 0) return Fail(ErrorCode::kUnavailable, "sent no memory");
-  auto segment = ShmSegment::Map(std::move(file));
+  if (got <= 0 || files[0].get() < 0) return Fail(ErrorCode::kUnavailable, "sent no memory");
+  if (!NeverBlocks(files[1])) return Fail(ErrorCode::kUnavailable, "sent no wake file");
+  auto segment = ShmSegment::Map(std::move(files[0]));
   if (!segment) return std::unexpected(segment.error());
   segment->CloseFile();
-  return ShmChannel(ShmSide::kClient, std::move(*segment), std::move(socket_));
+  return ShmChannel(ShmSide::kClient, std::move(*segment), std::move(socket_), std::move(files[1]));
 }
 
 }  // namespace tarn::net

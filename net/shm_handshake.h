@@ -5,14 +5,14 @@
 //   Request{boot id}                 ---->
 //                                    <----  Offer{socket, ticket}; Refuse if the boot ids differ, or the
 //                                             server accepts no more channels
-//   connects to the socket, sends the ticket
-//                                    <----  a segment (SCM_RIGHTS)
+//   connects to the socket, sends the ticket and its wake file (SCM_RIGHTS)
+//                                    <----  a segment and the server's wake file
 //   Switch                           ---->  (after everything that the client has sent by ZeroMQ)
 //                                    <----  Switch
 //
 // Each side writes to the ring after it has sent Switch, and reads from it after it has received Switch, so the order
-// of messages is kept. Both check that the other process belongs to the same user. The ticket identifies the peer to
-// the server.
+// of messages is kept. Both check that the other process belongs to the same user, which could stop this one in any
+// case: it could also read from the wake file. The ticket identifies the peer to the server.
 #pragma once
 
 #include <array>
@@ -53,8 +53,8 @@ std::string BootId();
 // The server's side: the listening socket, and connections that have not sent their ticket yet. One thread.
 class ShmListener {
  public:
-  // kIo: no abstract socket can be opened.
-  static Expected<ShmListener> Open(std::size_t ring_bytes);
+  // wake_file: of this loop (net/wake_file.h); outlives the listener. kIo: no abstract socket can be opened.
+  static Expected<ShmListener> Open(std::size_t ring_bytes, int wake_file);
 
   const std::string& name() const { return name_; }
   // Issues a ticket for that peer, valid once. Drops the oldest ticket beyond limits::kShmTicketsMax.
@@ -75,8 +75,8 @@ class ShmListener {
   void Take(std::size_t most, const std::function<void(Peer, ShmChannel)>& accept);
 
  private:
-  ShmListener(Descriptor listener, std::string name, std::size_t ring_bytes)
-      : listener_(std::move(listener)), name_(std::move(name)), ring_bytes_(ring_bytes) {}
+  ShmListener(Descriptor listener, std::string name, std::size_t ring_bytes, int wake_file)
+      : listener_(std::move(listener)), name_(std::move(name)), ring_bytes_(ring_bytes), wake_file_(wake_file) {}
   Descriptor Accept();
   bool Serve(Descriptor* connection, std::size_t* room, const std::function<void(Peer, ShmChannel)>& accept);
   std::optional<Peer> Redeem(const std::string& ticket);
@@ -84,6 +84,7 @@ class ShmListener {
   Descriptor listener_;
   std::string name_;
   std::size_t ring_bytes_;
+  int wake_file_;
   std::deque<std::pair<std::string, Peer>> tickets_;
   std::deque<Descriptor> connections_;  // have not sent a ticket yet
   bool listens_ = true;
@@ -92,9 +93,9 @@ class ShmListener {
 // The client's side: a connection that waits for the memory segment. One thread.
 class ShmConnector {
  public:
-  // kUnavailable: the socket cannot be reached, belongs to another user or accepts no ticket. The message is a
-  // predicate whose subject is the socket, such as "belongs to another user".
-  static Expected<ShmConnector> Connect(const std::string& name, const std::string& ticket);
+  // wake_file: of this loop. kUnavailable: the socket cannot be reached, belongs to another user or accepts no ticket.
+  // The message is a predicate whose subject is the socket, such as "belongs to another user".
+  static Expected<ShmConnector> Connect(const std::string& name, const std::string& ticket, int wake_file);
   int file() const { return socket_.get(); }
   // nullopt: not yet. An error: the attempt has failed.
   std::optional<Expected<ShmChannel>> Take();

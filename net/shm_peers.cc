@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <sys/epoll.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "core/limits.h"
@@ -20,9 +25,14 @@ constexpr TimeUs kListenPeriodUs = 1'000'000;  // between attempts to accept whi
 
 }  // namespace
 
+ShmPeers::ShmPeers(const ShmOptions& options, SendHandshake send)
+    : options_(options), send_(std::move(send)), boot_id_(BootId()), ends_(epoll_create1(EPOLL_CLOEXEC)) {
+  TARN_CHECK(ends_.get() >= 0, "no file descriptor left");
+}
+
 void ShmPeers::Open() {
   if (listener_) return;
-  auto listener = ShmListener::Open(options_.ring_bytes);
+  auto listener = ShmListener::Open(options_.ring_bytes, options_.wake_file);
   if (listener)
     listener_.emplace(std::move(*listener));
   else
@@ -114,7 +124,7 @@ void ShmPeers::OnRequest(Peer from, const std::string& boot_id) {
 }
 
 void ShmPeers::OnOffer(Peer from, const ShmHandshake& handshake) {
-  auto connector = ShmConnector::Connect(handshake.socket, handshake.ticket);
+  auto connector = ShmConnector::Connect(handshake.socket, handshake.ticket, options_.wake_file);
   if (connector)
     peers_[from].connector.emplace(std::move(*connector));
   else
@@ -122,9 +132,30 @@ void ShmPeers::OnOffer(Peer from, const ShmHandshake& handshake) {
             connector.error().message);
 }
 
+// Until the socket is closed. After the other side's end every poll reports it, until all its messages are read.
+bool ShmPeers::WatchEnd(Peer peer, const ShmChannel& channel) {
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = peer.value}};
+  return epoll_ctl(ends_.get(), EPOLL_CTL_ADD, channel.file(), &event) == 0;
+}
+
+void ShmPeers::TakeEnds() {
+  std::array<epoll_event, 16> events;
+  const int n = epoll_wait(ends_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < n; ++i) {
+    const auto found = peers_.find(Peer(events[static_cast<std::size_t>(i)].data.u64));
+    if (found == peers_.end()) continue;
+    found->second.readable = true;
+    next_time_ = 0;
+  }
+}
+
 void ShmPeers::AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now) {
   End(state);
   state->requests = false;
+  if (!WatchEnd(peer, channel)) {
+    LogWarning("shared memory with {}: {}; continuing over the network", NameOf(peer, *state), std::strerror(errno));
+    return RequestLater(peer, state, now);
+  }
   state->channel.emplace(std::move(channel));
   if (options_.lends) state->channel->SetLending();
   if (IsUnidentified(peer, *state))
@@ -192,7 +223,7 @@ void ShmPeers::StepOne(Peer peer, State* state, TimeUs now) {
   const bool readable = std::exchange(state->readable, false);
   if (state->connector && readable) PollConnector(peer, state, now);
   if (!state->channel) return;
-  if (readable) state->channel->TakeWakes();
+  if (readable) state->channel->TakeEnd();
   if (!state->reads && (state->peer_switched || state->channel->gone())) {
     state->reads = true;
     state->pause = 0;
@@ -209,19 +240,19 @@ void ShmPeers::StepOne(Peer peer, State* state, TimeUs now) {
 }
 
 void ShmPeers::AddFiles(std::vector<pollfd>* files) const {
+  files->push_back({ends_.get(), POLLIN, 0});
   if (listener_) listener_->AddFiles(files);
   for (const auto& [peer, state] : peers_) {
     if (state.connector) files->push_back({state.connector->file(), POLLIN, 0});
-    if (state.channel) files->push_back({state.channel->file(), POLLIN, 0});
   }
 }
 
 void ShmPeers::TakeFiles(const pollfd* files) {
+  if ((files++)->revents != 0) TakeEnds();
   if (listener_)
     for (std::size_t left = listener_->files(); left > 0; --left) arrivals_ |= (files++)->revents != 0;
   for (auto& [peer, state] : peers_) {
     if (state.connector) state.readable |= (files++)->revents != 0;
-    if (state.channel) state.readable |= (files++)->revents != 0;
     if (state.readable) next_time_ = 0;
   }
   if (arrivals_) next_time_ = 0;

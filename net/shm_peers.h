@@ -25,6 +25,7 @@ namespace tarn::net {
 struct ShmOptions {
   std::size_t ring_bytes = 0;         // of each direction (ShmSegment::Create)
   std::size_t waiting_bytes_max = 0;  // waiting messages per peer
+  int wake_file = -1;                 // of the loop (net/wake_file.h); outlives the peers
   bool lends = false;                 // large messages (ShmChannel::SetLending)
 };
 
@@ -33,8 +34,7 @@ class ShmPeers {
  public:
   // Sends a handshake message by ZeroMQ, after everything sent before. False: not possible now.
   using SendHandshake = std::function<bool(Peer, const ShmHandshake&)>;
-  ShmPeers(const ShmOptions& options, SendHandshake send)
-      : options_(options), send_(std::move(send)), boot_id_(BootId()) {}
+  ShmPeers(const ShmOptions& options, SendHandshake send);
 
   // From now on incoming peers may request shared memory.
   void Open();
@@ -76,7 +76,8 @@ class ShmPeers {
   // Time of the next timer.
   TimeUs NextTime() const { return next_time_; }
 
-  // AddFiles appends the files to poll. TakeFiles takes the results for the same files in the same order.
+  // AddFiles appends the files to poll, beside the wake file. TakeFiles takes the results for the same files in the
+  // same order.
   void AddFiles(std::vector<pollfd>* files) const;
   void TakeFiles(const pollfd* files);
   // As of ShmChannel, for all channels together. False from Sleep: messages may have arrived.
@@ -138,6 +139,8 @@ class ShmPeers {
   void UpdateUnidentified();
   static void LogChannel(Peer peer, const State& state);
   bool HasLent() const;
+  bool WatchEnd(Peer peer, const ShmChannel& channel);
+  void TakeEnds();
   std::size_t StepAll(TimeUs now);
   void OnRequest(Peer from, const std::string& boot_id);
   void OnOffer(Peer from, const ShmHandshake& handshake);
@@ -151,6 +154,7 @@ class ShmPeers {
   ShmOptions options_;
   SendHandshake send_;
   std::string boot_id_;
+  Descriptor ends_;  // an epoll of the channels' sockets: readable when another side has ended
   std::optional<ShmListener> listener_;
   bool arrivals_ = false;
   bool has_unidentified_ = false;

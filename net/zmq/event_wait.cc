@@ -45,7 +45,7 @@ bool EventWait::BusyPoll(TimeUs us, bool* uninterrupted) {
       Pause();
     }
     if (*uninterrupted = Poll(0); !*uninterrupted) return true;
-    if (router_->MayHold() || links_->AnyMayHaveMessages() || shm_->NextTime() == 0) return true;
+    if (router_->MayHold() || links_->AnyMayHaveMessages() || shm_->NextTime() == 0 || wake_->readable()) return true;
   }
   return false;
 }

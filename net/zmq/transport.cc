@@ -44,6 +44,7 @@ class ZmqTransport::Impl {
         options_(options),
         shm_({.ring_bytes = options.shm_ring_bytes,
               .waiting_bytes_max = options.backlog_bytes_max,
+              .wake_file = wake_.file(),
               .lends = options.lend_payloads},
              [this](Peer to, const ShmHandshake& message) {
                return sockets_.SendNow(to, Frames{EncodeShmHandshake(message)});
@@ -173,6 +174,7 @@ class ZmqTransport::Impl {
 
   ZmqContext* context_;
   ZmqTransportOptions options_;
+  WakeEvent wake_;
   ShmPeers shm_;
   Router router_;
   ZmqLinks links_;
@@ -180,7 +182,6 @@ class ZmqTransport::Impl {
   MessageSender sender_;
   Intake intake_;
   Receiver receiver_;
-  WakeEvent wake_;
   EventWait wait_;
   TimeUs polled_ = 0;
   std::uint64_t lost_messages_ = 0;  // messages that waited for a closed link or shared-memory channel

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -18,6 +19,7 @@
 #include "net/shm_channel.h"
 #include "net/shm_handshake.h"
 #include "net/shm_segment.h"
+#include "net/wake_file.h"
 
 namespace tarn::net {
 namespace {
@@ -29,7 +31,10 @@ constexpr std::size_t kAnyBytes = std::size_t{1} << 30;
 
 struct Ends {
   std::optional<ShmChannel> server, client;
+  Descriptor server_wake = NewWakeFile(), client_wake = NewWakeFile();
 };
+
+Descriptor CopyOf(const Descriptor& file) { return Descriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, 0)); }
 
 // The two ends of a channel, in this process. `keep` receives the segment's file, for tests that write to it.
 Ends MakeEnds(std::size_t ring_bytes = kRing, int* keep = nullptr) {
@@ -42,8 +47,8 @@ Ends MakeEnds(std::size_t ring_bytes = kRing, int* keep = nullptr) {
   std::array<int, 2> sockets{};
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets.data()), 0);
   Ends ends;
-  ends.server.emplace(ShmSide::kServer, std::move(*segment), Descriptor(sockets[0]));
-  ends.client.emplace(ShmSide::kClient, std::move(*mapped), Descriptor(sockets[1]));
+  ends.server.emplace(ShmSide::kServer, std::move(*segment), Descriptor(sockets[0]), CopyOf(ends.client_wake));
+  ends.client.emplace(ShmSide::kClient, std::move(*mapped), Descriptor(sockets[1]), CopyOf(ends.server_wake));
   return ends;
 }
 
@@ -121,16 +126,16 @@ TEST(ShmChannelTest, WaitingBytesAreBoundedAndAnEmptyChannelTakesAnyMessage) {
   EXPECT_EQ(ends.client->waiting_messages(), 2u);
 }
 
-// Each side polls only its own socket, like a loop; if a wake-up were lost, the test would hang.
+// Each side polls only its own wake file, like a loop; if a wake-up were lost, the test would hang.
 TEST(ShmChannelTest, SleepersAreWoken) {
   Ends ends = MakeEnds();
   constexpr std::uint64_t kMessages = 3'000;
-  const auto sleep = [](ShmChannel* channel) {
+  const auto sleep = [](ShmChannel* channel, const Descriptor& wake) {
     if (!channel->Sleep()) return;
-    pollfd one{channel->file(), POLLIN, 0};
+    pollfd one{wake.get(), POLLIN, 0};
     EXPECT_EQ(poll(&one, 1, 60'000), 1) << "nobody wakes it";
     channel->Awake();
-    channel->TakeWakes();
+    ReadWakes(wake);
   };
   std::thread writer([&] {
     SplitMix random(4), pause(5);
@@ -139,7 +144,7 @@ TEST(ShmChannelTest, SleepersAreWoken) {
       ASSERT_TRUE(ends.client->Send(RandomFrames(&random), kAnyBytes));
       while (ends.client->waiting_bytes() != 0) {
         EXPECT_FALSE(ends.client->Receive(&none));
-        sleep(&*ends.client);
+        sleep(&*ends.client, ends.client_wake);
         ends.client->Flush();
       }
       if (pause.Next() % 16 == 0) std::this_thread::yield();
@@ -149,7 +154,7 @@ TEST(ShmChannelTest, SleepersAreWoken) {
   ShmFrames got;
   for (std::uint64_t i = 0; i < kMessages; ++i) {
     const Frames expected = RandomFrames(&random);
-    while (!ends.server->Receive(&got)) sleep(&*ends.server);
+    while (!ends.server->Receive(&got)) sleep(&*ends.server, ends.server_wake);
     ASSERT_TRUE(Same(expected, got)) << "message " << i;
   }
   writer.join();
@@ -273,7 +278,7 @@ TEST(ShmChannelTest, WrittenMessagesAreReadAfterTheOtherSideHasEnded) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
   ends.client.reset();
   ASSERT_TRUE(IsReadable(ends.server->file()));
-  ends.server->TakeWakes();
+  ends.server->TakeEnd();
   EXPECT_TRUE(ends.server->gone());
   ShmFrames got;
   for (int i = 0; i < 3; ++i) {
@@ -286,6 +291,16 @@ TEST(ShmChannelTest, WrittenMessagesAreReadAfterTheOtherSideHasEnded) {
   EXPECT_TRUE(ends.server->Send(sent, kAnyBytes));  // dropped without an error
 }
 
+TEST(ShmChannelTest, BytesInTheSocketEndTheChannel) {
+  Ends ends = MakeEnds();
+  EXPECT_FALSE(IsReadable(ends.server->file()));
+  ends.server->TakeEnd();
+  EXPECT_FALSE(ends.server->ended());
+  ASSERT_EQ(send(ends.client->file(), "x", 1, 0), 1);
+  ends.server->TakeEnd();
+  EXPECT_TRUE(ends.server->ended());
+}
+
 TEST(ShmChannelTest, AnIncompleteMessageOfAnEndedSideIsDropped) {
   SplitMix random(8);
   Ends ends = MakeEnds();
@@ -293,7 +308,7 @@ TEST(ShmChannelTest, AnIncompleteMessageOfAnEndedSideIsDropped) {
   ShmFrames got;
   EXPECT_FALSE(ends.server->Receive(&got));
   ends.client.reset();
-  ends.server->TakeWakes();
+  ends.server->TakeEnd();
   EXPECT_FALSE(ends.server->Receive(&got));
   EXPECT_TRUE(ends.server->ended());
 }
@@ -450,14 +465,19 @@ class ShmListenerTest : public ::testing::Test {
     return peers;
   }
 
-  Expected<ShmListener> listener_ = ShmListener::Open(kRing);
+  Expected<ShmConnector> Connect(const std::string& ticket) {
+    return ShmConnector::Connect(listener_->name(), ticket, client_wake_.get());
+  }
+
+  Descriptor server_wake_ = NewWakeFile(), client_wake_ = NewWakeFile();
+  Expected<ShmListener> listener_ = ShmListener::Open(kRing, server_wake_.get());
   std::vector<ShmChannel> channels_;
 };
 
 TEST_F(ShmListenerTest, ATicketIsValidOnce) {
   ASSERT_TRUE(listener_);
   const std::string ticket = listener_->TicketFor(Peer(7));
-  auto connector = ShmConnector::Connect(listener_->name(), ticket);
+  auto connector = Connect(ticket);
   ASSERT_TRUE(connector);
   EXPECT_FALSE(connector->Take());
   EXPECT_EQ(Welcomed(), std::vector{Peer(7)});
@@ -465,12 +485,16 @@ TEST_F(ShmListenerTest, ATicketIsValidOnce) {
   ASSERT_TRUE(channel && *channel);
   SplitMix random(1);
   const Frames sent = {RandomBytes(&random, 50)};
-  ASSERT_TRUE((*channel)->Send(sent, kAnyBytes));
   ShmFrames got;
+  EXPECT_FALSE(channels_[0].Receive(&got));
+  ASSERT_TRUE(channels_[0].Sleep());
+  ASSERT_TRUE((*channel)->Send(sent, kAnyBytes));
+  EXPECT_TRUE(IsReadable(server_wake_.get()));
+  EXPECT_FALSE(IsReadable(client_wake_.get()));
   ASSERT_TRUE(channels_[0].Receive(&got));
   EXPECT_TRUE(Same(sent, got));
 
-  auto second = ShmConnector::Connect(listener_->name(), ticket);
+  auto second = Connect(ticket);
   ASSERT_TRUE(second);
   EXPECT_TRUE(Welcomed().empty());
   auto refused = second->Take();
@@ -482,7 +506,7 @@ TEST_F(ShmListenerTest, StrangersGetNoMemory) {
   ASSERT_TRUE(listener_);
   listener_->TicketFor(Peer(7));
   for (const std::string& ticket : {std::string(32, '0'), std::string("short"), std::string(100, 'x')}) {
-    auto connector = ShmConnector::Connect(listener_->name(), ticket);
+    auto connector = Connect(ticket);
     ASSERT_TRUE(connector);
     EXPECT_TRUE(Welcomed(3).empty());
     auto refused = connector->Take();
@@ -491,11 +515,21 @@ TEST_F(ShmListenerTest, StrangersGetNoMemory) {
   }
 }
 
+// Without a wake file, or with one that could block the server, a client gets no memory.
+TEST_F(ShmListenerTest, AWakeFileMustNotBlock) {
+  ASSERT_TRUE(listener_);
+  const Descriptor blocks(eventfd(0, EFD_CLOEXEC));
+  auto connector = ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(7)), blocks.get());
+  ASSERT_TRUE(connector);
+  EXPECT_TRUE(Welcomed(3).empty());
+  EXPECT_FALSE(ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(7)), -1));
+}
+
 TEST_F(ShmListenerTest, ManyClientsAtOnceAreServed) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
   for (std::uint64_t n = 0; n < limits::kShmUnidentifiedMax + 50; ++n) {
-    auto connector = ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(n)));
+    auto connector = Connect(listener_->TicketFor(Peer(n)));
     ASSERT_TRUE(connector) << connector.error().message;
     connectors.push_back(std::move(*connector));
   }
@@ -511,8 +545,7 @@ TEST_F(ShmListenerTest, ATurnHandlesALimitedNumberOfArrivals) {
   std::vector<ShmConnector> connectors;
   connectors.reserve(ShmListener::kArrivalsMax + 1);
   for (int n = 0; n < ShmListener::kArrivalsMax + 1; ++n)
-    connectors.push_back(
-        std::move(*ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(std::uint64_t(n))))));
+    connectors.push_back(std::move(*Connect(listener_->TicketFor(Peer(std::uint64_t(n))))));
   EXPECT_EQ(Welcomed().size(), std::size_t{ShmListener::kArrivalsMax});
   EXPECT_EQ(Welcomed().size(), 1u);
 }
@@ -521,8 +554,7 @@ TEST_F(ShmListenerTest, ChannelsBeyondTheLimitAreRefused) {
   ASSERT_TRUE(listener_);
   std::vector<ShmConnector> connectors;
   connectors.reserve(3);
-  for (std::uint64_t n = 0; n < 3; ++n)
-    connectors.push_back(std::move(*ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(n)))));
+  for (std::uint64_t n = 0; n < 3; ++n) connectors.push_back(std::move(*Connect(listener_->TicketFor(Peer(n)))));
   std::size_t welcomed = 0;
   listener_->Take(2, [&](Peer, ShmChannel) { ++welcomed; });
   EXPECT_EQ(welcomed, 2u);
@@ -535,14 +567,13 @@ TEST_F(ShmListenerTest, TheOldestTicketsAreForgotten) {
   ASSERT_TRUE(listener_);
   const std::string oldest = listener_->TicketFor(Peer(0)), second = listener_->TicketFor(Peer(1));
   for (std::uint64_t n = 2; n <= limits::kShmTicketsMax; ++n) listener_->TicketFor(Peer(n));
-  auto late = ShmConnector::Connect(listener_->name(), oldest),
-       early = ShmConnector::Connect(listener_->name(), second);
+  auto late = Connect(oldest), early = Connect(second);
   ASSERT_TRUE(late && early);
   EXPECT_EQ(Welcomed(), std::vector{Peer(1)});
 }
 
 TEST_F(ShmListenerTest, WithoutAListenerConnectFails) {
-  EXPECT_FALSE(ShmConnector::Connect("tarn-that-nobody-has-opened", "ticket"));
+  EXPECT_FALSE(ShmConnector::Connect("tarn-that-nobody-has-opened", "ticket", client_wake_.get()));
 }
 
 }  // namespace

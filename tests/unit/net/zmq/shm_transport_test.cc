@@ -25,6 +25,7 @@
 #include "net/frame.h"
 #include "net/shm_channel.h"
 #include "net/shm_handshake.h"
+#include "net/wake_file.h"
 #include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
@@ -327,7 +328,9 @@ TEST_F(ShmTransportTest, AClientSharesMemoryAgainAfterTheServersRestart) {
 class StrangeServer {
  public:
   explicit StrangeServer(std::size_t ring_bytes)
-      : context_(zmq_ctx_new()), router_(zmq_socket(context_, ZMQ_ROUTER)), listener_(*ShmListener::Open(ring_bytes)) {
+      : context_(zmq_ctx_new()),
+        router_(zmq_socket(context_, ZMQ_ROUTER)),
+        listener_(*ShmListener::Open(ring_bytes, wake_.get())) {
     const int none = 0;
     zmq_setsockopt(router_, ZMQ_LINGER, &none, sizeof(none));
     EXPECT_EQ(zmq_bind(router_, "tcp://127.0.0.1:*"), 0);
@@ -371,6 +374,7 @@ class StrangeServer {
 
   void* context_;
   void* router_;
+  Descriptor wake_ = NewWakeFile();
   ShmListener listener_;
   std::optional<ShmChannel> channel_;
   bool through_ = false;
