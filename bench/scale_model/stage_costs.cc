@@ -64,6 +64,7 @@ class Stages {
     meter_.Add(Work::kPlan, {{1, double(rows)}, meter_.Lap()});
     std::vector<const worker::Plan*> plans;
     std::vector<Buffer> values;
+    plans.reserve(uses_.size());
     for (std::size_t t = 0; t < uses_.size(); ++t) {
       const worker::Plan& plan = plans_[t];
       std::vector<Section> sections;
@@ -117,7 +118,7 @@ class Stages {
 class BusyCore::Impl {
  public:
   explicit Impl(std::unique_ptr<Stages> stages)
-      : stages_(std::move(stages)), thread_([this](std::stop_token stop) {
+      : stages_(std::move(stages)), thread_([this](const std::stop_token& stop) {
           for (std::uint64_t i = 0; !stop.stop_requested() && stages_->Step(i); ++i) stages_->Forget();
         }) {}
 
