@@ -22,12 +22,12 @@
 #include "core/hash.h"
 #include "core/job/job.h"
 #include "core/json.h"
-#include "core/position.h"
 #include "kernels/stream.h"
 #include "server/store/store.h"
 #include "worker/client/plan.h"
 #include "worker/models/model.h"
 #include "worker/train/algorithms_file.h"
+#include "worker/train/batch_planner.h"
 #include "worker/train/stepper.h"
 
 namespace {
@@ -210,39 +210,28 @@ class Bench {
       : options_(options),
         shape_(shape),
         model_(std::move(model)),
-        uses_(model_->tables()),
-        planner_(0),
+        uses_(WithIds(model_->tables())),
+        planner_(job, uses_, {}),
         rows_({.job_seed = job.job.seed, .partition_bits = 0, .owned = {PartitionId(0)}}),
         stepper_(std::move(stepper)) {
     for (std::uint32_t t = 0; t < uses_.size(); ++t) {
-      TableSpec& spec = uses_[t].spec;
-      spec.id = TableId(t);
+      const TableSpec& spec = uses_[t].spec;
       const Status added = rows_.AddTable(spec);
       TARN_CHECK(added.has_value(), "the row store accepts the model's tables");
-      positioners_.emplace_back(spec, TableSalt(job.job.seed, spec.name));
-      std::vector<Key>& all = all_keys_.emplace_back(use_all(t) ? spec.rows : 0);
-      for (Key i = 0; i < all.size(); ++i) all[i] = i;
+      plans_.push_back(use_all(t) ? PlanOfAll(spec, job.job.seed, 0) : Plan{});
     }
-    plans_.resize(uses_.size());
+  }
+  static std::vector<TableUse> WithIds(std::vector<TableUse> uses) {
+    for (std::uint32_t t = 0; t < uses.size(); ++t) uses[t].spec.id = TableId(t);
+    return uses;
   }
   bool use_all(std::size_t t) const { return uses_[t].rows == RowsNeeded::kAll; }
-
-  // The keys whose rows a table needs. keys: of a batch, and the bias last.
-  std::span<const Key> KeysOf(std::size_t table, std::span<const Key> keys) const {
-    if (use_all(table)) return all_keys_[table];
-    return uses_[table].rows == RowsNeeded::kBatchKeysAndBias ? keys : keys.first(keys.size() - 1);
-  }
 
   Expected<std::optional<double>> Step(Batch& batch) {
     auto begin = SteadyClock::now();
     std::vector<const Plan*> plans;
-    batch.keys.push_back(kBiasKey);  // only for the plans, like a worker's BatchPlanner
-    for (std::size_t t = 0; t < uses_.size(); ++t) {
-      const TableSpec& spec = uses_[t].spec;
-      planner_.Make(spec.id, spec.dim, positioners_[t], KeysOf(t, batch.keys), &plans_[t]);
-      plans.push_back(&plans_[t]);
-    }
-    batch.keys.pop_back();
+    TARN_RETURN_IF_ERROR(planner_.Make(&batch.keys, &plans_));
+    for (const Plan& plan : plans_) plans.push_back(&plan);
     plan += Lap(&begin);
     std::vector<Buffer> values;
     for (std::size_t t = 0; t < uses_.size(); ++t) {
@@ -269,11 +258,9 @@ class Bench {
   ModelShape shape_;
   std::unique_ptr<Model> model_;
   std::vector<TableUse> uses_;
-  Planner planner_;
+  BatchPlanner planner_;
   server::Store rows_;
   std::unique_ptr<Stepper> stepper_;
-  std::vector<Positioner> positioners_;
-  std::vector<std::vector<Key>> all_keys_;
   std::vector<Plan> plans_;
   QualityTally quality_;
   Clock clock_;

@@ -89,12 +89,12 @@ void ShmChannel::Flush() {
 }
 
 void ShmChannel::Publish() {
-  if (writer_.Publish()) WriteWake(other_wake_);
+  if (writer_.Publish()) WriteWake(other_wake_.get());
 }
 
 // While bytes are lent, the bytes after them cannot be released either.
 void ShmChannel::Consume() {
-  if (lent_bytes_ == 0 && reader_.GiveBack()) WriteWake(other_wake_);
+  if (lent_bytes_ == 0 && reader_.GiveBack()) WriteWake(other_wake_.get());
 }
 
 void ShmChannel::GiveBack() {

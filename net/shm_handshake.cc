@@ -76,7 +76,7 @@ bool SendFiles(int socket, std::string text, std::span<const int> files) {
 ssize_t ReceiveFiles(int socket, std::span<char> text, std::span<Descriptor> files) {
   FileMessage message(text);
   const ssize_t got = recvmsg(socket, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got <= 0) return got;
+  if (got < 0) return got;
   std::size_t n = 0;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message.header); part != nullptr; part = CMSG_NXTHDR(&message.header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -198,7 +198,7 @@ bool ShmListener::Serve(Descriptor* connection, std::size_t* room,
   Descriptor wake;
   const ssize_t got = ReceiveFiles(connection->get(), ticket, {&wake, 1});
   if (got < 0 && IsTransient()) return false;
-  const bool complete = got == static_cast<ssize_t>(kTicketBytes) && NeverBlocks(wake);
+  const bool complete = got == static_cast<ssize_t>(kTicketBytes) && IsWakeFile(wake.get());
   const auto peer = complete ? Redeem(ticket) : std::nullopt;
   if (!peer || *room == 0) return true;
   auto segment = ShmSegment::Create(ring_bytes_);
@@ -232,7 +232,7 @@ std::optional<Expected<ShmChannel>> ShmConnector::Take() {
   const ssize_t got = ReceiveFiles(socket_.get(), {&filler, 1}, files);
   if (got < 0 && IsTransient()) return std::nullopt;
   if (got <= 0 || files[0].get() < 0) return Fail(ErrorCode::kUnavailable, "sent no memory");
-  if (!NeverBlocks(files[1])) return Fail(ErrorCode::kUnavailable, "sent no wake file");
+  if (!IsWakeFile(files[1].get())) return Fail(ErrorCode::kUnavailable, "sent no wake file");
   auto segment = ShmSegment::Map(std::move(files[0]));
   if (!segment) return std::unexpected(segment.error());
   segment->CloseFile();

@@ -21,17 +21,20 @@ constexpr TimeUs kRequestPeriodUs = 1'000'000, kRequestPeriodUsMax = 64'000'000;
 constexpr TimeUs kSendRetryUs = 10'000;  // when ZeroMQ accepts no handshake message
 // How long a channel waits for Switch, the last message that the other side sends by ZeroMQ.
 constexpr TimeUs kSwitchTimeoutUs = 10'000'000;
+constexpr std::size_t kEndsAtOnce = 16;        // the next poll reports further ones
 constexpr TimeUs kListenPeriodUs = 1'000'000;  // between attempts to accept while no descriptor is free
 
 }  // namespace
 
-ShmPeers::ShmPeers(const ShmOptions& options, SendHandshake send)
-    : options_(options), send_(std::move(send)), boot_id_(BootId()), ends_(epoll_create1(EPOLL_CLOEXEC)) {
-  TARN_CHECK(ends_.get() >= 0, "no file descriptor left");
+bool ShmPeers::CanWatchEnds() {
+  if (ends_.get() < 0) ends_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
+  if (ends_.get() >= 0) return true;
+  LogWarning("shared memory: cannot watch peers: {}; continuing over the network", std::strerror(errno));
+  return false;
 }
 
 void ShmPeers::Open() {
-  if (listener_) return;
+  if (listener_ || !CanWatchEnds()) return;
   auto listener = ShmListener::Open(options_.ring_bytes, options_.wake_file);
   if (listener)
     listener_.emplace(std::move(*listener));
@@ -40,8 +43,8 @@ void ShmPeers::Open() {
 }
 
 void ShmPeers::Request(Peer peer) {
-  if (boot_id_.empty()) return;
-  peers_.erase(peer);
+  if (boot_id_.empty() || !CanWatchEnds()) return;
+  Forget(peer);
   peers_[peer].requests = true;
   next_time_ = 0;
 }
@@ -86,6 +89,8 @@ void ShmPeers::LogChannel(Peer peer, const State& state) {
 // Drops the channel with its waiting messages, and returns their number.
 std::size_t ShmPeers::End(State* state) {
   const std::size_t lost = state->channel ? state->channel->waiting_messages() : 0;
+  // To close the socket would not suffice: a forked process may have a copy.
+  if (state->channel) epoll_ctl(ends_.get(), EPOLL_CTL_DEL, state->channel->file(), nullptr);
   state->channel.reset();
   state->connector.reset();
   state->readable = state->must_switch = state->reads = state->writes = state->peer_switched = false;
@@ -132,14 +137,14 @@ void ShmPeers::OnOffer(Peer from, const ShmHandshake& handshake) {
             connector.error().message);
 }
 
-// Until the socket is closed. After the other side's end every poll reports it, until all its messages are read.
+// From the other side's end on, every poll reports it, until all its messages are read and the channel is dropped.
 bool ShmPeers::WatchEnd(Peer peer, const ShmChannel& channel) {
   epoll_event event{.events = EPOLLIN, .data = {.u64 = peer.value}};
   return epoll_ctl(ends_.get(), EPOLL_CTL_ADD, channel.file(), &event) == 0;
 }
 
 void ShmPeers::TakeEnds() {
-  std::array<epoll_event, 16> events;
+  std::array<epoll_event, kEndsAtOnce> events;
   const int n = epoll_wait(ends_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < n; ++i) {
     const auto found = peers_.find(Peer(events[static_cast<std::size_t>(i)].data.u64));
@@ -149,12 +154,17 @@ void ShmPeers::TakeEnds() {
   }
 }
 
-void ShmPeers::AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now) {
+// False: the channel is refused.
+bool ShmPeers::AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now) {
   End(state);
   state->requests = false;
   if (!WatchEnd(peer, channel)) {
-    LogWarning("shared memory with {}: {}; continuing over the network", NameOf(peer, *state), std::strerror(errno));
-    return RequestLater(peer, state, now);
+    const int error = errno;
+    static LogLimiter limiter;
+    LogWarning(limiter, "shared memory with {}: cannot watch it: {}; continuing over the network", NameOf(peer, *state),
+               std::strerror(error));
+    RequestLater(peer, state, now);
+    return false;
   }
   state->channel.emplace(std::move(channel));
   if (options_.lends) state->channel->SetLending();
@@ -164,14 +174,14 @@ void ShmPeers::AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs no
     LogChannel(peer, *state);
   state->switch_deadline = now + kSwitchTimeoutUs;
   Schedule(state->switch_deadline);
+  return true;
 }
 
 void ShmPeers::PollConnector(Peer peer, State* state, TimeUs now) {
   auto channel = state->connector->Take();
   if (!channel) return;
   if (*channel) {
-    AddChannel(peer, state, std::move(**channel), now);
-    state->must_switch = true;
+    state->must_switch = AddChannel(peer, state, std::move(**channel), now);
     return;
   }
   LogInfo("shared memory: {} {}; continuing over the network", NameOf(peer, *state), channel->error().message);
@@ -240,7 +250,7 @@ void ShmPeers::StepOne(Peer peer, State* state, TimeUs now) {
 }
 
 void ShmPeers::AddFiles(std::vector<pollfd>* files) const {
-  files->push_back({ends_.get(), POLLIN, 0});
+  if (ends_.get() >= 0) files->push_back({ends_.get(), POLLIN, 0});
   if (listener_) listener_->AddFiles(files);
   for (const auto& [peer, state] : peers_) {
     if (state.connector) files->push_back({state.connector->file(), POLLIN, 0});
@@ -248,7 +258,7 @@ void ShmPeers::AddFiles(std::vector<pollfd>* files) const {
 }
 
 void ShmPeers::TakeFiles(const pollfd* files) {
-  if ((files++)->revents != 0) TakeEnds();
+  if (ends_.get() >= 0 && (files++)->revents != 0) TakeEnds();
   if (listener_)
     for (std::size_t left = listener_->files(); left > 0; --left) arrivals_ |= (files++)->revents != 0;
   for (auto& [peer, state] : peers_) {

@@ -34,12 +34,13 @@ class ShmPeers {
  public:
   // Sends a handshake message by ZeroMQ, after everything sent before. False: not possible now.
   using SendHandshake = std::function<bool(Peer, const ShmHandshake&)>;
-  ShmPeers(const ShmOptions& options, SendHandshake send);
+  ShmPeers(const ShmOptions& options, SendHandshake send)
+      : options_(options), send_(std::move(send)), boot_id_(BootId()) {}
 
   // From now on incoming peers may request shared memory.
   void Open();
   // Requests shared memory from `peer`, to which this process has connected; Step repeats the request until both share
-  // memory. Does nothing if the system provides no boot id.
+  // memory. Does nothing if the system provides no boot id, or no descriptor is left.
   void Request(Peer peer);
   // Drops the peer and its channel. Returns the number of messages that waited in the channel and are lost.
   std::size_t Forget(Peer peer);
@@ -139,6 +140,7 @@ class ShmPeers {
   void UpdateUnidentified();
   static void LogChannel(Peer peer, const State& state);
   bool HasLent() const;
+  bool CanWatchEnds();
   bool WatchEnd(Peer peer, const ShmChannel& channel);
   void TakeEnds();
   std::size_t StepAll(TimeUs now);
@@ -146,15 +148,15 @@ class ShmPeers {
   void OnOffer(Peer from, const ShmHandshake& handshake);
   void StepOne(Peer peer, State* state, TimeUs now);
   void PollConnector(Peer peer, State* state, TimeUs now);
-  void AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now);
-  static std::size_t End(State* state);
+  bool AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now);
+  std::size_t End(State* state);
   void RequestLater(Peer peer, State* state, TimeUs now);
   void Schedule(TimeUs time) { next_time_ = std::min(next_time_, time); }
 
   ShmOptions options_;
   SendHandshake send_;
   std::string boot_id_;
-  Descriptor ends_;  // an epoll of the channels' sockets: readable when another side has ended
+  Descriptor ends_;  // an epoll of the channels' sockets: readable when another side has ended; opened when needed
   std::optional<ShmListener> listener_;
   bool arrivals_ = false;
   bool has_unidentified_ = false;

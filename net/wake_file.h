@@ -6,7 +6,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
+#include <string_view>
+
+#include <fmt/format.h>
 
 #include "core/descriptor.h"
 #include "core/error.h"
@@ -19,21 +23,25 @@ inline Descriptor NewWakeFile() {
   return file;
 }
 
-// Whether a file that another process has sent can be written to without blocking.
-inline bool NeverBlocks(const Descriptor& file) {
-  const int flags = fcntl(file.get(), F_GETFL);
-  return flags >= 0 && (flags & O_NONBLOCK) != 0;
+// Whether a file from another process is such a file: writing to another one could block or raise a signal.
+inline bool IsWakeFile(int file) {
+  constexpr std::string_view kEventFile = "anon_inode:[eventfd]";
+  std::array<char, 64> name{};
+  const ssize_t size = readlink(fmt::format("/proc/self/fd/{}", file).c_str(), name.data(), name.size());
+  const int flags = fcntl(file, F_GETFL);
+  return size > 0 && std::string_view(name.data(), static_cast<std::size_t>(size)) == kEventFile && flags >= 0 &&
+         (flags & O_NONBLOCK) != 0;
 }
 
-inline void WriteWake(const Descriptor& file) {
+inline void WriteWake(int file) {
   const std::uint64_t one = 1;
   // Fails only if the counter is full; then a wake-up is pending anyway.
-  [[maybe_unused]] const auto written = write(file.get(), &one, sizeof(one));
+  [[maybe_unused]] const auto written = write(file, &one, sizeof(one));
 }
 
-inline void ReadWakes(const Descriptor& file) {
+inline void ReadWakes(int file) {
   std::uint64_t count = 0;
-  [[maybe_unused]] const auto taken = read(file.get(), &count, sizeof(count));
+  [[maybe_unused]] const auto taken = read(file, &count, sizeof(count));
 }
 
 }  // namespace tarn::net

@@ -208,7 +208,7 @@ class Client {
   // Joins the fleet as a worker and waits until the fleet is complete. kTimeout: no scheduler answers at this address,
   // the fleet is not complete, or it already has all of its workers. If the scheduler rejects the worker, Connect fails
   // at once with the scheduler's reason, such as kWrongJob. While it waits it logs warnings (core/log.h: to stderr,
-  // unless the program has opened a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft
+  // unless the program has opened a log). Needs 21 open files, and 2 x fleet.lanes + 2 for each shard: raises the soft
   // limit of this process (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard limit is
   // too low.
   static Expected<Client> Connect(ConnectOptions options);

@@ -5,7 +5,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/position.h"
+#include "core/error.h"
+#include "worker/train/batch_planner.h"
 #include "worker/train/batch_reader.h"
 
 namespace tarn::scale {
@@ -41,27 +42,17 @@ Expected<std::unique_ptr<Workload>> Workload::Make(const Job& job, const Workloa
 }
 
 void Workload::MakePlans(const Job& job, const std::vector<worker::Batch>& batches) {
-  worker::Planner planner(job.fleet.partition_bits);
-  std::vector<Positioner> positioners;
-  positioners.reserve(uses_.size());
-  for (const worker::TableUse& use : uses_) positioners.emplace_back(use.spec, TableSalt(job.job.seed, use.spec.name));
   dense_plans_.resize(uses_.size());
-  for (std::size_t t = 0; t < uses_.size(); ++t) {
-    const TableSpec& spec = uses_[t].spec;
-    if (!dense(t)) continue;
-    std::vector<Key> all(spec.rows);
-    for (Key i = 0; i < spec.rows; ++i) all[i] = i;
-    planner.Make(spec.id, spec.dim, positioners[t], all, &dense_plans_[t]);
-  }
+  for (std::size_t t = 0; t < uses_.size(); ++t)
+    if (dense(t)) dense_plans_[t] = worker::PlanOfAll(uses_[t].spec, job.job.seed, job.fleet.partition_bits);
+  worker::BatchPlanner planner(job, uses_, {.partition_bits = job.fleet.partition_bits});
   for (const worker::Batch& batch : batches) {
-    auto& plans = plans_.emplace_back(uses_.size());
-    for (std::size_t t = 0; t < uses_.size(); ++t) {
-      if (dense(t)) continue;
-      std::vector<Key> keys = batch.keys;
-      if (uses_[t].rows == worker::RowsNeeded::kBatchKeysAndBias) keys.push_back(worker::kBiasKey);
-      planner.Make(uses_[t].spec.id, uses_[t].spec.dim, positioners[t], keys, &plans[t]);
-      mean_rows_ += static_cast<double>(plans[t].keys.size()) / static_cast<double>(batches.size());
-    }
+    std::vector<worker::Plan>& plans = plans_.emplace_back();
+    std::vector<Key> keys = batch.keys;
+    const Status made = planner.Make(&keys, &plans);
+    TARN_CHECK(made.has_value(), "only planning on a GPU can fail");
+    for (const worker::Plan& plan : plans)
+      mean_rows_ += static_cast<double>(plan.keys.size()) / static_cast<double>(batches.size());
   }
 }
 

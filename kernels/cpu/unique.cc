@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kTableMin = 128;
 constexpr std::size_t kGroup = 16;       // keys whose cells are prefetched before the first is looked up
-constexpr std::size_t kCellsPerKey = 4;  // at least: with 2, half as many keys again are not in the first cell
+constexpr std::size_t kCellsPerKey = 4;  // at least: with 2, a batch of click logs takes 1.3 times as long
 
 std::size_t TableSize(std::size_t keys) { return std::max(kTableMin, std::bit_ceil(kCellsPerKey * (keys + kGroup))); }
 
@@ -32,12 +32,14 @@ void UniqueScratch::Clear(std::size_t expected) { table_.assign(TableSize(std::m
 // The table is sized by the unique keys, not by the occurrences (a batch of click logs repeats most of its keys),
 // so that it stays in the cache: it starts at what the last batch needed and doubles when it is a quarter full.
 //
-// Whether a key is new cannot be predicted, so no branch depends on it: the key is written to unique[n], where an empty
-// cell points, and then is what its cell points to, unless another key took the cell first.
+// Whether a key is new cannot be predicted, so no branch depends on it: the key is first written to unique[n], and an
+// empty cell counts as one that points there. So the key has its cell if what the cell points to is equal; else another
+// key has the cell.
 std::size_t AddUniqueKeys(std::span<const Key> keys, std::size_t n, Key* unique, std::uint32_t* inverse,
                           UniqueScratch& scratch) {
   TARN_CHECK(n + keys.size() < (std::size_t{1} << 31), "indices have 31 bits");
   std::vector<std::uint32_t>& table = scratch.table_;
+  TARN_CHECK(!table.empty(), "the scratch is cleared first");
   for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
     if (kCellsPerKey * (n + kGroup) > table.size()) {
       table.assign(2 * table.size(), 0);

@@ -1,6 +1,7 @@
 // Shared by all transports of a process: ZeroMQ's threads, and the keys.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,15 +33,16 @@ inline int IoThreadsFor(std::uint32_t lanes) { return static_cast<int>((lanes + 
 
 // Open files that a process of a fleet needs, measured and rounded up: its own (ZeroMQ's, logs, metrics), those of its
 // HTTP server (kHttpFiles, not included for workers, because programs that use the library have no HTTP server), and
-// those of its connections. A shard needs one per connection for the socket and one per worker for shared memory.
+// those of its connections: one per socket, and two per peer for shared memory.
 inline constexpr std::uint64_t kHttpFiles = limits::kHttpConnectionsMax + 8;
 inline std::uint64_t SchedulerFiles(std::uint64_t shards, std::uint64_t workers) {
   return 24 + kHttpFiles + shards + workers;
 }
 inline std::uint64_t ServerFiles(std::uint64_t own_shards, std::uint64_t workers, std::uint64_t lanes) {
-  return 24 + kHttpFiles + own_shards * (12 + workers * (lanes + 1));
+  const std::uint64_t sharing = std::min<std::uint64_t>(workers, limits::kShmLanesMax);
+  return 24 + kHttpFiles + own_shards * (13 + workers * (lanes + 1) + sharing);
 }
-inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) { return 20 + shards * (2 * lanes + 1); }
+inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) { return 21 + shards * (2 * lanes + 2); }
 
 // ZeroMQ's threads, and the keys. One per program; the worker library makes one per Client. The destructor waits until
 // sent messages have left, at most the linger time of its transports, which must be destroyed before. Any thread.

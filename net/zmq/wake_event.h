@@ -17,7 +17,7 @@ class WakeEvent {
   // to the file.
   void Wake() {
     asked_.store(true);
-    if (asleep_.load()) WriteWake(file_);
+    if (asleep_.load()) WriteWake(file_.get());
   }
 
   bool asked() const { return asked_.load(std::memory_order_relaxed); }
@@ -35,7 +35,7 @@ class WakeEvent {
 
   // Whether Wake was called since the last Take.
   bool Take() {
-    if (std::exchange(readable_, false)) ReadWakes(file_);
+    if (std::exchange(readable_, false)) ReadWakes(file_.get());
     return asked() && asked_.exchange(false);
   }
 

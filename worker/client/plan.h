@@ -62,7 +62,7 @@ class Planner {
 
   // The keys of the next plans: fewer than 2^31, duplicates allowed.
   void SetKeys(std::span<const Key> keys);
-  // Appends to them.
+  // Appends to them; SetKeys comes first.
   void AddKeys(std::span<const Key> keys);
   // The plan of a table for these keys; those of a dense table must be below its rows.
   void Place(TableId table, std::uint32_t dim, const Positioner& positioner, Plan* plan, CallerOrder* order = nullptr);

@@ -35,7 +35,7 @@ class UnpushedRows {
   explicit UnpushedRows(std::size_t ahead_min) : ahead_min_(ahead_min) {}
 
   // Adds the rows of batch `batch`, whose number is above those of all batches before, and divides them into one or two
-  // parts. `ended`: batches up to this number are pushed.
+  // parts. `ended`: batches up to this number are pushed; never decreases.
   void Split(std::uint64_t batch, std::uint64_t ended, const Plan& plan, std::vector<Part>* parts);
 
  private:

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <span>
 #include <unordered_map>
 
 #include "core/hash.h"
@@ -59,6 +61,34 @@ TEST(UniqueTest, KeysThatShareAllTheirLowHashBits) {
 TEST(UniqueTest, ExtremeKeys) {
   UniqueScratch scratch;
   Check({0, ~Key{0}, 0, 1, ~Key{0}, Key{1} << 63}, scratch);
+}
+
+// Keys in parts, each also behind the keys found before it, give the same as all at once, and nothing else is written.
+TEST(UniqueTest, KeysCanBeAddedInParts) {
+  SplitMix random(3);
+  for (const std::uint64_t distinct : {std::uint64_t{5}, std::uint64_t{3000}, ~std::uint64_t{0}}) {
+    const std::vector<Key> keys = RandomKeys(20'000, distinct, random);
+    UniqueScratch scratch;
+    std::vector<Key> expected(keys.size());
+    std::vector<std::uint32_t> expected_inverse(keys.size());
+    expected.resize(UniqueKeys(keys, expected.data(), expected_inverse.data(), scratch));
+    scratch.Clear(10);
+    std::vector<Key> unique;
+    std::vector<std::uint32_t> inverse(keys.size());
+    for (std::size_t begin = 0, count = 0; begin < keys.size(); begin += count) {
+      count = std::min<std::size_t>(keys.size() - begin, random.Below(4000));
+      const std::span<const Key> part = std::span(keys).subspan(begin, count);
+      const std::size_t n = unique.size();
+      unique.insert(unique.end(), part.begin(), part.end());
+      unique.push_back(0xdead);
+      const std::size_t now =
+          AddUniqueKeys(std::span(unique).subspan(n, count), n, unique.data(), inverse.data() + begin, scratch);
+      ASSERT_EQ(unique.back(), 0xdead);
+      unique.resize(now);
+    }
+    EXPECT_EQ(unique, expected);
+    EXPECT_EQ(inverse, expected_inverse);
+  }
 }
 
 TEST(UniqueTest, OrderDoesNotDependOnTheScratch) {

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <array>
 #include <cstring>
@@ -135,7 +136,7 @@ TEST(ShmChannelTest, SleepersAreWoken) {
     pollfd one{wake.get(), POLLIN, 0};
     EXPECT_EQ(poll(&one, 1, 60'000), 1) << "nobody wakes it";
     channel->Awake();
-    ReadWakes(wake);
+    ReadWakes(wake.get());
   };
   std::thread writer([&] {
     SplitMix random(4), pause(5);
@@ -515,14 +516,42 @@ TEST_F(ShmListenerTest, StrangersGetNoMemory) {
   }
 }
 
-// Without a wake file, or with one that could block the server, a client gets no memory.
-TEST_F(ShmListenerTest, AWakeFileMustNotBlock) {
+// A client without a wake file, or with a file that could block the server or raise a signal, gets no memory; its
+// ticket stays valid.
+TEST_F(ShmListenerTest, OtherFilesThanWakeFilesAreRefused) {
   ASSERT_TRUE(listener_);
+  const std::string ticket = listener_->TicketFor(Peer(7));
   const Descriptor blocks(eventfd(0, EFD_CLOEXEC));
-  auto connector = ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(7)), blocks.get());
-  ASSERT_TRUE(connector);
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
+  const Descriptor reads(pipe[0]), writes(pipe[1]);
+  for (const int file : {blocks.get(), writes.get()}) {
+    auto connector = ShmConnector::Connect(listener_->name(), ticket, file);
+    ASSERT_TRUE(connector);
+    EXPECT_TRUE(Welcomed(3).empty());
+  }
+  const Descriptor without(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  listener_->name().copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + listener_->name().size());
+  ASSERT_EQ(connect(without.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(send(without.get(), ticket.data(), ticket.size(), 0), static_cast<ssize_t>(ticket.size()));
   EXPECT_TRUE(Welcomed(3).empty());
-  EXPECT_FALSE(ShmConnector::Connect(listener_->name(), listener_->TicketFor(Peer(7)), -1));
+  auto connector = Connect(ticket);
+  EXPECT_EQ(Welcomed(), std::vector{Peer(7)});
+}
+
+TEST(ShmConnectorTest, AServersFileMustBeAWakeFile) {
+  const Descriptor blocks(eventfd(0, EFD_CLOEXEC)), wake = NewWakeFile();
+  auto listener = ShmListener::Open(kRing, blocks.get());
+  ASSERT_TRUE(listener);
+  auto connector = ShmConnector::Connect(listener->name(), listener->TicketFor(Peer(7)), wake.get());
+  ASSERT_TRUE(connector);
+  listener->Take(1, [](Peer, const ShmChannel&) {});
+  auto channel = connector->Take();
+  ASSERT_TRUE(channel);
+  ASSERT_FALSE(*channel);
+  EXPECT_EQ(channel->error().message, "sent no wake file");
 }
 
 TEST_F(ShmListenerTest, ManyClientsAtOnceAreServed) {

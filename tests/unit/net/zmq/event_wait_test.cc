@@ -85,6 +85,33 @@ TEST_F(EventWaitTest, AnotherThreadEndsIt) {
   }
 }
 
+// As a process does that shares memory with this one, also while messages wait for room in a socket.
+TEST_F(EventWaitTest, AnotherProcessEndsIt) {
+  Router shard({.socket = kOptions, .accepted_peers_max = 1});
+  ASSERT_TRUE(shard.Bind(&context_, "inproc://full"));
+  for (const bool backlog : {false, true}) {
+    if (backlog) {
+      std::vector<PolledSocket> lanes;
+      lanes.push_back(NewSocket("inproc://full"));
+      links_.Put(kShard, "inproc://full", std::move(lanes));
+      while (!sockets_.backlog().Has(kShard)) ASSERT_TRUE(sockets_.SendOrKeep(kShard, FrameOf("x")));
+    }
+    for (const TimeUs busy_us : {TimeUs{0}, kLongUs}) {
+      wait_.SetBusyPoll(busy_us);
+      std::thread other([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        WriteWake(wake_.file());
+      });
+      const TimeUs begin = NowUs();
+      EXPECT_TRUE(WaitUntil([&] { return Empty(), wake_.readable(); }));
+      EXPECT_LT(NowUs() - begin, kLongUs);
+      EXPECT_FALSE(wake_.Take());  // nothing for the owner's caller
+      EXPECT_FALSE(wake_.readable());
+      other.join();
+    }
+  }
+}
+
 TEST_F(EventWaitTest, AnEarlierWakeUpEndsIt) {
   wake_.Wake();
   EXPECT_TRUE(wait_.Wait(kLongUs));

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -16,12 +18,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/thread_time.h"
 #include "net/frame.h"
 #include "net/shm_channel.h"
 #include "net/shm_handshake.h"
@@ -44,6 +49,17 @@ class ShmTransportTest : public TransportTest {
       b->Receive(&none, 16, 1'000);
     }
     return false;
+  }
+  // The sockets of this process that are connected to a named one: a client's, for shared memory.
+  static std::vector<int> ConnectedFiles() {
+    std::vector<int> files;
+    for (int file = 0; file < 1024; ++file) {
+      sockaddr_un peer{};
+      socklen_t size = sizeof(peer);
+      if (getpeername(file, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || peer.sun_family != AF_UNIX) continue;
+      if (std::string_view(peer.sun_path + 1, 5) == "tarn-") files.push_back(file);
+    }
+    return files;
   }
   static std::size_t OpenFiles() {
     std::size_t files = 0;
@@ -304,6 +320,44 @@ TEST_F(ShmTransportTest, AKilledPeerIsForgotten) {
     for (int i = 0; i < 5'000 && OpenFiles() > files; ++i) server->Receive(&got, 16, 1'000);
     EXPECT_EQ(OpenFiles(), files);
   }
+}
+
+// As a forked process does (a loader of data), duplicates keep the sockets of the client's channels open. The client
+// then sleeps nevertheless when the server has ended.
+TEST_F(ShmTransportTest, AnEndedPeerDoesNotKeepTheLoopAwake) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
+  ASSERT_TRUE(Share(client.get(), server.get()));
+  std::vector<Descriptor> copies;
+  for (const int file : ConnectedFiles()) copies.emplace_back(fcntl(file, F_DUPFD_CLOEXEC, 0));
+  ASSERT_FALSE(copies.empty());
+  server.reset();
+  std::vector<Received> none;
+  for (int i = 0; i < 2'000 && client->counters().shm_peers != 0; ++i) client->Receive(&none, 16, 1'000);
+  ASSERT_EQ(client->counters().shm_peers, 0u);
+  const double cpu_before = ThreadCpuSeconds();
+  client->Receive(&none, 16, 500'000);
+  EXPECT_LT(ThreadCpuSeconds() - cpu_before, 0.25);
+}
+
+// Messages that wait for a peer that has ended do not delay the end of a transport.
+TEST_F(ShmTransportTest, ATransportEndsWithoutItsPeer) {
+  auto server = Make();
+  ZmqTransportOptions patient{.insecure = true};
+  patient.linger_ms = 3'600'000;
+  auto client = std::make_unique<ZmqTransport>(&context_, patient);
+  ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
+  ASSERT_TRUE(Share(client.get(), server.get()));
+  for (std::uint64_t n = 0; n < 3; ++n) {  // both have sent and received Switch
+    client->Send(kServer, NumberedTick(n));
+    ASSERT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
+    std::vector<Received> none;
+    client->Receive(&none, 16, 1'000);
+  }
+  for (std::uint64_t n = 0; n < 30; ++n) client->Send(kServer, Piece(n, 102'400));
+  server.reset();
+  client.reset();
 }
 
 // The server restarts at the same address: the client reconnects over the network, and they share memory again.

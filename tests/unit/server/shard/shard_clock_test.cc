@@ -245,6 +245,27 @@ TEST_F(ShardClockTest, A5AggregatedRowsThatAreNotFiniteAreLeftOut) {
   }
 }
 
+// Rule A5, for a push with rows of both kinds whose keys another worker has pushed before it.
+TEST_F(ShardClockTest, A5FiniteRowsBesideOthersAreSummed) {
+  Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
+  const Key keys[] = {KeyIn(0, 0), KeyIn(0, 1), KeyIn(0, 2)};
+  const auto push = [&](std::uint32_t rank, std::uint64_t incarnation, const std::array<float, 6>& values) {
+    Message message = PushOf(rank, incarnation, keys[0], 1, 0);
+    PushPart& part = PartOf<Push>(message);
+    part.keys.count = part.keys.sections[0].count = 3;
+    part.keys.frame = Buffer::CopyOf(std::span<const Key>(keys));
+    part.values = Buffer::CopyOf(std::span<const float>(values));
+    Deliver(message);
+  };
+  push(0, 10, {1, 1, 2, 2, 3, 3});
+  push(1, 11, {4, 4, std::numeric_limits<float>::infinity(), 4, 6, 6});
+  Tick(0, 10, 1);
+  Tick(1, 11, 1);
+  EXPECT_EQ(Value(keys[0]), -2.5f);
+  EXPECT_EQ(Value(keys[1]), -1.0f);
+  EXPECT_EQ(Value(keys[2]), -4.5f);
+}
+
 // Rule E6, aggregated: one step with the sum, also where nothing else is summed.
 TEST_F(ShardClockTest, E6AKeyNamedTwiceIsSummed) {
   for (const bool another : {false, true}) {
