@@ -124,7 +124,6 @@ std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, 
                                  ? (noisy > 0 ? 1.0f : 0.0f)
                                  : static_cast<float>(std::uint64_t(std::abs(noisy) * 4) % shape.classes));
     }
-    batch.keys.reserve(batch.keys.size() + 1);  // Bench::Step appends the bias while it plans
   }
   return batches;
 }
@@ -211,7 +210,7 @@ class Bench {
         shape_(shape),
         model_(std::move(model)),
         uses_(WithIds(model_->tables())),
-        planner_(job, uses_, {}),
+        planner_(job, uses_, {}),  // on the host
         rows_({.job_seed = job.job.seed, .partition_bits = 0, .owned = {PartitionId(0)}}),
         stepper_(std::move(stepper)) {
     for (std::uint32_t t = 0; t < uses_.size(); ++t) {
@@ -231,7 +230,7 @@ class Bench {
     auto begin = SteadyClock::now();
     std::vector<const Plan*> plans;
     TARN_RETURN_IF_ERROR(planner_.Make(&batch.keys, &plans_));
-    for (const Plan& plan : plans_) plans.push_back(&plan);
+    for (const Plan& of_table : plans_) plans.push_back(&of_table);
     plan += Lap(&begin);
     std::vector<Buffer> values;
     for (std::size_t t = 0; t < uses_.size(); ++t) {

@@ -17,9 +17,8 @@ class Segments;     // kernels/segments.h
 class SortScratch;  // kernels/sort_scratch.h
 class Stream;       // kernels/stream.h
 
-// Where the keys of one result of UniqueKeys and AddUniqueKeys are, and their number as a hint for the next. One thread
-// at a time.
-// Never shrinks: at most 32 bytes per unique key of the largest batch.
+// Where the keys of one result of UniqueKeys and AddUniqueKeys are, and their number as a hint for the next result. One
+// thread at a time. Never shrinks: at most 32 bytes per unique key of the largest batch.
 class UniqueScratch {
  public:
   // Forgets all keys, before at most `expected` keys are added.

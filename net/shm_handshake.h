@@ -11,8 +11,8 @@
 //                                    <----  Switch
 //
 // Each side writes to the ring after it has sent Switch, and reads from it after it has received Switch, so the order
-// of messages is kept. Both check that the other process belongs to the same user: one that has the wake file could
-// steal wake-ups, but it could also end this process. The ticket identifies the peer to the server.
+// of messages is kept. Both check that the other process belongs to the same user. It could steal wake-ups, but it
+// could end this process anyway. The ticket identifies the peer to the server.
 #pragma once
 
 #include <array>

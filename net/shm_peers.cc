@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -26,15 +27,8 @@ constexpr TimeUs kListenPeriodUs = 1'000'000;  // between attempts to accept whi
 
 }  // namespace
 
-bool ShmPeers::CanWatchEnds() {
-  if (ends_.get() < 0) ends_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
-  if (ends_.get() >= 0) return true;
-  LogWarning("shared memory: cannot watch peers: {}; continuing over the network", std::strerror(errno));
-  return false;
-}
-
 void ShmPeers::Open() {
-  if (listener_ || !CanWatchEnds()) return;
+  if (listener_) return;
   auto listener = ShmListener::Open(options_.ring_bytes, options_.wake_file);
   if (listener)
     listener_.emplace(std::move(*listener));
@@ -43,8 +37,7 @@ void ShmPeers::Open() {
 }
 
 void ShmPeers::Request(Peer peer) {
-  if (boot_id_.empty() || !CanWatchEnds()) return;
-  Forget(peer);
+  if (boot_id_.empty()) return;
   peers_[peer].requests = true;
   next_time_ = 0;
 }
@@ -89,8 +82,12 @@ void ShmPeers::LogChannel(Peer peer, const State& state) {
 // Drops the channel with its waiting messages, and returns their number.
 std::size_t ShmPeers::End(State* state) {
   const std::size_t lost = state->channel ? state->channel->waiting_messages() : 0;
-  // To close the socket would not suffice: a forked process may have a copy.
-  if (state->channel) epoll_ctl(ends_.get(), EPOLL_CTL_DEL, state->channel->file(), nullptr);
+  if (state->channel) {
+    // A forked process may have a copy of the socket, so closing it neither removes it from the epoll nor shows the
+    // other side this end.
+    epoll_ctl(ends_.get(), EPOLL_CTL_DEL, state->channel->file(), nullptr);
+    shutdown(state->channel->file(), SHUT_RDWR);
+  }
   state->channel.reset();
   state->connector.reset();
   state->readable = state->must_switch = state->reads = state->writes = state->peer_switched = false;
@@ -137,8 +134,9 @@ void ShmPeers::OnOffer(Peer from, const ShmHandshake& handshake) {
             connector.error().message);
 }
 
-// From the other side's end on, every poll reports it, until all its messages are read and the channel is dropped.
+// After the other side's end, every poll reports the socket until End removes it.
 bool ShmPeers::WatchEnd(Peer peer, const ShmChannel& channel) {
+  if (ends_.get() < 0) ends_ = Descriptor(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.u64 = peer.value}};
   return epoll_ctl(ends_.get(), EPOLL_CTL_ADD, channel.file(), &event) == 0;
 }
@@ -154,7 +152,7 @@ void ShmPeers::TakeEnds() {
   }
 }
 
-// False: the channel is refused.
+// False: the socket cannot be watched, and the channel is dropped.
 bool ShmPeers::AddChannel(Peer peer, State* state, ShmChannel channel, TimeUs now) {
   End(state);
   state->requests = false;

@@ -40,7 +40,7 @@ class ShmPeers {
   // From now on incoming peers may request shared memory.
   void Open();
   // Requests shared memory from `peer`, to which this process has connected; Step repeats the request until both share
-  // memory. Does nothing if the system provides no boot id, or no descriptor is left.
+  // memory. Call Forget first. Does nothing if the system provides no boot id.
   void Request(Peer peer);
   // Drops the peer and its channel. Returns the number of messages that waited in the channel and are lost.
   std::size_t Forget(Peer peer);
@@ -140,7 +140,6 @@ class ShmPeers {
   void UpdateUnidentified();
   static void LogChannel(Peer peer, const State& state);
   bool HasLent() const;
-  bool CanWatchEnds();
   bool WatchEnd(Peer peer, const ShmChannel& channel);
   void TakeEnds();
   std::size_t StepAll(TimeUs now);

@@ -23,7 +23,8 @@ inline Descriptor NewWakeFile() {
   return file;
 }
 
-// Whether a file from another process is such a file: writing to another one could block or raise a signal.
+// Whether a file from another process is an eventfd that does not block: a write to a file of another kind could block
+// or raise a signal.
 inline bool IsWakeFile(int file) {
   constexpr std::string_view kEventFile = "anon_inode:[eventfd]";
   std::array<char, 64> name{};

@@ -33,14 +33,15 @@ inline int IoThreadsFor(std::uint32_t lanes) { return static_cast<int>((lanes + 
 
 // Open files that a process of a fleet needs, measured and rounded up: its own (ZeroMQ's, logs, metrics), those of its
 // HTTP server (kHttpFiles, not included for workers, because programs that use the library have no HTTP server), and
-// those of its connections: one per socket, and two per peer for shared memory.
+// those of its connections: per lane one at the server and two at the worker, and two at each side of a pair that
+// shares memory.
 inline constexpr std::uint64_t kHttpFiles = limits::kHttpConnectionsMax + 8;
 inline std::uint64_t SchedulerFiles(std::uint64_t shards, std::uint64_t workers) {
   return 24 + kHttpFiles + shards + workers;
 }
 inline std::uint64_t ServerFiles(std::uint64_t own_shards, std::uint64_t workers, std::uint64_t lanes) {
   const std::uint64_t sharing = std::min<std::uint64_t>(workers, limits::kShmLanesMax);
-  return 24 + kHttpFiles + own_shards * (13 + workers * (lanes + 1) + sharing);
+  return 24 + kHttpFiles + own_shards * (13 + workers * lanes + 2 * sharing);
 }
 inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) { return 21 + shards * (2 * lanes + 2); }
 

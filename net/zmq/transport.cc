@@ -62,8 +62,7 @@ class ZmqTransport::Impl {
   ~Impl() {
     const TimeUs end = NowUs() + TimeUs{options_.linger_ms} * 1000;
     while (shm_.waiting_bytes() != 0 && NowUs() < end) {
-      wait_.Wait(0);
-      wake_.Take();
+      wait_.Wait(0);  // notes which peers have ended; nothing is sent to them
       StepShm(NowUs());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

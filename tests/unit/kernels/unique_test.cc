@@ -63,7 +63,7 @@ TEST(UniqueTest, ExtremeKeys) {
   Check({0, ~Key{0}, 0, 1, ~Key{0}, Key{1} << 63}, scratch);
 }
 
-// Keys in parts, each also behind the keys found before it, give the same as all at once, and nothing else is written.
+// Keys that are added in parts, in place, give the same as all at once, and nothing behind them is written.
 TEST(UniqueTest, KeysCanBeAddedInParts) {
   SplitMix random(3);
   for (const std::uint64_t distinct : {std::uint64_t{5}, std::uint64_t{3000}, ~std::uint64_t{0}}) {

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <thread>
@@ -453,6 +454,14 @@ TEST(ShmHandshakeTest, MalformedHandshakesAreRefused) {
 
 class ShmListenerTest : public ::testing::Test {
  protected:
+  static Descriptor ConnectedSocket(const std::string& name) {
+    Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    EXPECT_EQ(connect(made.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+    return made;
+  }
   // Accepts clients until one is welcomed, for at most `looks` turns.
   std::vector<Peer> Welcomed(int looks = 100) {
     std::vector<Peer> peers;
@@ -530,15 +539,34 @@ TEST_F(ShmListenerTest, OtherFilesThanWakeFilesAreRefused) {
     ASSERT_TRUE(connector);
     EXPECT_TRUE(Welcomed(3).empty());
   }
-  const Descriptor without(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  listener_->name().copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + listener_->name().size());
-  ASSERT_EQ(connect(without.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  const Descriptor without = ConnectedSocket(listener_->name());
   ASSERT_EQ(send(without.get(), ticket.data(), ticket.size(), 0), static_cast<ssize_t>(ticket.size()));
   EXPECT_TRUE(Welcomed(3).empty());
   auto connector = Connect(ticket);
   EXPECT_EQ(Welcomed(), std::vector{Peer(7)});
+}
+
+TEST_F(ShmListenerTest, FilesOfAnEmptyMessageAreClosed) {
+  ASSERT_TRUE(listener_);
+  const Descriptor client = ConnectedSocket(listener_->name());
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec nothing{};
+  msghdr message{};
+  message.msg_iov = &nothing;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const int file = client_wake_.get();
+  std::memcpy(CMSG_DATA(rights), &file, sizeof(file));
+  ASSERT_EQ(sendmsg(client.get(), &message, 0), 0);
+  const auto open_files = [] { return std::ranges::distance(std::filesystem::directory_iterator("/proc/self/fd")); };
+  const auto before = open_files();
+  EXPECT_TRUE(Welcomed(3).empty());
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(ShmConnectorTest, AServersFileMustBeAWakeFile) {

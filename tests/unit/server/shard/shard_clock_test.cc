@@ -1,5 +1,6 @@
 // Shows what a pull waits for in each mode (C1 to C6), and that aggregated clocks close with equal bits (A2).
 #include <algorithm>
+#include <array>
 
 #include "core/hash.h"
 #include "tests/unit/server/shard/shard_fixture.h"
