@@ -230,6 +230,7 @@ class Bench {
     auto begin = SteadyClock::now();
     std::vector<const Plan*> plans;
     TARN_RETURN_IF_ERROR(planner_.Make(&batch.keys, &plans_));
+    plans.reserve(plans_.size());
     for (const Plan& of_table : plans_) plans.push_back(&of_table);
     plan += Lap(&begin);
     std::vector<Buffer> values;

@@ -68,6 +68,7 @@ class Stages {
     for (std::size_t t = 0; t < uses_.size(); ++t) {
       const worker::Plan& plan = plans_[t];
       std::vector<Section> sections;
+      sections.reserve(plan.runs.size());
       for (const worker::PlanRun& run : plan.runs) sections.push_back({run.partition, run.count, Sequence(0)});
       plans.push_back(&plan);
       values.push_back(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float)));

@@ -53,6 +53,7 @@ TEST(UniqueTest, AnyMixOfKeysWithOneScratch) {
 
 TEST(UniqueTest, KeysThatShareAllTheirLowHashBits) {
   std::vector<Key> keys;
+  keys.reserve(2000);
   for (std::uint64_t i = 0; i < 2000; ++i) keys.push_back(Unmix64((i % 700) << 40));
   UniqueScratch scratch;
   Check(keys, scratch);

@@ -294,6 +294,7 @@ TEST_F(ShardClockTest, E6AKeyNamedTwiceIsSummed) {
 TEST_F(ShardClockTest, A2TheOrderOfArrivalDoesNotMatter) {
   constexpr std::uint32_t kWorkers = 5;
   std::vector<WorkerEntry> workers;
+  workers.reserve(kWorkers);
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank) workers.push_back(LiveWorker(rank, 20 - rank));
   std::vector<std::uint64_t> hashes;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
