@@ -50,16 +50,20 @@ class ShmTransportTest : public TransportTest {
     }
     return false;
   }
-  // The sockets of this process that are connected to a named one: a client's, for shared memory.
-  static std::vector<int> ConnectedFiles() {
-    std::vector<int> files;
-    for (int file = 0; file < 1024; ++file) {
+  // Copies of the sockets of this process that are connected to a named one (a client's, for shared memory), as a
+  // forked process has them.
+  static std::vector<Descriptor> CopiesOfClientSockets() {
+    constexpr int kCopiesFrom = 512;  // so that the loop does not find them
+    std::vector<Descriptor> copies;
+    for (int file = 0; file < kCopiesFrom; ++file) {
       sockaddr_un peer{};
       socklen_t size = sizeof(peer);
       if (getpeername(file, reinterpret_cast<sockaddr*>(&peer), &size) != 0 || peer.sun_family != AF_UNIX) continue;
-      if (std::string_view(peer.sun_path + 1, 5) == "tarn-") files.push_back(file);
+      if (std::string_view(peer.sun_path + 1, 5) != "tarn-") continue;
+      const int copy = fcntl(file, F_DUPFD_CLOEXEC, kCopiesFrom);
+      if (copy >= 0) copies.emplace_back(copy);
     }
-    return files;
+    return copies;
   }
   static std::size_t OpenFiles() {
     std::size_t files = 0;
@@ -329,8 +333,7 @@ TEST_F(ShmTransportTest, AnEndedPeerDoesNotKeepTheLoopAwake) {
   auto client = Make();
   ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
   ASSERT_TRUE(Share(client.get(), server.get()));
-  std::vector<Descriptor> copies;
-  for (const int file : ConnectedFiles()) copies.emplace_back(fcntl(file, F_DUPFD_CLOEXEC, 0));
+  const std::vector<Descriptor> copies = CopiesOfClientSockets();
   ASSERT_FALSE(copies.empty());
   server.reset();
   std::vector<Received> none;
@@ -367,8 +370,7 @@ TEST_F(ShmTransportTest, APeerThatConnectsElsewhereEndsItsChannel) {
   auto client = Make();
   ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
   ASSERT_TRUE(Share(client.get(), server.get()));
-  std::vector<Descriptor> copies;
-  for (const int file : ConnectedFiles()) copies.emplace_back(fcntl(file, F_DUPFD_CLOEXEC, 0));
+  const std::vector<Descriptor> copies = CopiesOfClientSockets();
   ASSERT_FALSE(copies.empty());
   ASSERT_TRUE(client->Connect(kServer, *other->Bind("tcp://127.0.0.1:*")));
   std::vector<Received> none;
