@@ -199,9 +199,9 @@ struct TableOverride {
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 
-// The keys that [consistency] and the inheriting sections ([optimizer.ROLE], [tables.NAME]) set themselves. ToToml does
-// not write inherited keys, so that an override of the written job still applies to the sections that inherit the key.
-// Not part of the job's meaning: any two values compare equal.
+// The keys that [consistency] and the inheriting sections ([optimizer.ROLE], [tables.NAME]) set themselves; ToToml does
+// not write inherited ones, so that an override of the written job still applies to the sections that inherit the key.
+// Also `worker_restarts` of [fleet]. Not part of the job's meaning: any two values compare equal.
 struct ExplicitKeys {
   // [optimizer], from which the roles inherit. It may contain options of rules other than its own.
   OptimizerSpec optimizer;
@@ -277,8 +277,8 @@ Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::stri
                        std::span<const std::string> overrides = {}, std::vector<std::string>* notes = nullptr);
 
 // The resolved job, as written to RUN_DIR/job.toml: every key, except that a section that inherits ([optimizer.ROLE],
-// [tables.NAME]) has only the keys in which it differs or that the job sets there, and `apply` of [consistency] is a
-// comment if it follows from the mode. ParseJob(ToToml(job)) == job.
+// [tables.NAME]) has only the keys in which it differs or that the job sets there, and that `apply` is a comment if it
+// follows from the mode, and `worker_restarts` if the job does not set it. ParseJob(ToToml(job)) == job.
 std::string ToToml(const Job& job);
 
 // Likewise, with every inherited key in every [optimizer.ROLE] and no [optimizer], to compare two jobs.

@@ -501,6 +501,7 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   Job job;
   TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
   TARN_RETURN_IF_ERROR(ReadFleet(fleet, job.fleet));
+  if (fleet.Has("worker_restarts")) job.explicit_keys.by_section["fleet"].insert("worker_restarts");
   TableSettings settings;
   TARN_RETURN_IF_ERROR(ReadConsistency(consistency, settings, notes));
   NoteConsistencyKeys(consistency, &job.explicit_keys, "consistency");

@@ -199,6 +199,19 @@ void WriteConsistency(SectionWriter& out, const Job& job, Keys keys, bool derive
   out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
 }
 
+// Writes the keys of [fleet]. With `default_in_comment`, `worker_restarts` is a comment if it has its default and the
+// job does not set it: tools/launch restarts a program of the user only if the job sets the key.
+void WriteFleet(SectionWriter& out, const Job& job, Keys keys, bool default_in_comment) {
+  const std::uint32_t restarts = job.fleet.worker_restarts;
+  const bool with_restarts = !default_in_comment || job.explicit_keys.Has("fleet", "worker_restarts") ||
+                             restarts != FleetSection().worker_restarts;
+  out.Only([=](std::string_view key) { return with_restarts || key != "worker_restarts"; });
+  VisitFleet(out, job.fleet);
+  out.All();
+  if (keys == Keys::kAll) VisitLanes(out, job.fleet);
+  if (!with_restarts) out.Comment(fmt::format("worker_restarts = {}", restarts));
+}
+
 // Writes the inheritable keys that the table sets itself, or whose values differ from those that it would inherit with
 // its mode (job_inherits.h). If the reader would not see the override by them, writes `mode` or `own_pushes`, too.
 void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table) {
@@ -297,8 +310,7 @@ std::string Text(const Job& job, Keys keys, InheritedKeys inherited) {
   out.Begin("job");
   VisitJobSection(out, job.job);
   out.Begin("fleet");
-  VisitFleet(out, job.fleet);
-  if (keys == Keys::kAll) VisitLanes(out, job.fleet);
+  WriteFleet(out, job, keys, own);
   out.Begin("consistency");
   WriteConsistency(out, job, keys, own);
   if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) WriteWorkerCacheKeys(out, job.worker_cache, keys);

@@ -25,6 +25,7 @@ TAIL_LINES = 8
 LAST_LINE_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
 SAME_LINE_CHARS = 60  # lines that end in this many equal characters, within SAME_LINE_SECONDS, are the same message
 SAME_LINE_SECONDS = 5.0
+STARTS_NAME = ".starts"  # in a run directory, with a program of the user: how often its fleet was started
 
 
 class Failure(Exception):
@@ -53,7 +54,8 @@ class Launch:
         self._previous_summary = summary.version(self._run_dir / "summary.json")  # of a run that continues in its folder
         self._shards = 1  # of a server
         self._resume = options.resume
-        self._starts_again = 0  # how often the whole fleet has been started again
+        self._starts_again = 0  # how often this launcher has started the whole fleet again
+        self._earlier_starts = 0  # of the fleet of this run, also by launchers before this one
         self._make_fleet()
 
     def _make_fleet(self):
@@ -179,6 +181,7 @@ class Launch:
             raise Failure(f"{self._run_dir}/job.toml cannot be read; expected the job that the scheduler has written, in UTF-8")
         sizes = job.get("fleet", {})
         self._restarts_max = self._allowed_restarts(sizes)
+        self._earlier_starts = self._count_start() if self._options.program else 0
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)
         if self._options.record:
@@ -198,8 +201,18 @@ class Launch:
 
     def _node(self, role, rank, address, sizes):
         if role == "worker" and self._options.program:
-            return self._deployment.program_node(address, rank, sizes, self._starts_again)
+            return self._deployment.program_node(address, rank, sizes, self._earlier_starts)
         return self._deployment.node(role, rank, ["--scheduler", address, "--rank", str(rank)], sizes)
+
+    def _count_start(self):
+        """Counts the starts of the fleet in the run folder, in which a run with a log continues. Returns the number of
+        earlier ones: programs use it to name what each start must have for itself, such as a rendezvous file."""
+        count, earlier = self._run_dir / STARTS_NAME, 0
+        with contextlib.suppress(OSError, ValueError):
+            earlier = int(count.read_text())
+        with contextlib.suppress(OSError):  # a full disk
+            count.write_text(f"{earlier + 1}\n")
+        return earlier
 
     def _allowed_restarts(self, sizes):
         """The allowed restarts of a dead worker. A program of the user is restarted only if the job allows it."""
@@ -332,6 +345,8 @@ class Launch:
             self._restarts_due.append((time.monotonic() + delay, node))
             return
         others = [worker for worker in self._fleet.of_role("worker") if worker.running]
+        if self._options.program:  # only the program knows whether others can do its part
+            raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times")
         if not others and not self._restarts_due:
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
         self._announce(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
@@ -563,6 +578,7 @@ class Launch:
         return code
 
 
+@called.interruptible("tools/launch")
 def main(argv):
     options = launch_options.parse_arguments(argv)
     try:

@@ -32,8 +32,9 @@ job:
 
   The program joins the fleet with tarn.connect(), which reads TARN_SCHEDULER, TARN_RANK and TARN_KEYS from the
   environment. TARN_WORKERS is the number of workers, TARN_RUN_DIR a folder for files of the run. The run ends when all
-  workers have ended. A worker that fails ends the run, unless the job sets fleet.worker_restarts. Workers that depend on
-  each other, such as those of DistributedDataParallel, start again together: --restarts. TARN_STARTS_AGAIN counts that.
+  workers have ended. A worker that fails ends the run. If the job sets fleet.worker_restarts, it is restarted so often
+  before. Workers that depend on each other, such as those of DistributedDataParallel, start again together: --restarts.
+  TARN_STARTS_AGAIN is the number of earlier starts of the fleet in this run folder.
 
 Several machines: HOSTS is a file such as this one. Its counts replace fleet.servers and fleet.workers of the job:
 
@@ -410,7 +411,7 @@ def find_programs(options, names=PROGRAMS, libraries=()):
     """The directory of these programs: --bin-dir or that of a bundle (tools/bundle), or build/release/bin after a build
     of these targets."""
     if options.bin_dir:
-        folder = pathlib.Path(options.bin_dir)
+        folder = pathlib.Path(options.bin_dir).absolute()  # a program without a slash would be looked up in PATH
         missing = [name for name in names if not os.access(folder / name, os.X_OK)]
         if missing:
             raise FileNotFoundError(f"no program {missing[0]} in {folder}")

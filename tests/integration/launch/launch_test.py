@@ -73,6 +73,15 @@ class LaunchTest(LaunchCase):
             self.assertIn(f"launch: worker-{rank} restarted (1 of 2)", done.stdout)
             self.assertIn(f"worker-{rank}: again", done.stdout)
 
+    def test_a_program_that_keeps_failing_ends_the_run(self):
+        """Even if the other programs would end well: only they know whether they can do its part."""
+        fails = ("--", "sh", "-c", "test $TARN_RANK = 1 && exit 3; sleep 60")
+        done = self.launch("seconds = 60\n", *fails)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("launch: worker-1 restarted (2 of 2)", done.stdout)
+        self.assertIn("failed: worker-1 died: exit code 3; log: ", done.stdout)
+        self.assertIn("; it was restarted 2 times", done.stdout)
+
     def test_a_program_that_is_not_there_is_not_tried_again(self):
         done = self.launch("seconds = 60\n", "--", "./nosuch")
         self.assertEqual(done.returncode, 1, done.stdout)

@@ -53,6 +53,7 @@ with tarn.connect() as ps:
     saved = ps.saved_state(ps.rank)
     trained = np.zeros({ROWS}, np.int64) if saved is None else np.frombuffer(saved, np.int64).copy()
     print("begins", ps.rank, trained.sum(), flush=True)
+    print("earlier starts:", os.environ["TARN_STARTS_AGAIN"], flush=True)
     ps.keep_state(lambda: trained.tobytes())
     table = ps.table("rows", dim=1, initializer="zero")
     done, steps, position = [], 0, None
@@ -163,8 +164,10 @@ class StateTest(unittest.TestCase):
         run = self.folder / "run"
         code, output = self.launch(self.folder / "job.toml", "--run-dir", run, dies="later")
         self.assertNotEqual(code, 0, output)
+        self.assertIn("earlier starts: 0", output)
         code, output = self.launch("--resume", run)
         self.assertEqual(code, 0, output)
+        self.assertIn("earlier starts: 1", output)  # in the same folder
         self.assertRegex(output, "the run goes on from .*/ckpt-[0-9]+ and not from the end of its logs")
         self.assertTrue(all(self.began(output)), output)
         self.check(output, with_table=False)
@@ -186,6 +189,7 @@ class StateTest(unittest.TestCase):
         code, output = self.launch(self.folder / "job.toml", "--run-dir", run, "--restarts", "1", dies="later")
         self.assertEqual(code, 0, output)
         self.assertIn("launch: the fleet starts again (1 of 1) from the newest state in", output)
+        self.assertIn("earlier starts: 1", output)
         self.assertTrue(all(self.began(output)[-2:]), output)
         self.check(output, with_table=False)
         summary = json.loads((run / "summary.json").read_text())

@@ -8,6 +8,9 @@
 #include <iterator>
 #include <map>
 #include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/hash.h"
 #include "core/job/job.h"
@@ -169,6 +172,21 @@ TEST(JobText, EverySectionIsWritten) {
         "[optimizer.embedding]", "[optimizer.dense]", "mode = \"bsp\"", "hidden = [64, 32]", "bins = []",
         "lease_seconds = 30.0", "learning_rate = 0.01", "checkpoint_final = true"})
     EXPECT_NE(text.find(std::string(line) + "\n"), std::string::npos) << line;
+}
+
+// tools/launch restarts a program of the user only if the job sets the key.
+TEST(JobText, WorkerRestartsAreAKeyOnlyIfTheJobSetsThem) {
+  const auto written = [](std::string_view text, std::vector<std::string> overrides = {}) {
+    const Expected<Job> job = ParseJob(text, "job.toml", "", overrides);
+    EXPECT_TRUE(job.has_value());
+    const std::string once = ToToml(*job);
+    EXPECT_EQ(ToToml(*ParseJob(once, "job.toml", "")), once);
+    return once;
+  };
+  EXPECT_NE(written("").find("\n# worker_restarts = 3\n"), std::string::npos);
+  for (const std::string& set : {written("[fleet]\nworker_restarts = 3\n"), written("", {"fleet.worker_restarts=3"})})
+    EXPECT_NE(set.find("\nworker_restarts = 3\n"), std::string::npos) << set;
+  EXPECT_NE(written("[fleet]\nworker_restarts = 0\n").find("\nworker_restarts = 0\n"), std::string::npos);
 }
 
 // docs/job-file.md has a row for each key, with the default that the code has.
