@@ -124,6 +124,8 @@ def parse_arguments(argv):
             parser.error(f"no reference for '{name}'; the examples are: {', '.join(known)}")
     if options.data and not os.path.isdir(options.data):
         parser.error(f"--data {options.data}: no such folder")
+    if options.out and not pathlib.Path(options.out).absolute().parent.is_dir():
+        parser.error(f"--out {options.out}: its folder does not exist")
     if options.seeds < 1:
         parser.error(f"--seeds {options.seeds}: expected at least 1")
     options.all = not options.examples

@@ -11,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 
-from tarn_tools import bench, errors, launch_options
+from tarn_tools import bench, called, errors, launch_options
 
 ROOT = launch_options.ROOT
 NAME = "tarn"
@@ -203,6 +203,7 @@ def fill(folder, programs, options):
     return libraries
 
 
+@called.interruptible("tools/bundle")
 def main(argv):
     options = parse_arguments(argv)
     try:

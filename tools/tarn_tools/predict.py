@@ -125,6 +125,7 @@ def score(options, export, out):
     out.flush()
 
 
+@called.interruptible("tools/predict")
 def main(argv):
     options = parse_arguments(argv)
     try:

@@ -3,11 +3,11 @@
 import argparse
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 from tarn_tools import called, launch, launch_options
+from tarn_tools.new_folder import new_folder
 
 GENERATE = "tarn-generate"
 DATA = pathlib.Path("data/criteo-1m")
@@ -32,19 +32,25 @@ def parse_arguments(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    return parser.parse_known_args(argv)[1]
+    options = parser.parse_known_args(argv)[1]
+    if options and not options[0].startswith("-"):
+        parser.error(f"{options[0]}: expected only options of {called.here('tools/launch')}, which trains other jobs: "
+                     f"{called.here('tools/launch')} JOB.toml")
+    launch_options.parse_arguments([str(JOB), *options])  # exits on an error
+    return options
+
+
+def check(argv):
+    """Exits with an error for options that tools/launch does not have, before anything takes long."""
+    parse_arguments(argv)
 
 
 def make_data(bin_dir):
-    """Writes to a temporary path and renames it, so that an incomplete data set is never used."""
     if DATA.is_dir():
         print(f"    {DATA} is there already")
         return
-    part = DATA.with_name(f"{DATA.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    subprocess.run([bin_dir / GENERATE, *ROWS, "--out", part], check=True)
-    part.rename(DATA)
+    with new_folder(DATA) as part:
+        subprocess.run([bin_dir / GENERATE, *ROWS, "--out", part], check=True)
 
 
 def data_setting():
@@ -53,6 +59,7 @@ def data_setting():
     return [] if job_data == DATA.resolve() else ["--set", f"data.dir={DATA}"]
 
 
+@called.interruptible("tools/quickstart")
 def main(argv):
     options = parse_arguments(argv)
     try:

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-from tarn_tools import called, launch_options, summary
+from tarn_tools import called, fleet, launch_options, summary
 from tarn_tools.errors import message
 
 PROGRAM = "tools/replay"
@@ -93,7 +93,7 @@ def repeat(run_dir, out, options):
         command += ["--until", str(options.until)]
     for override in options.overrides:
         command += ["--set", override]
-    done = subprocess.run(command)
+    done = subprocess.run(command, preexec_fn=fleet.dies_with_us())
     if options.until is not None:
         return show_continued(out, options) if done.returncode == EXIT_OK else done.returncode
     if done.returncode not in (EXIT_OK, EXIT_DIVERGED):
@@ -106,6 +106,7 @@ def repeat(run_dir, out, options):
     return EXIT_DIFFERS if differ else EXIT_OK
 
 
+@called.interruptible(PROGRAM)
 def main(argv):
     parser = argparse.ArgumentParser(prog=called.here(PROGRAM), description=called.here(ABOUT), epilog=called.here(ENDING),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)

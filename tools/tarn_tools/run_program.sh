@@ -29,6 +29,7 @@ run_program() {
       build_quietly "$root" "$program"
     fi
   fi
+  use_fallback_libraries "$bin" "$program"
   if ((help)); then
     usage_text
     if [[ ! -x $bin/$program ]]; then
@@ -38,6 +39,14 @@ run_program() {
     echo
   fi
   exec "$bin/$program" "${arguments[@]}"
+}
+
+# If the program of a bundle does not find a suitable C++ library, uses the bundle's (as tarn_tools/launch_options.py).
+use_fallback_libraries() {
+  local fallback=$1/../lib/fallback status=0
+  [[ -d $fallback && -x $1/$2 ]] || return 0
+  "$1/$2" --help >/dev/null 2>&1 || status=$?
+  ((status != 127)) || export LD_LIBRARY_PATH=$(realpath "$fallback")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
 
 build_quietly() {

@@ -43,7 +43,8 @@ class IncludesTest(unittest.TestCase):
 
     def test_bad_usage_says_what_is_expected(self):
         for words, expected in ((["--since"], "needs a commit"), (["--since", "nowhere"], "no such commit: nowhere"),
-                                (["--nothing"], "unknown option"), (["nowhere.cc"], "no such file")):
+                                (["--nothing"], "unknown option"), (["nowhere.cc"], "no such file"),
+                                (["--format", "--tidy"], "expected one of --format and --tidy")):
             done = subprocess.run([ROOT / "tools/lint", *words], capture_output=True, text=True)
             self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
             self.assertIn(expected, done.stderr)

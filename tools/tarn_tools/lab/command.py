@@ -6,17 +6,16 @@ import fcntl
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 from tarn_tools import called, launch_options
 from tarn_tools.errors import message
 from tarn_tools.lab import page, results, runs, search
 from tarn_tools.lab.algorithms import ALGORITHMS
 from tarn_tools.lab.study import StudyError, read
+from tarn_tools.new_folder import new_folder
 
 PROGRAM = "tools/lab"
 ABOUT = """Compares training algorithms. LAB.toml names a job, the algorithms, seeds, conditions and a grid of settings
@@ -144,24 +143,19 @@ def check_data(study):
 
 
 def make_data(study, folder):
-    """Generates the job's data if it is missing. A temporary path is renamed, so that an incomplete set is never used."""
+    """Generates the job's data if it is missing."""
     if study.generate is None:
         return
     if study.data_dir.is_dir():
         check_data(study)
         return
-    study.data_dir.parent.mkdir(parents=True, exist_ok=True)
-    part = pathlib.Path(tempfile.mkdtemp(prefix=f"{study.data_dir.name}.", dir=study.data_dir.parent))
     print(f"data: generating {study.data_dir}", flush=True)
     arguments = [text for key, value in study.generate.items() for text in (f"--{key}", str(value))]
-    done = subprocess.run([folder / "tarn-generate", *arguments, "--profile", "criteo", "--out", part], capture_output=True, text=True)
-    if done.returncode:
-        raise StudyError(f"{study.path}: lab.generate: {done.stderr.strip()}")
-    try:
-        part.rename(study.data_dir)
-    except OSError:  # another study has made it meanwhile
-        shutil.rmtree(part)
-        check_data(study)
+    with new_folder(study.data_dir) as part:
+        done = subprocess.run([folder / "tarn-generate", *arguments, "--profile", "criteo", "--out", part], capture_output=True, text=True)
+        if done.returncode:
+            raise StudyError(f"{study.path}: lab.generate: {done.stderr.strip()}")
+    check_data(study)
 
 
 def bin_dir(options, engine):
