@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <array>
 #include <atomic>
@@ -19,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
+#include "worker/data/gzip_reader.h"
 
 namespace tarn::worker {
 namespace {
@@ -99,11 +99,6 @@ std::string_view NameOf(mode_t mode) {
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
   return "not a regular file";
 }
-
-struct GzipCloser {
-  void operator()(gzFile file) const { ::gzclose_r(file); }
-};
-using GzipFile = std::unique_ptr<gzFile_s, GzipCloser>;
 
 Error MissingFile(const std::string& path, std::string_view expected) {
   std::string message = fmt::format("data file {} does not exist: expected {}", path, expected);
@@ -242,26 +237,17 @@ Status FileBytes::CheckWhole() const {
 
 Status FileBytes::Inflate(int file, const std::string& path, const FileBytesOptions& options) {
   constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-  const int own = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
-  GzipFile gzip(::gzdopen(own, "rb"));
-  if (!gzip && own >= 0) ::close(own);
-  if (!gzip) return std::unexpected(SystemError(path, "open the gzip file", errno));
-  ::gzbuffer(gzip.get(), 256 << 10);
+  GzipReader gzip(file, path);
   auto text = std::make_unique<std::string>();
   std::unique_ptr<File> cache;
   std::string chunk(kChunkBytes, '\0');
   for (;;) {
-    const int got = ::gzread(gzip.get(), chunk.data(), static_cast<unsigned>(chunk.size()));
-    int code = Z_OK;
-    const char* reason = ::gzerror(gzip.get(), &code);
-    // For a file that ends within a member, gzread reports an end of file and gzerror Z_BUF_ERROR.
-    if (got < 0 || (code != Z_OK && code != Z_STREAM_END))
-      return Fail(code == Z_ERRNO ? ErrorCode::kIo : ErrorCode::kMalformed,
-                  fmt::format("data file {} is not a complete gzip file: {}", path, reason));
-    if (got == 0) break;
+    const Expected<std::size_t> got = gzip.Read(chunk);
+    if (!got) return std::unexpected(got.error());
+    if (*got == 0) break;
     if (options.stop.stop_requested())
       return Fail(ErrorCode::kCancelled, fmt::format("decompressing data file {} was cancelled", path));
-    const std::string_view bytes(chunk.data(), static_cast<std::size_t>(got));
+    const std::string_view bytes(chunk.data(), *got);
     if (!cache && text->size() + bytes.size() > options.inflated_ram_bytes_max) {
       auto made = MakeCacheFile(options.cache_dir);
       if (!made) return std::unexpected(made.error());

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,16 @@ template <typename T>
 bool ParseWhole(std::string_view text, T* out) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), *out);
   return failed == std::errc{} && end == text.data() + text.size();
+}
+
+// The nearest float. from_chars rejects numbers that are nearer to zero than any other float, such as 1e-50.
+bool ParseNumber(std::string_view text, float* out) {
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  if (end != text.data() + text.size()) return false;
+  if (failed != std::errc::result_out_of_range) return failed == std::errc{};
+  const double wide = std::strtod(std::string(text).c_str(), nullptr);
+  *out = static_cast<float>(wide);
+  return std::abs(wide) < 1;
 }
 
 }  // namespace
@@ -90,7 +101,7 @@ LibsvmParser::Fault LibsvmParser::ParseFeature(std::string_view token, Batch* ba
     return {"expected column:value or column, with a column from 0 to 2^47 - 1", token};
   float value = 1;
   if (colon != std::string_view::npos && token.substr(colon + 1) != "1" &&
-      (!ParseWhole(token.substr(colon + 1), &value) || !std::isfinite(value)))
+      (!ParseNumber(token.substr(colon + 1), &value) || !std::isfinite(value)))
     return {"expected a finite number after the colon", token};
   if (value != 1 && batch->weights.empty()) batch->weights.assign(batch->keys.size(), 1.0f);
   const bool weighted = value != 1 || !batch->weights.empty();
@@ -102,7 +113,7 @@ LibsvmParser::Fault LibsvmParser::ParseFeature(std::string_view token, Batch* ba
 bool LibsvmParser::ParseLabel(std::string_view token, float* label) const {
   if (token.size() > 1 && token.front() == '+' && token[1] != '-') token.remove_prefix(1);
   float value = 0;
-  if (!ParseWhole(token, &value) || value != std::floor(value)) return false;
+  if (!ParseNumber(token, &value) || value != std::floor(value)) return false;
   if (classes_ == 2 && value == -1) value = 0;
   if (!(value >= 0 && value < static_cast<float>(classes_))) return false;
   *label = value + 0.0f;  // converts -0 to 0

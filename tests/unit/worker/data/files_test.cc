@@ -88,6 +88,25 @@ TEST(Files, GzipOfSeveralMembers) {
   }
   dir.Write("joined.gz", joined);
   EXPECT_EQ(ReadWhole(Section(dir), "joined.gz").labels, (std::vector<float>{1, 0}));
+  dir.Write("padded.gz", joined + std::string(1000, '\0'));
+  EXPECT_EQ(ReadWhole(Section(dir), "padded.gz").labels, (std::vector<float>{1, 0}));
+}
+
+// zlib's gzread would end without an error behind the first member.
+TEST(Files, GzipWithOtherBytesBehindAMember) {
+  TempDir dir;
+  dir.WriteGzip("a", Text());
+  std::ifstream in(dir.path() + "/a", std::ios::binary);
+  const std::string member(std::istreambuf_iterator<char>(in), {});
+  std::string damaged = member;
+  damaged[1] ^= 1;
+  for (const auto& [name, behind] : {std::pair<std::string, std::string>("damaged.gz", damaged + member),
+                                     {"plain.gz", Text()},
+                                     {"header.gz", member.substr(0, 1)},
+                                     {"padded.gz", std::string(8, '\0') + member}}) {
+    dir.Write(name, member + behind);
+    EXPECT_HAS(ErrorOf(Section(dir), name, ErrorCode::kMalformed), name + " is not a complete gzip file");
+  }
 }
 
 TEST(Files, RangesEqualTheWhole) {

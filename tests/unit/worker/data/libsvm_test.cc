@@ -43,6 +43,13 @@ TEST(Libsvm, ValuesBecomeWeights) {
   EXPECT_EQ(batch.keys.size(), 6u);
 }
 
+// As of programs that write double precision.
+TEST(Libsvm, ValuesBelowTheSmallestFloatAreZero) {
+  Batch batch;
+  ASSERT_TRUE(ReadAll(Libsvm(), "1 1:1e-50 2:-1e-400 3:2 4:0." + std::string(60, '0') + "7\n", &batch));
+  EXPECT_EQ(batch.weights, (std::vector<float>{0, 0, 2, 0}));
+}
+
 TEST(Libsvm, ManyClasses) {
   Batch batch;
   ASSERT_TRUE(ReadAll(Libsvm(3), "0 1:1\n2 1:1\n", &batch));
@@ -70,6 +77,8 @@ TEST(Libsvm, MalformedLinesAreNamed) {
       {"1 3:", "'3:': expected a finite number"},
       {"1 3:a", "'3:a': expected a finite number"},
       {"1 3:inf", "'3:inf': expected a finite number"},
+      {"1 3:1e50", "'3:1e50': expected a finite number"},
+      {"1 3:1e-50x", "'3:1e-50x': expected a finite number"},
       {"1 3:1:1", "'3:1:1': expected a finite number"},
   };
   for (const auto& [line, why] : cases) {
