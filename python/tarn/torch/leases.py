@@ -51,6 +51,7 @@ class _Progress:
 class _Batch:
     """A batch, as Session.batch holds it: what the next tick reports."""
 
+    of: LeasedDataset
     progress: _Progress
     end: int  # rows of the lease up to this batch
     rows: int
@@ -187,7 +188,7 @@ class LeasedDataset(IterableDataset[Any]):
         while progress.handed < lease.rows:
             rows = order[progress.handed:progress.handed + (self.batch_rows or lease.batch_rows)]
             progress.handed += len(rows)
-            self._session.batch = _Batch(progress, progress.handed, len(rows))
+            self._session.batch = _Batch(self, progress, progress.handed, len(rows))
             yield self.collate(self._items(rows))
 
     def _items(self, rows: Sequence[int]) -> list[Any]:
@@ -225,5 +226,5 @@ class LeasedDataset(IterableDataset[Any]):
 
 def _flat(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().float().cpu().numpy()  # numpy has no bfloat16
     return np.asarray(values).reshape(-1).astype(dtype)

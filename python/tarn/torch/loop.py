@@ -243,8 +243,6 @@ class Prefetcher(Generic[_B]):
         self._modules, self._keys = modules_of(model, "prefetch"), keys
         self._session = session_of(model, "prefetch")
         self._recipe = Recipe(self._session)
-        data = getattr(loader, "dataset", loader)  # of a DataLoader
-        self._leased = data if isinstance(data, LeasedDataset) else None
         self._warned = False
         self._clock, self._batches = -1, 0  # the clock of the last batch, and the batches since it has begun
 
@@ -253,12 +251,16 @@ class Prefetcher(Generic[_B]):
 
     def __iter__(self) -> Iterator[_B]:
         source, waiting = iter(self.loader), collections.deque[_Waiting[_B]]()
+        leased: LeasedDataset | None = None  # from which the loader, or what it wraps, takes its batches
         position = 0
         try:
             while True:
-                while len(waiting) <= self.depth and (not waiting or self._has_ahead()):
+                while len(waiting) <= self.depth and (not waiting or leased is None or leased.has_ahead()):
+                    before = self._session.batch
                     if (batch := next(source, waiting)) is waiting:
                         break
+                    if self._session.batch is not before:
+                        leased = self._session.batch.of
                     waiting.append(_Waiting(batch, self._session.batch))  # type: ignore[arg-type]
                 if not waiting:
                     return
@@ -275,8 +277,8 @@ class Prefetcher(Generic[_B]):
                 position = (position + 1) % self.accumulate
         finally:
             self._recipe.end()
-            if self._leased is not None:  # after a break
-                self._leased.unread([each.leased for each in waiting])
+            if leased is not None:  # after a break
+                leased.unread([each.leased for each in waiting])
 
     def _in_training(self) -> bool:
         """False, with a warning, after many batches without a step: rows pulled for later clocks stay in memory. Steps
@@ -289,9 +291,6 @@ class Prefetcher(Generic[_B]):
                           "next one. Expected a training loop, and accumulate=N if a step has N batches; for evaluation "
                           "iterate over the loader itself", stacklevel=3)
         return self._batches < self.accumulate * STEPS_WAITED_FOR
-
-    def _has_ahead(self) -> bool:
-        return self._leased is None or self._leased.has_ahead()
 
     def _pull_ahead(self, waiting: collections.deque[_Waiting[_B]], position: int) -> None:
         """Pulls the rows of batches that are not pulled yet. `position`: that of waiting[0] within its step, from 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -44,7 +45,7 @@ class Remote(nn.Module):
         """The copy has the same table and session. Needed by copy.deepcopy(model), as for averaged weights."""
         copied = self.__new__(type(self))
         memo[id(self)] = copied
-        copied.__dict__.update({name: dict(each) if isinstance(each, dict) else each for name, each in self.__dict__.items()})
+        copied.__dict__.update({name: copy.copy(each) if isinstance(each, dict) else each for name, each in self.__dict__.items()})
         return copied
 
     def __getstate__(self) -> Any:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import threading
+import zlib
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
@@ -33,7 +34,7 @@ def _opened(path: str) -> BinaryIO:
         whole = tempfile.TemporaryFile()
         try:
             shutil.copyfileobj(gzip.GzipFile(fileobj=file), whole)
-        except (OSError, EOFError) as error:
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             whole.close()
             raise ValueError(f"tarn.torch.CriteoRows: {path}: expected gzip data: {error}") from error
         whole.seek(0)
@@ -105,6 +106,17 @@ class CriteoRows:
         return category_value(field) % self.ids_max + 1 if field else 0
 
 
+def _types() -> Any:
+    from pyarrow import types  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    return types
+
+
+def _is_list(of: Any) -> bool:
+    types = _types()
+    return bool(types.is_list(of) or types.is_large_list(of) or types.is_fixed_size_list(of))
+
+
 class ParquetRows:
     """Rows of Parquet files: a row is a dict of the columns, which torch's default_collate combines into batches.
 
@@ -129,13 +141,29 @@ class ParquetRows:
         self._files = [self._open(parquet, path) for path in self.paths]
         self.columns = list(columns) if columns is not None else self._files[0].schema_arrow.names
         for path, file in zip(self.paths, self._files):
-            if missing := [name for name in self.columns if name not in file.schema_arrow.names]:
-                raise ValueError(f"tarn.torch.ParquetRows: {path}: no column {missing[0]!r}, expected one of {file.schema_arrow.names}")
+            for name in self.columns:
+                self._check_column(path, file.schema_arrow, name)
         self._groups = [(f, g) for f, file in enumerate(self._files) for g in range(file.num_row_groups)]
         sizes = [self._files[f].metadata.row_group(g).num_rows for f, g in self._groups]
         self._begins = [0, *np.cumsum(sizes).tolist()]  # of each group, and the end of the last
         self._kept: collections.OrderedDict[int, dict[str, list[Any]]] = collections.OrderedDict()
         self._groups_kept, self._lock = groups_kept, threading.Lock()
+        self._lengths: dict[str, int] = {}  # of the lists of a column
+
+    @staticmethod
+    def _check_column(path: str, schema: Any, name: str) -> None:
+        types = _types()
+        if name not in schema.names:
+            raise ValueError(f"tarn.torch.ParquetRows: {path}: no column {name!r}, expected one of {schema.names}")
+        of = schema.field(name).type
+        if types.is_dictionary(of):
+            of = of.value_type
+        is_text = types.is_string(of) or types.is_large_string(of)
+        in_list = _is_list(of)
+        number = of.value_type if in_list else of
+        if not is_text and not types.is_integer(number) and not types.is_floating(number) and not types.is_boolean(number):
+            raise ValueError(f"tarn.torch.ParquetRows: {path}: column {name!r} has the type {of}, expected numbers, booleans, strings, "
+                             "or lists of numbers of one length")
 
     @staticmethod
     def _open(parquet: Any, path: str) -> Any:
@@ -168,19 +196,27 @@ class ParquetRows:
                 self._kept.move_to_end(group)
                 return self._kept[group]
             file, number = self._groups[group]
-            table = self._files[file].read_row_group(number, columns=self.columns)
+            try:
+                table = self._files[file].read_row_group(number, columns=self.columns)
+            except (OSError, ValueError) as error:  # pyarrow's name neither
+                raise ValueError(f"tarn.torch.ParquetRows: {self.paths[file]}: columns {self.columns} of row group {number} cannot be "
+                                 f"read: {error}") from error
             values = {name: self._values(self.paths[file], name, table.column(name)) for name in self.columns}
             self._kept[group] = values
             while len(self._kept) > self._groups_kept:
                 self._kept.popitem(last=False)
             return values
 
-    @staticmethod
-    def _values(path: str, name: str, column: Any) -> list[Any]:
-        if column.null_count:
-            raise ValueError(f"tarn.torch.ParquetRows: {path}: column {name!r} has {column.null_count} null values in a row group, "
-                             "expected none")
-        values = column.to_pylist()
-        if values and isinstance(values[0], list):
-            return [torch.tensor(value) for value in values]
-        return list(values)
+    def _values(self, path: str, name: str, column: Any) -> list[Any]:
+        lists = _is_list(column.type)
+        nulls = column.null_count + (sum(chunk.flatten().null_count for chunk in column.chunks) if lists else 0)
+        if nulls:
+            raise ValueError(f"tarn.torch.ParquetRows: {path}: column {name!r} has {nulls} null values in a row group, expected none")
+        values: list[Any] = column.to_pylist()
+        if not lists:
+            return values
+        for length in {len(value) for value in values}:
+            if length != self._lengths.setdefault(name, length):
+                raise ValueError(f"tarn.torch.ParquetRows: {path}: column {name!r} has lists of {length} and of {self._lengths[name]} "
+                                 "values, expected one length")
+        return [torch.tensor(value) for value in values]

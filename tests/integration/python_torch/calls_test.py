@@ -98,9 +98,12 @@ class CallsTest(unittest.TestCase):
         copied = copy.deepcopy(self.model)
         self.assertIsNot(copied["one"], self.model["one"])
         self.assertIs(copied["one"].table, self.model["one"].table)
+        called = []
+        copied["one"].register_forward_hook(lambda *_: called.append(1))
         copied.eval()
         self.assertTrue(self.model["one"].training)
         self.assertTrue(torch.equal(copied["one"](torch.tensor([1, 2])), self.model["one"](torch.tensor([1, 2]))))
+        self.assertEqual(len(called), 1)
 
     def test_a_model_is_not_pickled(self):
         with self.assertRaisesRegex(TypeError, r"this model cannot be pickled: .* torch.save\(model.state_dict\(\)\)"):

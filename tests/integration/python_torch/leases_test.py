@@ -145,6 +145,13 @@ class LeasesTest(unittest.TestCase):
                 rows = self.train(lambda data, model: data if depth is None else tarn.torch.prefetch(data, model, depth), 2, again)
                 self.assertEqual(sorted(rows), list(range(ROWS)))
 
+    def test_a_generator_around_it_that_is_pulled_ahead(self):
+        """Such as one that copies the batches to another device."""
+        for last in (None, 2):
+            with self.subTest(last=last):
+                rows = self.train(lambda data, model: tarn.torch.prefetch((ids.clone() for ids in data), model, depth=3), last)
+                self.assertEqual(sorted(rows), list(range(ROWS)))
+
     def test_ranks_with_batches_of_different_sizes(self):
         """The default batch size is that of the lease, so that the ranks agree on the number of clocks of an epoch."""
         shares = JOB.replace("batch_rows = 16", "batch_rows = 16\nbatch_shares = [3, 1]")
@@ -169,6 +176,8 @@ class LeasesTest(unittest.TestCase):
                 next(iter(DataLoader(data, batch_size=None, num_workers=1)))
             with self.assertRaisesRegex(ValueError, "no batch has been handed out"):
                 data.report(0.5)
+            batch, = next(iter(data))
+            data.report(torch.tensor(0.5), torch.zeros(len(batch), dtype=torch.bfloat16), torch.ones(len(batch)))  # of autocast
             with self.assertRaisesRegex(ValueError, f"5 rows, but an earlier LeasedDataset of this client has {ROWS}"):
                 tarn.torch.LeasedDataset(torch.arange(5), client=ps)
             with self.assertRaisesRegex(ValueError, r"is \(True, 3\), but of an earlier .* \(False, 0\)"):

@@ -1,5 +1,6 @@
 """tarn.torch.CriteoRows and ParquetRows: rows by number, the values of fields, and the errors for damaged files."""
 
+import datetime
 import gzip
 import math
 import pathlib
@@ -79,6 +80,10 @@ class CriteoRowsTest(ReaderTest):
             self.open(b"")
         with self.assertRaisesRegex(ValueError, "expected gzip data"):
             self.open(gzip.compress(b"1\t2")[:-4])
+        damaged = bytearray(gzip.compress(bytes(1000)))
+        damaged[12] ^= 255
+        with self.assertRaisesRegex(ValueError, "rows.tsv: expected gzip data"):
+            self.open(bytes(damaged))
         with self.assertRaises(FileNotFoundError):
             CriteoRows(self.folder / "none")
 
@@ -111,6 +116,18 @@ class ParquetRowsTest(ReaderTest):
         with self.assertRaisesRegex(ValueError, "a.parquet: no column 'usr', expected one of"):
             ParquetRows(path, columns=["usr"])
         with self.assertRaisesRegex(ValueError, "column 'empty' has 1 null values"):
+            ParquetRows(path)[0]
+        with self.assertRaisesRegex(ValueError, "a.parquet: column 'hole' has 1 null values"):
+            ParquetRows(self.write("a.parquet", 0, 2, hole=[[1, 2], [1, None]]))[0]
+        with self.assertRaisesRegex(ValueError, "a.parquet: column 'ragged' has lists of [12] and of [12] values, expected one length"):
+            ParquetRows(self.write("a.parquet", 0, 2, ragged=[[1, 2], [1]]))[0]
+        for column in ([datetime.datetime(2026, 1, 1)], [["a"]], [{"a": 1}]):
+            with self.assertRaisesRegex(ValueError, "a.parquet: column 'odd' has the type .*, expected numbers"):
+                ParquetRows(self.write("a.parquet", 0, 1, odd=column))
+        damaged = bytearray(self.write("a.parquet", 0, 1000).read_bytes())
+        damaged[4:400] = bytes(396)
+        (self.folder / "a.parquet").write_bytes(damaged)
+        with self.assertRaisesRegex(ValueError, "a.parquet: columns .* of row group 0 cannot be read"):
             ParquetRows(path)[0]
         (self.folder / "text").write_text("text")
         with self.assertRaisesRegex(ValueError, "text: expected a Parquet file"):
