@@ -110,6 +110,13 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds,
   }
 }
 
+bool HasListener(const std::string& path) {
+  const Address address(path);
+  const Descriptor probe = NewSocket();
+  if (connect(probe.get(), address.get(), sizeof(address.address)) == 0) return true;
+  return errno != ECONNREFUSED && errno != ENOENT;
+}
+
 void RemoveSockets(const std::string& run_dir, bool stale_only) {
   const std::string path = run_dir + std::string(kSockets);
   const Descriptor folder = OpenFolder(path);
@@ -120,10 +127,7 @@ void RemoveSockets(const std::string& run_dir, bool stale_only) {
     std::error_code ignored;
     if (!entry->is_socket(ignored)) continue;
     const std::string name = PathIn(folder.get(), entry->path().filename().string());
-    const Address address(name);
-    const Descriptor probe = NewSocket();
-    const bool answers = connect(probe.get(), address.get(), sizeof(address.address)) == 0 || errno != ECONNREFUSED;
-    if (!stale_only || !answers) unlink(name.c_str());
+    if (!stale_only || !HasListener(name)) unlink(name.c_str());
   }
   if (!stale_only) rmdir(path.c_str());
 }

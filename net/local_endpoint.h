@@ -35,6 +35,9 @@ std::string AddressFile(const std::string& run_dir);
 Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds,
                                         const std::function<bool()>& stop = nullptr);
 
+// Whether a process listens on the Unix socket with this path, which is not longer than the address of a socket.
+bool HasListener(const std::string& path);
+
 // Removes the sockets in RUN_DIR/sockets and that folder; with `stale_only` only sockets without a listener. Does
 // nothing if the folder is not private. Only for the scheduler, which has locked the run's folder.
 void RemoveSockets(const std::string& run_dir, bool stale_only);

@@ -89,11 +89,10 @@ int main(int argc, char** argv) {
                  "shards of each server; 0: fleet.shards of RUN_DIR/job.toml, or 1 without that file")
       ->check(CLI::Range(0u, limits::kShardsMax));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs/server-RANK.log and metrics.jsonl");
-  app.add_option(
-      "--bind", options.bind,
-      "address on which the shards listen, tcp://HOST:PORT; PORT *: each shard gets a free port; a number: "
-      "shard i gets PORT + i; default: Unix sockets in RUN_DIR/sockets that only this user can open, or with "
-      "--keys or --insecure tcp://127.0.0.1:*");
+  app.add_option("--bind", options.bind,
+                 "address on which the shards listen, tcp://HOST:PORT; PORT *: each shard gets a free port; a number: "
+                 "shard i gets PORT + i; or ipc:///FOLDER/NAME, NAME-i for shard i above 0; default: Unix sockets in "
+                 "RUN_DIR/sockets that only this user can open, or with --keys or --insecure tcp://127.0.0.1:*");
   app.add_option("--advertise", options.advertise,
                  "host name or address that workers connect to; default: the host of --bind, or if that is a wildcard "
                  "(0.0.0.0, *), "

@@ -43,6 +43,7 @@ constexpr std::uint32_t kPortMax = 65535;
 Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index) {
   const std::size_t colon = bind.rfind(':');
   const std::string port = colon == std::string::npos ? "" : bind.substr(colon + 1);
+  if (bind.starts_with("ipc://")) return index == 0 ? bind : fmt::format("{}-{}", bind, index);
   if (port == "*" || !bind.starts_with("tcp://")) return bind;
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);

@@ -39,7 +39,8 @@ class ShardSockets {
 };
 
 // The endpoint of shard `index` of a server bound to `bind`: for tcp://HOST:PORT with a number other than 0, PORT +
-// `index`; otherwise `bind` itself. kInvalidArgument: PORT is not a number, or the sum is above 65535.
+// `index`; for ipc://PATH and an index above 0, PATH-`index`; otherwise `bind` itself. kInvalidArgument: PORT is not a
+// number, or the sum is above 65535.
 Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index);
 
 }  // namespace tarn::server

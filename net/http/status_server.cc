@@ -61,11 +61,14 @@ class StatusServer::Pages {
 
 namespace {
 
-// The server's endpoint as other nodes must use it.
+// The server's endpoint as other nodes must use it. One that listens on a certain address, such as that of loopback, is
+// reachable only there.
 Expected<HttpEndpoint> AdvertisedHttpEndpoint(const HttpEndpoint& at, const StatusServerOptions& options) {
   constexpr std::string_view kScheme = "tcp://";
   const std::string peer = options.peer.starts_with(kScheme) ? options.peer : std::string();
-  const auto advertised = AdvertisedEndpoint(std::string(kScheme) + ToString(at), options.advertise, peer);
+  const std::string bound = std::string(kScheme) + ToString(at);
+  if (!IsWildcard(bound)) return at;
+  const auto advertised = AdvertisedEndpoint(bound, options.advertise, peer);
   if (!advertised) return std::unexpected(advertised.error());
   return ParseHttpEndpoint(std::string_view(*advertised).substr(kScheme.size()));
 }

@@ -1,7 +1,10 @@
 #include "net/zmq/transport.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -9,6 +12,7 @@
 #include "core/log.h"
 #include "net/accepted_peers.h"
 #include "net/backlog.h"
+#include "net/local_endpoint.h"
 #include "net/shm_handshake.h"
 #include "net/shm_peers.h"
 #include "net/zmq/address.h"
@@ -74,6 +78,9 @@ class ZmqTransport::Impl {
     if (IsTcp(endpoint) && context_->keys() == nullptr)
       LogWarning("insecure: {} accepts plain connections: anyone who can connect can read and change the job",
                  endpoint);
+    // ZeroMQ would replace a socket that is in use.
+    if (IsIpc(endpoint) && HasListener(address->substr(std::string_view("ipc://").size())))
+      return Fail(ErrorCode::kAlreadyExists, fmt::format("cannot bind {}: another process listens there", endpoint));
     Expected<std::string> bound = router_.Bind(context_, *address);
     if (!bound) return bound;
     if (options_.shm) shm_.Open();

@@ -140,6 +140,19 @@ TEST_F(LocalEndpointTest, StaleSocketsAreRemovedAndLiveOnesKept) {
   EXPECT_FALSE(std::filesystem::exists(run_ + "/sockets"));
 }
 
+// ZeroMQ alone would remove it, and connections would reach the second one.
+TEST_F(LocalEndpointTest, ASocketInUseIsNotReplaced) {
+  ZmqContext context, other;
+  ZmqTransport first(&context, Quick()), second(&other, Quick());
+  const std::string endpoint = context.folders().Make(run_, "shard-0").value();
+  ASSERT_TRUE(first.Bind(endpoint));
+  const auto bound = second.Bind(endpoint);
+  ASSERT_FALSE(bound);
+  EXPECT_EQ(bound.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(bound.error().message, "cannot bind " + endpoint + ": another process listens there");
+  EXPECT_TRUE(HasListener(endpoint.substr(6)));
+}
+
 TEST_F(LocalEndpointTest, TheFolderOfARunIsAnAddressOfItsScheduler) {
   EXPECT_EQ(SchedulerEndpoint("tcp://host:1", 0).value(), "tcp://host:1");
   EXPECT_EQ(SchedulerEndpoint("127.0.0.1:7700", 60).error().code, ErrorCode::kInvalidArgument);

@@ -22,6 +22,11 @@ TEST(ShardEndpointTest, EachShardHasTheNextPort) {
   EXPECT_EQ(*ShardEndpoint("tcp://[::1]:7800", 1), "tcp://[::1]:7801");
 }
 
+TEST(ShardEndpointTest, EachShardHasAUnixSocketOfItsOwn) {
+  EXPECT_EQ(*ShardEndpoint("ipc:///run/server", 0), "ipc:///run/server");
+  EXPECT_EQ(*ShardEndpoint("ipc:///run/server", 2), "ipc:///run/server-2");
+}
+
 TEST(ShardEndpointTest, RefusesAnInvalidPort) {
   for (const char* bind : {"tcp://127.0.0.1", "tcp://127.0.0.1:", "tcp://127.0.0.1:x", "tcp://127.0.0.1:4294967295"})
     EXPECT_FALSE(ShardEndpoint(bind, 3)) << bind;

@@ -122,6 +122,11 @@ TEST_F(StatusServerTest, AdvertisesAReachableAddress) {
   EXPECT_EQ(client.Receive().status, 200);
 }
 
+TEST_F(StatusServerTest, AnAddressOfLoopbackIsNotReplaced) {
+  Start({.advertise = "node7"});
+  EXPECT_TRUE(server_->url().starts_with("http://127.0.0.1:")) << server_->url();
+}
+
 TEST_F(StatusServerTest, InvalidFlagsAreErrors) {
   const auto code = [this](StatusServerOptions options) {
     return StatusServer::Start(process_.get(), options).error().code;
