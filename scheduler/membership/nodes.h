@@ -8,6 +8,10 @@
 
 namespace tarn::scheduler {
 
+// A node repeats its join every second or more often until it is welcomed. Until then it is dead only after this time
+// without a message, even if leases are shorter.
+constexpr TimeUs kJoinerSilenceMaxUs = 3'000'000;
+
 // The newest view sent to a node, and the time.
 struct ViewSent {
   ViewVersion version;

@@ -129,8 +129,9 @@ std::optional<ShardId> Shards::Silent(TimeUs now, TimeUs listening_since) const 
 
 void Shards::DropSilent(TimeUs now, TimeUs listening_since) {
   if (formed_) return;
+  const TimeUs longest = std::max(options_.lease_us, kJoinerSilenceMaxUs);
   for (ShardNode& shard : nodes_)
-    if (shard.joined && now - std::max(shard.heard, listening_since) > options_.lease_us) shard.joined = false;
+    if (shard.joined && now - std::max(shard.heard, listening_since) > longest) shard.joined = false;
 }
 
 std::uint32_t Shards::joined() const {

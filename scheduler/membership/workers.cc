@@ -128,14 +128,19 @@ void Workers::DropEnded() {
 std::vector<Incarnation> Workers::Silent(TimeUs now, TimeUs listening_since) const {
   std::vector<Incarnation> silent;
   for (const WorkerNode* worker : Live())
-    if (now - std::max(worker->heard, listening_since) > options_.lease_us) silent.push_back(worker->incarnation);
+    if (IsSilent(*worker, now, listening_since)) silent.push_back(worker->incarnation);
   return silent;
+}
+
+bool Workers::IsSilent(const WorkerNode& worker, TimeUs now, TimeUs listening_since) const {
+  const TimeUs longest = worker.welcomed ? options_.lease_us : std::max(options_.lease_us, kJoinerSilenceMaxUs);
+  return now - std::max(worker.heard, listening_since) > longest;
 }
 
 void Workers::DropSilent(TimeUs now, TimeUs listening_since) {
   std::erase_if(nodes_, [&](const auto& node) {
     const WorkerNode& worker = node.second;
-    return worker.state == State::kWaiting && now - std::max(worker.heard, listening_since) > options_.lease_us;
+    return worker.state == State::kWaiting && IsSilent(worker, now, listening_since);
   });
 }
 

@@ -90,6 +90,7 @@ class Workers {
 
  private:
   void DropEnded();
+  bool IsSilent(const WorkerNode& worker, TimeUs now, TimeUs listening_since) const;
 
   Options options_;
   std::map<Incarnation, WorkerNode> nodes_;  // including the newest ended ones

@@ -96,6 +96,25 @@ TEST_F(WorkersTest, SilentWorkersAreFoundAndSilentJoinersForgotten) {
   EXPECT_EQ(workers_.Find(live)->incarnation, live);
 }
 
+// It sends one message a second.
+TEST(Workers, AJoinerMayBeSilentForLongerThanAShortLease) {
+  Workers workers({.ranks = 2, .lease_us = kSecondUs / 10, .nonces_kept = 8, .start_clock = Clock(3)});
+  const Incarnation live(1), waiting(2);
+  workers.Add(WorkerRank(0), live, 101, Peer(1), 0);
+  workers.MakeLive(live, Clock(4), ViewVersion(1));  // and not welcomed yet
+  workers.Add(WorkerRank(1), waiting, 102, Peer(2), 0);
+  for (const TimeUs now : {kSecondUs, kJoinerSilenceMaxUs}) {
+    workers.DropSilent(now, 0);
+    EXPECT_TRUE(workers.Silent(now, 0).empty());
+    EXPECT_EQ(workers.waiting(), 1u);
+  }
+  EXPECT_EQ(workers.Silent(kJoinerSilenceMaxUs + 1, 0), std::vector{live});
+  workers.DropSilent(kJoinerSilenceMaxUs + 1, 0);
+  EXPECT_EQ(workers.waiting(), 0u);
+  workers.ForEach([](WorkerNode* worker) { worker->welcomed = true; });
+  EXPECT_EQ(workers.Silent(kSecondUs, 0), std::vector{live});
+}
+
 TEST_F(WorkersTest, AWorkerThatLeftGetsShutdownUntilItConfirms) {
   const Incarnation left = AddLive(0), dead = AddLive(1), waiting = Add(1);
   workers_.OnLeave(left);
