@@ -102,8 +102,12 @@ class PosixFile final : public LogFile {
 
   // Returns an errno, or 0. If the file system cannot reserve space, only sets the length of the file.
   int Reserve(std::uint64_t bytes) {
-    const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes));
-    if (error != EOPNOTSUPP && error != EINVAL) return error;
+    // Not posix_fallocate: where the file system cannot reserve space, glibc's writes into each block of the file.
+    int failed = 0;
+    do failed = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes));
+    while (failed != 0 && errno == EINTR);
+    if (failed == 0) return 0;
+    if (errno != EOPNOTSUPP && errno != EINVAL) return errno;
     return ::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   }
 

@@ -291,6 +291,11 @@ Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64
     return Corrupt(
         path, offset,
         fmt::format("a batch of segment {}, expected segment {}", batch->segment, static_cast<std::uint32_t>(segment)));
+  const std::uint64_t most = kLogBatchBytesMax + std::uint64_t{batch->records} * kRecordHeaderBytes;
+  if (batch->records != 1 && batch->bytes > most)
+    return Corrupt(
+        path, offset,
+        fmt::format("a batch of {} bytes, expected at most {} for {} records", batch->bytes, most, batch->records));
   LogBatch out{*batch, std::vector<std::byte>(kBatchHeaderBytes + batch->bytes)};
   const auto all = file->Read(offset, out.bytes);
   if (!all) return std::unexpected(all.error());

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <map>
 #include <vector>
 
 #include "server/store/life.h"
@@ -49,10 +49,13 @@ class Standings {
 
   std::uint64_t rows() const { return rows_; }
   void Clear() { classes_.clear(), rows_ = 0; }
-  std::size_t memory_bytes() const { return classes_.capacity() * sizeof(classes_[0]); }
+  std::size_t memory_bytes() const { return classes_.size() * kNodeBytes; }
 
  private:
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> classes_;  // (class, rows), ascending
+  static constexpr std::size_t kNodeBytes = 48;  // of a map with small values
+
+  // Rows by class. With a slow decay of scores there may be nearly as many classes as rows.
+  std::map<std::uint32_t, std::uint32_t> classes_;
   std::uint64_t rows_ = 0;
 };
 

@@ -56,7 +56,8 @@ void Residency::AddPlacesTo(std::uint32_t places) {
 
 ResidentRows* Residency::AddTable(TableId table, std::size_t words) {
   log_.AddTable(table, words);
-  tables_.push_back({table, std::make_unique<ResidentRows>(table, words, options_.places, chunk_bytes_, &log_)});
+  tables_.push_back(
+      {table, std::make_unique<ResidentRows>(table, words, options_.places, chunk_bytes_, options_.rows_max, &log_)});
   return tables_.back().rows.get();
 }
 
@@ -131,7 +132,8 @@ bool Residency::Grow(ResidentRows* rows, std::size_t slots) {
 
 Status Residency::Reserve(ResidentRows* rows, std::size_t slots) {
   while (!Grow(rows, slots)) {
-    if (ResidentRows* least = LeastWorth(rows); least != rows) {
+    // Memory of other tables does not help a table that has no numbers for more slots.
+    if (ResidentRows* least = rows->MayAddChunk() ? LeastWorth(rows) : rows; least != rows) {
       TARN_RETURN_IF_ERROR(Release(least));
     } else if (rows->resident() != 0) {
       TARN_RETURN_IF_ERROR(Evict(rows, std::max(slots - rows->free_slots(), EvictBatch(*rows))));

@@ -33,7 +33,8 @@ namespace tarn::server {
 
 struct ResidencyOptions {
   std::size_t limit_bytes = 0;
-  std::uint32_t places = 0;  // partitions of the shard
+  std::uint32_t places = 0;                   // partitions of the shard
+  std::uint32_t rows_max = kResidentRowsMax;  // of a table, in memory
 };
 
 struct ResidencyCounters {

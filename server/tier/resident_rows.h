@@ -26,9 +26,11 @@ namespace tarn::server {
 
 class ResidentRows {
  public:
-  // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row. `log` outlives it.
-  ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, ColdLog* log)
-      : table_(table), log_(log), slots_(words, chunk_bytes), states_(places) {}
+  // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row. At most `slots_max` rows are
+  // in memory. `log` outlives it.
+  ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, std::uint32_t slots_max,
+               ColdLog* log)
+      : table_(table), log_(log), slots_(words, chunk_bytes, slots_max), states_(places) {}
 
   // Makes room for partitions with places below `places`.
   void AddPlacesTo(std::uint32_t places) { states_.AddPlacesTo(places); }
@@ -74,6 +76,8 @@ class ResidentRows {
 
   // Adds a chunk of free slots. False if all slot numbers are used.
   bool AddChunk() { return slots_.AddChunk(); }
+  // Whether the table may have more rows in memory.
+  bool MayAddChunk() const { return slots_.HasNumbers(); }
   // Evicts `wanted` rows, all if there are fewer. Errors are those of ColdLog::Append and WaitForRoom.
   Status Evict(std::size_t wanted);
   // Returns a chunk to the system and evicts the rows that do not fit into the others. There must be at least two

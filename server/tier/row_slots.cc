@@ -24,7 +24,8 @@ std::size_t RowBytes(std::size_t words) {
 
 }  // namespace
 
-RowSlots::RowSlots(std::size_t words, std::size_t chunk_bytes) : words_(words), row_bytes_(RowBytes(words)) {
+RowSlots::RowSlots(std::size_t words, std::size_t chunk_bytes, std::uint32_t slots_max)
+    : words_(words), row_bytes_(RowBytes(words)), slots_max_(slots_max) {
   const std::size_t each = row_bytes_ + sizeof(Info);
   // A power of two, so that slot numbers have no gaps; rounded up, so that large chunks keep huge pages.
   rows_per_chunk_ = static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(1, chunk_bytes / each)));
@@ -42,7 +43,7 @@ void RowSlots::Write(std::uint32_t slot, const std::uint32_t* words) {
 }
 
 bool RowSlots::AddChunk() {
-  if ((chunks_.size() + 1) << shift_ > kResidentRowsMax) return false;
+  if (!HasNumbers()) return false;
   chunks_.reserve(chunks_.size() + 1);
   Chunk chunk{.memory = MapChunk(chunk_bytes_), .first_free = 0, .free = rows_per_chunk_};
   chunks_.push_back(chunk);

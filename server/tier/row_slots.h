@@ -33,7 +33,7 @@ class RowSlots {
   static_assert(sizeof(Info) == 12);
 
   // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row.
-  RowSlots(std::size_t words, std::size_t chunk_bytes);
+  RowSlots(std::size_t words, std::size_t chunk_bytes, std::uint32_t slots_max = kResidentRowsMax);
   ~RowSlots();
   RowSlots(const RowSlots&) = delete;
   RowSlots& operator=(const RowSlots&) = delete;
@@ -54,7 +54,9 @@ class RowSlots {
   std::uint32_t After(std::uint32_t slot) const;
   bool Has(std::uint32_t slot) const { return slot >> shift_ < chunks_.size(); }
 
-  // Adds a chunk of free slots. False if all slot numbers are used.
+  // Whether slot numbers are left for another chunk.
+  bool HasNumbers() const { return (chunks_.size() + 1) << shift_ <= slots_max_; }
+  // Adds a chunk of free slots. False if there are no numbers for it.
   bool AddChunk();
   // Of the last chunk: the first slot, and the rows in it.
   std::uint32_t LastChunk() const { return static_cast<std::uint32_t>(chunks_.size() - 1) << shift_; }
@@ -85,6 +87,7 @@ class RowSlots {
   std::size_t info_offset_ = 0;
   std::uint32_t rows_per_chunk_ = 0;
   std::uint32_t shift_ = 0;
+  std::uint32_t slots_max_;
   std::vector<Chunk> chunks_;
   std::uint32_t first_chunk_ = 0;  // none before it has free slots
   std::size_t free_ = 0;

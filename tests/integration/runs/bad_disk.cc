@@ -73,12 +73,15 @@ int open(const char* path, int flags, ...) {
 // The same call on 64-bit Linux.
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
-int posix_fallocate(int fd, off_t offset, off_t length) {
-  if (IsScarceFor(fd, offset, length)) return ENOSPC;
-  return reinterpret_cast<int (*)(int, off_t, off_t)>(::dlsym(RTLD_NEXT, "posix_fallocate"))(fd, offset, length);
+int fallocate(int fd, int mode, off_t offset, off_t length) {
+  if (IsScarceFor(fd, offset, length)) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return reinterpret_cast<int (*)(int, int, off_t, off_t)>(::dlsym(RTLD_NEXT, "fallocate"))(fd, mode, offset, length);
 }
 
-int posix_fallocate64(int fd, off_t offset, off_t length) __attribute__((alias("posix_fallocate")));
+int fallocate64(int fd, int mode, off_t offset, off_t length) __attribute__((alias("fallocate")));
 
 int fsync(int fd) {
   static const std::vector<std::string> plan = Parts("TARN_TEST_STALL");

@@ -177,11 +177,6 @@ int fdatasync(int fd) {
   return Around("sync", [&] { return Target(fd); }, [&] { return next(fd); });
 }
 
-int posix_fallocate(int fd, off_t at, off_t bytes) {
-  static const auto next = Next(&::posix_fallocate, "posix_fallocate");
-  return Around("allocate", [&] { return Target(fd); }, [&] { return next(fd, at, bytes); });
-}
-
 int fallocate(int fd, int mode, off_t at, off_t bytes) {
   static const auto next = Next(&::fallocate, "fallocate");
   return Around("allocate", [&] { return Target(fd); }, [&] { return next(fd, mode, at, bytes); });

@@ -22,10 +22,11 @@ class ResidencyTest : public testing::Test {
  protected:
   using Id = std::tuple<std::size_t, std::uint32_t, std::uint32_t>;  // table, place, number
 
-  void Open(std::size_t limit) {
+  void Open(std::size_t limit, std::uint32_t rows_max = kResidentRowsMax) {
     auto store = std::make_unique<MemoryColdStore>([] {});
     store_ = store.get();
-    tier_ = std::make_unique<Residency>(ResidencyOptions{.limit_bytes = limit, .places = kPlaces}, std::move(store));
+    tier_ = std::make_unique<Residency>(ResidencyOptions{.limit_bytes = limit, .places = kPlaces, .rows_max = rows_max},
+                                        std::move(store));
     for (std::size_t t = 0; t < std::size(kWords); ++t)
       tables_.push_back(tier_->AddTable(TableId(static_cast<std::uint32_t>(t + 1)), kWords[t]));
   }
@@ -215,6 +216,14 @@ TEST_F(ResidencyTest, MemoryGoesToTheTableWithTheMostUsesPerByte) {
   for (std::uint32_t number = 0; number < next_[{1, 0}]; ++number) in_memory += tables_[1]->IsCold(0, number) ? 0 : 1;
   const std::uint64_t all = next_[{1, 0}];
   EXPECT_GT(in_memory, all * 8 / 10);
+}
+
+TEST_F(ResidencyTest, ATableWithAsManyRowsAsItMayHaveEvictsItsOwn) {
+  Open(std::size_t{16} << 20, 4096);
+  for (int i = 0; i < 3000; ++i) Birth(2);
+  for (int i = 0; i < 10'000; ++i) Birth(1);
+  EXPECT_LE(tables_[1]->resident(), 4096u);
+  EXPECT_EQ(tables_[2]->resident(), 3000u);
 }
 
 TEST_F(ResidencyTest, RowsHaveUseCountsOnceHalfOfTheBudgetIsUsed) {
