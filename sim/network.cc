@@ -49,6 +49,11 @@ std::uint64_t Network::Open(ProcessId client, Peer peer, ProcessId server) {
 
 bool Network::Connected(ProcessId client, Peer peer) const { return by_client_.contains({client, peer}); }
 
+std::optional<ProcessId> Network::ClientOf(ProcessId server, Peer peer) const {
+  const auto found = by_server_.find({server, peer});
+  return found == by_server_.end() ? std::nullopt : std::optional(connections_.at(found->second).client);
+}
+
 void Network::Send(ProcessId from, Peer to, const Message& message) {
   ++counters_.sent;
   if (auto it = by_client_.find({from, to}); it != by_client_.end()) {

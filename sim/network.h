@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ class Network {
   void Connect(ProcessId client, Peer peer, ProcessId server, std::uint32_t lanes = 1);
   bool Connected(ProcessId client, Peer peer) const;
   void Send(ProcessId from, Peer to, const Message& message);
+  // The process that `server` calls `peer`; nullopt: it is no longer connected.
+  std::optional<ProcessId> ClientOf(ProcessId server, Peer peer) const;
 
   // Breaks a random connection: the accepting side sees a new Peer, and some messages in flight are lost.
   void ReconnectOne();

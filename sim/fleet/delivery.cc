@@ -52,6 +52,7 @@ void Delivery::Handle(Process& p, Peer from, const Message& message, Outbox* out
     p.scheduler->Handle(from, message, now);
     outages_->OnSchedulerReceived(message);
   } else if (p.shard) {
+    checks_->BeforeShardReceives(from);
     DeliverLent(message, p.checker.get(), [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
     checks_->AfterShardReceived(p, message, *out, from);
   } else if (p.worker) {

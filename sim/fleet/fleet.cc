@@ -68,7 +68,7 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
 
 void Fleet::Flush(ProcessId id, const Process& process, Outbox* out) {
   for (Outgoing& o : *out) {
-    if (process.shard && o.to == kSchedulerPeer) checks_.OnSentToScheduler(process.node);
+    if (process.shard) checks_.OnShardSent(id, process, o);
     if (process.scheduler) OnSent(o.message);
     context_.network.Send(id, o.to, o.message);
   }

@@ -14,10 +14,15 @@ namespace tarn::sim {
 namespace {
 
 // Whether the message is an answer to a worker's request for data or to its tick.
-bool Answers(const Outgoing& outgoing, Peer to) {
-  const Body& body = outgoing.message.body;
-  return outgoing.to == to && (std::holds_alternative<PushAck>(body) || std::holds_alternative<PullReply>(body) ||
-                               std::holds_alternative<TickAck>(body));
+bool IsAnswer(const Message& message) {
+  return std::holds_alternative<PushAck>(message.body) || std::holds_alternative<PullReply>(message.body) ||
+         std::holds_alternative<TickAck>(message.body);
+}
+
+bool IsFenced(const server::Shard& shard, Incarnation worker) {
+  return std::ranges::any_of(shard.view().workers, [&](const WorkerEntry& entry) {
+    return entry.incarnation == worker && entry.state != WorkerState::kLive;
+  });
 }
 
 }  // namespace
@@ -33,9 +38,18 @@ void FleetChecks::OnAllEnded() {
 
 void FleetChecks::AfterShardReceived(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
   if (message.sender.role != Role::kWorker) return;
-  CheckRefused(shard, message, out, from);
   CheckOrigin(shard, message);
-  CheckPaused(shard, out, from);
+  const auto is_answer = [from](const Outgoing& o) { return o.to == from && IsAnswer(o.message); };
+  if (!answers_.sent && std::ranges::none_of(out, is_answer)) return;
+  CheckRefused(shard, message);
+  CheckPaused(shard);
+}
+
+void FleetChecks::OnShardSent(ProcessId id, const Process& shard, const Outgoing& outgoing) {
+  if (outgoing.to == kSchedulerPeer) return OnSentToScheduler(shard.node);
+  answers_.sent |= outgoing.to == answers_.to && IsAnswer(outgoing.message);
+  if (!std::holds_alternative<PullReply>(outgoing.message.body)) return;
+  if (const auto worker = context_.network.ClientOf(id, outgoing.to)) CheckPulls(shard, *worker);
 }
 
 // Checks that a push reports the versions and rows that its worker pulled (rules E8, A6).
@@ -77,19 +91,23 @@ void FleetChecks::NoteRows(const Process& p, const PushPart& push) const {
 }
 
 // Rule M3: a fenced worker is not served. A step that handles a worker's message adopts no view.
-void FleetChecks::CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
-  for (const WorkerEntry& entry : shard.shard->view().workers) {
-    if (entry.incarnation != message.sender.incarnation || entry.state == WorkerState::kLive) continue;
-    if (std::ranges::any_of(out, [from](const Outgoing& o) { return Answers(o, from); }))
-      context_.oracle.Fail(fmt::format("shard {} answered {} of a fenced worker", shard.rank, BodyName(message.body)));
-  }
+void FleetChecks::CheckRefused(const Process& shard, const Message& message) const {
+  if (IsFenced(*shard.shard, message.sender.incarnation))
+    context_.oracle.Fail(fmt::format("shard {} answered {} of a fenced worker", shard.rank, BodyName(message.body)));
+}
+
+// Likewise for a pull that has waited for its clock.
+void FleetChecks::CheckPulls(const Process& shard, ProcessId worker) const {
+  const Process* process = context_.processes.Find(worker);
+  if (process == nullptr || !process->worker) return;
+  if (IsFenced(*shard.shard, process->worker->client().welcome().incarnation))
+    context_.oracle.Fail(fmt::format("shard {} sent rows to a fenced worker", shard.rank));
 }
 
 // Rule N5: a shard that has received nothing from its scheduler for a lease answers no worker.
-void FleetChecks::CheckPaused(const Process& p, const Outbox& out, Peer from) const {
+void FleetChecks::CheckPaused(const Process& p) const {
   if (!p.shard->joined()) return;
-  if (context_.clocks.NowOf(p) - p.shard->scheduler_heard() <= p.shard->lease_us()) return;
-  if (std::ranges::any_of(out, [from](const Outgoing& o) { return Answers(o, from); }))
+  if (context_.clocks.NowOf(p) - p.shard->scheduler_heard() > p.shard->lease_us())
     context_.oracle.Fail(
         fmt::format("shard {} answered although it had received nothing from the scheduler for a lease", p.rank));
 }
@@ -176,9 +194,14 @@ void FleetChecks::CheckStop(RunResult* result) const {
   const bool undrained = noted("does not wait for it");
   const std::optional<ResumePoint> newest = NewestCheckpoint();
   if (undrained) return;
-  if (context_.scenario.CutsAtClock() && context_.processes.scheduler()->stop_reason().reason == "stopped")
-    CheckLastCut(newest);
-  if (!newest || context_.scenario.MayCutAtClock()) return;
+  const Scenario& scenario = context_.scenario;
+  const bool stopped = context_.processes.scheduler()->stop_reason().reason == "stopped";
+  if (scenario.CutsAtClock() && stopped) CheckLastCut(newest);
+  if (scenario.MayCutAtClock()) return;
+  const bool keeps = scenario.job.storage.durability != Durability::kNone;
+  if (!newest && stopped && keeps && context_.oracle.acked_push_ids() != 0)
+    context_.oracle.Fail("the job was stopped without a checkpoint, and loses acknowledged pushes");
+  if (!newest) return;
   result->drained = true;
   CheckDrainedStates(context_, *newest);
   context_.oracle.CheckStopped(newest->manifest, ValuesIn(context_.disk, *newest));

@@ -17,6 +17,9 @@ class FleetChecks {
 
   // OnSentToScheduler: a shard has sent a message to the scheduler. OnSchedulerReceived: it has arrived.
   void OnSentToScheduler(NodeId shard) { sent_[shard] = context_.now(); }
+  // A shard has sent a message to the scheduler or a worker, within a step or at its end.
+  void OnShardSent(ProcessId id, const Process& shard, const Outgoing& outgoing);
+  void BeforeShardReceives(Peer from) { answers_ = {.to = from}; }
   void OnSchedulerReceived(const Message& message);
   // Checks the answers in `out` of a shard to a message from a worker.
   void AfterShardReceived(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
@@ -36,8 +39,9 @@ class FleetChecks {
  private:
   void CheckOrigin(const Process& shard, const Message& message) const;
   void NoteRows(const Process& shard, const PushPart& push) const;
-  void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
-  void CheckPaused(const Process& shard, const Outbox& out, Peer from) const;
+  void CheckRefused(const Process& shard, const Message& message) const;
+  void CheckPaused(const Process& shard) const;
+  void CheckPulls(const Process& shard, ProcessId worker) const;
   Status CheckFinal(Key key) const;
   // The newest complete checkpoint of this run; not of one before, from which it continues.
   std::optional<ResumePoint> NewestCheckpoint() const;
@@ -45,6 +49,10 @@ class FleetChecks {
 
   FleetContext& context_;
   std::map<NodeId, TimeUs> sent_, received_;  // by shard
+  struct {
+    Peer to;  // the worker whose message a shard handles
+    bool sent = false;
+  } answers_;
 };
 
 }  // namespace tarn::sim
