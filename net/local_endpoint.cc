@@ -110,11 +110,12 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds,
   }
 }
 
-bool HasListener(const std::string& path) {
+Listener FindListener(const std::string& path) {
   const Address address(path);
   const Descriptor probe = NewSocket();
-  if (connect(probe.get(), address.get(), sizeof(address.address)) == 0) return true;
-  return errno != ECONNREFUSED && errno != ENOENT;
+  if (probe.get() < 0) return Listener::kUnknown;
+  if (connect(probe.get(), address.get(), sizeof(address.address)) == 0 || errno == EAGAIN) return Listener::kThere;
+  return errno == ECONNREFUSED || errno == ENOENT ? Listener::kNone : Listener::kUnknown;
 }
 
 void RemoveSockets(const std::string& run_dir, bool stale_only) {
@@ -127,7 +128,7 @@ void RemoveSockets(const std::string& run_dir, bool stale_only) {
     std::error_code ignored;
     if (!entry->is_socket(ignored)) continue;
     const std::string name = PathIn(folder.get(), entry->path().filename().string());
-    if (!stale_only || !HasListener(name)) unlink(name.c_str());
+    if (!stale_only || FindListener(name) == Listener::kNone) unlink(name.c_str());
   }
   if (!stale_only) rmdir(path.c_str());
 }

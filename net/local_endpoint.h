@@ -9,6 +9,7 @@
 // bytes of a socket's address.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -36,7 +37,9 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds,
                                         const std::function<bool()>& stop = nullptr);
 
 // Whether a process listens on the Unix socket with this path, which is not longer than the address of a socket.
-bool HasListener(const std::string& path);
+// kUnknown: this process may not connect to it, or has no file left.
+enum class Listener : std::uint8_t { kNone, kThere, kUnknown };
+Listener FindListener(const std::string& path);
 
 // Removes the sockets in RUN_DIR/sockets and that folder; with `stale_only` only sockets without a listener. Does
 // nothing if the folder is not private. Only for the scheduler, which has locked the run's folder.

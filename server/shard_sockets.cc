@@ -33,7 +33,7 @@ Expected<std::string> ShardSockets::Open() {
   return advertised;
 }
 
-// Unique per start of a server, because binding replaces a socket with the same name.
+// Unique per start of a server: one that was killed leaves its socket.
 std::string ShardSockets::LocalName() const {
   return fmt::format("shard-{}-{:08x}", shard().value, static_cast<std::uint32_t>(options_.nonces[index_]));
 }

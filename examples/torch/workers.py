@@ -5,7 +5,7 @@ import os
 from torch import distributed
 
 WORKERS, RANK = int(os.environ.get("TARN_WORKERS", 1)), int(os.environ.get("TARN_RANK", 0))
-STARTS = os.environ.get("TARN_STARTS_AGAIN", 0)  # restarts of the fleet; each start needs its own rendezvous file
+STARTS = os.environ.get("TARN_STARTS_AGAIN", 0)  # starts of the fleet before this one, each of which needs its own rendezvous file
 _last = None
 
 

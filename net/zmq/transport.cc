@@ -79,7 +79,8 @@ class ZmqTransport::Impl {
       LogWarning("insecure: {} accepts plain connections: anyone who can connect can read and change the job",
                  endpoint);
     // ZeroMQ would replace a socket that is in use.
-    if (IsIpc(endpoint) && HasListener(address->substr(std::string_view("ipc://").size())))
+    constexpr std::string_view kIpc = "ipc://";
+    if (IsIpc(endpoint) && FindListener(address->substr(kIpc.size())) == Listener::kThere)
       return Fail(ErrorCode::kAlreadyExists, fmt::format("cannot bind {}: another process listens there", endpoint));
     Expected<std::string> bound = router_.Bind(context_, *address);
     if (!bound) return bound;

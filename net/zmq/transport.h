@@ -47,9 +47,10 @@ class ZmqTransport final : public Transport {
   ZmqTransport(ZmqContext* context, const ZmqTransportOptions& options);
   ~ZmqTransport() override;
 
-  // Returns the endpoint with the chosen port. kAlreadyExists: the port or Unix socket is in use. kInvalidArgument: not
-  // an endpoint; or, without keys and `insecure`, an endpoint that other users of this host can reach: TCP, or a Unix
-  // socket in a directory that is not private (net/local_endpoint.h).
+  // Returns the endpoint with the chosen port. kAlreadyExists: the port or Unix socket is in use; if two processes bind
+  // a Unix socket at the same moment, the second may take it over. kInvalidArgument: not an endpoint; or, without keys
+  // and `insecure`, an endpoint that other users of this host can reach: TCP, or a Unix socket in a directory that is
+  // not private (net/local_endpoint.h).
   Expected<std::string> Bind(const std::string& endpoint) override;
   // kInvalidArgument: as for Bind. kNotFound: the directory of a Unix socket is missing. kIo: no socket or file is
   // left.

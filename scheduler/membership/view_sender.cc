@@ -53,6 +53,7 @@ void ViewSender::SendIfDue(WorkerNode* worker, ViewVersion confirmed, TimeUs now
   if (!worker->live()) return;
   if (!worker->welcomed && worker->live_version <= confirmed) {
     worker->welcomed = true;
+    worker->heard = now;  // from now on its lease counts, whenever it has last joined
     Welcome(*worker, mail);
     NoteSent(&worker->view_sent, now);
   } else if (worker->welcomed && IsDue(worker->confirmed, worker->view_sent, now)) {

@@ -76,7 +76,7 @@ class ResidentRows {
 
   // Adds a chunk of free slots. False if all slot numbers are used.
   bool AddChunk() { return slots_.AddChunk(); }
-  // Whether the table may have more rows in memory.
+  // Whether the table may have another chunk.
   bool MayAddChunk() const { return slots_.HasNumbers(); }
   // Evicts `wanted` rows, all if there are fewer. Errors are those of ColdLog::Append and WaitForRoom.
   Status Evict(std::size_t wanted);

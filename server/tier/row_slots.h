@@ -32,7 +32,7 @@ class RowSlots {
   };
   static_assert(sizeof(Info) == 12);
 
-  // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row.
+  // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row. At most `slots_max` slots.
   RowSlots(std::size_t words, std::size_t chunk_bytes, std::uint32_t slots_max = kResidentRowsMax);
   ~RowSlots();
   RowSlots(const RowSlots&) = delete;

@@ -130,13 +130,13 @@ class Deployment:
             return fleet.Node(role, rank, argv, log)
         return self._remote_node(role, rank, host, arguments + sizes_as_flags(role, sizes), log)
 
-    def program_node(self, address, rank, sizes, starts_again):
+    def program_node(self, address, rank, sizes, earlier_starts):
         """The user's own program as the worker of that rank, not started yet."""
         host = self._places.get(("worker", rank))
         here = host is None or host.here
         keys = self._keys if here or not self._keys else "/dev/stdin"
         run_dir = os.path.abspath(self._run_dir) if here else self._remote_run_dir
-        variables = own_program.variables(self._options, address, rank, sizes, keys, run_dir, starts_again)
+        variables = own_program.variables(self._options, address, rank, sizes, keys, run_dir, earlier_starts)
         bin_dir = os.path.abspath(self._bin_dir) if here else self._found[host.name].programs
         command = own_program.command(self._options.program, os.getcwd(), bin_dir, here, variables)
         log = self._run_dir / f"logs/worker-{rank}.log"

@@ -207,11 +207,13 @@ class Launch:
     def _count_start(self):
         """Counts the starts of the fleet in the run folder, in which a run with a log continues. Returns the number of
         earlier ones: programs use it to name what each start must have for itself, such as a rendezvous file."""
-        count, earlier = self._run_dir / STARTS_NAME, 0
+        count, earlier = self._run_dir / STARTS_NAME, self._starts_again
         with contextlib.suppress(OSError, ValueError):
-            earlier = int(count.read_text())
+            earlier = max(earlier, int(count.read_text()))
         with contextlib.suppress(OSError):  # a full disk
-            count.write_text(f"{earlier + 1}\n")
+            part = count.with_suffix(".part")
+            part.write_text(f"{earlier + 1}\n")
+            part.replace(count)
         return earlier
 
     def _allowed_restarts(self, sizes):
@@ -344,13 +346,12 @@ class Launch:
             delay = min(RESTART_SECONDS * 2**node.restarts, RESTART_SECONDS_MAX)
             self._restarts_due.append((time.monotonic() + delay, node))
             return
-        others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if self._options.program:  # only the program knows whether others can do its part
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times")
+        others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if not others and not self._restarts_due:
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
         self._announce(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
-        self._end_with_programs()
 
     def _restart_due_workers(self):
         now = time.monotonic()

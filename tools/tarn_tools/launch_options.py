@@ -32,8 +32,8 @@ job:
 
   The program joins the fleet with tarn.connect(), which reads TARN_SCHEDULER, TARN_RANK and TARN_KEYS from the
   environment. TARN_WORKERS is the number of workers, TARN_RUN_DIR a folder for files of the run. The run ends when all
-  workers have ended. A worker that fails ends the run. If the job sets fleet.worker_restarts, it is restarted so often
-  before. Workers that depend on each other, such as those of DistributedDataParallel, start again together: --restarts.
+  workers have ended. A worker that fails ends the run. If the job sets fleet.worker_restarts, it is first restarted, up
+  to that many times. Workers that depend on each other, such as those of DistributedDataParallel, start again together: --restarts.
   TARN_STARTS_AGAIN is the number of earlier starts of the fleet in this run folder.
 
 Several machines: HOSTS is a file such as this one. Its counts replace fleet.servers and fleet.workers of the job:

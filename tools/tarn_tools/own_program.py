@@ -34,14 +34,14 @@ def beside(bin_dir, here):
     return python, bin_dir.parent / "lib/libtarn.so"
 
 
-def variables(options, address, rank, sizes, keys, run_dir, starts_again):
+def variables(options, address, rank, sizes, keys, run_dir, earlier_starts):
     """The environment variables from which tarn.connect() takes its arguments."""
     found = {
         "TARN_SCHEDULER": address,
         "TARN_RANK": rank,
         "TARN_WORKERS": sizes.get("workers", 1),
         "TARN_RUN_DIR": run_dir,
-        "TARN_STARTS_AGAIN": starts_again,
+        "TARN_STARTS_AGAIN": earlier_starts,
     }
     if keys:
         found["TARN_KEYS"] = keys

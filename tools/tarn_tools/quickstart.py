@@ -33,10 +33,16 @@ def parse_arguments(argv):
         allow_abbrev=False,
     )
     options = parser.parse_known_args(argv)[1]
-    if options and not options[0].startswith("-"):
-        parser.error(f"{options[0]}: expected only options of {called.here('tools/launch')}, which trains other jobs: "
+    jobs = [word for word in options if word.endswith(".toml") and "=" not in word]
+    if jobs or (options and not options[0].startswith("-")):
+        parser.error(f"{(jobs or options)[0]}: expected only options of {called.here('tools/launch')}, which trains other jobs: "
                      f"{called.here('tools/launch')} JOB.toml")
-    launch_options.parse_arguments([str(JOB), *options])  # exits on an error
+    run_dir = launch_options.parse_arguments([str(JOB), *options]).run_dir  # exits on an error
+    try:
+        if run_dir:
+            launch_options.require_empty(pathlib.Path(run_dir))
+    except OSError as error:
+        parser.error(str(error))
     return options
 
 

@@ -13,7 +13,7 @@
 
 namespace tarn::worker {
 
-// zlib's gzread ends without an error at anything but a header after a member, and would so hide rows. One thread.
+// zlib's gzread ends without an error at anything but a header after a member, and thereby hides rows. One thread.
 class GzipReader {
  public:
   // Reads the open file from its beginning, whatever its offset. `path` is for errors.

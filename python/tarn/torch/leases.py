@@ -168,7 +168,7 @@ class LeasedDataset(IterableDataset[Any]):
         """Takes back the last batches, which prefetch() has read ahead and the program has not received: the next
         iteration reads them again."""
         for each in reversed(batches):
-            each.progress.handed = each.end - each.rows
+            each.progress.handed = min(each.progress.handed, each.end - each.rows)  # prefetch() may wrap another one
 
     def _reading(self) -> _Progress | None:
         """The lease whose rows come next: the first with rows that are not handed out; None if a new one is needed."""

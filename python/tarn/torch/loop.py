@@ -214,7 +214,8 @@ def prefetch(
 
     For training loops: without a step it soon pulls nothing more, and warns. If a call has other ids than those pulled
     ahead, it pulls its rows itself. Iterate in the process and the thread that call the model. The loader may use worker
-    processes.
+    processes. It may wrap a LeasedDataset, as a generator that copies its batches does, if it gives one batch for each of
+    its batches and reads none ahead.
     """
     if depth < 0 or accumulate < 1:
         raise ValueError(f"tarn.torch.prefetch: depth = {depth} and accumulate = {accumulate}, expected at least 0 and 1")
@@ -225,6 +226,7 @@ def prefetch(
 class _Waiting(Generic[_B]):
     batch: _B
     leased: Any  # what Session.batch is while the program has this batch
+    is_leased: bool  # it came from a LeasedDataset
     pulled: bool = False
 
 
@@ -259,9 +261,9 @@ class Prefetcher(Generic[_B]):
                     before = self._session.batch
                     if (batch := next(source, waiting)) is waiting:
                         break
-                    if self._session.batch is not before:
-                        leased = self._session.batch.of
-                    waiting.append(_Waiting(batch, self._session.batch))  # type: ignore[arg-type]
+                    is_leased = self._session.batch is not before
+                    leased = self._session.batch.of if is_leased else leased
+                    waiting.append(_Waiting(batch, self._session.batch, is_leased))  # type: ignore[arg-type]
                 if not waiting:
                     return
                 if self._in_training():
@@ -278,7 +280,7 @@ class Prefetcher(Generic[_B]):
         finally:
             self._recipe.end()
             if leased is not None:  # after a break
-                leased.unread([each.leased for each in waiting])
+                leased.unread([each.leased for each in waiting if each.is_leased])
 
     def _in_training(self) -> bool:
         """False, with a warning, after many batches without a step: rows pulled for later clocks stay in memory. Steps

@@ -158,12 +158,12 @@ class ParquetRows:
         of = schema.field(name).type
         if types.is_dictionary(of):
             of = of.value_type
-        is_text = types.is_string(of) or types.is_large_string(of)
+        is_text = types.is_string(of) or types.is_large_string(of) or types.is_binary(of) or types.is_large_binary(of)
         in_list = _is_list(of)
         number = of.value_type if in_list else of
         if not is_text and not types.is_integer(number) and not types.is_floating(number) and not types.is_boolean(number):
             raise ValueError(f"tarn.torch.ParquetRows: {path}: column {name!r} has the type {of}, expected numbers, booleans, strings, "
-                             "or lists of numbers of one length")
+                             "or lists of numbers of one length; columns=[...] chooses others")
 
     @staticmethod
     def _open(parquet: Any, path: str) -> Any:

@@ -49,6 +49,10 @@ class IncludesTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
             self.assertIn(expected, done.stderr)
 
+    def test_files_are_relative_to_the_current_folder(self):
+        done = subprocess.run([ROOT / "tools/lint", "--includes", "error.h"], cwd=ROOT / "core", capture_output=True, text=True)
+        self.assertIn("--includes checks all files", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -55,6 +56,30 @@ class Tools(unittest.TestCase):
 
     def files(self):
         return sorted(str(path) for path in self.top.rglob("*") if "__pycache__" not in path.parts)
+
+    def test_the_options_of_quickstart(self):
+        for words, expected in ((("--sett", "a=b"), "unrecognized arguments: --sett"), (("--set", "a"), "expected section.key=value"),
+                                (("--plain", "job.toml"), "job.toml: expected only options of tools/launch"),
+                                (("--run-dir", ROOT), "this folder is not empty"), (("--quiet",), "")):
+            code = "import sys; from tarn_tools import quickstart; sys.exit(quickstart.check(sys.argv[1:]))"
+            done = subprocess.run(["python3", "-c", code, *words], cwd=ROOT / "tools", capture_output=True, text=True)
+            self.assertEqual((done.returncode, expected in done.stderr), (2 if expected else 0, True), done.stderr)
+
+    def test_a_new_folder(self):
+        """It appears when it is complete; what a killed process has left is removed, what another one writes is not."""
+        sys.path.insert(0, str(ROOT / "tools"))
+        from tarn_tools.new_folder import new_folder
+
+        target = self.folder / "data"
+        (self.folder / "data.0123.part").mkdir()
+        with new_folder(target) as first, new_folder(target) as second:
+            (first / "file").write_text("first")
+            (second / "file").write_text("second")
+            self.assertFalse(target.exists())
+        self.assertEqual((target / "file").read_text(), "second")  # the first to be complete
+        with self.assertRaises(ValueError), new_folder(self.folder / "other"):
+            raise ValueError
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.name not in ("path", "top")], ["data"])
 
     def test_help_starts_nothing(self):
         self.copy()

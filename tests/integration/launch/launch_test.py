@@ -29,6 +29,13 @@ class LaunchTest(LaunchCase):
             self.assertIn(text, done.stdout)
         self.assertIn("<svg", (self.run_dir / "report.html").read_text())
 
+    def test_programs_of_the_current_folder(self):
+        """Not those of the same names in PATH."""
+        command = [word if word != str(self.bin_dir) else "." for word in self.command("starts = 5\n")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.bin_dir)
+        self.assert_nothing_left()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_quiet_shows_only_the_result(self):
         done = self.launch("", "--quiet")
         self.assertNotIn("launch:", done.stdout)

@@ -1,6 +1,7 @@
 """tarn.torch.LeasedDataset over real fleets: every row once an epoch, on any worker, even if one is killed."""
 
 import collections
+import itertools
 import os
 import pathlib
 import signal
@@ -146,10 +147,10 @@ class LeasesTest(unittest.TestCase):
                 self.assertEqual(sorted(rows), list(range(ROWS)))
 
     def test_a_generator_around_it_that_is_pulled_ahead(self):
-        """Such as one that copies the batches to another device."""
-        for last in (None, 2):
-            with self.subTest(last=last):
-                rows = self.train(lambda data, model: tarn.torch.prefetch((ids.clone() for ids in data), model, depth=3), last)
+        """Such as one that copies the batches to another device, or another prefetch()."""
+        for wrap, last in itertools.product((lambda data, model: (ids.clone() for ids in data), tarn.torch.prefetch), (None, 2)):
+            with self.subTest(wrap=wrap, last=last):
+                rows = self.train(lambda data, model: tarn.torch.prefetch(wrap(data, model), model, depth=3), last)
                 self.assertEqual(sorted(rows), list(range(ROWS)))
 
     def test_ranks_with_batches_of_different_sizes(self):

@@ -1,7 +1,9 @@
-// A library for LD_PRELOAD that simulates a disk that is full for a while, or that stalls.
+// A library for LD_PRELOAD that simulates a disk that is full for a while, that stalls, or whose file system
+// cannot reserve space.
 //
 //   TARN_TEST_FULL=PATTERN:NUMBER         the first NUMBER calls that create a matching file fail with ENOSPC
 //   TARN_TEST_SCARCE=PATTERN:BYTES        reserving more than BYTES beyond a matching file's end fails with ENOSPC
+//   TARN_TEST_UNRESERVED=PATTERN          reserving space for a matching file fails with EOPNOTSUPP
 //   TARN_TEST_STALL=PATTERN:SKIP:SECONDS  the sync of a matching file after the first SKIP ones takes SECONDS more
 //
 // PATTERN is a pattern of fnmatch(3) for the whole path; the path of a file without a name (O_TMPFILE) is
@@ -74,6 +76,11 @@ int open(const char* path, int flags, ...) {
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
 int fallocate(int fd, int mode, off_t offset, off_t length) {
+  static const std::vector<std::string> unreserved = Parts("TARN_TEST_UNRESERVED");
+  if (!unreserved.empty() && fnmatch(unreserved[0].c_str(), PathOf(fd).c_str(), 0) == 0) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
   if (IsScarceFor(fd, offset, length)) {
     errno = ENOSPC;
     return -1;

@@ -44,6 +44,13 @@ class BadDiskTest(FleetCase):
         alone = self.run_ok(job, "plenty")
         self.assertEqual(record["parameters_hash"], alone["parameters_hash"])
 
+    def test_a_log_on_a_file_system_that_cannot_reserve_space(self):
+        job = self.job(durability="log", checkpoint_clocks=20, checkpoint_final=True)
+        programs = self.programs("unreserved", "tarn-server", TARN_TEST_UNRESERVED="*/log/shard-*/*")
+        record = self.run_ok(job, "unreserved", "--bin-dir", programs)
+        self.assertEqual(record["samples"], self.rows)
+        self.assertEqual(record["parameters_hash"], self.run_ok(job, "reserved")["parameters_hash"])
+
     def test_a_state_that_takes_five_leases_to_write(self):
         job = self.job(durability="log", checkpoint_final=False)
         for skip in (2, 5, 8):

@@ -150,7 +150,7 @@ TEST_F(LocalEndpointTest, ASocketInUseIsNotReplaced) {
   ASSERT_FALSE(bound);
   EXPECT_EQ(bound.error().code, ErrorCode::kAlreadyExists);
   EXPECT_EQ(bound.error().message, "cannot bind " + endpoint + ": another process listens there");
-  EXPECT_TRUE(HasListener(endpoint.substr(6)));
+  EXPECT_EQ(FindListener(endpoint.substr(6)), Listener::kThere);
 }
 
 TEST_F(LocalEndpointTest, TheFolderOfARunIsAnAddressOfItsScheduler) {

@@ -62,6 +62,7 @@ TEST_F(ViewSenderTest, AWorkerIsWelcomedOnceShardsKnowIt) {
   EXPECT_EQ(SendToWorker(ViewVersion(1), 1), 1u);
   ASSERT_NE(letters_.Last<Welcome>(), nullptr);
   EXPECT_EQ(letters_.Last<Welcome>()->start_clock, Clock(6));
+  EXPECT_EQ(worker_.heard, 1) << "its lease begins now, not with its last join";
   EXPECT_EQ(SendToWorker(ViewVersion(1), kBeatUs), 0u);
   EXPECT_EQ(SendToWorker(ViewVersion(1), kBeatUs + 1), 1u);
   EXPECT_NE(letters_.Last<ViewUpdate>(), nullptr);

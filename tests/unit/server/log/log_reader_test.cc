@@ -102,6 +102,17 @@ TEST_F(LogTest, RefusesDamageBeforeAGoodBatch) {
   Says(error, ErrorCode::kCorrupt, "a good batch lies behind it");
 }
 
+// Before memory is allocated for it.
+TEST_F(LogTest, RefusesABatchLargerThanAnyThatIsWritten) {
+  WriteThreeSegments();
+  std::vector<std::byte>& bytes = Bytes(PathOf(1));
+  bytes.resize(std::size_t{64} << 20);
+  bytes[kLogPage + 8 + 3] = std::byte{2};  // BatchHeader::bytes: 32 MiB more
+  bytes[kLogPage + 28] = std::byte{2};     // BatchHeader::records
+  Says(ReadError(), ErrorCode::kCorrupt, PathOf(1) + ": offset 4096: a batch of ");
+  Says(ReadError(), ErrorCode::kCorrupt, "expected at most 8388632 for 2 records");
+}
+
 TEST_F(LogTest, RefusesDamageInAnEarlierSegment) {
   WriteThreeSegments();
   Bytes(PathOf(1))[kLogPage + 40] ^= std::byte{1};
