@@ -91,6 +91,22 @@ rate = [0.001, 0.5]
         self.lab(self.STUDY.replace("seeds = [1, 2]", "seeds = [1, 3]"))
         self.assertNotEqual((self.out / "measured.json").read_text(), before, "the trials of another seed were run")
 
+    def test_a_job_file_that_is_changed_meanwhile(self):
+        """Trials of two jobs are not mixed."""
+        path = self.write(self.STUDY)
+        process = subprocess.Popen(self.command(path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while "done" not in process.stdout.readline():
+            self.assertIsNone(process.poll())
+        job = self.folder / "job.toml"
+        job.write_text(job.read_text() + "# another text\n")
+        process.communicate(timeout=250)
+        self.assertEqual(process.returncode, 1)
+        trials = json.loads((self.out / "results.json").read_text())["trials"]
+        self.assertEqual({trial["status"] for trial in trials}, {"done", "failed"})
+        self.assertIn("was changed while the study ran", next(trial["reason"] for trial in trials if trial["status"] == "failed"))
+        self.lab(self.STUDY)
+        self.assertEqual({trial["status"] for trial in json.loads((self.out / "results.json").read_text())["trials"]}, {"done"})
+
     def test_an_interrupted_study_continues(self):
         path = self.write(self.STUDY.replace("seeds = [1, 2]", "seeds = [1, 2, 3, 4, 5, 6, 7, 8]"))
         process = subprocess.Popen(self.command(path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -256,17 +272,24 @@ set = { "local.moving_rate" = 0.0 }
             ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "two"\nuse = ["bsp", "asp"]', "both are consistency algorithms"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["int8"]', "rows of one value have no scale"),
             ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "two"\nuse = ["dgc", "fp16"]', "both are codec algorithms"),
-            ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[set]\n"consistency.staleness" = 9', "set.consistency.staleness: 9, but algorithm 'ssp' is 4"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[set]\n"consistency.staleness" = 9', "set.consistency.staleness: 9, but algorithm 'ssp' has consistency.staleness = 4"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["ssp"]\n[conditions.x]\n"consistency.staleness" = 9',
-             "conditions.x.consistency.staleness: 9, but algorithm 'ssp' is 4"),
+             "conditions.x.consistency.staleness: 9, but algorithm 'ssp' has consistency.staleness = 4"),
             ('[lab]\njob = "job.toml"\n[[algorithm]]\nname = "ssp"\nset = {"consistency.staleness" = 9}\n[conditions.x]\n"consistency.staleness" = 2',
-             "conditions.x.consistency.staleness: 2, but algorithm 'ssp' is 9"),
+             "conditions.x.consistency.staleness: 2, but algorithm 'ssp' has consistency.staleness = 9"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[conditions."a b"]\n[conditions.a_b]', "conditions: expected each name once"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\nseeds = [true]', "lab.seeds: expected a list of whole numbers"),
             ('[lab]\njob = "job.toml"\nalgorithms = "bsp"', "lab.algorithms: expected a list of names"),
             ('lab = 3', "lab: expected a table"),
             ('[lab]\njob = "job.toml"\n[algorithm]\nname = "bsp"', "algorithm: expected a list of tables, [[algorithm]]"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[grid]\nrate = [0.1, 0.1]', "grid.rate: expected each value once"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[set]\n"optimizer.delay_max" = inf', "set.optimizer.delay_max: expected finite"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[grid]\nx = [2026-01-01]', "grid.x: expected finite numbers, strings"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\ngenerate = true', "lab.generate: expected a table"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[grid]\nrate = [0.1]\n[conditions.a]\n"optimizer.learning_rate" = 1.0',
+             "conditions.a.optimizer.learning_rate: the grid or search also sets it"),
+            ('[lab]\njob = "job.toml"\nalgorithms = ["adam"]\n[set]\n"optimizer.embedding.kind" = "sgd"',
+             "set.optimizer.embedding.kind: 'sgd', but algorithm 'adam' has optimizer.kind = 'adam'"),
             ('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n[set]\n"data.valid" = ""\n[grid]\nrate = [0.1, 0.2]', "no validation set"),
         ):
             self.lab(text, code=2)
@@ -329,9 +352,36 @@ class ResultsTest(unittest.TestCase):
         self.assertIsNone(results.to_target(curve, None))
 
     def test_all_rows_with_the_best_shown_digits_are_marked(self):
-        rows = [{"quality": {"median": median}} for median in (0.70311, 0.70308, 0.6999)] + [{"quality": None}]
+        rows = [{"seeds": 3, "quality": {"median": median, "n": 3}} for median in (0.70311, 0.70308, 0.6999)] + [{"quality": None}]
         self.assertEqual([page.is_best(row, rows, True) for row in rows], [True, True, False, False])
         self.assertEqual([page.is_best(row, rows, False) for row in rows], [False, False, True, False])
+        survivor = {"seeds": 3, "quality": {"median": 0.8, "n": 1}}
+        self.assertEqual([page.is_best(row, [*rows, survivor], True) for row in (rows[0], survivor)], [True, False])
+
+    def test_mean_curves_are_at_equal_shares_of_the_samples(self):
+        """Also of runs with different numbers of points."""
+        curves = [[[float(i), 100.0 * i * step, 0.0, 1 - i * step / 100] for i in range(1, 100 // step + 1)] for step in (1, 2)]
+        means = page.mean_curve([{"curve": curve} for curve in [*curves, []]], 1)
+        self.assertEqual(len(means), 50)
+        for samples, loss in means:
+            self.assertAlmostEqual(loss, 1 - samples / 10_000)
+        self.assertEqual(means[-1][0], 10_000)
+
+    def test_a_point_that_diverged_has_no_place_in_the_chart_of_the_grid(self):
+        def trial(rate, choice):
+            return {"condition": "", "algorithm": "a", "point": {"rate": rate}, "choice": choice}
+
+        found = {"metric": "auc", "algorithms": [{"name": "a"}],
+                 "trials": [trial(0.1, 0.77), trial(0.1, 0.77), trial(1.0, 0.79), trial(1.0, None), trial(0.01, 0.7), trial(0.01, 0.72)]}
+        text = page.grid_chart(found, "").figure()
+        self.assertIn("0.77", text)
+        self.assertNotIn("0.79", text)
+
+    def test_a_run_that_ends_above_the_limit_has_diverged(self):
+        found = {"train_logloss": 0.6, "epochs": [{"train": {"logloss": 0.6}}, {"train": {"logloss": 33.0}}]}
+        self.assertEqual(results._last_loss(found, []), 33.0)
+        self.assertEqual(results._last_loss({"train_logloss": 8.0}, [(1.0, 1.0, 1.0, 15.0)]), 15.0)
+        self.assertIsNone(results._last_loss({}, []))
 
     def test_the_latex_table_names_the_time_of_the_engine(self):
         for engine, time in (("simulated", "simulated s"), ("real", "s")):

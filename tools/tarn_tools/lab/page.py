@@ -1,5 +1,6 @@
 """The comparison as a page, and as a LaTeX table."""
 
+import bisect
 import html
 import json
 import math
@@ -74,10 +75,14 @@ def target_cell(row, key, form):
 
 
 def is_best(row, rows, more_is_better):
-    """Whether no row shows a better median. Rows that show the same digits are equal."""
-    if not row["quality"]:
+    """Whether no row shows a better median. Rows that show the same digits are equal. A row that lacks seeds, which have
+    diverged or failed, is not compared."""
+    def is_whole(row):
+        return row["quality"] and row["quality"]["n"] == row["seeds"]
+
+    if not is_whole(row):
         return False
-    medians = [other["quality"]["median"] for other in rows if other["quality"]]
+    medians = [other["quality"]["median"] for other in rows if is_whole(other)]
     return score(row["quality"]["median"]) == score(max(medians) if more_is_better else min(medians))
 
 
@@ -119,12 +124,21 @@ def chosen(results, row):
 
 def mean_curve(trials, axis):
     """[(x, loss)]: means of the seeds' curves at equal shares of the samples."""
-    curves = [trial["curve"] for trial in trials if trial["curve"]]
-    if not curves:
-        return []
-    count = min(len(curve) for curve in curves)
-    return [(sum(curve[i][axis] for curve in curves) / len(curves), sum(curve[i][3] for curve in curves) / len(curves))
-            for i in range(count)]
+    curves = [trial["curve"] for trial in trials if trial["curve"] and trial["curve"][-1][1] > 0]
+    count = min((len(curve) for curve in curves), default=0)
+    points = [[_at_share(curve, (i + 1) / count) for curve in curves] for i in range(count)]
+    return [tuple(sum(point[key] for point in of_all) / len(of_all) for key in (axis, 3)) for of_all in points]
+
+
+def _at_share(curve, share):
+    """The point of a curve at this share of its samples, between its points on a straight line."""
+    samples = share * curve[-1][1]
+    index = bisect.bisect_left(curve, samples, key=lambda point: point[1])
+    if index == 0 or curve[index][1] == samples:
+        return curve[index]
+    before, behind = curve[index - 1], curve[index]
+    part = (samples - before[1]) / (behind[1] - before[1])
+    return [a + part * (b - a) for a, b in zip(before, behind)]
 
 
 def curve_chart(results, rows, title, axis, x_title, x_format):
@@ -134,20 +148,22 @@ def curve_chart(results, rows, title, axis, x_title, x_format):
 
 
 def grid_chart(results, condition):
-    """Validation score by the value of the first key of each grid, if that is a number: mostly the learning rate."""
+    """Validation score by the value of the first key of each grid, if that is a number: mostly the learning rate. With
+    more keys, at the best of their values. Points with a trial that diverged or failed are left out, as in choose()."""
     names = {next(iter(trial["point"])).rsplit(".", 1)[-1] for trial in results["trials"] if trial["point"]}
     if not names:
         return charts.Drawing("")
     key, series = " or ".join(sorted(names)), []
     for index, algorithm in enumerate(results["algorithms"][:LINES_MAX]):
-        by_value = {}
+        by_point, by_value = {}, {}
         for trial in results["trials"]:
-            value = next(iter(trial["point"].values()), None)
-            score_here = trial["choice"]
-            if (trial["condition"], trial["algorithm"]) == (condition, algorithm["name"]) and isinstance(value, (int, float)) \
-                    and value > 0 and score_here is not None:
-                by_value.setdefault(value, []).append(score_here)
-        line = [(math.log10(value), sum(scores) / len(scores)) for value, scores in sorted(by_value.items())]
+            if (trial["condition"], trial["algorithm"]) == (condition, algorithm["name"]):
+                by_point.setdefault(tuple(trial["point"].values()), []).append(trial["choice"])
+        for (value, *_), scores in ((point, scores) for point, scores in by_point.items() if point):
+            if isinstance(value, (int, float)) and value > 0 and None not in scores:
+                by_value.setdefault(value, []).append(sum(scores) / len(scores))
+        best = min if results["metric"] == "logloss" else max
+        line = [(math.log10(value), best(means)) for value, means in sorted(by_value.items())]
         series.append((algorithm["name"], line, classes(index)))
     values = sorted({x for _, line, _ in series for x, _ in line})
     if len(values) < 2:
@@ -170,7 +186,9 @@ def delay_chart(results, rows, name, title, x_title):
                 break
             seen += buckets.get(value, 0)
             line.append((value, buckets.get(value, 0) / total if total else 0))
-        if len(line) > 1:
+        if len(line) == 1:
+            line.append((1, 0.0))
+        if line:
             series.append((row["algorithm"], line, classes(index)))
     return charts.line_chart(title, series, x_title, y_format=lambda y: f"{100 * y:.3g}%", from_zero=True)
 
@@ -181,6 +199,8 @@ def section(results, condition):
     head = f"<h2>{html.escape(condition or 'Comparison')}</h2>"
     if settings:
         head += f"<p class=under>{html.escape(settings)}</p>"
+    if len(rows) > LINES_MAX:
+        head += f"<p class=under>The charts show the first {LINES_MAX} of {len(rows)} algorithms.</p>"
     drawings = [
         curve_chart(results, rows, "training loss by samples", 1, "samples", charts.short),
         curve_chart(results, rows, f"training loss by {'simulated ' if results['engine'] == 'simulated' else ''}seconds", 0, "seconds", charts.short),
@@ -215,7 +235,8 @@ def method(results):
     target_text = "" if target is None else f"The target is a training loss of {target:g}, as a mean of five points of the curve. "
     return (f"<h2>Method</h2><p>Median and range over {seeds} seeds. {chosen_text}{target_text}Differences from "
             f"{html.escape(results['baseline'])} are means of pairs with equal seeds; p is that of {test}. Staleness is in "
-            "clocks; the gradient delay is the number of sections that were applied to a partition between a pull and its push.</p>")
+            "clocks; the gradient delay is the number of sections that were applied to a partition between a pull and its push; their charts leave out values above the "
+            "98th percentile.</p>")
 
 
 def document(title, body):
@@ -276,6 +297,12 @@ def escape_tex(text):
     return "".join({"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$"}.get(character, character) for character in text)
 
 
+def _of_seeds(row):
+    """" (2/3)" if only two of three seeds have a value."""
+    n = row["quality"]["n"]
+    return "" if n == row["seeds"] else f" ({n}/{row['seeds']})"
+
+
 def latex(results, command):
     """A tabular environment for booktabs, one group of rows for each condition."""
     metric, time = METRIC_NAMES[results["metric"]], "simulated s" if results["engine"] == "simulated" else "s"
@@ -286,7 +313,7 @@ def latex(results, command):
         for index, row in enumerate(row for row in results["comparison"] if row["condition"] == condition):
             quality = row["quality"]
             first = escape_tex(condition) if index == 0 else ""
-            value, spread_text = ("--", "--") if quality is None else (f"{quality['median']:.4f}", f"{quality['low']:.4f}--{quality['high']:.4f}")
+            value, spread_text = ("--", "--") if quality is None else (f"{quality['median']:.4f}{_of_seeds(row)}", f"{quality['low']:.4f}--{quality['high']:.4f}")
             when = "--" if row["seconds"] is None else f"{row['seconds']['median']:.3g}"
             delay = "--" if row["gradient_delay_mean"] is None else f"{row['gradient_delay_mean']:.1f}"
             p = "--" if row["p"] is None else f"{row['p']:.2g}"

@@ -97,6 +97,14 @@ def _cost(summary, simulated):
     return {"seconds": _number(summary.get("train_seconds")), "bytes": None if None in sizes else sum(sizes), "messages": None}
 
 
+def _last_loss(found, curve):
+    """The training log-loss at the end: the largest of the curve's end, the last epoch's mean and the summary's."""
+    epochs = found.get("epochs") or [{}]
+    losses = [_number(found.get("train_logloss")), _number((epochs[-1].get("train") or {}).get("logloss")),
+              smoothed(curve)[-1][3] if curve else None]
+    return max((loss for loss in losses if loss is not None), default=None)
+
+
 def of_trial(study, outcome):
     """The record of one trial in results.json."""
     trial, found = outcome.trial, {}
@@ -106,11 +114,12 @@ def of_trial(study, outcome):
     except (OSError, ValueError) as error:
         if status == "done":
             status, reason = "failed", f"no summary: {error}"
-    loss = _number(found.get("train_logloss"))
-    if status == "done" and loss is not None and loss > LOSS_DIVERGED:
-        status, reason = "diverged", f"the training log-loss is {loss:.3g}"
+    loss = _number(found.get("train_logloss"))  # of the best epoch
     simulated = study.engine == "simulated"
     curve = _curve(outcome.folder) if simulated else _real_curve(outcome.folder)
+    ends_at = _last_loss(found, curve)
+    if status == "done" and ends_at is not None and ends_at > LOSS_DIVERGED:
+        status, reason = "diverged", f"the training log-loss ends at {ends_at:.3g}"
     scores = _scores(found)
     of = "test" if scores[f"test_{study.metric}"] is not None else "valid"
     record = {

@@ -131,6 +131,8 @@ class Queue:
         reason = "" if status == "done" else (lines[-1] if lines else f"exit status {process.returncode}")
         if status == "done" and not _is_done(folder):
             status, reason = "failed", "it was stopped before its end"
+        if self.study.job_is_changed():
+            status, reason = "failed", f"{self.study.job} was changed while the study ran; the same command runs the trials of its new text"
         spec = {"key": trial.key, "status": status, "reason": reason, "wall_seconds": time.monotonic() - begun,
                 "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_mib": usage.ru_maxrss / 1024}
         (folder / SPEC).write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")

@@ -9,6 +9,7 @@ import difflib
 import hashlib
 import itertools
 import json
+import math
 import pathlib
 import re
 import tomllib
@@ -73,9 +74,11 @@ class Trial:
 @dataclasses.dataclass(frozen=True)
 class Study:
     path: pathlib.Path
+    text: str  # of the file
     name: str
     about: str
     job: pathlib.Path
+    job_text: str
     job_table: dict
     seeds: tuple
     engine: str
@@ -98,7 +101,14 @@ class Study:
 
     @property
     def sha256(self):
-        return hashlib.sha256(self.path.read_bytes() + self.job.read_bytes()).hexdigest()
+        return hashlib.sha256((self.text + self.job_text).encode()).hexdigest()
+
+    def job_is_changed(self):
+        """Whether the job file has another text than when the study was read."""
+        try:
+            return self.job.read_text(encoding="utf-8") != self.job_text
+        except (OSError, UnicodeDecodeError):
+            return True
 
     def trials(self):
         """The trials of all points of the grids. With a [search], one for each condition, algorithm and seed."""
@@ -112,7 +122,7 @@ class Study:
 
     def _trial(self, condition, entry, point, seed, settings):
         overrides = tuple(f"{key}={toml(value)}" for key, value in expand({**settings, "job.seed": seed}, self.job_table).items())
-        text = json.dumps([self.engine, self.job.read_text(encoding="utf-8"), overrides, self.generate])
+        text = json.dumps([self.engine, self.job_text, overrides, self.generate])
         return Trial(condition, entry.name, tuple(point.items()), seed, overrides, hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -190,6 +200,15 @@ def expand(settings, job):
     return found
 
 
+def leaves(value):
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [value]
+
+
+def reach(key):
+    """The key without the role or table that it is for: keys with equal reach may set the same value."""
+    return re.sub(r'^tables\.("[^"]*"|[^.]*)\.', "tables.*.", re.sub(rf"^optimizer\.({'|'.join(ROLES)})\.", "optimizer.", key))
+
+
 class _Reader:
     def __init__(self, path):
         self.path = path
@@ -227,6 +246,9 @@ class _Reader:
             if isinstance(value, dict):
                 flat.update({f"{name}.{inner}": item for inner, item in self.settings(key, value).items()})
             else:
+                for item in leaves(value):
+                    if not isinstance(item, (int, float, str)) or (isinstance(item, float) and not math.isfinite(item)):
+                        self.fail(f"{key}.{name}", f"expected finite numbers, strings, true or false, or lists of these, found {item!r}")
                 flat[name] = value
         return flat
 
@@ -299,18 +321,23 @@ def _entry(reader, raw, grid, of_all, conditions):
         # A setting of an earlier hook's algorithm has precedence.
         settings = {**settings, **{key: value for key, value in algorithm.settings.items() if key not in settings}}
     own = reader.settings(f"algorithm {name!r}.set", raw.get("set", {}))
-    for key, value in settings.items():
-        if key in of_all and key not in own and of_all[key] != value:
-            reader.fail(f"set.{key}", f"{of_all[key]!r}, but algorithm {name!r} is {value!r}; put it in the set of that "
-                                      "algorithm")
+    for key, other, value in _conflicts(settings, of_all):
+        if key not in own and other not in own:
+            reader.fail(f"set.{other}", f"{of_all[other]!r}, but algorithm {name!r} has {key} = {value!r}; put it in the set of that "
+                                        "algorithm")
     settings.update(own)
     for condition, others in conditions.items():
-        for key, value in settings.items():
-            if others.get(key, value) != value:
-                reader.fail(f"conditions.{condition}.{key}", f"{others[key]!r}, but algorithm {name!r} is {value!r}; expected "
-                                                             "conditions without the keys of an algorithm")
+        for key, other, value in _conflicts(settings, others):
+            reader.fail(f"conditions.{condition}.{other}", f"{others[other]!r}, but algorithm {name!r} has {key} = {value!r}; expected "
+                                                           "conditions without the keys of an algorithm")
     points = reader.grid(f"algorithm {name!r}.grid", raw["grid"]) if "grid" in raw else grid
     return Entry(name, tuple(use), tuple(settings.items()), points, rate)
+
+
+def _conflicts(settings, others):
+    """(key, other key, value) of settings that others set to another value, perhaps for one role or table only."""
+    return [(key, other, value) for key, value in settings.items() for other, theirs in others.items()
+            if reach(key) == reach(other) and theirs != value]
 
 
 def read(path):
@@ -318,7 +345,8 @@ def read(path):
     path = pathlib.Path(path)
     reader = _Reader(path)
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: expected TOML: {error}") from error
     reader.known("", raw, ("lab", "set", "conditions", "grid", "search", "algorithm"))
@@ -333,7 +361,8 @@ def read(path):
         reader.fail("lab.job", "expected the path of a job file, relative to this file")
     job = (path.parent / lab["job"]).resolve()
     try:
-        job_table = tomllib.loads(job.read_text(encoding="utf-8"))
+        job_text = job.read_text(encoding="utf-8")
+        job_table = tomllib.loads(job_text)
     except OSError as error:
         reader.fail("lab.job", f"{job}: {error.strerror}")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -360,25 +389,34 @@ def read(path):
     search = reader.search(raw.get("search"))
     if search and any(entry.grid for entry in entries):
         reader.fail("search", "expected a [search] or a grid, found both")
+    for entry in entries:
+        for key in entry.resolved(dict.fromkeys([*(key for key, _ in entry.grid), *(search or {}).get("space", {})])):
+            for condition, others in conditions.items():
+                if same := [other for other in others if reach(other) == reach(key)]:
+                    reader.fail(f"conditions.{condition}.{same[0]}", f"the grid or search also sets it: expected {key} in one of them")
     changes = [of_all, *(dict(entry.settings) for entry in entries), *(raw.get("conditions") or {}).values()]
     has_valid = bool(job_table.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)
     if (search or any(len(entry.points()) > 1 for entry in entries)) and not has_valid:
         reader.fail("search" if search else "grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
     generate = lab.get("generate")
     if generate is not None:
+        if not isinstance(generate, dict):
+            reader.fail("lab.generate", f"expected a table, found {generate!r}")
         reader.known("lab.generate.", generate, GENERATE_KEYS)
         for key, value in generate.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 reader.fail(f"lab.generate.{key}", f"expected a whole number, found {value!r}")
     target = lab.get("target_loss")
-    if target is not None and not isinstance(target, (int, float)):
-        reader.fail("lab.target_loss", f"expected a number, found {target!r}")
+    if target is not None and not (isinstance(target, (int, float)) and math.isfinite(target)):
+        reader.fail("lab.target_loss", f"expected a finite number, found {target!r}")
     metrics = METRICS_OF_CLASSES if job_table.get("model", {}).get("kind") == "mlp" else tuple(METRICS)
     return Study(
         path=path,
+        text=text,
         name=reader.name("lab.name", lab.get("name", path.stem)),
         about=reader.text(lab, "about", ""),
         job=job,
+        job_text=job_text,
         job_table=job_table,
         seeds=tuple(seeds),
         engine=reader.one_of(lab, "engine", "simulated", ENGINES),
