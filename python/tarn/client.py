@@ -479,8 +479,9 @@ class Client:
 
         They appear in the terminal, in metrics.jsonl (a line a second at most, with the mean of what was reported since
         the last one), in summary.json and in the report: the mean over all workers. Tensors and arrays of one value are
-        numbers, too. Without `tools/launch`, which sets TARN_RUN_DIR, nothing is written. Values that are not finite are
-        left out. TypeError: a value is not a number. InvalidArgument: a name is empty, or is a field of every line.
+        numbers, too. Without `tools/launch`, which sets TARN_RUN_DIR, nothing is written. A mean that is not finite is
+        null there, and shown as such. TypeError: a value is not a number. InvalidArgument: a name is empty, or is a field
+        of every line.
         """
         numbers = (ctypes.c_double * len(values))()
         for i, (name, value) in enumerate(values.items()):

@@ -65,22 +65,27 @@ class MetricsTail:
 
 
 def reported(record):
-    """{name: value} of a program's line."""
-    return {name: value for name in record if name not in NOT_REPORTED and (value := number(record, name)) is not None}
+    """{name: value} of a program's line; None: it was not finite."""
+    return {name: number(record, name) for name in record
+            if name not in NOT_REPORTED and (record[name] is None or number(record, name) is not None)}
 
 
 def mean_of(lines):
-    """The mean of each name over the lines that have it."""
+    """The mean of each name over the lines that have it; None if one of these values is None."""
     values = {}
     for line in lines:
         for name, value in line.items():
             values.setdefault(name, []).append(value)
-    return {name: sum(each) / len(each) for name, each in values.items()}
+    return {name: None if None in each else sum(each) / len(each) for name, each in values.items()}
+
+
+def figure(value):
+    return "not finite" if value is None else f"{value:.5g}"
 
 
 def reported_text(record):
     """"loss 0.4312, hr 0.51"; None if no program has reported anything."""
-    return ", ".join(f"{name} {value:.5g}" for name, value in (record.get("reported") or {}).items()) or None
+    return ", ".join(f"{name} {figure(value)}" for name, value in (record.get("reported") or {}).items()) or None
 
 
 def number(record, key):

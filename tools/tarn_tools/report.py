@@ -11,7 +11,7 @@ import sys
 import time
 
 from tarn_tools import called, charts, series, stages, summary
-from tarn_tools.progress import duration, number
+from tarn_tools.progress import duration, figure, number
 
 CSS = pathlib.Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 STAGES = ("read", "plan", "pull", "compute", "push", "wait")
@@ -50,7 +50,7 @@ def headline(record):
     bound = text("staleness_bound", "bound {:.0f}") if record.get("mode") == "ssp" else None
     largest = text("staleness_max", "max {:.0f}")
     tiles = [
-        *((f"{name}, reported", f"{value:.5g}", "last, mean of the workers") for name, value in
+        *((f"{name}, reported", figure(value), "last, mean of the workers") for name, value in
           (record.get("reported") or {}).items()),
         (
             "Samples a second",

@@ -64,7 +64,7 @@ class Metrics:
         """{name: [(seconds, value)]} of what programs have reported: the mean over the workers of each second."""
         seconds = {}
         for when, record in self._of_role("program"):
-            for name, value in reported(record).items():
+            for name, value in ((name, value) for name, value in reported(record).items() if value is not None):
                 seconds.setdefault(name, {}).setdefault(int(when - self.start), []).append((when - self.start, value))
         return {name: [tuple(sum(each) / len(points) for each in zip(*points)) for _, points in sorted(of.items())]
                 for name, of in seconds.items()}

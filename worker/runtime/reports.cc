@@ -31,7 +31,6 @@ Status Reports::Add(Clock clock, std::span<const Figure> figures, double now) {
   const std::lock_guard lock(mutex_);
   clock_ = clock;
   for (const auto& [name, value] : figures) {
-    if (!std::isfinite(value)) continue;
     auto sum = std::ranges::find(sums_, name, &Sum::name);
     if (sum == sums_.end()) sum = sums_.insert(sum, Sum{name});
     sum->sum += value;
@@ -59,7 +58,10 @@ Status Reports::Write() {
                {"role", "program"},
                {"rank", rank_},
                {"clock", clock_.value}};
-  for (const Sum& sum : std::exchange(sums_, {})) line[sum.name] = sum.sum / double(sum.count);
+  for (const Sum& sum : std::exchange(sums_, {})) {
+    const double mean = sum.sum / double(sum.count);
+    line[sum.name] = std::isfinite(mean) ? Json(mean) : Json();
+  }
   return file_->Append(JsonText(line));
 }
 

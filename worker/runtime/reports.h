@@ -26,9 +26,9 @@ class Reports {
   // run_dir: the folder of metrics.jsonl; empty: nothing is written.
   Reports(std::uint32_t rank, std::string run_dir) : rank_(rank), run_dir_(std::move(run_dir)) {}
 
-  // Adds figures, without those that are not finite, and writes a line with the mean of each if the last line is a
-  // second old. now: monotonic, in seconds. kInvalidArgument: a name is empty or that of a field of every line; then
-  // nothing is added. Other errors: the file cannot be written.
+  // Adds figures, and writes a line with the mean of each if the last line is a second old; null: it is not finite.
+  // now: monotonic, in seconds. kInvalidArgument: a name is empty or that of a field of every line; then nothing is
+  // added. Other errors: the file cannot be written.
   Status Add(Clock clock, std::span<const Figure> figures, double now);
   // Writes a line with the figures added since the last line, if any. Errors: the file cannot be written.
   Status Flush();

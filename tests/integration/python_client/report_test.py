@@ -34,7 +34,7 @@ with tarn.connect() as ps:
         table.push([step], [[1, 1]])
         ps.tick().wait()
         ps.report(loss=step + 100 * ps.rank, best=7)
-    ps.report(loss=float("nan"), best=numpy.float32(7))
+    ps.report(norm=float("nan"), best=numpy.float32(7))
     for name, value in (("loss", "low"), ("rank", 1)):
         try:
             ps.report(**{name: value})
@@ -107,13 +107,14 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(set(last), {0, 1})
         self.assertTrue(all(0 < line["clock"] <= 8 for line in written))
         reported = json.loads((run / "summary.json").read_text())["reported"]
-        self.assertEqual(reported, {"loss": (last[0]["loss"] + last[1]["loss"]) / 2, "best": 7})
-        self.assertRegex(output, rf"reported +loss {re.escape(format(reported['loss'], '.5g'))}, best 7\n")
+        self.assertEqual(reported, {"loss": (last[0]["loss"] + last[1]["loss"]) / 2, "best": 7, "norm": None})
+        self.assertRegex(output, rf"reported +loss {re.escape(format(reported['loss'], '.5g'))}, best 7, norm not finite\n")
         self.assertIn("TypeError: tarn.report: loss = 'low', expected a number", output)
         self.assertIn("InvalidArgument: invalid-argument: report: 'rank' is a field of every line, expected another name", output)
         page = (run / "report.html").read_text()
         self.assertIn("loss, reported", page)
         self.assertIn("mean of the workers", page)
+        self.assertIn("not finite", page)
 
     def test_the_terminal(self):
         path = self.folder / "metrics.jsonl"
