@@ -20,4 +20,8 @@ void WidenRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::ui
 void NarrowRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, const std::uint64_t* seeds,
                 std::uint16_t* const* rows);
 
+// row[j] = in[j], rounded to the nearest number, for `dim` values, limits::kRowDimMax at most. A finite value beyond
+// the format's largest number becomes that number, too.
+void NearestRow(ValueCodec codec, std::uint32_t dim, const float* in, std::uint16_t* row);
+
 }  // namespace tarn::kernels

@@ -332,8 +332,8 @@ class Client {
   // Reports figures of the program by name: Report({{"loss", 0.43}, {"hr", 0.51}}). This worker writes at most one line
   // a second to metrics.jsonl, and one when it leaves, with the mean of what it has reported since its last line. The
   // terminal, summary.json and the report show the mean over all workers. Without tools/launch, which sets
-  // TARN_RUN_DIR, nothing is written; a mean that is not finite is written as null. kInvalidArgument: a name is empty, or is
-  // that of another field of the line (time, role, rank, clock). Other errors: the file cannot be written.
+  // TARN_RUN_DIR, nothing is written; a mean that is not finite is written as null. kInvalidArgument: a name is empty,
+  // or is that of another field of the line (time, role, rank, clock). Other errors: the file cannot be written.
   Status Report(const std::vector<std::pair<std::string, double>>& figures);
   // Requests a checkpoint. Ready when it is complete, or with the reason why it failed (durability "none", a full disk,
   // ...). In bsp and ssp all workers, including this one, must continue to tick meanwhile.

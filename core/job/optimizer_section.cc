@@ -129,6 +129,9 @@ namespace {
 // Whether a rule needs data that only servers have.
 bool NeedsServer(const UpdateRule& rule) { return rule.needs_pulled || rule.by_section || rule.partition_floats != 0; }
 
+// Whether a rule computes values from its slots alone. With a worker's slots it would replace what was pulled.
+bool ForgetsValues(const UpdateRule& rule) { return rule.name == "ftrl"; }
+
 Status CheckLocal(const SectionReader& in, const LocalSection& local) {
   if (local.method == LocalMethod::kNone && local.steps != 1)
     return in.Refusal(
@@ -139,7 +142,13 @@ Status CheckLocal(const SectionReader& in, const LocalSection& local) {
     return in.Refusal(
         {"from_epoch", "method"},
         fmt::format("from_epoch = {} with method = \"none\": there are no local steps; remove it", local.from_epoch));
-  if (NeedsServer(*FindUpdateRule(local.optimizer.kind)))
+  const UpdateRule& rule = *FindUpdateRule(local.optimizer.kind);
+  if (ForgetsValues(rule))
+    return in.Refusal({"kind"},
+                      fmt::format("\"{}\" computes values from a worker's own past and would replace those that "
+                                  "were pulled: expected a rule such as \"sgd\", \"momentum\" or \"adagrad\"",
+                                  rule.name));
+  if (NeedsServer(rule))
     return in.Refusal({"kind"}, fmt::format("\"{}\" needs the delay or the state of a server: expected a rule such as "
                                             "\"sgd\", \"momentum\", \"adagrad\" or \"adamw\"",
                                             std::string_view(local.optimizer.kind)));

@@ -202,6 +202,9 @@ Status Validate(const OptimizerSpec& spec) {
   RangeChecker checker;
   VisitOptimizer(checker, spec);
   TARN_RETURN_IF_ERROR(checker.Result());
+  for (const std::string_view count : {"buffer", "workers_min"})
+    if (rule.Has(count) && OptionOf(spec, count) != std::floor(OptionOf(spec, count)))
+      return Invalid(fmt::format("{} = {}: expected a whole number", count, OptionOf(spec, count)));
   if (rule.divides_by_rate && spec.learning_rate == 0)
     return Invalid(fmt::format("learning_rate = 0: {} divides by it, so it must be > 0", rule.name));
   if (spec.schedule.kind != ScheduleKind::kConstant && spec.schedule.period_clocks == 0)

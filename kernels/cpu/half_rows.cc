@@ -1,8 +1,11 @@
 #include "kernels/half_rows.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/half.h"
+#include "core/limits.h"
 #include "kernels/convert.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -77,6 +80,14 @@ void WidenRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::ui
 void NarrowRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, const std::uint64_t* seeds,
                 std::uint16_t* const* rows) {
   HWY_DYNAMIC_DISPATCH(Narrow)(codec, dim, n, in, seeds, rows);
+}
+
+void NearestRow(ValueCodec codec, std::uint32_t dim, const float* in, std::uint16_t* row) {
+  const float largest = codec == ValueCodec::kFp16 ? 65504.0f : std::bit_cast<float>(0x7f7f0000u);
+  float clamped[limits::kRowDimMax];
+  for (std::uint32_t j = 0; j < dim; ++j)
+    clamped[j] = std::isfinite(in[j]) ? std::clamp(in[j], -largest, largest) : in[j];
+  EncodeValues(codec, dim, clamped, reinterpret_cast<std::byte*>(row));
 }
 
 }  // namespace tarn::kernels

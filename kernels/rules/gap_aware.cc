@@ -33,7 +33,8 @@ struct GapAware {
     for (std::uint32_t j = 0; j < dim; ++j) {
       v[j] = rho * v[j] + rest * (g[j] * g[j]);
       const float step = rate * (std::sqrt(v[j]) * root_scale + epsilon);
-      const float gap = 1.0f + std::fabs(w[j] - p[j]) / step;
+      const float away = std::fabs(w[j] - p[j]);
+      const float gap = away == 0.0f ? 1.0f : 1.0f + away / step;  // servers flush a tiny step to 0
       m[j] = momentum * m[j] + g[j] / gap;
       w[j] -= rate * m[j];
     }

@@ -211,11 +211,10 @@ void RowStepper::Assign(const Table& table, const kernels::RowsToStep& rows, flo
   const std::size_t row_bytes = CodecRowBytes(table.spec().row_codec, rows.dim);
   for (std::size_t i = 0; i < rows.n; ++i) {
     const float* from = rows.gradients + i * rows.dim;
-    auto* to = reinterpret_cast<std::byte*>(values[i]);
     if (table.spec().row_codec == ValueCodec::kFp32)
-      std::memcpy(to, from, row_bytes);
+      std::memcpy(values[i], from, row_bytes);
     else
-      kernels::EncodeRows(table.spec().row_codec, rows.dim, 1, from, to);
+      kernels::NearestRow(table.spec().row_codec, rows.dim, from, reinterpret_cast<std::uint16_t*>(values[i]));
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/hash.h"
 #include "core/limits.h"
-#include "kernels/convert.h"
+#include "kernels/half_rows.h"
 #include "kernels/initialize.h"
 
 namespace tarn::server {
@@ -35,7 +35,7 @@ void Table::Initialize(std::span<const Key> keys, float* rows) const {
   for (const Key key : keys) {
     kernels::InitializeRow(spec_.initializer, salt_, key, {wide, spec_.dim});
     rows[layout_.value_words - 1] = 0;  // the padding after an odd last value is zero
-    kernels::EncodeValues(spec_.row_codec, spec_.dim, wide, reinterpret_cast<std::byte*>(rows));
+    kernels::NearestRow(spec_.row_codec, spec_.dim, wide, reinterpret_cast<std::uint16_t*>(rows));
     rows += layout_.value_words;
   }
 }

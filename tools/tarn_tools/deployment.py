@@ -14,6 +14,7 @@ EVERY_INTERFACE = "tcp://0.0.0.0"
 CONNECTING_MAX = 4  # connections to one host in progress: sshd by default rejects some beyond ten (MaxStartups)
 FETCH_SECONDS_MAX = 60.0
 CLEAR_SECONDS_MAX = 10.0
+HAS_FILES = 3  # exit status of remote_clear.sh
 LOG_SECONDS_MAX = 5.0
 DISCARD_PORT = 9
 
@@ -177,24 +178,26 @@ class Deployment:
         if node.host is None or not self._found[node.host].made:
             return
         command = ["tail", "-c", str(fleet.TAIL_BYTES), f"{self._remote_run_dir}/logs/{node.log.name}"]
-        code, output = self._ssh.run_on_all({node.host: command}, LOG_SECONDS_MAX)[node.host]
+        code, output = self._ssh.run_on_all({node.host: command}, LOG_SECONDS_MAX, errors=False)[node.host]
         if code == 0:
             node.log.write_bytes(output)
 
     def close(self, begun, given_up):
         """Fetches the files that exist only on hosts, then deletes them there. Deletes the generated key file of this
-        machine. Returns the folders that could not be fetched."""
+        machine. Returns what is left: {folder: why}."""
         if self._made_keys:
             pathlib.Path(self._made_keys).unlink(missing_ok=True)
         created_on = [name for name, found in self._found.items() if found.made]
         fetched = self._fetch(created_on, given_up) if begun else created_on
         clear = remote.script("remote_clear.sh", self._remote_run_dir)
-        self._ssh.run_on_all({name: clear for name in fetched}, CLEAR_SECONDS_MAX)
-        return [f"{name}:{self._remote_run_dir}" for name in created_on if name not in fetched]
+        cleared = self._ssh.run_on_all({name: clear for name in fetched}, CLEAR_SECONDS_MAX)
+        left = {name: "logs could not be fetched and are left" for name in created_on if name not in fetched}
+        left |= {name: "files of your programs are left" for name, (code, _) in cleared.items() if code == HAS_FILES}
+        return {f"{name}:{self._remote_run_dir}": why for name, why in left.items()}
 
     def _fetch(self, names, given_up):
         pack = remote.script("remote_pack.sh", self._remote_run_dir)
-        results = self._ssh.run_on_all({name: pack for name in names}, FETCH_SECONDS_MAX, given_up)
+        results = self._ssh.run_on_all({name: pack for name in names}, FETCH_SECONDS_MAX, given_up, errors=False)
         return [name for name, (code, output) in results.items() if code == 0 and self._unpack(output)]
 
     def _unpack(self, packed):

@@ -128,8 +128,8 @@ class Launch:
 
     def _leave_hosts(self):
         self._signals.clear()  # a signal from now on ends the fetching of files
-        for place in self._deployment.close(self._begun, lambda: bool(self._signals)):
-            self._announce(f"launch: logs could not be fetched and are left: {place}")
+        for place, why in self._deployment.close(self._begun, lambda: bool(self._signals)).items():
+            self._announce(f"launch: {why}: {place}")
 
     # --- starting ---
 
@@ -163,10 +163,7 @@ class Launch:
                 self._announce("launch: warning: --insecure: anyone who can connect to a port of this fleet can read and change the job")
         self._port_file.unlink(missing_ok=True)
         arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
-        if self._options.job is not None:
-            arguments += ["--job", self._options.job]
-        for override in self._options.overrides:
-            arguments += ["--set", override]
+        arguments += self._job_arguments()
         if self._resume:
             arguments += ["--resume", self._resume]
         self._scheduler = self._begin(self._deployment.node("scheduler", 0, arguments))
@@ -203,6 +200,14 @@ class Launch:
         if role == "worker" and self._options.program:
             return self._deployment.program_node(address, rank, sizes, self._earlier_starts)
         return self._deployment.node(role, rank, ["--scheduler", address, "--rank", str(rank)], sizes)
+
+    def _job_arguments(self):
+        """A fleet that starts again has the job with which it began, even if its file was edited meanwhile."""
+        resolved = self._run_dir / "job.toml"
+        if self._starts_again and resolved.exists():
+            return ["--job", str(resolved)]
+        job = [] if self._options.job is None else ["--job", self._options.job]
+        return job + [word for override in self._options.overrides for word in ("--set", override)]
 
     def _count_start(self):
         """Counts the starts of the fleet in the run folder, in which a run with a log continues. Returns the number of

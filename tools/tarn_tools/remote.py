@@ -49,15 +49,16 @@ class Ssh:
                     return line.split(maxsplit=1)[1]
         return host.rpartition("@")[2]
 
-    def run_on_all(self, commands, timeout_seconds, given_up=lambda: False):
-        """Runs {host: command} at once; {host: (exit code, output of both streams as bytes)}.
+    def run_on_all(self, commands, timeout_seconds, given_up=lambda: False, errors=True):
+        """Runs {host: command} at once; {host: (exit code, output as bytes)}, with `errors` that of both streams. On that of
+        errors ssh itself writes, too, such as the host's banner.
 
         Commands that do not end in time, or before `given_up()` is true, are killed; their exit code is None.
         """
         running = {}
         for host, command in commands.items():
             output = tempfile.TemporaryFile()
-            running[host] = (self._spawn(host, command, output), output)
+            running[host] = (self._spawn(host, command, output, errors), output)
         deadline = time.monotonic() + timeout_seconds
         while any(process.poll() is None for process, _ in running.values()):
             if time.monotonic() > deadline or given_up():
@@ -65,9 +66,9 @@ class Ssh:
             time.sleep(POLL_SECONDS)
         return {host: self._result(process, output) for host, (process, output) in running.items()}
 
-    def _spawn(self, host, command, output):
+    def _spawn(self, host, command, output, errors):
         return subprocess.Popen(
-            self.argv(host, command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            self.argv(host, command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT if errors else subprocess.DEVNULL,
             start_new_session=True, preexec_fn=fleet.dies_with_us())
 
     @staticmethod

@@ -18,11 +18,10 @@ while IFS= read -r line && [ "$line" != end ]; do
 done
 [ "$line" = end ] || exit 1
 
-# The program gets the keys through a pipe: they are on no disk, in no environment and no list of processes.
+# The program gets the keys through a pipe: they are on no disk (on which some shells write
+# here-documents), in no environment and no list of processes.
 exec 3<&0
-setsid "$@" 3<&- 2>&1 <<KEYS &
-$keys
-KEYS
+printf '%s\n' "$keys" | setsid "$@" 3<&- 2>&1 &
 program=$!
 
 # Sends a signal to the program's group, or to the program alone until setsid has created the group.

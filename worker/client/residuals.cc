@@ -143,13 +143,19 @@ Buffer Residuals::AddResiduals(const Plan& plan, const TableSpec& spec, const Re
   return rows;
 }
 
-// Stores the residual of the plan's row i, and its velocity with momentum; erases them if all are zero.
+// Stores the residual of the plan's row i, and its velocity with momentum; erases them if all are zero. Where the
+// gradient was not finite, keeps what was stored before (rule A5).
 void Residuals::Keep(const TableSpec& spec, Key key, Clock clock, const float* row, std::size_t i,
                      ResidualTable* table) {
   kept_.assign(row, row + spec.dim);
   if (table->dim() != spec.dim) {
     const auto velocity = velocities_.begin() + static_cast<std::ptrdiff_t>(i * spec.dim);
     kept_.insert(kept_.end(), velocity, velocity + spec.dim);
+  }
+  if (!kernels::AllFinite(kept_.size(), kept_.data())) [[unlikely]] {
+    const float* before = table->Find(key);
+    for (std::size_t j = 0; j < kept_.size(); ++j)
+      if (!std::isfinite(kept_[j])) kept_[j] = before == nullptr ? 0 : before[j];
   }
   if (std::ranges::all_of(kept_, [](float value) { return value == 0; }))
     table->Erase(key);

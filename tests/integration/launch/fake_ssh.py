@@ -1,7 +1,7 @@
 """Stands in for ssh and sshd: `fake_ssh.py HOST COMMAND` runs the command with sh in a session of its own, as another
 machine would, and passes its own stdin to it. The command's stdin ends when this process ends.
 
-The folder FAKE_SSH may contain: `down-HOST` (the host does not answer), `rooted-HOST` (two paths on one line: HOST has
+The folder FAKE_SSH may contain: `down-HOST` (the host does not answer), `banner` (shown on stderr), `rooted-HOST` (two paths on one line: HOST has
 the second one in place of the first), `connections` (written here: a line for each command, process and host).
 """
 
@@ -29,6 +29,8 @@ host, command = sys.argv[1:]
 if (HERE / f"down-{host}").exists():
     print(f"ssh: connect to host {host} port 22: Connection refused", file=sys.stderr)
     sys.exit(SSH_FAILED)
+if (HERE / "banner").exists():
+    print("Authorized use only", file=sys.stderr, flush=True)
 with open(HERE / "connections", "a") as file:
     file.write(f"{os.getpid()} {host}\n")
 try:

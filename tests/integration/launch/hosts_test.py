@@ -277,6 +277,16 @@ class PreflightTest(HostsCase):
         self.refused([f"node1: {elsewhere} is there already"], '[storage]\ndurability = "none"\n')
         self.assertTrue(elsewhere.exists())
 
+    def test_what_a_program_saves_on_a_host_is_left_there(self):
+        elsewhere = self.folder / "elsewhere"
+        (self.folder / "rooted-node2").write_text(f"{self.run_dir} {elsewhere}")
+        self.hosts.write_text("node1 servers=2 workers=1\nnode2 workers=1\n")
+        saves = ("--", "sh", "-c", 'echo "$TARN_RANK" > "$TARN_RUN_DIR/model"')
+        done = self.launch('seconds = 60\n[storage]\ndurability = "none"\n', *saves)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(f"launch: files of your programs are left: node2:{self.run_dir}", done.stdout)
+        self.assertEqual((elsewhere / "model").read_text(), "1\n")
+
     def test_ctrl_c_while_hosts_are_asked_ends_it(self):
         (self.folder / "slow").write_text("#!/bin/sh\nexec sleep 60\n")
         (self.folder / "slow").chmod(0o755)

@@ -66,6 +66,7 @@ class RemoteTest(FleetCase):
         run_dir = self.place / "run"
         for host in ("node1", "node2"):
             (self.place / f"rooted-{host}").write_text(f"{run_dir} {self.place}/{host}/run")
+        (self.place / "banner").touch()  # is not part of what is fetched
         there = self.run_ok(self.job(durability="none"), f"{self.place.name}/run", *self.away)
         self.assertEqual(there["parameters_hash"], self.hash_here())
         self.assertEqual([list((self.place / host).iterdir()) for host in ("node1", "node2")], [[], []])

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/optimizer.h"
+#include "kernels/subnormals.h"
 #include "tests/unit/kernels/kernel_test_util.h"
 
 namespace tarn::kernels {
@@ -221,6 +222,16 @@ TEST(AsyncRulesTest, WithoutACorrectionTheyHaveTheBitsOfSgd) {
     }
     EXPECT_TRUE(SameBits(row.values(), plain.values())) << kind;
   }
+}
+
+// As on servers, where lr epsilon becomes zero.
+TEST(AsyncRulesTest, GapAwareWithATinyRateStaysFinite) {
+  const SubnormalsAreZero zero;
+  OptimizerSpec spec = SpecOf("gap_aware");
+  spec.learning_rate = 1e-32f;
+  Row row(spec, {1.0f});
+  row.Take({{0.0f}, {1.0f}, 0});
+  EXPECT_EQ(row.values()[0], 1.0f);
 }
 
 TEST(AsyncRulesTest, ExponentialStalenessSgd) {

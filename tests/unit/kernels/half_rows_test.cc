@@ -2,7 +2,9 @@
 // format, and has no bias, and that widening is exact.
 #include "kernels/half_rows.h"
 
+#include <cfloat>
 #include <cmath>
+#include <vector>
 
 #include "tests/unit/kernels/kernel_test_util.h"
 #include "tests/unit/kernels/scalar_half.h"
@@ -71,6 +73,24 @@ TEST(HalfRowsTest, RandomRoundingMakesNoInfinity) {
     EXPECT_EQ(Bf16ByChance(3.4e38f, random), 0x7f7f);
     EXPECT_EQ(Fp16ByChance(INFINITY, random), 0x7c00);
     EXPECT_TRUE(std::isnan(FloatFromBf16(Bf16ByChance(std::nanf("1"), random))));
+  }
+}
+
+TEST(HalfRowsTest, TheNearestRowHasNoInfinityForFiniteValues) {
+  const std::vector<float> in = {1.0f,  -2.5f,   65519.0f, 65520.0f, -70000.0f,
+                                 1e38f, FLT_MAX, -FLT_MAX, INFINITY, -INFINITY};
+  for (const ValueCodec codec : kCodecs) {
+    std::vector<std::uint16_t> row(in.size());
+    NearestRow(codec, static_cast<std::uint32_t>(in.size()), in.data(), row.data());
+    const float largest = codec == ValueCodec::kFp16 ? 65504.0f : 0x1.fep127f;
+    EXPECT_EQ(Widened(codec, row[0]), 1.0f);
+    EXPECT_EQ(Widened(codec, row[1]), -2.5f);
+    EXPECT_EQ(Widened(codec, row[6]), largest);
+    EXPECT_EQ(Widened(codec, row[7]), -largest);
+    EXPECT_EQ(Widened(codec, row[8]), INFINITY);
+    EXPECT_EQ(Widened(codec, row[9]), -INFINITY);
+    for (std::size_t j = 0; j < 8; ++j)
+      EXPECT_TRUE(std::isfinite(Widened(codec, row[j]))) << Name(codec) << " " << in[j];
   }
 }
 

@@ -345,6 +345,12 @@ TEST(JobError, OptimizerThatDoesNotFit) {
             "clock");
   EXPECT_EQ(ErrorOf("[optimizer.linear]\nkind = \"ftrl\"\nlearning_rate = 0\n"),
             "job.toml:2: optimizer.linear.kind: learning_rate = 0: ftrl divides by it, so it must be > 0");
+  EXPECT_EQ(ErrorOf("[optimizer]\nkind = \"buffered_sgd\"\nbuffer = 1.5\n"),
+            "job.toml:2: optimizer.kind: buffer = 1.5: expected a whole number");
+  EXPECT_EQ(
+      ErrorOf("[local]\nmethod = \"delta\"\nkind = \"ftrl\"\n"),
+      "job.toml:3: local.kind: \"ftrl\" computes values from a worker's own past and would replace those that were "
+      "pulled: expected a rule such as \"sgd\", \"momentum\" or \"adagrad\"");
 }
 
 TEST(JobError, OverridesAreNamed) {

@@ -146,6 +146,20 @@ TEST(Residuals, ValuesThatAreNotFiniteAreSent) {
   EXPECT_EQ(next, (std::map<Key, std::vector<float>>{{3, {6, 6}}})) << "no trace of the NaN";
 }
 
+// Of the rows that are not sent, too: what was stored before remains (rule A5).
+TEST(Residuals, AGradientThatIsNotFiniteIsNotStored) {
+  for (const TableSpec& spec : {Sparse(1, 0.34f), Dense(1, 3, 0.34f)}) {
+    Case test(spec);
+    test.Push({0, 1, 2}, {{0, {9}}, {1, {4}}, {2, {4}}}, 0);
+    const float nan = std::nanf("");
+    test.Push({0, 1, 2}, {{0, {nan}}, {1, {nan}}, {2, {nan}}}, 1);
+    float sent = 0;
+    for (std::uint64_t clock = 2; clock < 6; ++clock)
+      for (const auto& [key, row] : test.Push({0, 1, 2}, {{0, {1}}, {1, {1}}, {2, {1}}}, clock)) sent += row[0];
+    EXPECT_GE(sent, 4 + 4.0f);  // at least one of the residuals, and a gradient of each clock
+  }
+}
+
 // A long run with whole numbers: every gradient is sent or kept exactly, and a simple model selects the same rows.
 TEST(Residuals, NoGradientIsLostOrSentTwice) {
   SplitMix random(3);
