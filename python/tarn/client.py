@@ -42,7 +42,8 @@ __all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "Lea
 
 _T = TypeVar("_T")
 _ANY_RANK = 2**32 - 1
-_LEAVE_SECONDS = 2.0  # for which close() waits for calls that Ctrl-C has interrupted
+_CALL_SECONDS = 0.1  # for which close() itself waits for calls of other threads
+_LEAVE_SECONDS = 2.0  # after which it cancels them, and those that Ctrl-C has interrupted
 _NO_TIME = 1e-9  # seconds; the timeout passed for 0, which the library would replace by its default
 
 
@@ -142,8 +143,8 @@ def _lease_report(given: LeaseReport) -> _LeaseReportOut:
 class _LeaseRequest:
     """A request of leases. Threads: any."""
 
-    def __init__(self, client: Any, data_rows: Sequence[int], done: Sequence[_LeaseReportOut], want: int) -> None:
-        self._client, self._done, self._want = client, list(done), want
+    def __init__(self, call: Callable[..., Any], data_rows: Sequence[int], done: Sequence[_LeaseReportOut], want: int) -> None:
+        self._call, self._done, self._want = call, list(done), want
         self._rows = (ctypes.c_uint64 * 3)(*data_rows)
         self._lock = threading.Lock()
         self._answer: LeaseAnswer | None = None
@@ -158,7 +159,7 @@ class _LeaseRequest:
     def _send(self) -> LeaseAnswer:
         reports = (CLeaseReport * len(self._done))(*(each.report for each in self._done))
         leases, answer = (CLease * self._want)(), CLeaseAnswer()
-        library().request_leases(self._client, self._rows, reports, len(reports), leases, self._want, answer)
+        self._call(library().request_leases, self._rows, reports, len(reports), leases, self._want, answer)
         granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows,
                          each.batch_rows)
                    for each in leases[:answer.granted]]
@@ -170,24 +171,37 @@ class Client:
 
     def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
+        self._uses, self._unused = 0, threading.Condition()  # calls of the library in progress, in any thread
         self._saver: Saver | None = None
         self._lease_lock = threading.Lock()  # one request of leases at a time
         self._lease_request: _LeaseRequest | None = None  # after Ctrl-C: its answer has not been returned
         self._unsent_reports: list[_LeaseReportOut] = []
         self._saved_lock = threading.Lock()  # while the bytes that tarn_saved_state has returned are copied
-        self._calls: list[threading.Event] = []  # of calls in progress, also after Ctrl-C; set when they have returned
 
     def __getstate__(self) -> Any:
         raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
                         "process")
 
-    @property
-    def pointer(self) -> Any:
+    def _open(self) -> Any:
+        """The pointer. Raises Gone in a fork, and after close()."""
         if self._process != os.getpid():  # a fork has no threads of the library
             raise Gone(17, "this client belongs to the parent process: connect again after a fork")
         if self._pointer is None:
             raise Gone(17, "the client is closed")
         return self._pointer
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Internal. Calls a function of the library for this client, which is not freed before the call has returned."""
+        self._open()  # before the lock, which a fork may have copied while a thread had it
+        with self._unused:
+            pointer = self._open()
+            self._uses += 1
+        try:
+            return function(pointer, *arguments)
+        finally:
+            with self._unused:
+                self._uses -= 1
+                self._unused.notify_all()
 
     def __enter__(self) -> "Client":
         return self
@@ -205,7 +219,7 @@ class Client:
         self.close()
 
     def _interruptible(self, call: Callable[..., _T], *arguments: Any, what: str) -> _T:
-        return interruptible(call, *arguments, what=what, calls=self._calls)
+        return interruptible(call, *arguments, what=what)
 
     def pull_options(self, out: int | None, priority: int, clock: int | None) -> CPullOptions:
         """Internal. For the pulls of tables and plans."""
@@ -215,17 +229,17 @@ class Client:
     @property
     def rank(self) -> int:
         """The rank of this worker, from 0."""
-        return int(library().rank(self.pointer))
+        return int(self.call(library().rank))
 
     @property
     def clock(self) -> int:
         """The clock of the next pull and push. Where the job has backup workers, the end of a pull may advance it."""
-        return int(library().clock(self.pointer))
+        return int(self.call(library().clock))
 
     @property
     def job_text(self) -> str:
         """The job as resolved TOML."""
-        return str(library().job_text(self.pointer).decode())
+        return str(self.call(library().job_text).decode())
 
     def table(
         self,
@@ -250,7 +264,7 @@ class Client:
         if dim is None:
             if not (rows is None and initializer is None and optimizer is None and pushes == "gradients"):
                 raise InvalidArgument(1, f"table {name!r}: rows, initializer, optimizer and pushes need dim")
-            self._interruptible(library().open_table, self.pointer, as_bytes(name), pointer,
+            self._interruptible(self.call, library().open_table, as_bytes(name), pointer,
                                 what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
@@ -262,7 +276,7 @@ class Client:
             lines += _section("initializer", initializer)
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
-        self._interruptible(library().create_table, self.pointer, as_bytes(name), "\n".join(lines).encode(), pointer,
+        self._interruptible(self.call, library().create_table, as_bytes(name), "\n".join(lines).encode(), pointer,
                             what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
@@ -282,7 +296,7 @@ class Client:
             shapes.append(shape)
             outs.append(out)
         handle = future_handle(outs)
-        library().pull_many(self.pointer, items, len(pulls), self.pull_options(None, priority, clock), handle.pointer)
+        self.call(library().pull_many, items, len(pulls), self.pull_options(None, priority, clock), handle.pointer)
         return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
 
     def push(self, pushes: Sequence[tuple[Table, ArrayLike, ArrayLike]]) -> Future:
@@ -298,7 +312,7 @@ class Client:
             item.table, item.keys, item.n, item.gradients = table.address, array.ctypes.data, array.size, values.ctypes.data
             arrays.append((array, values))
         pointer = POINTER()
-        library().push_many(self.pointer, items, len(pushes), pointer)
+        self.call(library().push_many, items, len(pushes), pointer)
         return Future(pointer)
 
     def plans(
@@ -329,7 +343,7 @@ class Client:
         count = len(tables)
         requests = _words(4 * count, zip((table.address for table in tables), keys, counts, limits))
         made, sizes = (ctypes.c_uint64 * count)(), (ctypes.c_size_t * count)()
-        library().plan_make_many(self.pointer, requests, count, made, sizes, index)
+        self.call(library().plan_make_many, requests, count, made, sizes, index)
         addresses = list(made)
         owner = Handle(addresses, _free_plans)
         return list(map(Plan, tables, ((n,) for n in counts), addresses, sizes, itertools.repeat(owner)))
@@ -360,7 +374,7 @@ class Client:
     ) -> Handle:
         items = _words(2 * len(plans), ((plan.address, out or 0) for plan, out in zip(plans, addresses)))
         handle = future_handle(kept)
-        library().pull_plans(self.pointer, items, len(plans), self.pull_options(None, priority, clock), handle.pointer)
+        self.call(library().pull_plans, items, len(plans), self.pull_options(None, priority, clock), handle.pointer)
         return handle
 
     def push_plans(self, pushes: Sequence[tuple[Plan, ArrayLike]]) -> Future:
@@ -376,7 +390,7 @@ class Client:
         """Internal, unchecked. Pushes the gradients of plans[i] at addresses[i], float32 [plan.size, dim]. They are
         copied."""
         pointer, items = POINTER(), _words(2 * len(plans), zip((plan.address for plan in plans), addresses))
-        library().push_plans(self.pointer, items, len(plans), 0, pointer)
+        self.call(library().push_plans, items, len(plans), 0, pointer)
         return Future(pointer)
 
     def tick(self, lease: int | None = None, rows: int = 0) -> Future:
@@ -386,15 +400,15 @@ class Client:
         """
         pointer = POINTER()
         if lease is None:
-            library().tick(self.pointer, pointer)
+            self.call(library().tick, pointer)
         else:
-            library().tick_at(self.pointer, operator.index(lease), operator.index(rows), pointer)
+            self.call(library().tick_at, operator.index(lease), operator.index(rows), pointer)
         return Future(pointer)
 
     def tick_to(self, clock: int) -> Future:
         """Finishes all clocks before `clock` at once. Returns a Future, ready at once if `clock` is not ahead."""
         pointer = POINTER()
-        library().tick_to(self.pointer, _as_clock(clock), pointer)
+        self.call(library().tick_to, _as_clock(clock), pointer)
         return Future(pointer)
 
     def request_leases(
@@ -409,10 +423,10 @@ class Client:
         `done`.
         """
         with self._lease_lock:
-            pointer = self.pointer
+            self._open()
             self._unsent_reports += [_lease_report(each) for each in done]
             if self._lease_request is None:
-                request = _LeaseRequest(pointer, data_rows, self._unsent_reports, want)
+                request = _LeaseRequest(self.call, data_rows, self._unsent_reports, want)
                 self._lease_request, self._unsent_reports = request, []
             try:
                 answer = self._interruptible(
@@ -431,7 +445,7 @@ class Client:
         In bsp and ssp all workers, including this one, must continue to tick meanwhile.
         """
         pointer = POINTER()
-        library().request_checkpoint(self.pointer, pointer)
+        self.call(library().request_checkpoint, pointer)
         written = Future(pointer)
         written._what = "a checkpoint: not all workers have ticked to its clock, or a server still writes"
         return written
@@ -454,22 +468,20 @@ class Client:
         changed its state, it may only push until its next tick.
         """
         self._saver = Saver(save)
-        library().keep_state(self.pointer, self._saver.function, None)
+        self.call(library().keep_state, self._saver.function, None)
 
     def save_state(self) -> None:
         """Saves the state if a checkpoint needs it. Call it where a program changes its state after a tick without having
         called anything that saves it, because it has pulled the rows of this clock in an earlier one."""
-        library().save_state(self.pointer)
+        self.call(library().save_state)
 
     def saved_state(self, rank: int = 0) -> bytes | None:
         """The state that the worker of this rank had in the checkpoint from which the run was resumed; None if it had
         none, or if this worker has joined later."""
-        pointer = self.pointer
-
         def read() -> bytes | None:
             found, n = POINTER(), ctypes.c_size_t()
             with self._saved_lock:
-                library().saved_state(pointer, rank, found, n)
+                self.call(library().saved_state, rank, found, n)
                 return ctypes.string_at(found, n.value) if n.value else None
 
         return self._interruptible(read, what="the saved state of a program: a server does not answer")
@@ -489,42 +501,46 @@ class Client:
                 numbers[i] = float(value.detach() if hasattr(value, "detach") else value)
             except (TypeError, ValueError):
                 raise TypeError(f"tarn.report: {name} = {value!r}, expected a number") from None
-        library().report(self.pointer, (TEXT * len(values))(*map(as_bytes, values)), numbers, len(values))
+        self.call(library().report, (TEXT * len(values))(*map(as_bytes, values)), numbers, len(values))
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called barrier() as often as this one."""
-        self._interruptible(library().barrier, self.pointer, what="a barrier: other workers have not called it")
+        self._interruptible(self.call, library().barrier, what="a barrier: other workers have not called it")
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
-        self._interruptible(library().leave, self.pointer, what="the answers to this worker's requests, before it leaves the "
+        self._interruptible(self.call, library().leave, what="the answers to this worker's requests, before it leaves the "
                       "fleet: a server or the scheduler does not answer")
 
     def check(self) -> None:
         """Raises the error with which every request fails, once the client has ended. Does not wait."""
-        library().ended(self.pointer)
+        self.call(library().ended)
 
     @property
     def closed(self) -> bool:
         return self._pointer is None
 
     def close(self) -> None:
-        """Leaves first unless leave() was called, but waits at most 2 seconds. Does not wait for a call that Ctrl-C has
-        interrupted: if it has not returned after 2 seconds, it is cancelled, and the fleet counts this worker as dead."""
-        pointer, self._pointer = self._pointer, None
-        if pointer is None or self._process != os.getpid():
+        """Leaves first unless leave() was called, but waits at most 2 seconds. Does not wait long for calls in other threads,
+        or for one that Ctrl-C has interrupted: if they have not returned after 2 seconds, they are cancelled, and the fleet
+        counts this worker as dead."""
+        if self._process != os.getpid():
             return
-        busy = [each for each in self._calls if not each.is_set()]
+        with self._unused:
+            pointer, self._pointer = self._pointer, None
+            if pointer is None:
+                return
+            unused = self._unused.wait_for(lambda: self._uses == 0, _CALL_SECONDS)
 
-        def close(_used_by_busy: Saver | None) -> None:
-            if not all([each.wait(_LEAVE_SECONDS) for each in busy]):
-                library().cancel(pointer)
-            for each in busy:
-                each.wait()
+        def close(_used_by_calls: Saver | None) -> None:
+            with self._unused:
+                if not self._unused.wait_for(lambda: self._uses == 0, _LEAVE_SECONDS):
+                    library().cancel(pointer)
+                self._unused.wait_for(lambda: self._uses == 0)
             library().close(pointer)
 
-        if not busy:
+        if unused:
             return close(self._saver)
         with contextlib.suppress(RuntimeError):  # at the end of the interpreter no thread can be started
             threading.Thread(target=close, args=(self._saver,), daemon=True).start()

@@ -280,6 +280,8 @@ class Export:
                 raise ExportError("not a regular file")
             head = file.read(_HEADER.size)
             size = file.seek(0, 2)
+            # Of this file, even if another one gets its name meanwhile.
+            mapped = np.memmap(cast(Any, file), np.uint8, "r") if size else np.empty(0, np.uint8)
         if len(head) < _HEADER.size:
             raise ExportError(f"{len(head)} bytes, expected at least {_HEADER.size}")
         magic, version, crc, at, count, index_crc, _, file_bytes, _, _ = _HEADER.unpack(head)
@@ -293,7 +295,7 @@ class Export:
             raise ExportError(f"{size} bytes, expected {file_bytes}")
         if at + count > size:
             raise ExportError("its index is outside the file")
-        self._bytes = memoryview(cast(Any, np.memmap(self.path, np.uint8, "r")))
+        self._bytes = memoryview(cast(Any, mapped))
         index = self._bytes[at:at + count]
         if zlib.crc32(index) != index_crc:
             raise ExportError("damaged index")

@@ -29,7 +29,7 @@ class Future:
 
     def ready(self) -> bool:
         """Whether wait() would return at once."""
-        return bool(library().ready(self._handle.pointer))
+        return bool(library().ready(self._handle.of_this_process()))
 
     def wait(self, timeout: float | None = None) -> Any:
         """Waits until the operation is done. Raises Error if it failed, and Timeout after `timeout` seconds; wait() may
@@ -37,6 +37,7 @@ class Future:
         self._wait(lambda seconds: library().wait(self._handle.pointer, seconds), timeout)
 
     def _wait(self, call: Callable[[float], Any], timeout: float | None) -> Any:
+        self._handle.of_this_process()
         note = Note(self._what)
         left = math.inf if timeout is None else timeout
         while True:

@@ -209,12 +209,9 @@ class Note:
             logging.getLogger("tarn").warning("tarn: waiting for %.0f s for %s", waited, self._what)
 
 
-def interruptible(
-    call: Callable[..., _T], *arguments: Any, what: str = "", calls: list[threading.Event] | None = None
-) -> _T:
+def interruptible(call: Callable[..., _T], *arguments: Any, what: str = "") -> _T:
     """Returns the result of `call`. In the main thread, runs it on a separate thread, so that Ctrl-C interrupts the wait,
-    and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. During the call and after Ctrl-C,
-    `calls` has an event that is set once the call has returned."""
+    and logs `what` it waits for every NOTE_SECONDS. In other threads, only calls it. After Ctrl-C the call goes on."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
     done: list[_T] = []
@@ -229,17 +226,13 @@ def interruptible(
         ended.set()
 
     thread = threading.Thread(target=run, daemon=True)
-    calls = [] if calls is None else calls
-    calls.append(ended)  # before the start, in which Ctrl-C may come too
     try:
         thread.start()
     except RuntimeError:  # at the end of the interpreter, from Python 3.12
-        calls.remove(ended)
         return call(*arguments)
     note = Note(what)
     while not ended.wait(PATIENCE_SECONDS):
         note.log()
-    calls.remove(ended)
     if failed:
         raise failed[0]
     return done[0]
@@ -250,6 +243,12 @@ class Handle:
 
     def __init__(self, pointer: Any, free: Callable[[Any], None], kept: object = None) -> None:
         self.pointer, self._free, self._kept, self._process = pointer, free, kept, os.getpid()
+
+    def of_this_process(self) -> Any:
+        """The pointer. Raises Gone after a fork: the library's threads and connections are those of the parent."""
+        if self._process != os.getpid():
+            raise Gone(17, "this operation belongs to the parent process: connect again after a fork")
+        return self.pointer
 
     def __del__(self) -> None:
         if self._process == os.getpid():  # not in a fork, where a lock of the library may never be released

@@ -67,14 +67,14 @@ class Plan:
         """Pulls the rows of `keys`, float32 [n, dim]. Arguments as in Table.pull."""
         shape, handle = (self.size, self.table.dim), future_handle(out)
         options = self.table.client.pull_options(address_of(self.table.name, out, shape), priority, clock)
-        library().pull_plan(self.table.client.pointer, self.address, options, handle.pointer)
+        self.table.client.call(library().pull_plan, self.address, options, handle.pointer)
         return Rows(handle, shape, out)
 
     def push(self, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each of `keys`, [n, dim]; see Table.push."""
         pointer = POINTER()
         values = as_gradients(self.table, (self.size,), gradients)
-        library().push_plan(self.table.client.pointer, self.address, values.ctypes.data_as(FLOATS), None, None, 0, pointer)
+        self.table.client.call(library().push_plan, self.address, values.ctypes.data_as(FLOATS), None, None, 0, pointer)
         return Future(pointer)
 
 
@@ -101,21 +101,21 @@ class Table:
         """
         array, handle, shape = as_keys(self, keys), future_handle(out), np.shape(keys) + (self.dim,)
         options = self.client.pull_options(address_of(self.name, out, shape), priority, clock)
-        library().pull(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, options,
+        self.client.call(library().pull, self.address, array.ctypes.data_as(KEYS), array.size, options,
                        handle.pointer)
         return Rows(handle, shape, out)
 
     def plan(self, keys: ArrayLike) -> Plan:
         """Makes a plan for pulls and pushes of the same keys."""
         array, pointer = as_keys(self, keys), POINTER()
-        library().plan_make(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, pointer)
+        self.client.call(library().plan_make, self.address, array.ctypes.data_as(KEYS), array.size, pointer)
         owner = Handle(pointer, library().plan_free)
         return Plan(self, np.shape(keys), pointer.value or 0, library().plan_size(pointer), owner)
 
     def prefetch(self, keys: ArrayLike) -> None:
         """Announces that these rows will be pulled soon, so that servers read those on disk into memory."""
         array = as_keys(self, keys)
-        library().prefetch(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size)
+        self.client.call(library().prefetch, self.address, array.ctypes.data_as(KEYS), array.size)
 
     def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
         """Pushes a gradient for each key, [..., dim]; gradients of the same key are summed. Returns a Future; waiting
@@ -126,7 +126,7 @@ class Table:
         """
         array, pointer = as_keys(self, keys), POINTER()
         values = as_gradients(self, np.shape(keys), gradients)
-        library().push(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size,
+        self.client.call(library().push, self.address, array.ctypes.data_as(KEYS), array.size,
                     values.ctypes.data_as(FLOATS), pointer)
         return Future(pointer)
 
@@ -140,7 +140,7 @@ class Table:
         """
         array, pointer = as_keys(self, keys), POINTER()
         rows = as_gradients(self, np.shape(keys), values, "values")
-        library().assign(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size,
+        self.client.call(library().assign, self.address, array.ctypes.data_as(KEYS), array.size,
                       rows.ctypes.data_as(FLOATS), pointer)
         return Future(pointer)
 
@@ -151,5 +151,5 @@ class Table:
         Raises InvalidArgument if the table is dense.
         """
         array, pointer = as_keys(self, keys), POINTER()
-        library().delete(self.client.pointer, self.address, array.ctypes.data_as(KEYS), array.size, pointer)
+        self.client.call(library().delete, self.address, array.ctypes.data_as(KEYS), array.size, pointer)
         return Future(pointer)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/row_layout.h"
+#include "core/table/update_rule.h"
 #include "server/store/snapshot.h"
 
 namespace tarn::inspector {
@@ -19,6 +20,8 @@ std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what)
 // Whether keys of this table may ever have waited for admission. Tests only life.on, because the admission threshold
 // may have changed since.
 bool MayWait(const TableSpec& table) { return table.life.on; }
+
+bool HasStates(const TableSpec& table) { return FindUpdateRule(table.optimizer.kind)->partition_floats != 0; }
 
 }  // namespace
 
@@ -55,6 +58,12 @@ Status Counts::Add(const server::StoredEntry& entry) {
   return {};
 }
 
+void Counts::AddState(std::uint64_t salt, PartitionId partition, const server::FragmentState& state) {
+  const std::uint64_t hash = server::FragmentHash(salt, partition, state.words);
+  generations_.back().hash += hash;
+  hash_ += hash;
+}
+
 // A row belongs to its generation and to later ones, up to the generation that replaces it.
 void Counts::AddToStates(const server::StoredEntry& entry) {
   const bool newest = key_ != entry.key || partition_ != entry.partition;
@@ -84,7 +93,8 @@ Status Counts::Compare(const Manifest& manifest, const std::string& origin) cons
     }
     if (!generation.tables.empty()) TARN_RETURN_IF_ERROR(CompareTables(manifest, g, origin));
     const bool hash_is_complete =
-        g + 1 == manifest.generations.size() || std::ranges::none_of(manifest.tables, MayWait);
+        g + 1 == manifest.generations.size() ||
+        std::ranges::none_of(manifest.tables, [](const TableSpec& table) { return MayWait(table) || HasStates(table); });
     if (hash_is_complete && generation.state_hash != generations_[g].hash)
       return Corrupt(origin, fmt::format("the hash of generation {} is {:016x}, computed from its files: {:016x}",
                                          generation.id.value, generation.state_hash, generations_[g].hash));

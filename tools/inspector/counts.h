@@ -9,6 +9,7 @@
 #include "core/codec/manifest.h"
 #include "core/error.h"
 #include "server/checkpoint/checkpoint_rows.h"
+#include "server/store/snapshot.h"
 
 namespace tarn::inspector {
 
@@ -22,10 +23,13 @@ class Counts {
   // Adds an entry of CheckpointRowsOptions::on_entry. kCorrupt: the entry is in the wrong place, or has another size
   // than the rows of its table.
   Status Add(const server::StoredEntry& entry);
+  // Adds what the rule of a table stores for a partition, in the last generation. `salt`: of the table.
+  void AddState(std::uint64_t salt, PartitionId partition, const server::FragmentState& state);
 
   // Compares the counts of every file, and of every table in every generation, and the hashes with the manifest.
   // kCorrupt names the file or generation and both values. The hash of a generation before the last is not compared if
-  // keys may have waited for admission, because it covers those keys, which are no longer stored.
+  // keys may have waited for admission, because it covers those keys, which are no longer stored, or if a table's rule
+  // has a state for each partition, which only the last generation has.
   Status Compare(const Manifest& manifest, const std::string& origin) const;
 
   std::uint64_t rows() const { return rows_; }  // rows of the last generation

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -91,6 +92,16 @@ Expected<std::string> VerifyCheckpoint(const std::string& path) {
     counts->BeginTable(table, checkpoint->SaltOf(table));
     TARN_RETURN_IF_ERROR(ReadTable(*checkpoint, table, &progress));
   }
+  const auto take = [&](TableId id, PartitionId partition, const server::FragmentState& state) -> Status {
+    const auto table = std::ranges::find(manifest.tables, id, &TableSpec::id);
+    if (table == manifest.tables.end())
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("{}: a state of table {}, which the checkpoint does not have", checkpoint->directory, id.value));
+    counts->AddState(checkpoint->SaltOf(*table), partition, state);
+    return {};
+  };
+  for (const server::PartitionRun run : PartitionRuns(manifest))
+    TARN_RETURN_IF_ERROR(checkpoint->rows->ReadStates(run, take));
   TARN_RETURN_IF_ERROR(counts->Compare(manifest, checkpoint->directory + "/" + kManifestName));
   std::uint64_t bytes = 0, files = 0;
   for (const Generation& generation : manifest.generations)

@@ -180,15 +180,17 @@ class ValuesTest(unittest.TestCase):
 
     def test_a_fork_ends_and_is_told_to_connect_anew(self):
         table = self.ps.table("forked", dim=1)
+        rows = table.pull([1])
         child = os.fork()
         if child == 0:
-            said = ""
-            try:
-                table.pull([1])
-            except tarn.Gone as error:
-                said = str(error)
+            said = []
+            for call in (lambda: table.pull([1]), rows.wait, rows.ready):
+                try:
+                    call()
+                except tarn.Gone as error:
+                    said.append("connect again" in str(error))
             self.ps.close()
-            os._exit(0 if "connect again" in said else 1)
+            os._exit(0 if said == [True] * 3 else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(table.pull([1]).wait().shape, (1, 1))
 
@@ -385,6 +387,29 @@ class FleetsTest(unittest.TestCase):
                 with patched():
                     self.assertRaises(KeyboardInterrupt, ps.request_leases, (20, 0, 0))
             self.assertRaises(tarn.Gone, ps.request_leases, (20, 0, 0))
+
+    def test_a_client_is_not_freed_under_the_calls_of_other_threads(self):
+        keys = np.random.default_rng(1).integers(0, 1 << 40, 300_000)
+        with Fleet() as fleet:
+            for _ in range(8):
+                ended = []
+
+                def pull(table):
+                    try:
+                        while True:
+                            table.pull(keys)
+                    except tarn.Gone:
+                        ended.append(True)
+
+                with tarn.connect(fleet.address) as ps:
+                    table = ps.table("users", dim=1)
+                    threads = [threading.Thread(target=pull, args=(table,)) for _ in range(2)]
+                    for thread in threads:
+                        thread.start()
+                    time.sleep(0.02)
+                for thread in threads:
+                    thread.join()
+                self.assertEqual(len(ended), 2)
 
     def test_a_client_that_cannot_leave_is_closed(self):
         with Fleet() as fleet:

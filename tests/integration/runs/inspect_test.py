@@ -75,6 +75,16 @@ class InspectTest(FleetCase):
             self.assertIn("complete and undamaged", self.inspect("verify", one["directory"]))
         self.assertIn(self.summary["parameters_hash"], self.inspect("verify", self.run_folder))
 
+    def test_a_rule_with_a_state_for_each_partition(self):
+        run = self.run_ok(self.job(durability="checkpoint", checkpoint_clocks=15, epochs=2, checkpoint_final=True, mode="asp",
+                                   apply="immediate", optimizer="delay_adaptive_sgd"), "states", "--set",
+                          "storage.checkpoints_kept=100")
+        listed = json.loads(self.inspect("list", self.folder / "states", "--json"))
+        self.assertGreater(max(len(one["generations"]) for one in listed), 1)
+        for one in listed:
+            self.assertIn("complete and undamaged", self.inspect("verify", one["directory"]))
+        self.assertIn(run["parameters_hash"], self.inspect("verify", self.folder / "states"))
+
     def test_damage_is_named(self):
         copy = self.folder / "damaged"
         shutil.copytree(self.listed[-1]["directory"], copy)
