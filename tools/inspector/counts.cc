@@ -93,8 +93,9 @@ Status Counts::Compare(const Manifest& manifest, const std::string& origin) cons
     }
     if (!generation.tables.empty()) TARN_RETURN_IF_ERROR(CompareTables(manifest, g, origin));
     const bool hash_is_complete =
-        g + 1 == manifest.generations.size() ||
-        std::ranges::none_of(manifest.tables, [](const TableSpec& table) { return MayWait(table) || HasStates(table); });
+        g + 1 == manifest.generations.size() || std::ranges::none_of(manifest.tables, [](const TableSpec& table) {
+          return MayWait(table) || HasStates(table);
+        });
     if (hash_is_complete && generation.state_hash != generations_[g].hash)
       return Corrupt(origin, fmt::format("the hash of generation {} is {:016x}, computed from its files: {:016x}",
                                          generation.id.value, generation.state_hash, generations_[g].hash));

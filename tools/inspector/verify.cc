@@ -95,8 +95,8 @@ Expected<std::string> VerifyCheckpoint(const std::string& path) {
   const auto take = [&](TableId id, PartitionId partition, const server::FragmentState& state) -> Status {
     const auto table = std::ranges::find(manifest.tables, id, &TableSpec::id);
     if (table == manifest.tables.end())
-      return Fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: a state of table {}, which the checkpoint does not have", checkpoint->directory, id.value));
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}: a state of table {}, which the checkpoint does not have",
+                                                   checkpoint->directory, id.value));
     counts->AddState(checkpoint->SaltOf(*table), partition, state);
     return {};
   };

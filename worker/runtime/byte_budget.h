@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 
 namespace tarn::worker {
@@ -18,11 +19,14 @@ class ByteBudget {
     taken_ += bytes;
     return true;
   }
-  // Blocks until the bytes fit.
+  // Blocks until the bytes fit, in the order of the calls: smaller ones do not pass a large one.
   void Take(std::size_t bytes) {
     std::unique_lock lock(mutex_);
-    returned_.wait(lock, [&] { return Fits(bytes); });
+    const std::uint64_t ticket = tickets_++;
+    returned_.wait(lock, [&] { return ticket == served_ && Fits(bytes); });
     taken_ += bytes;
+    ++served_;
+    returned_.notify_all();
   }
   void Return(std::size_t bytes) {
     {
@@ -36,6 +40,11 @@ class ByteBudget {
     const std::lock_guard lock(mutex_);
     return taken_;
   }
+  // Calls of Take that have not returned.
+  std::uint64_t waiting() const {
+    const std::lock_guard lock(mutex_);
+    return tickets_ - served_;
+  }
   std::size_t bytes_max() const { return bytes_max_; }
 
  private:
@@ -45,6 +54,7 @@ class ByteBudget {
   mutable std::mutex mutex_;
   std::condition_variable returned_;
   std::size_t taken_ = 0;
+  std::uint64_t tickets_ = 0, served_ = 0;  // of Take
 };
 
 }  // namespace tarn::worker

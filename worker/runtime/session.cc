@@ -19,11 +19,16 @@ constexpr double kSilenceSecondsMax = 5;  // a live scheduler answers every seco
 double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }
 TimeUs Microseconds(double seconds) { return static_cast<TimeUs>(std::clamp(seconds, 0.0, 1e9) * 1e6); }
 
-// Maximum memory of an unanswered pull: its keys, and its rows after the first of them have arrived.
+// Maximum memory of an unanswered pull: its keys, and its rows after the first of them have arrived, which in memory of
+// the request are those of all keys of the caller, equal ones included.
 std::size_t BytesOf(std::span<const PullRequest::Table> tables) {
   std::size_t bytes = 0;
-  for (const PullRequest::Table& table : tables)
-    bytes += table.plan->keys.size() * (sizeof(Key) + table.plan->dim * sizeof(float));
+  for (const PullRequest::Table& table : tables) {
+    const std::size_t keys = table.plan->keys.size();
+    const bool in_callers_order = table.plan.shared == nullptr && table.out == nullptr;
+    const std::size_t rows = in_callers_order ? std::max(keys, table.plan->index.size()) : keys;
+    bytes += keys * sizeof(Key) + rows * table.plan->dim * sizeof(float);
+  }
   return bytes;
 }
 

@@ -165,6 +165,8 @@ TEST(LibraryErrors, UnreadPullsAreBounded) {
   EXPECT_EQ(refused.Wait().error().message,
             "a pull of table 'users' is for 20 bytes, and pulls of 60 bytes are not answered yet: expected at most 40 "
             "together (ConnectOptions::asked_bytes_max); wait for earlier ones first");
+  EXPECT_NE(pull({4, 4, 4}).Wait().error().message.find("is for 44 bytes"), std::string::npos)
+      << "the key once, its row three times";
   const std::vector<TablePull> twice(2, TablePull{*users, std::vector<Key>{}, {}});
   EXPECT_EQ(client->PullMany(twice).Wait().error().message,
             "a pull of table 'users' and table 'users' is for 0 bytes, and pulls of 60 bytes are not answered yet: "
