@@ -47,7 +47,7 @@ namespace tarn::kernels::rules {
 HWY_EXPORT(ApplyBufferedSgd);
 
 constexpr RuleOption kOptions[] = {
-    {"buffer", 4.0f, Range{1, 1e6}, "number of pushes of a row after which one step is taken"},
+    {"buffer", 4.0f, Range{1, 1e6}, "whole number of pushes of a row after which one step is taken"},
     {"delay_power", 0.0f, Range{0, 10}, "a push with the delay d has the weight (1 + d)^-delay_power"},
 };
 constexpr RuleSlot kSlots[] = {{"s"}, {.name = "n", .size = SlotSize::kRow}};

@@ -48,7 +48,7 @@ HWY_EXPORT(ApplyDelayedNesterov);
 
 constexpr RuleOption kOptions[] = {
     {"momentum", 0.9f, kDecay, "decay factor of the momentum"},
-    {"buffer", 4.0f, Range{1, 1e6}, "number of pushes of a row after which the momentum changes"},
+    {"buffer", 4.0f, Range{1, 1e6}, "whole number of pushes of a row after which the momentum changes"},
 };
 constexpr RuleSlot kSlots[] = {{"m"}, {"s"}, {.name = "n", .size = SlotSize::kRow}};
 

@@ -60,7 +60,7 @@ HWY_EXPORT(ApplyKAsyncSgd);
 
 constexpr RuleOption kOptions[] = {
     {"workers_min", 2.0f, Range{1, 96},
-     "number of different workers whose gradients s must contain for a step; at most fleet.workers"},
+     "whole number of different workers whose gradients s must contain for a step; at most fleet.workers"},
 };
 constexpr RuleSlot kSlots[] = {{"s"},
                                {.name = "n", .size = SlotSize::kRow},

@@ -17,9 +17,11 @@ interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 import contextlib
 import ctypes
 import itertools
+import math
 import operator
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -166,12 +168,73 @@ class _LeaseRequest:
         return LeaseAnswer(granted, bool(answer.finished), None if granted or answer.finished else answer.tick_to)
 
 
+class _Connection:
+    """A client of the library, which is not freed while a call for it is in progress in any thread. Calls that Ctrl-C has
+    interrupted keep this object, and not the Client, alive."""
+
+    def __init__(self, pointer: Any) -> None:
+        self._pointer, self._process = pointer, os.getpid()
+        self._lock, self._uses = threading.Lock(), set[object]()  # calls in progress
+
+    def check(self) -> Any:
+        """The pointer. Raises Gone in a fork, and after close()."""
+        if self._process != os.getpid():  # a fork has no threads of the library
+            raise Gone(17, "this client belongs to the parent process: connect again after a fork")
+        if self._pointer is None:
+            raise Gone(17, "the client is closed")
+        return self._pointer
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.check()  # before the lock, which a fork may have copied while a thread had it
+        use = object()
+        try:
+            with self._lock:
+                pointer = self.check()
+                self._uses.add(use)
+            return function(pointer, *arguments)
+        finally:
+            self._uses.discard(use)
+
+    @property
+    def closed(self) -> bool:
+        return self._pointer is None
+
+    def close(self, used_by_calls: object) -> None:
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            pointer, self._pointer = self._pointer, None
+        if pointer is None:
+            return
+
+        def unused(seconds: float) -> bool:
+            deadline = time.monotonic() + seconds
+            while self._uses and time.monotonic() < deadline:
+                time.sleep(0.002)
+            return not self._uses
+
+        def close(_used_by_calls: object) -> None:
+            if not unused(_LEAVE_SECONDS):
+                library().cancel(pointer)
+            unused(math.inf)
+            library().close(pointer)
+
+        try:
+            ends_soon = unused(_CALL_SECONDS)
+        except BaseException:  # another Ctrl-C
+            threading.Thread(target=close, args=(used_by_calls,), daemon=True).start()
+            raise
+        if ends_soon:
+            return close(used_by_calls)
+        with contextlib.suppress(RuntimeError):  # at the end of the interpreter no thread can be started
+            threading.Thread(target=close, args=(used_by_calls,), daemon=True).start()
+
+
 class Client:
     """A worker of the fleet. Leaves the fleet at the end of a `with` block."""
 
     def __init__(self, pointer: Any) -> None:
-        self._pointer, self._process = pointer, os.getpid()
-        self._uses, self._unused = 0, threading.Condition()  # calls of the library in progress, in any thread
+        self._connection = _Connection(pointer)
         self._saver: Saver | None = None
         self._lease_lock = threading.Lock()  # one request of leases at a time
         self._lease_request: _LeaseRequest | None = None  # after Ctrl-C: its answer has not been returned
@@ -182,26 +245,9 @@ class Client:
         raise TypeError("tarn: a client cannot be pickled or copied: it is connected to a fleet; call tarn.connect in each "
                         "process")
 
-    def _open(self) -> Any:
-        """The pointer. Raises Gone in a fork, and after close()."""
-        if self._process != os.getpid():  # a fork has no threads of the library
-            raise Gone(17, "this client belongs to the parent process: connect again after a fork")
-        if self._pointer is None:
-            raise Gone(17, "the client is closed")
-        return self._pointer
-
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Internal. Calls a function of the library for this client, which is not freed before the call has returned."""
-        self._open()  # before the lock, which a fork may have copied while a thread had it
-        with self._unused:
-            pointer = self._open()
-            self._uses += 1
-        try:
-            return function(pointer, *arguments)
-        finally:
-            with self._unused:
-                self._uses -= 1
-                self._unused.notify_all()
+        """Internal. Calls a function of the library for this client."""
+        return self._connection.call(function, *arguments)
 
     def __enter__(self) -> "Client":
         return self
@@ -264,7 +310,7 @@ class Client:
         if dim is None:
             if not (rows is None and initializer is None and optimizer is None and pushes == "gradients"):
                 raise InvalidArgument(1, f"table {name!r}: rows, initializer, optimizer and pushes need dim")
-            self._interruptible(self.call, library().open_table, as_bytes(name), pointer,
+            self._interruptible(self._connection.call, library().open_table, as_bytes(name), pointer,
                                 what=f"table {name!r}: no worker has created it")
             return Table(self, name, pointer)
         lines = [f"dim = {_toml(operator.index(dim))}"]
@@ -276,7 +322,7 @@ class Client:
             lines += _section("initializer", initializer)
         if optimizer is not None:
             lines += _section("optimizer", optimizer)
-        self._interruptible(self.call, library().create_table, as_bytes(name), "\n".join(lines).encode(), pointer,
+        self._interruptible(self._connection.call, library().create_table, as_bytes(name), "\n".join(lines).encode(), pointer,
                             what=f"table {name!r}: a server or the scheduler does not answer")
         return Table(self, name, pointer)
 
@@ -423,10 +469,10 @@ class Client:
         `done`.
         """
         with self._lease_lock:
-            self._open()
+            self._connection.check()
             self._unsent_reports += [_lease_report(each) for each in done]
             if self._lease_request is None:
-                request = _LeaseRequest(self.call, data_rows, self._unsent_reports, want)
+                request = _LeaseRequest(self._connection.call, data_rows, self._unsent_reports, want)
                 self._lease_request, self._unsent_reports = request, []
             try:
                 answer = self._interruptible(
@@ -478,13 +524,17 @@ class Client:
     def saved_state(self, rank: int = 0) -> bytes | None:
         """The state that the worker of this rank had in the checkpoint from which the run was resumed; None if it had
         none, or if this worker has joined later."""
-        def read() -> bytes | None:
+        lock = self._saved_lock
+
+        def read(pointer: Any) -> bytes | None:
             found, n = POINTER(), ctypes.c_size_t()
-            with self._saved_lock:
-                self.call(library().saved_state, rank, found, n)
+            with lock:
+                library().saved_state(pointer, rank, found, n)
                 return ctypes.string_at(found, n.value) if n.value else None
 
-        return self._interruptible(read, what="the saved state of a program: a server does not answer")
+        saved: bytes | None = self._interruptible(self._connection.call, read,
+                                                  what="the saved state of a program: a server does not answer")
+        return saved
 
     def report(self, **values: float) -> None:
         """Reports figures of this program, such as report(loss=0.43, hr=0.51): one number for each name.
@@ -505,12 +555,12 @@ class Client:
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called barrier() as often as this one."""
-        self._interruptible(self.call, library().barrier, what="a barrier: other workers have not called it")
+        self._interruptible(self._connection.call, library().barrier, what="a barrier: other workers have not called it")
 
     def leave(self) -> None:
         """Waits for all acknowledgements and leaves the fleet. Pulls for clocks that this worker has not reached end with
         tarn.Gone. After it only close() may be called."""
-        self._interruptible(self.call, library().leave, what="the answers to this worker's requests, before it leaves the "
+        self._interruptible(self._connection.call, library().leave, what="the answers to this worker's requests, before it leaves the "
                       "fleet: a server or the scheduler does not answer")
 
     def check(self) -> None:
@@ -519,31 +569,13 @@ class Client:
 
     @property
     def closed(self) -> bool:
-        return self._pointer is None
+        return self._connection.closed
 
     def close(self) -> None:
         """Leaves first unless leave() was called, but waits at most 2 seconds. Does not wait long for calls in other threads,
         or for one that Ctrl-C has interrupted: if they have not returned after 2 seconds, they are cancelled, and the fleet
         counts this worker as dead."""
-        if self._process != os.getpid():
-            return
-        with self._unused:
-            pointer, self._pointer = self._pointer, None
-            if pointer is None:
-                return
-            unused = self._unused.wait_for(lambda: self._uses == 0, _CALL_SECONDS)
-
-        def close(_used_by_calls: Saver | None) -> None:
-            with self._unused:
-                if not self._unused.wait_for(lambda: self._uses == 0, _LEAVE_SECONDS):
-                    library().cancel(pointer)
-                self._unused.wait_for(lambda: self._uses == 0)
-            library().close(pointer)
-
-        if unused:
-            return close(self._saver)
-        with contextlib.suppress(RuntimeError):  # at the end of the interpreter no thread can be started
-            threading.Thread(target=close, args=(self._saver,), daemon=True).start()
+        self._connection.close(self._saver)
 
 
 def _as_rank(text: str) -> int:

@@ -181,6 +181,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
             take(TableId(static_cast<std::uint32_t>(source.key().key)), source.key().partition, state));
       }
       if (!more) return std::unexpected(more.error());
+      source.Close();
     }
     return {};
   }

@@ -177,7 +177,8 @@ class Launch:
         if job is None:
             raise Failure(f"{self._run_dir}/job.toml cannot be read; expected the job that the scheduler has written, in UTF-8")
         sizes = job.get("fleet", {})
-        self._restarts_max = self._allowed_restarts(sizes)
+        if not self._starts_again:
+            self._restarts_max = self._allowed_restarts(sizes)
         self._earlier_starts = self._count_start() if self._options.program else 0
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)

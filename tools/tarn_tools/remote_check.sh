@@ -1,6 +1,6 @@
 # Checks a host before tools/launch starts anything there, and prints lines of the form "tarn-launch: WORD TEXT":
 # remote_check.sh RUN_DIR TOKEN PROGRAMS FOLDERS FILES, where the last three are lists, an item a line.
-# Creates RUN_DIR, unless this host shares the launcher's folder: its file .launch-token then contains TOKEN.
+# Creates RUN_DIR, or uses one that remote_clear.sh has left, unless this host shares the launcher's folder: its file .launch-token then contains TOKEN.
 
 run=$1 token=$2 programs=$3 folders=$4 files=$5
 set -f
@@ -41,6 +41,8 @@ check_programs() {
 check_run_dir() {
   if [ "$(cat "$run/.launch-token" 2>/dev/null)" = "$token" ]; then
     say shared
+  elif [ -e "$run/.tarn-left" ] && mkdir "$run/logs" 2>/dev/null; then
+    say "made $run"
   elif [ -e "$run" ]; then
     say "occupied $run"
   elif why=$(mkdir -p "${run%/*}" 2>&1 && mkdir "$run" "$run/logs" 2>&1); then

@@ -5,6 +5,7 @@ however the launcher or a connection ends. Fake programs stand in for the fleet 
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -282,10 +283,13 @@ class PreflightTest(HostsCase):
         (self.folder / "rooted-node2").write_text(f"{self.run_dir} {elsewhere}")
         self.hosts.write_text("node1 servers=2 workers=1\nnode2 workers=1\n")
         saves = ("--", "sh", "-c", 'echo "$TARN_RANK" > "$TARN_RUN_DIR/model"')
-        done = self.launch('seconds = 60\n[storage]\ndurability = "none"\n', *saves)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn(f"launch: files of your programs are left: node2:{self.run_dir}", done.stdout)
-        self.assertEqual((elsewhere / "model").read_text(), "1\n")
+        for _ in range(2):  # a run that continues has the same folder there
+            done = self.launch('seconds = 60\n[storage]\ndurability = "none"\n', *saves)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn(f"launch: files of your programs are left: node2:{self.run_dir}", done.stdout)
+            self.assertEqual((elsewhere / "model").read_text(), "1\n")
+            self.assertFalse((elsewhere / "logs").exists())
+            shutil.rmtree(self.run_dir)
 
     def test_ctrl_c_while_hosts_are_asked_ends_it(self):
         (self.folder / "slow").write_text("#!/bin/sh\nexec sleep 60\n")

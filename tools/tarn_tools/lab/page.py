@@ -149,7 +149,7 @@ def curve_chart(results, rows, title, axis, x_title, x_format):
 
 def grid_chart(results, condition):
     """Validation score by the value of the first key of each grid, if that is a number: mostly the learning rate. With
-    more keys, at the best of their values. Points with a trial that diverged or failed are left out, as in choose()."""
+    more keys, at the best of their values. Points with a trial that diverged or failed are left out."""
     names = {next(iter(trial["point"])).rsplit(".", 1)[-1] for trial in results["trials"] if trial["point"]}
     if not names:
         return charts.Drawing("")
@@ -181,15 +181,16 @@ def delay_chart(results, rows, name, title, x_title):
             for value, count in trial[f"{name}_histogram"] or []:
                 buckets[value] = buckets.get(value, 0) + count
         total, seen, line = sum(buckets.values()), 0, []
+        if not total:
+            continue
         for value in range(max(buckets, default=0) + 1):
             if seen > 0.98 * total:
                 break
             seen += buckets.get(value, 0)
-            line.append((value, buckets.get(value, 0) / total if total else 0))
+            line.append((value, buckets.get(value, 0) / total))
         if len(line) == 1:
             line.append((1, 0.0))
-        if line:
-            series.append((row["algorithm"], line, classes(index)))
+        series.append((row["algorithm"], line, classes(index)))
     return charts.line_chart(title, series, x_title, y_format=lambda y: f"{100 * y:.3g}%", from_zero=True)
 
 

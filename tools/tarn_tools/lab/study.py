@@ -204,8 +204,13 @@ def leaves(value):
     return [leaf for item in value for leaf in leaves(item)] if isinstance(value, list) else [value]
 
 
+def overlap(one, other):
+    """Whether two keys set the same value: equal ones, or a key of a role or table and the one for all of them."""
+    return one == other or reach(one) == reach(other) in (one, other)
+
+
 def reach(key):
-    """The key without the role or table that it is for: keys with equal reach may set the same value."""
+    """The key without the role or table that it is for."""
     return re.sub(r'^tables\.("[^"]*"|[^.]*)\.', "tables.*.", re.sub(rf"^optimizer\.({'|'.join(ROLES)})\.", "optimizer.", key))
 
 
@@ -337,7 +342,7 @@ def _entry(reader, raw, grid, of_all, conditions):
 def _conflicts(settings, others):
     """(key, other key, value) of settings that others set to another value, perhaps for one role or table only."""
     return [(key, other, value) for key, value in settings.items() for other, theirs in others.items()
-            if reach(key) == reach(other) and theirs != value]
+            if overlap(key, other) and theirs != value]
 
 
 def read(path):
@@ -392,7 +397,7 @@ def read(path):
     for entry in entries:
         for key in entry.resolved(dict.fromkeys([*(key for key, _ in entry.grid), *(search or {}).get("space", {})])):
             for condition, others in conditions.items():
-                if same := [other for other in others if reach(other) == reach(key)]:
+                if same := [other for other in others if overlap(other, key)]:
                     reader.fail(f"conditions.{condition}.{same[0]}", f"the grid or search also sets it: expected {key} in one of them")
     changes = [of_all, *(dict(entry.settings) for entry in entries), *(raw.get("conditions") or {}).values()]
     has_valid = bool(job_table.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)

@@ -30,10 +30,11 @@ class RandomVisitor {
     out = T(low + words_.Below(high - low + 1));
   }
   template <typename T>
-  void Number(std::string_view, T& out, Range range) {
+  void Number(std::string_view key, T& out, Range range) {
     T value;
     do value = T(range.low + std::pow(words_.Unit(), 8) * (range.high - range.low));
     while (!range.Holds(double(value)));
+    if (key == "buffer" || key == "workers_min") value = std::floor(value);
     out = value;
   }
   template <typename E>
