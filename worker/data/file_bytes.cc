@@ -1,7 +1,6 @@
 #include "worker/data/file_bytes.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -52,9 +52,9 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     const std::uintptr_t begin = range.begin.load(), end = range.end.load();
     if (address < begin || address >= end) continue;
     const std::uintptr_t page = address & ~(static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE)) - 1);
+    void* const page_begin = static_cast<char*>(info->si_addr) - (address - page);
     const int saved = errno;
-    void* const zeros =
-        ::mmap(reinterpret_cast<void*>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void* const zeros = ::mmap(page_begin, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved;
     if (zeros == MAP_FAILED) break;
     range.cut.store(true);

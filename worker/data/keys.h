@@ -57,7 +57,7 @@ inline bool ParseHex8(const char* text, std::uint32_t* out) {
 // A category's value: "" is missing, eight lower-case hexadecimal digits are their number, the rest is hashed.
 inline std::uint64_t CategoryValue(std::string_view text) {
   std::uint32_t number = 0;
-  if (text.size() == 8 && ParseHex8(text.data(), &number)) return number;
+  if (text.size() == 8 && ParseHex8(&text.front(), &number)) return number;
   if (text.empty()) return kMissingValue;
   return kHashedFlag | (HashBytes(text) >> 17);
 }

@@ -34,10 +34,10 @@ std::vector<std::string> Parts(const char* name) {
 }
 
 bool IsFullFor(const char* path, int flags) {
-  static const std::vector<std::string> plan = Parts("TARN_TEST_FULL");
+  static const std::vector<std::string> kPlan = Parts("TARN_TEST_FULL");
   static std::atomic<int> refused = 0;
-  if (plan.size() != 2 || (flags & O_CREAT) == 0 || fnmatch(plan[0].c_str(), path, 0) != 0) return false;
-  return refused++ < std::atoi(plan[1].c_str());
+  if (kPlan.size() != 2 || (flags & O_CREAT) == 0 || fnmatch(kPlan[0].c_str(), path, 0) != 0) return false;
+  return refused++ < std::atoi(kPlan[1].c_str());
 }
 
 std::string PathOf(int fd) {
@@ -48,10 +48,10 @@ std::string PathOf(int fd) {
 }
 
 bool IsScarceFor(int fd, off_t offset, off_t length) {
-  static const std::vector<std::string> plan = Parts("TARN_TEST_SCARCE");
-  if (plan.size() != 2 || fnmatch(plan[0].c_str(), PathOf(fd).c_str(), 0) != 0) return false;
+  static const std::vector<std::string> kPlan = Parts("TARN_TEST_SCARCE");
+  if (kPlan.size() != 2 || fnmatch(kPlan[0].c_str(), PathOf(fd).c_str(), 0) != 0) return false;
   struct stat about{};
-  return ::fstat(fd, &about) == 0 && offset + length > about.st_size + std::atoll(plan[1].c_str());
+  return ::fstat(fd, &about) == 0 && offset + length > about.st_size + std::atoll(kPlan[1].c_str());
 }
 
 using Open = int(const char*, int, ...);
@@ -76,8 +76,8 @@ int open(const char* path, int flags, ...) {
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
 int fallocate(int fd, int mode, off_t offset, off_t length) {
-  static const std::vector<std::string> unreserved = Parts("TARN_TEST_UNRESERVED");
-  if (!unreserved.empty() && fnmatch(unreserved[0].c_str(), PathOf(fd).c_str(), 0) == 0) {
+  static const std::vector<std::string> kUnreserved = Parts("TARN_TEST_UNRESERVED");
+  if (!kUnreserved.empty() && fnmatch(kUnreserved[0].c_str(), PathOf(fd).c_str(), 0) == 0) {
     errno = EOPNOTSUPP;
     return -1;
   }
@@ -91,11 +91,11 @@ int fallocate(int fd, int mode, off_t offset, off_t length) {
 int fallocate64(int fd, int mode, off_t offset, off_t length) __attribute__((alias("fallocate")));
 
 int fsync(int fd) {
-  static const std::vector<std::string> plan = Parts("TARN_TEST_STALL");
+  static const std::vector<std::string> kPlan = Parts("TARN_TEST_STALL");
   static std::atomic<int> synced = 0;
-  if (plan.size() == 3 && fnmatch(plan[0].c_str(), PathOf(fd).c_str(), 0) == 0 &&
-      synced++ == std::atoi(plan[1].c_str()))
-    ::usleep(static_cast<useconds_t>(std::atof(plan[2].c_str()) * 1e6));
+  if (kPlan.size() == 3 && fnmatch(kPlan[0].c_str(), PathOf(fd).c_str(), 0) == 0 &&
+      synced++ == std::atoi(kPlan[1].c_str()))
+    ::usleep(static_cast<useconds_t>(std::atof(kPlan[2].c_str()) * 1e6));
   return reinterpret_cast<int (*)(int)>(::dlsym(RTLD_NEXT, "fsync"))(fd);
 }
 

@@ -207,6 +207,7 @@ TEST_F(ResidencyTest, MemoryGoesToTheTableWithTheMostUsesPerByte) {
   for (int round = 0; round < 20; ++round)
     for (std::uint32_t number = 0; number + 50 < next_[{1, 0}]; number += 50) {
       std::vector<Id> ids;
+      ids.reserve(50);
       for (std::uint32_t i = 0; i < 50; ++i) ids.emplace_back(1, 0, number + i);
       Use(1, ids, false);
       store_->RunOne();
@@ -278,6 +279,7 @@ TEST_F(ResidencyTest, RecordsForACutAreNotKeptInMemory) {
       cold.emplace_back(tables_[2]->cold_id(std::get<1>(id), std::get<2>(id)), id);
   std::ranges::sort(cold);
   std::vector<ColdId> ids;
+  ids.reserve(cold.size());
   for (const auto& [at, id] : cold) ids.push_back(at);
   const std::uint64_t resident = tier_->resident_rows();
   tier_->cut().Fetch(tables_[2]->table(), ids);

@@ -21,8 +21,8 @@ using testing::TempDir;
 constexpr std::size_t kRows = 3000;
 
 const std::string& Text() {
-  static const std::string text = generate::CriteoText(generate::Generator({}), 0, kRows);
-  return text;
+  static const std::string kText = generate::CriteoText(generate::Generator({}), 0, kRows);
+  return kText;
 }
 
 DataSection Section(const TempDir& dir, DataFormat format = DataFormat::kCriteo) {
@@ -170,6 +170,7 @@ TEST(Files, ManyThreadsReadAtOnce) {
   std::vector<Batch> batches(8);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(batches.size());
     for (std::size_t t = 0; t < batches.size(); ++t)
       threads.emplace_back([&, t] {
         for (std::size_t first = 0; first < kRows + 3; first += 50 + t)
