@@ -14,14 +14,11 @@ thread may use a client. Connect in each process, after a fork. Waiting releases
 interrupts it. Needs NumPy and libtarn.so, which `tools/build` makes.
 """
 
-import contextlib
 import ctypes
 import itertools
-import math
 import operator
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -29,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tarn.connection import Connection
 from tarn.futures import Arrival, Future, Rows, address_of, future_handle
 from tarn.library import (
     POINTER, TEXT, CConnectOptions, CLease, CLeaseAnswer, CLeaseReport, CPullOptions, CTablePull, CTablePush, Error, Gone,
@@ -44,8 +42,6 @@ __all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "Lea
 
 _T = TypeVar("_T")
 _ANY_RANK = 2**32 - 1
-_CALL_SECONDS = 0.1  # for which close() itself waits for calls of other threads
-_LEAVE_SECONDS = 2.0  # after which it cancels them, and those that Ctrl-C has interrupted
 _NO_TIME = 1e-9  # seconds; the timeout passed for 0, which the library would replace by its default
 
 
@@ -168,73 +164,11 @@ class _LeaseRequest:
         return LeaseAnswer(granted, bool(answer.finished), None if granted or answer.finished else answer.tick_to)
 
 
-class _Connection:
-    """A client of the library, which is not freed while a call for it is in progress in any thread. Calls that Ctrl-C has
-    interrupted keep this object, and not the Client, alive."""
-
-    def __init__(self, pointer: Any) -> None:
-        self._pointer, self._process = pointer, os.getpid()
-        self._lock, self._uses = threading.Lock(), set[object]()  # calls in progress
-
-    def check(self) -> Any:
-        """The pointer. Raises Gone in a fork, and after close()."""
-        if self._process != os.getpid():  # a fork has no threads of the library
-            raise Gone(17, "this client belongs to the parent process: connect again after a fork")
-        if self._pointer is None:
-            raise Gone(17, "the client is closed")
-        return self._pointer
-
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        self.check()  # before the lock, which a fork may have copied while a thread had it
-        use = object()
-        try:
-            with self._lock:
-                pointer = self.check()
-                self._uses.add(use)
-            return function(pointer, *arguments)
-        finally:
-            self._uses.discard(use)
-
-    @property
-    def closed(self) -> bool:
-        return self._pointer is None
-
-    def close(self, used_by_calls: object) -> None:
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            pointer, self._pointer = self._pointer, None
-        if pointer is None:
-            return
-
-        def unused(seconds: float) -> bool:
-            deadline = time.monotonic() + seconds
-            while self._uses and time.monotonic() < deadline:
-                time.sleep(0.002)
-            return not self._uses
-
-        def close(_used_by_calls: object) -> None:
-            if not unused(_LEAVE_SECONDS):
-                library().cancel(pointer)
-            unused(math.inf)
-            library().close(pointer)
-
-        try:
-            ends_soon = unused(_CALL_SECONDS)
-        except BaseException:  # another Ctrl-C
-            threading.Thread(target=close, args=(used_by_calls,), daemon=True).start()
-            raise
-        if ends_soon:
-            return close(used_by_calls)
-        with contextlib.suppress(RuntimeError):  # at the end of the interpreter no thread can be started
-            threading.Thread(target=close, args=(used_by_calls,), daemon=True).start()
-
-
 class Client:
     """A worker of the fleet. Leaves the fleet at the end of a `with` block."""
 
     def __init__(self, pointer: Any) -> None:
-        self._connection = _Connection(pointer)
+        self._connection = Connection(pointer)
         self._saver: Saver | None = None
         self._lease_lock = threading.Lock()  # one request of leases at a time
         self._lease_request: _LeaseRequest | None = None  # after Ctrl-C: its answer has not been returned

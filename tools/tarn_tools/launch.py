@@ -25,7 +25,6 @@ TAIL_LINES = 8
 LAST_LINE_SECONDS = 5.0  # output of a process within this time before its end is taken as the reason
 SAME_LINE_CHARS = 60  # lines that end in this many equal characters, within SAME_LINE_SECONDS, are the same message
 SAME_LINE_SECONDS = 5.0
-STARTS_NAME = ".starts"  # in a run directory, with a program of the user: how often its fleet was started
 
 
 class Failure(Exception):
@@ -179,7 +178,7 @@ class Launch:
         sizes = job.get("fleet", {})
         if not self._starts_again:
             self._restarts_max = self._allowed_restarts(sizes)
-        self._earlier_starts = self._count_start() if self._options.program else 0
+        self._earlier_starts = own_program.count_start(self._run_dir, self._starts_again) if self._options.program else 0
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)
         if self._options.record:
@@ -209,18 +208,6 @@ class Launch:
             return ["--job", str(resolved)]
         job = [] if self._options.job is None else ["--job", self._options.job]
         return job + [word for override in self._options.overrides for word in ("--set", override)]
-
-    def _count_start(self):
-        """Counts the starts of the fleet in the run folder, in which a run with a log continues. Returns the number of
-        earlier ones: programs use it to name what each start must have for itself, such as a rendezvous file."""
-        count, earlier = self._run_dir / STARTS_NAME, self._starts_again
-        with contextlib.suppress(OSError, ValueError):
-            earlier = max(earlier, int(count.read_text()))
-        with contextlib.suppress(OSError):  # a full disk
-            part = count.with_suffix(".part")
-            part.write_text(f"{earlier + 1}\n")
-            part.replace(count)
-        return earlier
 
     def _allowed_restarts(self, sizes):
         """The allowed restarts of a dead worker. A program of the user is restarted only if the job allows it."""

@@ -1,11 +1,13 @@
 """tools/launch JOB.toml -- PROGRAM: runs a program of the user instead of tarn-worker."""
 
+import contextlib
 import os
 import pathlib
 
 from tarn_tools import launch_options
 
 IN_FOLDER = 'cd "$1" && shift && exec "$@"'
+STARTS_NAME = ".starts"  # in a run folder: how often its fleet was started
 NOT_STARTED = (2, 126, 127)  # exit codes: bad usage or no such script, not executable, not found
 
 
@@ -50,3 +52,16 @@ def variables(options, address, rank, sizes, keys, run_dir, earlier_starts):
     if options.no_shm:
         found["TARN_NO_SHM"] = 1
     return found
+
+
+def count_start(run_dir, by_this_launcher):
+    """Counts the starts of the fleet in the run folder, in which a run with a log continues. Returns the number of earlier
+    ones: programs use it to name what each start must have for itself, such as a rendezvous file."""
+    count, earlier = run_dir / STARTS_NAME, by_this_launcher
+    with contextlib.suppress(OSError, ValueError):
+        earlier = max(earlier, int(count.read_text()))
+    with contextlib.suppress(OSError):  # a full disk
+        part = count.with_suffix(".part")
+        part.write_text(f"{earlier + 1}\n")
+        part.replace(count)
+    return earlier

@@ -18,8 +18,8 @@ while IFS= read -r line && [ "$line" != end ]; do
 done
 [ "$line" = end ] || exit 1
 
-# The program gets the keys through a pipe: they are on no disk (on which some shells write
-# here-documents), in no environment and no list of processes.
+# The program gets the keys through a pipe: they are on no disk, in no environment and no list of processes. Some shells
+# would write a here-document to a file.
 exec 3<&0
 printf '%s\n' "$keys" | setsid "$@" 3<&- 2>&1 &
 program=$!
