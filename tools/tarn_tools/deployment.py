@@ -77,7 +77,8 @@ class Deployment:
         return preflight.Needs(
             run_dir=self._remote_run_dir,
             folders=folders,
-            data=preflight.data_files(launch_options.section(job, "data"), base_dir),
+            # A program reads data of its own.
+            data=[] if options.program else preflight.data_files(launch_options.section(job, "data"), base_dir),
             resumed=resumed,
             # The scheduler reports the errors of a job that cannot be read.
             checkpoints=bool(launch_options.read_job(options))
