@@ -138,6 +138,12 @@ __device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float 
          ((partial(1) + partial(5)) + (partial(3) + partial(7)));
 }
 
+// As in kernels/rules/rule-inl.h.
+__device__ inline float Bounded(float squares) {
+  constexpr float kMax = 3.40282347e+38f;
+  return squares > kMax ? kMax : squares;  // unlike fminf, keeps NaN
+}
+
 // Values of a rule that belong to the whole row.
 struct RowNumbers {
   float rate = 0, root = 0;
@@ -159,13 +165,13 @@ __device__ inline RowNumbers CountStep(const OptimizerStep& s, const Row& row, b
 // `before`: the accumulator before this step.
 __device__ inline RowNumbers AddMeanSquare(const OptimizerStep& s, const Row& row, bool writes, float before,
                                            double squares) {
-  const float a = before + float(squares / double(row.dim));
+  const float a = Bounded(before + float(squares / double(row.dim)));
   if (writes && row.lane == 0) row.slots[0] = a;
   return {s.rate, sqrtf(a) + s.epsilon};
 }
 
 __device__ inline void Ftrl(const OptimizerStep& s, float g, float* w, float* z, float* n) {
-  const float n_new = *n + g * g;
+  const float n_new = Bounded(*n + g * g);
   const float root = sqrtf(n_new);
   const float sigma = (root - sqrtf(*n)) / s.rate;
   const float z_new = *z + (g - sigma * *w);
@@ -178,7 +184,7 @@ __device__ inline void Ftrl(const OptimizerStep& s, float g, float* w, float* z,
 
 __device__ inline void Adam(const OptimizerStep& s, const RowNumbers& of_row, float g, float* w, float* m, float* v) {
   *m = s.beta1 * *m + (1.0f - s.beta1) * g;
-  *v = s.beta2 * *v + (1.0f - s.beta2) * (g * g);
+  *v = Bounded(s.beta2 * *v + (1.0f - s.beta2) * (g * g));
   *w = *w - of_row.rate * *m / (sqrtf(*v) * of_row.root + s.epsilon);
 }
 
@@ -194,12 +200,12 @@ __device__ inline void Step(const OptimizerStep& s, const RowNumbers& of_row, fl
     *a = s.momentum * *a + g;
     *w -= s.rate * (g + s.momentum * *a);
   } else if constexpr (kRule == Rule::kAdagrad) {
-    *a += g * g;
+    *a = Bounded(*a + g * g);
     *w -= s.rate * g / (sqrtf(*a) + s.epsilon);
   } else if constexpr (kRule == Rule::kRowWiseAdagrad) {
     *w -= of_row.rate * g / of_row.root;
   } else if constexpr (kRule == Rule::kRmsProp) {
-    *a = s.rho * *a + (1.0f - s.rho) * (g * g);
+    *a = Bounded(s.rho * *a + (1.0f - s.rho) * (g * g));
     *w -= s.rate * g / (sqrtf(*a) + s.epsilon);
   } else if constexpr (kRule == Rule::kAdam) {
     Adam(s, of_row, g, w, a, b);

@@ -15,7 +15,7 @@ struct Adagrad {
   HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT a, const float* HWY_RESTRICT g,
                              const float* HWY_RESTRICT) const {
     for (std::uint32_t j = 0; j < dim; ++j) {
-      a[j] += g[j] * g[j];
+      a[j] = Bounded(a[j] + g[j] * g[j]);
       w[j] -= rate * g[j] / (std::sqrt(a[j]) + epsilon);
     }
   }

@@ -33,7 +33,7 @@ struct Adam {
     const float to_rate = rate, scale = root_scale, least = epsilon, keep1 = beta1, keep2 = beta2;
     for (std::uint32_t j = 0; j < dim; ++j) {
       m[j] = keep1 * m[j] + rest1 * g[j];
-      v[j] = keep2 * v[j] + rest2 * (g[j] * g[j]);
+      v[j] = Bounded(keep2 * v[j] + rest2 * (g[j] * g[j]));
       w[j] -= to_rate * m[j] / (std::sqrt(v[j]) * scale + least);
     }
   }

@@ -18,7 +18,7 @@ struct DcAsgdAdaptive {
                              const float* HWY_RESTRICT p) const {
     const float rest = 1.0f - rho;
     for (std::uint32_t j = 0; j < dim; ++j) {
-      v[j] = rho * v[j] + rest * (g[j] * g[j]);
+      v[j] = Bounded(rho * v[j] + rest * (g[j] * g[j]));
       const float weight = lambda / std::sqrt(v[j] + epsilon);
       w[j] -= rate * (g[j] + weight * g[j] * g[j] * (w[j] - p[j]));
     }

@@ -19,7 +19,7 @@ struct FedAdam {
     for (std::uint32_t j = 0; j < dim; ++j) {
       m[j] = beta1 * m[j] + (1.0f - beta1) * g[j];
       const float square = g[j] * g[j];
-      v[j] = beta2 * v[j] + (1.0f - beta2) * square;
+      v[j] = Bounded(beta2 * v[j] + (1.0f - beta2) * square);
       w[j] -= rate * m[j] / (std::sqrt(v[j]) + adaptivity);
     }
   }

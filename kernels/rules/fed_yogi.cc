@@ -18,9 +18,9 @@ struct FedYogi {
     float* HWY_RESTRICT v = m + dim;
     for (std::uint32_t j = 0; j < dim; ++j) {
       m[j] = beta1 * m[j] + (1.0f - beta1) * g[j];
-      const float square = g[j] * g[j];
+      const float square = Bounded(g[j] * g[j]);
       const float change = (1.0f - beta2) * square;
-      v[j] = v[j] > square ? v[j] - change : (v[j] < square ? v[j] + change : v[j]);
+      v[j] = Bounded(v[j] > square ? v[j] - change : (v[j] < square ? v[j] + change : v[j]));
       w[j] -= rate * m[j] / (std::sqrt(v[j]) + adaptivity);
     }
   }

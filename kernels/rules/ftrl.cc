@@ -20,7 +20,7 @@ struct Ftrl {
     float* HWY_RESTRICT z = slots;
     float* HWY_RESTRICT n = slots + dim;
     for (std::uint32_t j = 0; j < dim; ++j) {
-      const float n_new = n[j] + g[j] * g[j];
+      const float n_new = Bounded(n[j] + g[j] * g[j]);
       const float root = std::sqrt(n_new);
       const float sigma = (root - std::sqrt(n[j])) / rate;
       const float z_new = z[j] + (g[j] - sigma * w[j]);

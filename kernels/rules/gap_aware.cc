@@ -31,7 +31,7 @@ struct GapAware {
     const float root_scale = float(1.0 / std::sqrt(1.0 - math::Power(double(rho), static_cast<std::uint64_t>(count))));
     const float rest = 1.0f - rho;
     for (std::uint32_t j = 0; j < dim; ++j) {
-      v[j] = rho * v[j] + rest * (g[j] * g[j]);
+      v[j] = Bounded(rho * v[j] + rest * (g[j] * g[j]));
       const float step = rate * (std::sqrt(v[j]) * root_scale + epsilon);
       const float away = std::fabs(w[j] - p[j]);
       const float gap = away == 0.0f ? 1.0f : 1.0f + away / step;  // servers flush a tiny step to 0

@@ -16,7 +16,7 @@ struct RmsProp {
   HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT v, const float* HWY_RESTRICT g,
                              const float* HWY_RESTRICT) const {
     for (std::uint32_t j = 0; j < dim; ++j) {
-      v[j] = rho * v[j] + rest * (g[j] * g[j]);
+      v[j] = Bounded(rho * v[j] + rest * (g[j] * g[j]));
       w[j] -= rate * g[j] / (std::sqrt(v[j]) + epsilon);
     }
   }

@@ -14,7 +14,7 @@ struct RowWiseAdagrad {
   HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT a, const float* HWY_RESTRICT g,
                              const float* HWY_RESTRICT) const {
     const double squares = SumOfTerms(dim, [g](std::size_t j) { return double(g[j]) * double(g[j]); });
-    a[0] += float(squares / double(dim));
+    a[0] = Bounded(a[0] + float(squares / double(dim)));
     const float root = std::sqrt(a[0]) + epsilon;
     for (std::uint32_t j = 0; j < dim; ++j) w[j] -= rate * g[j] / root;
   }

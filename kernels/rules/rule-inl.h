@@ -23,9 +23,11 @@
 #define TARN_KERNELS_RULES_RULE_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "core/limits.h"
 #include "core/table/update_rule.h"
@@ -35,6 +37,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
+
+// Keeps sums of squares finite. The square of a finite gradient may be infinite, and a row whose slot is infinite would
+// never move again, or become NaN.
+HWY_INLINE float Bounded(float squares) { return std::min(squares, std::numeric_limits<float>::max()); }
 
 // The gradient after L2 and clipping, in `scratch`.
 inline const float* Condition(const RuleCall& call, const float* HWY_RESTRICT w, const float* g,

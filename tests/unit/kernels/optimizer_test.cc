@@ -251,6 +251,34 @@ TEST(OptimizerTest, FtrlMakesZerosAndIgnoresARateOfZero) {
   EXPECT_TRUE(SameBits(row.slots, before.slots));
 }
 
+// The square of its first gradient is infinite.
+TEST(OptimizerTest, AHugeGradientLeavesEveryRowFinite) {
+  for (const UpdateRule* rule : UpdateRules()) {
+    SCOPED_TRACE(rule->name);
+    OptimizerSpec spec;
+    spec.kind = rule->name;
+    const Optimizer optimizer(spec);
+    std::vector<float> values = {0.0f, 1.0f}, slots(optimizer.slot_floats(2)), state(rule->partition_floats);
+    if (!slots.empty()) optimizer.InitSlots(2, slots.data());
+    float *row = values.data(), *slot = slots.data();
+    for (const float g : {1e20f, 1e20f, -1.0f, 0.5f}) {
+      const std::vector<float> gradients = {g, -g}, pulled = values;
+      RuleContext context;
+      context.rate = 0.01f;
+      optimizer.Apply(context, {.dim = 2,
+                                .n = 1,
+                                .values = &row,
+                                .slots = slots.empty() ? nullptr : &slot,
+                                .gradients = gradients.data(),
+                                .pulled = pulled.data(),
+                                .partition_state = state,
+                                .begins_section = true});
+    }
+    for (const std::vector<float>* each : {&values, &slots, &state})
+      for (const float x : *each) EXPECT_TRUE(std::isfinite(x));
+  }
+}
+
 TEST(OptimizerTest, ClippingCutsValuesThenTheNorm) {
   OptimizerSpec spec;
   spec.learning_rate = 1.0f;
