@@ -36,7 +36,7 @@ Scheduler::Impl::Impl(const SchedulerOptions& options, SchedulerStore* store)
       watch_(options.job.fleet, &membership_, &notes_) {
   if (options.lease_order) desk_.leases().SetOrder(*options.lease_order);
   if (options.resume == nullptr) return;
-  desk_.leases().Resume(options.resume->data);
+  desk_.leases().Resume(options.resume->data, options.restore != nullptr);
   std::vector<TableSpec> tables = options.resume->tables;
   for (TableSpec& table : tables) {
     table = AsRun(options.job, table);

@@ -60,7 +60,7 @@ Status LoadCheckpoint(Flags* flags, const std::string& path) {
   if (!directory) return std::unexpected(directory.error());
   PrintSkippedCheckpoints(path, *directory);
   options.resume_directory = std::filesystem::absolute(*directory).string();
-  auto manifest = ReadManifest(options.resume_directory);
+  auto manifest = scheduler::ReadMovedManifest(options.resume_directory);
   if (!manifest) return std::unexpected(manifest.error());
   options.resume = std::move(*manifest);
   return {};

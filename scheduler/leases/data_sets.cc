@@ -64,11 +64,17 @@ Status DataSets::Set(const SetRows& rows) {
   }
   if (rows[0] == 0) return Fail(ErrorCode::kInvalidArgument, "data: the training set has no rows");
   std::copy(std::begin(rows), std::end(rows), rows_);
-  const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kSplitsPerWorker, batch_rows = LargestBatch(job_);
-  split_rows_ = split_rows_ != 0 ? Fit(split_rows_, rows_[0], batch_rows) : SplitRows(rows_[0], batch_rows, splits);
-  if (!job_.train.batch_shares.empty()) split_rows_ = std::max(split_rows_, kUnequalBatchesMin * batch_rows);
   known_ = true;
+  ChooseSplitRows();
   return {};
+}
+
+void DataSets::ChooseSplitRows() {
+  if (!known_) return;
+  const std::uint64_t splits = std::uint64_t{job_.fleet.workers} * kSplitsPerWorker, batch_rows = LargestBatch(job_);
+  split_rows_ = job_.data.split_rows != 0 ? Fit(job_.data.split_rows, rows_[0], batch_rows)
+                                          : SplitRows(rows_[0], batch_rows, splits);
+  if (!job_.train.batch_shares.empty()) split_rows_ = std::max(split_rows_, kUnequalBatchesMin * batch_rows);
 }
 
 Splits DataSets::MakeTraining(std::uint32_t epoch, const std::vector<std::uint64_t>& trained) const {

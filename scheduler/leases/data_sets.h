@@ -15,7 +15,7 @@ namespace tarn::scheduler {
 class DataSets {
  public:
   explicit DataSets(const Job& job);
-  // Restores the sizes from a checkpoint.
+  // Restores the sizes of the sets and of the epoch's splits from a checkpoint.
   void Resume(const DataState& state);
   void Fill(DataState* state) const;  // stores the sizes in `state`
 
@@ -28,6 +28,9 @@ class DataSets {
   // The first call fixes the sizes; later ones must agree. A worker that does not read data reports zeros, which change
   // nothing.
   Status Set(const SetRows& rows);
+  // Chooses the size of training splits by the job, which may have other workers and another data.split_rows than when
+  // the checkpoint was written. Not while an epoch is partly trained. Without effect until the sizes are known.
+  void ChooseSplitRows();
 
   // trained[i]: already trained rows of split i; empty: none.
   Splits MakeTraining(std::uint32_t epoch, const std::vector<std::uint64_t>& trained) const;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/codec/manifest.h"
+
 namespace tarn::scheduler {
 
 LeaseDesk::LeaseDesk(const Job& job, Clock start_clock, Notes* notes)
@@ -20,7 +22,8 @@ LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock
     (sizes_were_known ? heard.refuses : heard.ends_run) = sizes.error();
     return heard;
   }
-  if (leases_.data().known() && !sizes_were_known) WarnOfIdleWorkers();
+  const std::uint64_t split_rows = leases_.data().split_rows();
+  if (leases_.data().known() && std::exchange(idle_for_, split_rows) != split_rows) WarnOfIdleWorkers();
   leases_.NoteSkipped(worker, request.skipped);
   for (const LeaseDone& done : request.done) {
     if (!std::isfinite(done.quality.loss_sum))
@@ -39,10 +42,10 @@ void LeaseDesk::WarnOfIdleWorkers() {
                                                      leases_.train().RanksWithoutSplits());
   if (idle == 0) return;
   notes_->Warn(
-      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} workers get no data in an "
-                  "epoch; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
+      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} workers get no data in "
+                  "epoch {}; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
                   leases_.data().rows(LeasePurpose::kTrain), splits, splits == 1 ? "" : "s",
-                  leases_.data().split_rows(), workers_, idle));
+                  leases_.data().split_rows(), workers_, idle, EpochNumber(leases_.epoch())));
 }
 
 std::optional<LeaseReply> LeaseDesk::TryAnswer(Incarnation worker, std::uint32_t want, LeaseSupply supply) {

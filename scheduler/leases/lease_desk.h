@@ -62,7 +62,8 @@ class LeaseDesk {
   Leases leases_;
   LeaseRequests requests_;
   Notes* notes_;
-  std::uint32_t workers_;  // of the job
+  std::uint32_t workers_;       // of the job
+  std::uint64_t idle_for_ = 0;  // the size of splits for which WarnOfIdleWorkers was called last
 };
 
 }  // namespace tarn::scheduler

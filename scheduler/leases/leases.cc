@@ -15,13 +15,16 @@ std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b
 
 Leases::Leases(const Job& job, Clock start_clock) : data_(job), base_(start_clock), floor_(start_clock) {}
 
-void Leases::Resume(const DataState& state) {
+void Leases::Resume(const DataState& state, bool restores) {
   epoch_ = state.epoch;
   base_ = state.base;
   floor_ = state.ceiling;
   data_.Resume(state);
   if (!data_.known()) return;
-  train_ = data_.MakeTraining(epoch_, state.trained);
+  // In the state of the scheduler, leases may have trained rows that `trained` does not count.
+  const bool untrained = !restores && std::ranges::all_of(state.trained, [](std::uint64_t rows) { return rows == 0; });
+  if (untrained) data_.ChooseSplitRows();
+  train_ = data_.MakeTraining(epoch_, untrained ? std::vector<std::uint64_t>() : state.trained);
   train_.SetEarlierQuality(state.quality);
 }
 
@@ -143,6 +146,7 @@ void Leases::BeginEpoch(std::uint32_t epoch) {
   ++revision_;
   base_ = floor_ = ceiling();
   epoch_ = epoch;
+  data_.ChooseSplitRows();
   train_ = data_.MakeTraining(epoch_, {});
   evaluation_ = Splits();
 }

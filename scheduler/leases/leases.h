@@ -27,8 +27,9 @@ class Leases {
   // Repeats the grants of a recorded run: lease i + 1 goes to the worker of rank order[i], and no further one is
   // granted.
   void SetOrder(std::vector<WorkerRank> order) { order_ = std::move(order); }
-  // Continues from a checkpoint. Must be called before workers join.
-  void Resume(const DataState& state);
+  // Continues from a checkpoint, or if Restore follows, from the state of the scheduler. Must be called before workers
+  // join. A checkpoint in which the epoch is not trained yet gets the splits of this job.
+  void Resume(const DataState& state, bool restores = false);
 
   const DataSets& data() const { return data_; }
   // The first call with nonzero sizes begins the epoch; later ones must agree (see DataSets::Set).

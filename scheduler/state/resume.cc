@@ -51,8 +51,13 @@ std::string FindLog(const std::string& run_dir) {
 }  // namespace
 
 Expected<std::string> ResolveCheckpoint(const std::string& path) {
+  namespace fs = std::filesystem;
   std::error_code ignored;
-  if (std::filesystem::exists(std::filesystem::path(path) / kManifestName, ignored)) return path;
+  if (fs::exists(fs::path(path) / kManifestName, ignored)) {
+    fs::path directory = fs::absolute(path);
+    while (!directory.has_filename() || directory.filename() == ".") directory = directory.parent_path();
+    return directory.string();
+  }
   auto newest = FindNewestCheckpoint(path);
   if (newest) return newest;
   const auto job = LoadJob(path + "/job.toml");
@@ -79,6 +84,16 @@ Status CheckLogsHaveState(const std::string& run_dir) {
                                        "new folder",
                                        *newest)
                          : std::string("It has no checkpoint to continue from instead")));
+}
+
+Expected<Manifest> ReadMovedManifest(const std::string& directory) {
+  namespace fs = std::filesystem;
+  auto manifest = ReadManifest(directory);
+  if (!manifest || manifest->best_checkpoint.empty()) return manifest;
+  const fs::path beside = fs::path(directory).parent_path() / fs::path(manifest->best_checkpoint).filename();
+  std::error_code ignored;
+  if (fs::exists(beside / kManifestName, ignored)) manifest->best_checkpoint = beside.string();
+  return manifest;
 }
 
 Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed) {
@@ -110,7 +125,7 @@ Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerSt
   if (!state->pending_directory.empty()) relocate(&state->pending_directory);
   if (state->whole_directory.empty()) return std::nullopt;
 
-  auto manifest = ReadManifest(state->whole_directory);
+  auto manifest = ReadMovedManifest(state->whole_directory);
   if (!manifest)
     return Fail(manifest.error().code, fmt::format("{}; the logs of the run in {} begin at this checkpoint",
                                                    manifest.error().message, run_dir));
@@ -127,16 +142,18 @@ Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string&
   const std::string origin = directory + "/" + kManifestName;
   auto old = ParseJob(manifest.job_text, origin, "/");
   if (!old) return std::unexpected(old.error());
-  const auto wanted = Keys(ResolvedToml(job)), stored = Keys(ResolvedToml(*old));
+  return CheckSameJob(job, *old, fmt::format("the checkpoint {}, which belongs to another job", directory));
+}
+
+Status CheckSameJob(const Job& job, const Job& old, const std::string& place) {
+  const auto wanted = Keys(ResolvedToml(job)), stored = Keys(ResolvedToml(old));
   for (const auto& [key, value] : wanted) {
     auto it = stored.find(key);
     if (!MustAgree(key) || (it != stored.end() && it->second == value)) continue;
     const std::size_t dot = key.rfind('.');
-    return Fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("resume: [{}] {} is {} in the job, but {} in the checkpoint {}, which belongs to another job",
-                    key.substr(0, dot), key.substr(dot + 1), value,
-                    it == stored.end() ? std::string("absent") : it->second, directory));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("resume: [{}] {} is {} in the job, but {} in {}", key.substr(0, dot), key.substr(dot + 1),
+                            value, it == stored.end() ? std::string("absent") : it->second, place));
   }
   return {};
 }

@@ -12,9 +12,14 @@
 
 namespace tarn::scheduler {
 
-// The directory of the checkpoint at `path`: `path` itself if it contains a MANIFEST, else the newest complete
-// checkpoint of the run in it. If there is none because of durability "none", the error gives that reason.
+// The directory of the checkpoint at `path`, without a slash at its end: `path` itself, made absolute, if it contains a
+// MANIFEST, else the newest complete checkpoint of the run in it. If there is none because of durability "none", the
+// error gives that reason.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
+
+// The manifest of the checkpoint in `directory`. It names the best checkpoint by the path that it had; here the one of
+// the same name beside `directory` counts, if it exists, because the folder of the run may have been moved.
+Expected<Manifest> ReadMovedManifest(const std::string& directory);
 
 // Checks the logs in the directory of a run, if any: the state that is needed to continue from them must exist, unless
 // the run has ended. kNotFound names the state, and a checkpoint from which to continue instead.
@@ -29,6 +34,8 @@ Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& re
 // be the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument names the section,
 // the key and both values.
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
+// The same for a checkpoint of the job `old`; `place` says where its values stand, for the error.
+Status CheckSameJob(const Job& job, const Job& old, const std::string& place);
 
 // Checks that train.epochs of `job` includes the epoch in which a checkpoint of `manifest` was cut. kInvalidArgument
 // names train.epochs and the minimum.

@@ -31,11 +31,12 @@ Scenario WithoutCache(Scenario scenario) {
   return scenario;
 }
 
-// Like Twin, but with faults in every other seed; none of them ends the job.
+// Like Twin, but with splits of another size, and with faults in every other seed; none of them ends the job.
 Scenario Resumed(const Scenario& scenario) {
   Scenario resumed = Twin(scenario);
   resumed.draw = Mix64(scenario.draw ^ 0x726573);
   resumed.tier_bytes = scenario.tier_bytes;
+  if (!scenario.HasFixedBits()) resumed.job.data.split_rows = scenario.job.train.batch_rows * (1 + resumed.draw % 8);
   if (scenario.seed % 2 == 0) return resumed;
   resumed.faults = scenario.faults;
   resumed.faults.stop_us = 0;

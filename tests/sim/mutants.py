@@ -146,6 +146,8 @@ MUTANTS = [
      "if (!AllDrained() && !late) return std::nullopt;", "if (!AllReported() && !late) return std::nullopt;"),
     ("drain-of-half-a-clock", "worker/client/tick_bound.cc", "if (pushed_ != asked && !mid_clock) drain_to_ = asked;",
      "if (!mid_clock) drain_to_ = asked;"),
+    ("resume-chooses-other-splits-in-a-partly-trained-epoch", "scheduler/leases/leases.cc",
+     "if (untrained) data_.ChooseSplitRows();", "data_.ChooseSplitRows();"),
     ("manifest-without-all-shards", "scheduler/checkpoints/cut.cc",
      "if (cut.shards.size() != shards) return true;", ""),
     ("abandoned-directory-removed-at-once", "scheduler/membership/shards.cc",

@@ -113,7 +113,7 @@ TEST(DataSets, ARankWithSmallBatchesMayGetNoSplitOfASmallSet) {
   EXPECT_EQ(splits.RanksWithoutSplits(), 1u);
 }
 
-TEST(DataSets, AResumedRunKeepsItsSplits) {
+TEST(DataSets, AResumedRunKeepsItsSplitsUntilTheyAreChosenAgain) {
   DataSets data(JobOf(2));
   ASSERT_TRUE(data.Set({95, 40, 0}));
   DataState state;
@@ -124,6 +124,8 @@ TEST(DataSets, AResumedRunKeepsItsSplits) {
   resumed.Resume(state);
   EXPECT_TRUE(resumed.known());
   EXPECT_EQ(resumed.split_rows(), 30u);
+  resumed.ChooseSplitRows();
+  EXPECT_EQ(resumed.split_rows(), 70u);
   DataSets fresh(other);
   fresh.Resume({});
   EXPECT_FALSE(fresh.known());

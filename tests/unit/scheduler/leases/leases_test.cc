@@ -112,6 +112,25 @@ TEST(Leases, SplitSizesFitTheFleet) {
   EXPECT_EQ(rounded.train().size(), 3u);  // of 30 rows
 }
 
+// A partly trained epoch keeps its splits; the next one has those of the resumed job.
+TEST(Leases, AResumedJobsSplitRowsCountFromTheNextEpoch) {
+  DataState state{.rows = {120, 0, 0}, .split_rows = 60, .trained = {60, 10}};
+  Job job = SmallJob(1, 3);
+  job.data.split_rows = 30;
+  Leases leases(job, Clock(0));
+  leases.Resume(state);
+  EXPECT_EQ(leases.train().size(), 2u);
+  leases.BeginEpoch(1);
+  EXPECT_EQ(leases.train().size(), 4u);
+  state.trained = {0, 0};
+  Leases untrained(job, Clock(0));
+  untrained.Resume(state);
+  EXPECT_EQ(untrained.train().size(), 4u);
+  Leases restored(job, Clock(0));
+  restored.Resume(state, true);
+  EXPECT_EQ(restored.train().size(), 2u) << "its leases are for these splits";
+}
+
 TEST(Leases, TheCeilingGrowsWithTheLeasesOfDeadWorkers) {
   Leases leases(SmallJob(1, 2), Clock(0));
   ASSERT_TRUE(leases.SetSizes({60, 0, 0}));

@@ -153,7 +153,7 @@ TEST(Waits, WorkersWithoutDataAreCountedOnce) {
   };
   EXPECT_EQ(
       warnings(3, 31),
-      Texts{"the training set has 31 rows in 2 splits of 30 rows, for 3 workers: 1 workers get no data in an epoch; "
+      Texts{"the training set has 31 rows in 2 splits of 30 rows, for 3 workers: 1 workers get no data in epoch 1; "
             "expected fewer workers, or a smaller train.batch_rows or data.split_rows"});
   EXPECT_EQ(warnings(2, 31), Texts{});
 }

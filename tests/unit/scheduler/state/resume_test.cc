@@ -21,6 +21,30 @@ TEST(Resume, ARunOrACheckpointNamesACheckpoint) {
   ASSERT_TRUE(WriteManifest(directory, Manifest{}));
   EXPECT_EQ(ResolveCheckpoint(root.string()).value(), directory);
   EXPECT_EQ(ResolveCheckpoint(directory).value(), directory);
+  EXPECT_EQ(ResolveCheckpoint(directory + "/").value(), directory);
+  EXPECT_EQ(ResolveCheckpoint(directory + "/.").value(), directory);
+  fs::remove_all(root);
+}
+
+TEST(Resume, TheBestCheckpointOfAMovedRunIsFound) {
+  const fs::path root = fs::path(testing::TempDir()) / "tarn_resume_moved";
+  fs::remove_all(root);
+  const fs::path old = root / "old/checkpoints", moved = root / "moved/checkpoints";
+  Manifest manifest;
+  manifest.id = CheckpointId(3);
+  manifest.generations = {{CheckpointId(3), Clock(9), {}, {}, 0}};
+  manifest.best_checkpoint = (old / "ckpt-2").string();
+  for (const char* name : {"ckpt-2", "ckpt-3"}) {
+    fs::create_directories(old / name);
+    ASSERT_TRUE(WriteManifest((old / name).string(), manifest));
+  }
+  EXPECT_EQ(ReadMovedManifest((old / "ckpt-3").string()).value().best_checkpoint, (old / "ckpt-2").string());
+  fs::rename(root / "old", root / "moved");
+  fs::create_directories(old / "ckpt-2");  // a later run in the old place has one with the same number
+  ASSERT_TRUE(WriteManifest((old / "ckpt-2").string(), Manifest{}));
+  EXPECT_EQ(ReadMovedManifest((moved / "ckpt-3").string()).value().best_checkpoint, (moved / "ckpt-2").string());
+  fs::remove_all(moved / "ckpt-2");
+  EXPECT_EQ(ReadMovedManifest((moved / "ckpt-3").string()).value().best_checkpoint, (old / "ckpt-2").string());
   fs::remove_all(root);
 }
 
