@@ -119,7 +119,7 @@ class ShardLoop {
                                 .log = disks_.log(),
                                 .blobs = &disks_.blobs(),
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },
-                                .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
+                                .unix_us = [](TimeUs) { return static_cast<TimeUs>(WallSeconds() * 1e6); }},
                    &disks_.checkpoints(), record_ ? &*record_ : nullptr);
     return {};
   }

@@ -51,8 +51,9 @@ class BlobStore {
   virtual void Abandon(CheckpointId checkpoint, const std::string& directory, Incarnation worker, WorkerRank rank) = 0;
 
   // Reads at most `bytes_max` bytes, from `offset` on, of the blob of a rank in a complete checkpoint. Blocks.
-  // kNotFound: the checkpoint has no blob of the rank, or `offset` is not in it. kCorrupt or kIo, naming the file: it
-  // differs from the manifest or cannot be read.
+  // kOverloaded: the blob is being verified in the background, read again later. kNotFound: the checkpoint has no blob
+  // of the rank, or `offset` is not in it. kCorrupt or kIo, naming the file: it differs from the manifest or cannot be
+  // read.
   virtual Expected<BlobSlice> Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,
                                    std::size_t bytes_max) = 0;
 };

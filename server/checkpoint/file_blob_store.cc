@@ -108,16 +108,45 @@ std::vector<BlobWritten> FileBlobStore::TakeWritten() {
 
 // The blob file of a rank. Its first use verifies the whole file against the manifest.
 Expected<CheckpointFile> FileBlobStore::Verified(const std::string& directory, WorkerRank rank) {
-  if (const auto known = verified_.find({directory, rank}); known != verified_.end()) return known->second;
+  const auto not_yet = [&] {
+    return Fail(ErrorCode::kOverloaded,
+                fmt::format("{}: the blob of worker {} is being verified", directory, rank.value));
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = verified_.find({directory, rank}); known != verified_.end())
+      return known->second ? *known->second : not_yet();
+  }
   const auto manifest = ReadManifest(directory);
   if (!manifest) return Fail(ErrorCode::kCorrupt, manifest.error().message);
   const auto blob = std::ranges::find(manifest->blobs, rank, &WorkerBlob::rank);
   if (blob == manifest->blobs.end())
     return Fail(ErrorCode::kNotFound, fmt::format("{}: no blob of worker {}", directory, rank.value));
-  if (const Status fits = VerifyFile(directory + "/" + blob->file.name, blob->file); !fits)
-    return Fail(fits.error().code == ErrorCode::kNotFound ? ErrorCode::kCorrupt : fits.error().code,
-                fits.error().message);  // kNotFound means that the checkpoint has no blob of the worker
-  return verified_[{directory, rank}] = blob->file;
+  if (blob->file.bytes > verify_at_once_bytes_) {
+    const std::lock_guard lock(mutex_);
+    verified_[{directory, rank}] = std::nullopt;
+    writes_.Post([this, directory, rank, file = blob->file] {
+      if (closing_) return;
+      Expected<CheckpointFile> verified = file;
+      if (const Status memory = CatchExhaustion([&] { verified = Verify(directory, file); }); !memory)
+        verified = std::unexpected(memory.error());
+      const std::lock_guard done(mutex_);
+      verified_[{directory, rank}] = std::move(verified);
+    });
+    return not_yet();
+  }
+  auto verified = Verify(directory, blob->file);
+  const std::lock_guard lock(mutex_);
+  if (verified) verified_[{directory, rank}] = verified;
+  return verified;
+}
+
+// kNotFound would mean that the checkpoint has no blob of the worker.
+Expected<CheckpointFile> FileBlobStore::Verify(const std::string& directory, const CheckpointFile& file) {
+  const Status fits = VerifyFile(directory + "/" + file.name, file);
+  if (fits) return file;
+  return Fail(fits.error().code == ErrorCode::kNotFound ? ErrorCode::kCorrupt : fits.error().code,
+              fits.error().message);
 }
 
 Expected<BlobSlice> FileBlobStore::Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -23,8 +25,11 @@ namespace tarn::server {
 
 class FileBlobStore : public BlobStore {
  public:
+  // Larger blobs are verified by the strand: the shard must not be silent meanwhile.
+  static constexpr std::uint64_t kVerifyAtOnceBytes = std::uint64_t{64} << 20;
   // `wake` is called on the strand when TakeWritten has new reports. The pool outlives the store.
-  FileBlobStore(DiskPool* pool, std::function<void()> wake) : wake_(std::move(wake)), writes_(pool, "blobs") {}
+  FileBlobStore(DiskPool* pool, std::function<void()> wake, std::uint64_t verify_at_once_bytes = kVerifyAtOnceBytes)
+      : wake_(std::move(wake)), verify_at_once_bytes_(verify_at_once_bytes), writes_(pool, "blobs") {}
   // Leaves incomplete files in place; without a manifest they belong to no checkpoint.
   ~FileBlobStore() override;
 
@@ -56,11 +61,14 @@ class FileBlobStore : public BlobStore {
   Expected<CheckpointFile> WritePiece(const BlobWrite& write);
   Expected<Open*> OpenFor(const BlobWrite& write, const std::string& path);
   Expected<CheckpointFile> Verified(const std::string& directory, WorkerRank rank);
+  static Expected<CheckpointFile> Verify(const std::string& directory, const CheckpointFile& file);
 
   std::function<void()> wake_;
-  std::map<std::pair<std::string, WorkerRank>, CheckpointFile> verified_;  // files that Read has verified
-  std::mutex mutex_;                                                       // guards written_
+  std::uint64_t verify_at_once_bytes_;
+  std::mutex mutex_;  // guards the next two
   std::vector<BlobWritten> written_;
+  // Files that Read has verified, by directory and rank; nullopt: the strand verifies it.
+  std::map<std::pair<std::string, WorkerRank>, std::optional<Expected<CheckpointFile>>> verified_;
   std::atomic<bool> closing_ = false;
   std::map<Id, Open> open_;  // incomplete blobs; used only on the strand
   DiskPool::Strand writes_;

@@ -57,9 +57,8 @@ LoggedGathered GatheredOf(Clock clock, const Contribution& c, const TableSpec& t
                .first_key = c.first_key,
                .count = c.count,
                .sections = {{c.partition, c.count, c.sequence, c.version}}};
-  if (c.key_codec == KeyCodec::kRaw)
-    push.keys.frame = Buffer::Copy(c.keys.data() + c.key_offset * sizeof(Key), c.count * sizeof(Key));
-  push.values = Buffer::Copy(c.values.data() + c.value_offset, c.count * PushRowBytes(table, push));
+  if (c.key_codec == KeyCodec::kRaw) push.keys.frame = c.keys.Slice(c.key_offset * sizeof(Key), c.count * sizeof(Key));
+  push.values = c.values.Slice(c.value_offset, c.count * PushRowBytes(table, push));
   return out;
 }
 

@@ -19,7 +19,7 @@ constexpr TimeUs kNever = std::numeric_limits<TimeUs>::max();
 void RowTimer::SetTime(TimeUs now) {
   if (now < next_time_ || !rows_->expiry().counts_seconds()) return;
   next_time_ = now + kTimePeriodUs;
-  const TimeUs unix_us = std::max<TimeUs>(0, now + unix_us_at_zero_);
+  const TimeUs unix_us = std::max<TimeUs>(0, unix_us_ ? unix_us_(now) : now);
   const auto seconds = static_cast<std::uint64_t>(unix_us / 1'000'000);
   if (seconds <= rows_->expiry().seconds().value_or(0)) return;
   outbox_->Append(LoggedTime{seconds});

@@ -1,6 +1,9 @@
 // Sets the time of day of the rows and frees expired rows, each periodically (rules R4 to R6). Not thread-safe.
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "core/types.h"
 #include "server/shard/durable_outbox.h"
 #include "server/store/store.h"
@@ -9,9 +12,9 @@ namespace tarn::server {
 
 class RowTimer {
  public:
-  // All outlive this object. Microseconds since 1970 = `unix_us_at_zero` + the time of a step.
-  RowTimer(TimeUs unix_us_at_zero, Store* rows, DurableOutbox* outbox)
-      : unix_us_at_zero_(unix_us_at_zero), rows_(rows), outbox_(outbox) {}
+  // The pointers outlive this object. `unix_us`: see ShardOptions.
+  RowTimer(std::function<TimeUs(TimeUs now)> unix_us, Store* rows, DurableOutbox* outbox)
+      : unix_us_(std::move(unix_us)), rows_(rows), outbox_(outbox) {}
 
   // Sets the time if it is due and a table counts seconds.
   void SetTime(TimeUs now);
@@ -21,7 +24,7 @@ class RowTimer {
   TimeUs NextTimer() const;
 
  private:
-  TimeUs unix_us_at_zero_;
+  std::function<TimeUs(TimeUs now)> unix_us_;
   Store* rows_;
   DurableOutbox* outbox_;
   TimeUs next_time_ = 0;

@@ -64,8 +64,8 @@ struct ShardOptions {
   BlobStore* blobs = nullptr;
   // Creates the tier of the job when the job is known. Empty: all rows stay in memory, whatever the job requests.
   std::function<Expected<Tier>(const Job& job)> make_tier;
-  // Microseconds since 1970 = this + the times passed to the shard. Used by tables whose rows expire by seconds.
-  TimeUs unix_us_at_zero = 0;
+  // Microseconds since 1970, at the time `now` of a step; empty: `now`. Used by tables whose rows expire by seconds.
+  std::function<TimeUs(TimeUs now)> unix_us;
   // Number and bytes of messages that wait for rows on disk; further ones are rejected with kOverloaded.
   std::size_t waiting_messages_max = limits::kWaitingMessagesMax;
   std::size_t waiting_bytes_max = limits::kWaitingBytesMax;

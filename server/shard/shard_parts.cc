@@ -71,7 +71,7 @@ ShardParts::ShardParts(const ShardBase& base, const RouteMap& routes, StoreOptio
                 .observer = base.observer,
                 .on_tick = base.on_tick,
                 .other_bytes = [this] { return WaitingBytes(); }}),
-      timer(options.unix_us_at_zero, &rows, base.outbox) {}
+      timer(options.unix_us, &rows, base.outbox) {}
 
 // Rows get most of the memory: a row in memory saves a read from disk, while a dropped key list or a rejected message
 // is only sent again. Gathered pushes and replies keep their bounds, because clocks could not close without them.

@@ -91,6 +91,7 @@ Status WorkerMessages::OnPutBlob(Peer from, const PutBlob& piece, const Message&
 // state.
 Status WorkerMessages::OnGetBlob(Peer from, const GetBlob& wanted) {
   auto slice = context_.blobs->Get(wanted);
+  if (!slice && slice.error().code == ErrorCode::kOverloaded) return {};  // the worker repeats its request
   if (!slice && slice.error().code != ErrorCode::kNotFound)
     context_.stop->Stop(slice.error().code, slice.error().message);
   if (!slice) return std::unexpected(slice.error());

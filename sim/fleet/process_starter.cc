@@ -169,7 +169,7 @@ server::ShardOptions ProcessStarter::ShardOptionsOf(ProcessId id, std::uint32_t 
   // Small slices, so that cuts take many steps with messages between them.
   options.cut_slice_bytes = scenario.cut_slice_bytes;
   options.cut_pause_us = scenario.cut_pause_us;
-  options.unix_us_at_zero = context_.clocks.UnixUsAtZero(index);
+  options.unix_us = [at_zero = context_.clocks.UnixUsAtZero(index)](TimeUs now) { return at_zero + now; };
   return options;
 }
 

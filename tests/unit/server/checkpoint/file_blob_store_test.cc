@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <semaphore>
+#include <thread>
 
 #include "core/crc32c.h"
 
@@ -104,6 +105,22 @@ TEST_F(FileBlobStoreTest, ABlobIsReadInSlices) {
   EXPECT_EQ(Read(6, 3), "gh");
   EXPECT_EQ(Read(8, 3), "not-found: 7-worker-3-12.blob: 8 bytes, asked for from 8 on");
   EXPECT_EQ(Read(0, 3, WorkerRank(4)), "not-found: " + Directory() + ": no blob of worker 4");
+}
+
+TEST_F(FileBlobStoreTest, ALargeBlobIsVerifiedInTheBackground) {
+  MakeCheckpoint();
+  for (const bool damaged : {false, true}) {
+    if (damaged) std::ofstream(Path()) << "abcdefgX";
+    FileBlobStore store(&pool_, [] {}, 7);
+    auto slice = store.Read(Directory(), kRank, 0, 3);
+    ASSERT_FALSE(slice);
+    EXPECT_EQ(slice.error().code, ErrorCode::kOverloaded);
+    while (!slice && slice.error().code == ErrorCode::kOverloaded) {
+      std::this_thread::yield();
+      slice = store.Read(Directory(), kRank, 0, 3);
+    }
+    EXPECT_EQ(slice ? ErrorCode::kOk : slice.error().code, damaged ? ErrorCode::kCorrupt : ErrorCode::kOk);
+  }
 }
 
 TEST_F(FileBlobStoreTest, ADamagedBlobIsRefusedByNameAndNoneOfItReturned) {

@@ -20,7 +20,7 @@ class RowTimerTest : public PartTest {
     spec.life = life;
     AddTable(spec);
   }
-  RowTimer timer_{kUnixUs, &rows_, &outbox_};
+  RowTimer timer_{[](TimeUs now) { return now + kUnixUs; }, &rows_, &outbox_};
 };
 
 TEST_F(RowTimerTest, HasNothingToDoWithoutLives) {

@@ -65,7 +65,7 @@ TEST_F(ShardLifeTest, GradientsOfKeysWithoutARowAreAcknowledgedDroppedAndCounted
 
 TEST_F(ShardLifeTest, SecondsAreThoseOfTheWallClock) {
   ShardOptions options;
-  options.unix_us_at_zero = 1'700'000'000'000'000;
+  options.unix_us = [](TimeUs now) { return now + 1'700'000'000'000'000; };
   Join({LiveWorker(0, 10)}, Table({.expire_seconds = 16}, ApplyMode::kImmediate), options);
   EXPECT_EQ(shard_->rows().expiry().seconds(), 1'700'000'000u + static_cast<std::uint64_t>(now_) / 1'000'000);
   const Key key = KeyIn(3);
