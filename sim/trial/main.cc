@@ -16,6 +16,8 @@
 
 #include "core/log.h"
 #include "core/process_limits.h"
+#include "scheduler/state/resume.h"
+#include "sim/trial/run_files.h"
 #include "sim/trial/trial.h"
 
 namespace {
@@ -92,8 +94,17 @@ Expected<std::string> Repeat(const Command& command, Job job, const std::string&
   return (*trial)->last_checkpoint();
 }
 
+// Checks that a run may go on with `job` from a checkpoint of the recorded job. Another update rule is allowed, if it
+// has the same state (scheduler/tables.h).
+Status CheckContinues(const Command& command, Job job, const Job& recorded) {
+  job.optimizer = recorded.optimizer;
+  return scheduler::CheckSameJob(job, recorded,
+                                 fmt::format("the recorded run {}: with --until it must stay", command.replayed));
+}
+
 // Runs the job, from the checkpoint if one is given.
 Status Simulate(const Command& command, const Job& job, sim::TrialFiles* files, const std::string& resume) {
+  if (!resume.empty()) TARN_RETURN_IF_ERROR(scheduler::CheckEpochs(job, files->manifests.at(resume), resume));
   auto trial = sim::Trial::Make(sim::AsTrial(job), command.run_dir, {.files = files, .resume = resume});
   if (!trial) return std::unexpected(trial.error());
   TARN_RETURN_IF_ERROR(RunTrial(trial->get(), command.quiet));
@@ -103,12 +114,14 @@ Status Simulate(const Command& command, const Job& job, sim::TrialFiles* files, 
 }
 
 Status Run(const Command& command, const Job& job) {
+  TARN_RETURN_IF_ERROR(sim::RunFiles::CheckFree(command.run_dir));
   TARN_RETURN_IF_ERROR(MakeFolder(command.run_dir + "/logs"));
   TARN_RETURN_IF_ERROR(InitLog({.role = "simulate", .path = command.run_dir + "/logs/simulate.log"}));
   sim::TrialFiles files;
   if (command.replayed.empty()) return Simulate(command, job, &files, "");
   const auto recorded = LoadJob(command.job_path);
   if (!recorded) return std::unexpected(recorded.error());
+  if (command.until) TARN_RETURN_IF_ERROR(CheckContinues(command, job, *recorded));
   const std::string run_dir = command.until ? command.run_dir + "/start" : command.run_dir;
   const auto checkpoint = Repeat(command, *recorded, run_dir, &files);
   if (!checkpoint || !command.until || signals.load() > 0)

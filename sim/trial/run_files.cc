@@ -18,12 +18,17 @@ constexpr std::uint64_t kTurnsPerCheck = 16;  // a check copies the progress, wh
 
 }  // namespace
 
-Expected<RunFiles> RunFiles::Open(const Job& job, const std::string& folder) {
+Status RunFiles::CheckFree(const std::string& folder) {
   std::error_code ignored;
   for (const char* name : {"job.toml", "metrics.jsonl", "summary.json"})
     if (const std::string path = folder + "/" + name; std::filesystem::exists(path, ignored))
       return Fail(ErrorCode::kAlreadyExists,
                   fmt::format("{}: a run is in this folder already: expected a new or empty folder", path));
+  return {};
+}
+
+Expected<RunFiles> RunFiles::Open(const Job& job, const std::string& folder) {
+  TARN_RETURN_IF_ERROR(CheckFree(folder));
   TARN_RETURN_IF_ERROR(WriteFileAtomic(folder + "/job.toml", ToToml(job)));
   auto metrics = MetricsFile::Open(folder + "/metrics.jsonl");
   if (!metrics) return std::unexpected(metrics.error());

@@ -25,8 +25,9 @@ struct TrialFigures {
 
 class RunFiles {
  public:
-  // Writes job.toml into the folder, which must exist. kAlreadyExists: it has files of another run. kIo: a
-  // file cannot be written.
+  // kAlreadyExists: the folder has files of another run.
+  static Status CheckFree(const std::string& folder);
+  // Writes job.toml into the folder, which must exist and be free. kIo: a file cannot be written.
   static Expected<RunFiles> Open(const Job& job, const std::string& folder);
 
   // Appends lines to metrics.jsonl after about every hundredth of the job.

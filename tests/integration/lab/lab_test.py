@@ -322,6 +322,17 @@ class StudiesTest(unittest.TestCase):
             if "[lab]" in path.read_text():
                 self.assertTrue(study.read(path).trials(), path)
 
+    def test_a_copied_study_has_trials_of_its_own(self):
+        """The same text beside other data."""
+        keys = []
+        for _ in range(2):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "job.toml").write_text('[data]\ntrain = "train.tsv"\n')
+                path = pathlib.Path(folder, "study.toml")
+                path.write_text('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\n')
+                keys.append([trial.key for trial in study.read(path).trials()])
+        self.assertNotEqual(*keys)
+
     def test_an_mlp_is_compared_by_its_accuracy(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "job.toml").write_text('[model]\nkind = "mlp"\n')
@@ -395,6 +406,8 @@ class ResultsTest(unittest.TestCase):
                          [f'tables."{table}".push_codec' for table in ("embedding", "bottom.0", "bottom.1", "top.0", "top.1")])
         self.assertEqual(found["optimizer.dense.kind"], "sgd")
         self.assertEqual(found["x"], 0.125)
+        found = study.expand({"tables.*.push_codec": "fp16", "model.kind": "mlp", "model.hidden": [8, 8]}, job)
+        self.assertEqual([key for key in found if "tables" in key], [f'tables."layer.{i}".push_codec' for i in range(3)])
 
     def test_the_tables_of_cross_layers(self):
         model = {"kind": "dcn_v2", "hidden": [], "bottom": [], "cross_layers": 2}

@@ -167,6 +167,9 @@ class ReplayTest(Case):
         self.assertIn("--set needs --until", self.error)
         self.replay(run_dir, code=1, more=["--until", "7000"])
         self.assertIn("--until 7000", self.error)
+        for setting in ("job.seed=9", "train.batch_rows=32", "data.shuffle=true"):
+            self.replay(run_dir, code=1, out=self.folder / "refused", more=["--until", "2000", "--set", setting])
+            self.assertRegex(self.error, rf"{setting.split('.')[1].split('=')[0]} is \S+ in the job, but \S+ in the recorded run")
         steps = self.launch("in_steps", "consistency.mode=bsp")
         self.replay(steps, code=1, more=["--until", "2000"])
         self.assertIn("can be left on the way only where pushes are applied as they come", self.error)

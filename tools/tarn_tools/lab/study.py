@@ -58,7 +58,7 @@ class Trial:
     point: tuple  # (key, value)
     seed: int
     overrides: tuple  # "key=value", as --set takes them
-    key: str  # hash of engine, job file, overrides and parameters of the data, but not of the programs
+    key: str  # hash of engine, job file, overrides, the data folder and parameters of the data, but not of the programs
 
     @property
     def folder(self):
@@ -122,7 +122,7 @@ class Study:
 
     def _trial(self, condition, entry, point, seed, settings):
         overrides = tuple(f"{key}={toml(value)}" for key, value in expand({**settings, "job.seed": seed}, self.job_table).items())
-        text = json.dumps([self.engine, self.job_text, overrides, self.generate])
+        text = json.dumps([self.engine, self.job_text, str(self.data_dir), overrides, self.generate])
         return Trial(condition, entry.name, tuple(point.items()), seed, overrides, hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -137,6 +137,15 @@ def toml(value):
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item) for item in value) + "]"
     return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def with_model(job, settings):
+    """The job with the settings for keys of [model] and [data]."""
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        if section in ("model", "data"):
+            job = {**job, section: {**job.get(section, {}), name: value}}
+    return job
 
 
 def tables_of(job):
@@ -185,7 +194,7 @@ def expand(settings, job):
     for key, value in settings.items():
         value = of_workers.get(value, value) if isinstance(value, str) else value
         if key.startswith("tables.*."):
-            tables = [table for table in tables_of(job) if fits(table, key[9:], value)]
+            tables = [table for table in tables_of(with_model(job, settings)) if fits(table, key[9:], value)]
             if not tables:
                 raise StudyError(f"{key} = {value!r}: no table of the model supports it: rows of one value have no scale, "
                                  "and low_rank is for dense layers")
@@ -400,7 +409,8 @@ def read(path):
                 if same := [other for other in others if overlap(other, key)]:
                     reader.fail(f"conditions.{condition}.{same[0]}", f"the grid or search also sets it: expected {key} in one of them")
     changes = [of_all, *(dict(entry.settings) for entry in entries), *(raw.get("conditions") or {}).values()]
-    has_valid = bool(job_table.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)
+    shared = with_model(job_table, of_all)
+    has_valid = bool(shared.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)
     if (search or any(len(entry.points()) > 1 for entry in entries)) and not has_valid:
         reader.fail("search" if search else "grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
     generate = lab.get("generate")
@@ -414,7 +424,7 @@ def read(path):
     target = lab.get("target_loss")
     if target is not None and not (isinstance(target, (int, float)) and math.isfinite(target)):
         reader.fail("lab.target_loss", f"expected a finite number, found {target!r}")
-    metrics = METRICS_OF_CLASSES if job_table.get("model", {}).get("kind") == "mlp" else tuple(METRICS)
+    metrics = METRICS_OF_CLASSES if shared.get("model", {}).get("kind") == "mlp" else tuple(METRICS)
     return Study(
         path=path,
         text=text,
