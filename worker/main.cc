@@ -128,7 +128,8 @@ int main(int argc, char** argv) {
   net::ZmqTransport sockets(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   std::optional<net::SlowTransport> slow;
   if (const auto job = LoadJob(options.run_dir + "/job.toml"); job && net::HasSlowNetwork(job->delays))
-    slow.emplace(&sockets, net::SlowNetwork(*job, Role::kWorker, options.rank));
+    slow.emplace(&sockets,
+                 net::SlowNetwork(*job, Role::kWorker, options.rank == kAnyRank ? options.nonce : options.rank));
   options.shm = shm && !slow;  // with simulated delays, key lists get numbers as over a network (rule W3)
   worker::Trainer trainer(options, slow ? static_cast<net::Transport*>(&*slow) : &sockets);
   (*process)->OnSignal(

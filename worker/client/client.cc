@@ -117,6 +117,7 @@ void Client::Impl::FromScheduler(Message message) {
 // Answers every Shutdown, because the previous answer may have been lost (rule S1). A worker that is fenced or was
 // never welcomed does not answer.
 void Client::Impl::OnShutdown(const Shutdown& shutdown) {
+  context.was_stopped = true;
   if (context.state != ClientState::kStopped && context.state != ClientState::kFenced)
     context.Stop(shutdown.code, shutdown.reason);
   if (context.state == ClientState::kStopped && context.job != 0)
@@ -310,6 +311,7 @@ ClientState Client::state() const {
   return impl_->context.running() && !impl_->ready() ? ClientState::kJoining : impl_->context.state;
 }
 const Shutdown& Client::stop_reason() const { return impl_->context.stop_reason; }
+bool Client::ended_by_error() const { return state() == ClientState::kStopped && !impl_->context.was_stopped; }
 
 Error Client::WhyEnded() const { return impl_->WhyEnded(); }
 const SchedulerContact& Client::scheduler() const { return impl_->context.scheduler; }

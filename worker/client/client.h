@@ -174,6 +174,9 @@ class Client {
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
+  // Whether it is kStopped by an error and no Shutdown has arrived: its user reports the error to the scheduler (rule
+  // S2).
+  bool ended_by_error() const;
   // Of a client that has ended, the error of its requests. Never kTimeout, after which a caller may wait again.
   Error WhyEnded() const;
   // The runtime ends when scheduler().Check returns an error.

@@ -35,8 +35,9 @@ struct ClientContext {
   ClientOptions options;
   ClientState state = ClientState::kJoining;
   Shutdown stop_reason;
-  std::uint64_t job = 0;  // fingerprint; 0 until welcome
-  Job job_file;           // from the scheduler; default values until welcome
+  bool was_stopped = false;  // a Shutdown has arrived
+  std::uint64_t job = 0;     // fingerprint; 0 until welcome
+  Job job_file;              // from the scheduler; default values until welcome
   Welcome welcome;
   View view;  // set by AdoptView
   // Time of the last message of each shard; nullopt: none has arrived from its endpoint.

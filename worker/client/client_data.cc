@@ -10,6 +10,11 @@
 #include "worker/client/client_pieces.h"
 
 namespace tarn::worker {
+namespace {
+
+constexpr std::uint64_t kTopKValuesMax = (std::uint64_t{1} << 31) - 1;  // of a dense push (kernels::TopK)
+
+}  // namespace
 
 ClientData::ClientData(ClientContext* context)
     : context_(context),
@@ -131,6 +136,13 @@ void ClientData::PushTable(const Plan& plan, const Buffer& gradients, PullMemory
   const auto spec = TableOf(plan);
   if (!spec) return worker::Fail(what.done, spec.error());
   TARN_CHECK(gradients.size() == plan.keys.size() * plan.dim * sizeof(float), "one gradient row per unique key");
+  const std::uint64_t values = std::uint64_t{plan.dim} * plan.keys.size();
+  if ((*spec)->kind == TableKind::kDense && (*spec)->push_codec == ValueCodec::kTopK && values > kTopKValuesMax)
+    return worker::Fail(what.done,
+                        {ErrorCode::kTooLarge,
+                         fmt::format("table '{}': a push of {} values with push_codec = \"topk\": expected at most {}; "
+                                     "push parts of the rows one after the other",
+                                     (*spec)->name, values, kTopKValuesMax)});
   ticks_.OnPush();
   if (plan.keys.empty()) {
     ++context_->counters.pushes;

@@ -52,7 +52,8 @@ class LineDataset final : public Dataset {
     batch->dense_columns = parser_.dense_columns();
     if (batch->offsets.empty()) batch->offsets.push_back(0);
     if (rows == 0) return {};
-    parser_.Reserve(rows, batch);
+    if (rows > 1)
+      parser_.Reserve(rows, batch);  // else, row after row of a shuffled batch, each would copy all before it
     const std::string_view text = bytes_.bytes();
     std::size_t begin = index_.Offset(first_row);
     for (std::uint64_t row = first_row; row < first_row + rows; ++row) {

@@ -17,6 +17,7 @@ namespace tarn::worker {
 namespace {
 
 constexpr TimeUs kReportPeriodUs = 1'000'000;
+constexpr TimeUs kReportEndUsMax = 10'000'000;  // for an answer to the report of an error that has ended the client
 
 }  // namespace
 
@@ -34,6 +35,7 @@ TrainerEnd Trainer::Run() {
   if (!options_.record.empty()) status = record_.Open(options_.record);
   if (status) status = runtime_.Start(options_.scheduler);
   while (status && !abort_ && InFleet()) status = RoundWithinMemory();
+  if (status && !abort_ && client().ended_by_error()) ReportEnd();
   loop_.StopOpening();
   if (const Status recorded = RecordTicks(); !recorded && status) status = recorded;
   runtime_.Act();  // sends the answer to Shutdown (rule S1), and ticks of the last turn
@@ -63,6 +65,18 @@ Status Trainer::Round() {
   if (client().state() == ClientState::kJoining) return joining_.Check(client().scheduler().Silence(Now()));
   loop_.Turn(Now());
   return {};
+}
+
+// Reports the error that has ended the client until the scheduler stops the fleet (rule S2).
+void Trainer::ReportEnd() {
+  const Shutdown reason = client().stop_reason();
+  const TimeUs until = Now() + kReportEndUsMax;
+  loop_.FailJob({reason.code, reason.reason}, Now());
+  while (!abort_ && client().ended_by_error() && Now() < until) {
+    loop_.Turn(Now());  // repeats the report
+    runtime_.Act();
+    runtime_.Exchange(Runtime::kWaitMaxUs);
+  }
 }
 
 // One file per incarnation, because a worker may start again; tools/launch merges the files of all workers.

@@ -61,6 +61,7 @@ class Trainer {
   const Client& client() const { return runtime_.client(); }
   bool InFleet() const;
   Status RoundWithinMemory();
+  void ReportEnd();
   Status Round();
   Status TakeTurn();
   Status RecordTicks();

@@ -1,5 +1,7 @@
 #include "worker/train/training_job.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 
@@ -54,6 +56,13 @@ Status TrainingJob::MakeModel() {
     return Fail(ErrorCode::kInvalidArgument,
                 "the job names no training file: set data.train, or give the program that trains in its place: "
                 "tools/launch JOB.toml -- PROGRAM [ARGUMENT...]");
+  // Only the sets of images have sizes of their own.
+  for (const Dataset* other : {datasets_[1].get(), datasets_[2].get()})
+    if (other != nullptr && other->dense_columns() != datasets_[0]->dense_columns())
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} has {} values a row, but {} has {}: all sets of a job must have rows of one size",
+                              other == datasets_[1].get() ? job_.data.valid : job_.data.test, other->dense_columns(),
+                              job_.data.train, datasets_[0]->dense_columns()));
   auto model = worker::MakeModel(
       job_,
       {.fields = datasets_[0]->fields(), .dense_columns = datasets_[0]->dense_columns(), .classes = job_.data.classes});

@@ -513,6 +513,21 @@ TEST(Trainer, AJobThatCachesATableTwiceIsRefused) {
   EXPECT_TRUE(fleet.Settle());
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end a program that asks for so much
+TEST(Trainer, AnErrorThatEndsTheClientIsReported) {
+  Scene scene(true);
+  scene.job.consistency = {.mode = ConsistencyMode::kSsp, .staleness = 2, .apply = ApplyMode::kImmediate};
+  scene.job.worker_cache.bytes = std::uint64_t{1} << 60;
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_EQ(trainer.error().code, ErrorCode::kTooLarge);
+  EXPECT_TRUE(fleet.Settle());
+  EXPECT_EQ(fleet.scheduler().stop_reason().code, ErrorCode::kTooLarge);
+  EXPECT_NE(fleet.scheduler().stop_reason().reason.find("this machine has no memory"), std::string::npos);
+}
+#endif
+
 TEST(Trainer, MissingDataFailsTheJobAndEndsTheFleet) {
   Scene scene(true);
   scene.job.data.test = "nowhere";
@@ -523,6 +538,27 @@ TEST(Trainer, MissingDataFailsTheJobAndEndsTheFleet) {
   EXPECT_TRUE(fleet.Settle());
   EXPECT_EQ(fleet.scheduler().stop_reason().code, ErrorCode::kNotFound);
   EXPECT_NE(fleet.scheduler().stop_reason().reason.find("nowhere"), std::string::npos);
+}
+
+TEST(Trainer, SetsOfImagesOfDifferentSizesFailTheJob) {
+  Scene scene(true);
+  const auto write = [&](const std::string& name, char side) {  // two images
+    const std::string head("\0\0\x08\x03\0\0\0\x02\0\0\0", 11), labels("\0\0\x08\x01\0\0\0\x02\0\x01", 10);
+    scene.dir.Write(name + "-images-idx3-ubyte",
+                    head + side + std::string("\0\0\0", 3) + side + std::string(2 * std::size_t(side * side), 'x'));
+    scene.dir.Write(name + "-labels-idx1-ubyte", labels);
+  };
+  write("train", 3);
+  write("valid", 3);
+  write("test", 2);
+  scene.job.data.format = DataFormat::kIdx;
+  scene.job.model.kind = ModelKind::kMlp;
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_EQ(trainer.error().message,
+            "test has 4 values a row, but train has 9: all sets of a job must have rows of one size");
+  EXPECT_TRUE(fleet.Settle());
 }
 
 // The connection fails in the step of the Welcome, before the worker has read the job.
