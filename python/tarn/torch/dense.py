@@ -40,11 +40,29 @@ class _Dense:
     start: torch.Tensor  # its values before training
     plan: Any  # tarn.client.Plan of all keys of the table
     changes: np.ndarray[Any, np.dtype[np.float32]]  # [rows, dim], as pulled
+    renormalizes: bool  # its embedding has max_norm, and so changes it before each use
+    version: int = 0  # of the parameter, when it was last set to its value in the table
+
+    def __post_init__(self) -> None:
+        self.version = self.parameter._version
+
+    def value(self) -> torch.Tensor:
+        """As pulled."""
+        flat = torch.from_numpy(self.changes[self.plan.index]).reshape(-1)[:self.start.numel()]
+        return self.start + flat.reshape(self.start.shape).to(self.start.device)
+
+    def check_unchanged(self) -> None:
+        if self.parameter._version == self.version or self.renormalizes:
+            return
+        if not torch.equal(self.parameter.detach(), self.value().to(self.parameter.device)):
+            raise RuntimeError(f"tarn.torch: parameter {self.path!r} was changed by the program; its table in the fleet has another "
+                               "value, which would now replace it. Expected changes before remote(model, dense=\"tarn\"), such as "
+                               "initial values, and averaged or clamped values in a copy of the model (copy.deepcopy)")
 
     def update(self) -> None:
-        flat = torch.from_numpy(self.changes[self.plan.index]).reshape(-1)[:self.start.numel()]
         with torch.no_grad():
-            self.parameter.copy_(self.start + flat.reshape(self.start.shape).to(self.start.device))
+            self.parameter.copy_(self.value())
+        self.version = self.parameter._version
 
     def flat_gradients(self, scale: float) -> torch.Tensor:
         """The gradients of the parameter divided by `scale`, as returned by session.on_host."""
@@ -68,7 +86,8 @@ class DenseTables:
         self._saving = False
         found = _trainable(model)
         self._check_start(found)
-        self._dense = [self._table(path, each, optimizer) for path, each in found.items()]
+        renormalized = {id(each.weight) for each in model.modules() if getattr(each, "max_norm", None) is not None}
+        self._dense = [self._table(path, each, id(each) in renormalized, optimizer) for path, each in found.items()]
         self._frozen = {path: each for path, each in model.named_parameters() if not each.requires_grad and each.numel()}
         session.dense.append(self)
         model.register_forward_pre_hook(self.before)
@@ -118,13 +137,15 @@ class DenseTables:
 
     @not_compiled
     def before(self, *_: Any) -> None:
-        """Sets the parameters to their values at this clock."""
+        """Sets the parameters to their values at this clock. RuntimeError: the program has changed one."""
         if not self._dense or self._saving:
             return
         self._called = True
         clock = self._session.client.clock
         if clock == self._clock:
             return
+        for each in self._dense:
+            each.check_unchanged()
         rows = self._session.client.pull_plans([(each.plan, each.changes) for each in self._dense], clock=clock)
         self._session.wait(rows[-1], f"dense parameters at clock {clock}: other workers have not finished an earlier "
                            "clock, or a server does not answer")
@@ -153,14 +174,14 @@ class DenseTables:
                 "an earlier start of this run, has. Expected the same model on every worker and the same "
                 "torch.manual_seed before it is built") from None
 
-    def _table(self, path: str, parameter: nn.Parameter, optimizer: Settings | None) -> _Dense:
+    def _table(self, path: str, parameter: nn.Parameter, renormalizes: bool, optimizer: Settings | None) -> _Dense:
         rows, dim = _shape(parameter)
         try:
             table = self._session.client.table(path, dim=dim, rows=rows, initializer="zero", optimizer=optimizer)
         except tarn_client.InvalidArgument as error:
             raise tarn_client.InvalidArgument(error.code, f"tarn.torch.remote: {error}") from None
         plan = table.plan(np.arange(rows))
-        return _Dense(path, parameter, parameter.detach().clone(), plan, np.zeros((rows, dim), np.float32))
+        return _Dense(path, parameter, parameter.detach().clone(), plan, np.zeros((rows, dim), np.float32), renormalizes)
 
 
 def check(model: nn.Module, swapped: set[int], optimizer: Settings | None, session: Session) -> None:

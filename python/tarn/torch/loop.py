@@ -51,7 +51,8 @@ def attach(
     The servers apply the optimizer of the table, with the learning rate of the job. Between backward and step the
     optimizer's last param_group also holds the pulled rows of the batch, so that optimizer.zero_grad() and
     torch.amp.GradScaler include them: a step that GradScaler skips pushes nothing. clip_grad_norm_ includes them if they
-    are given to it: clip_grad_norm_([*model.parameters(), *tarn.torch.rows(model)], 1.0).
+    are given to it: clip_grad_norm_([*model.parameters(), *tarn.torch.rows(model)], 1.0). With DistributedDataParallel
+    clip the two with two calls: a norm that includes rows differs from process to process.
 
     With keep_state=True, the default if there is an optimizer or `state`, the checkpoints of the run also contain the
     dense state: model.state_dict() without what is in tables, the state of the optimizer, the random states of torch,

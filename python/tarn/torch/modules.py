@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -40,6 +40,7 @@ class Remote(nn.Module):
         self.num_embeddings, self.embedding_dim, self.padding_idx = of.num_embeddings, of.embedding_dim, of.padding_idx
         self.scale_grad_by_freq = of.scale_grad_by_freq
         self.gpu: torch.device | None = None  # of the last call's ids; None: they were on the CPU
+        self.trains = True  # whether its rows get gradients
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Remote:
         """The copy has the same table and session. Needed by copy.deepcopy(model), as for averaged weights."""
@@ -47,6 +48,12 @@ class Remote(nn.Module):
         memo[id(self)] = copied
         copied.__dict__.update({name: copy.copy(each) if isinstance(each, dict) else each for name, each in self.__dict__.items()})
         return copied
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Freezes the rows in the calls of this module, or ends that. That of a parent module does not reach it, because
+        the rows are no parameters."""
+        self.trains = requires_grad
+        return super().requires_grad_(requires_grad)
 
     def __getstate__(self) -> Any:
         return self.session.__getstate__()
@@ -307,12 +314,15 @@ def _check_names(
     tables: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """ValueError: a table that got its name from a path would be shared with a module of an earlier call of remote(),
-    and the two have different sizes, or the module has no path."""
-    weights: set[int] = set()
+    and the two have different sizes, or the module has no path; or `tables` describes a table by a path that is not the
+    first of its weight."""
+    firsts: dict[int, str] = {}  # by the id of the weight
     for path, module in chosen:
-        shares_weight = id(module.weight) in weights
-        weights.add(id(module.weight))
-        if shares_weight or "name" in tables.get(path, {}):
+        first = firsts.setdefault(id(module.weight), path)
+        if first != path and tables.get(path) and tables[path] != tables.get(first):
+            raise ValueError(f"tarn.torch.remote: tables[{path!r}]: this module shares its weight, and so its table, with {first!r}: "
+                             f"expected its settings as tables[{first!r}]")
+        if first != path or "name" in tables.get(path, {}):
             continue
         name, rows = described[path]["name"], module.num_embeddings
         earlier = session.named.get(name)
@@ -330,7 +340,7 @@ def _check(model: nn.Module, path: str, module: nn.Embedding | nn.EmbeddingBag, 
     if module.max_norm is not None:
         raise ValueError(f"{where}max_norm = {module.max_norm} is not supported: rows are changed by their optimizer alone")
     hooks = [module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks,
-             module.weight._backward_hooks]
+             module.weight._backward_hooks, module.weight._post_accumulate_grad_hooks]
     if any(hooks):
         raise ValueError(f"{where}it or its weight has a hook, which its replacement would lack; expected hooks registered after "
                          "remote(), on the module that it has put there, and none on the weight")

@@ -124,7 +124,8 @@ class ParquetRows:
         for batch in tarn.torch.prefetch(data, model, keys=lambda batch: {"users": batch["user"]}): ...
 
     The files are one set, in this order. Columns must be numbers, booleans or strings, and lists of numbers of one length.
-    Reads whole row groups and keeps the last `groups_kept`: shuffled rows of a lease come from few of them. Needs pyarrow.
+    A batch reads each row group that it touches once, whole; the last `groups_kept` are kept. Shuffled batches touch up to
+    all groups of a lease (data.split_rows), so keep as many if they fit in memory. Needs pyarrow.
     Errors: ValueError names the file and the column. Any thread.
     """
 
@@ -181,13 +182,14 @@ class ParquetRows:
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        found = []
-        for row in rows:
+        found: list[dict[str, Any]] = [{}] * len(rows)
+        for place in sorted(range(len(rows)), key=rows.__getitem__):  # reads each group once
+            row = rows[place]
             if not 0 <= row < len(self):
                 raise IndexError(f"tarn.torch.ParquetRows: row {row}, expected 0 to {len(self) - 1}")
             group = bisect.bisect_right(self._begins, row) - 1
             values = self._read(group)
-            found.append({name: values[name][row - self._begins[group]] for name in self.columns})
+            found[place] = {name: values[name][row - self._begins[group]] for name in self.columns}
         return found
 
     def _read(self, group: int) -> dict[str, list[Any]]:

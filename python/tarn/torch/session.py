@@ -13,6 +13,7 @@ import functools
 import itertools
 import logging
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -32,6 +33,7 @@ NOTE_SECONDS = 10.0  # between two messages of a wait
 # The next push waits while more bytes of gradients are not acknowledged. Half of the library's limit, beyond which a
 # push would block without a message, and Ctrl-C would not interrupt it.
 UNACKNOWLEDGED_BYTES_MAX = 128 << 20
+FENCED = 7  # of worker/tarn_c.h
 _log = logging.getLogger("tarn")
 
 
@@ -252,13 +254,13 @@ class Session:
     # --- gradients -------------------------------------------------------------------------------------------------
 
     def leaf(self, pulled: Pulled, device: torch.device) -> torch.Tensor:
-        """Waits for the rows and returns them on the device; in training a leaf whose gradient is pushed by the next step.
-        Call it once."""
+        """Waits for the rows and returns them on the device; in training a leaf whose gradient is pushed by the next step,
+        unless the module is frozen. Call it once."""
         pulled.wait()
         rows = pulled.rows(device)
         if self.copy_ahead_due:  # behind the copy of the rows that are needed now
             self._copy_ahead()
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and pulled.module.trains:
             self._before_training()
             rows.requires_grad_()
             # The hook must not refer to the rows, nor to an object that does: the cycle would keep them in memory.
@@ -397,10 +399,23 @@ class Session:
         try:
             self.wait_for_ticks()
             self.client.leave()
-        except tarn_client.Gone:
-            pass  # the fleet has ended first
+        except tarn_client.Gone as error:
+            if error.code == FENCED:
+                raise
+            # else the fleet has ended first
         finally:
             self.client.close()
+
+    def leave_at_exit(self) -> None:
+        """leave() for atexit, which ignores exceptions: an error ends the process with exit status 1."""
+        try:
+            self.leave()
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                print(f"tarn.torch: the last pushes of this program may be lost: {error}", file=sys.stderr, flush=True)
+                sys.stdout.flush()
+                logging.shutdown()
+            os._exit(1)
 
 
 @functools.cache
@@ -479,5 +494,5 @@ def of(client: Any = None, or_given: bool = False) -> Session:
                 1, "tarn.torch.remote: there is no fleet: TARN_SCHEDULER is not set. Expected a program started by "
                    "`tools/launch JOB.toml -- python3 PROGRAM.py`, or remote(model, client=tarn.connect(...))")
         _of_environment = of(tarn_client.connect())
-        atexit.register(_of_environment.leave)
+        atexit.register(_of_environment.leave_at_exit)
     return _of_environment

@@ -179,6 +179,24 @@ class RefusalsTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "has a gradient, but its value was not pulled at clock 0. Expected a call"):
                 optimizer.step()
 
+    def test_a_parameter_that_the_program_changes(self):
+        """The next value of the table would replace the change."""
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            optimizer = tarn.torch.attach(remote)
+            for _ in range(2):
+                remote(torch.tensor([[1, 2, 3]])).sum().backward()
+                optimizer.step()
+            with torch.no_grad():
+                remote.scale.clamp_(-1, 1)
+            with self.assertRaisesRegex(RuntimeError, "parameter 'scale' was changed by the program"):
+                remote(torch.tensor([[1, 2, 3]]))
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(model(), ps, optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            nn.init.ones_(remote.scale)
+            with self.assertRaisesRegex(RuntimeError, "Expected changes before remote"):
+                remote(torch.tensor([[1, 2, 3]]))
+
     def test_a_parameter_that_is_thawed(self):
         """It has no table, and would not be trained."""
         with Fleet() as fleet, tarn.connect(fleet.address) as ps:

@@ -32,6 +32,12 @@ def hooked():
     return module
 
 
+def hooked_after_accumulation():
+    module = nn.Embedding(5, 2)
+    module.weight.register_post_accumulate_grad_hook(lambda weight: None)
+    return module
+
+
 def padded_differently():
     model = nn.ModuleList([nn.Embedding(5, 2, padding_idx=0), nn.Embedding(5, 2)])
     model[1].weight = model[0].weight
@@ -115,6 +121,24 @@ class RemoteTest(unittest.TestCase):
         self.assertEqual(len(self.client.pushes), 1)
         self.assertEqual({key: list(value) for key, value in self.client.pushes[0]["a"].items()}, {3: [3, 3], 4: [3, 3]})
 
+    def test_settings_of_a_shared_weight_belong_to_its_first_module(self):
+        model = nn.ModuleDict({"in": nn.Embedding(10, 2), "out": nn.Embedding(10, 2)})
+        model["out"].weight = model["in"].weight
+        with self.assertRaisesRegex(ValueError, r"tables\['out'\]: this module shares its weight, .* as tables\['in'\]"):
+            tarn.torch.remote(model, FakeClient(), tables={"out": {"optimizer": SGD}})
+
+    def test_a_module_is_frozen(self):
+        model = self.remote(nn.ModuleDict({"a": nn.Embedding(10, 2), "b": nn.Embedding(10, 2)}), optimizer=SGD)
+        optimizer = tarn.torch.attach(model)
+        model["a"].requires_grad_(False)
+        for name in "ba":
+            self.assertEqual(model[name](torch.tensor([3])).requires_grad, name == "b")
+        sum(model[name](torch.tensor([3])).sum() for name in "ab").backward()
+        optimizer.step()
+        self.assertEqual(list(self.client.pushes[0]), ["b"])
+        model["a"].requires_grad_()
+        self.assertTrue(model["a"](torch.tensor([3])).requires_grad)
+
     def test_tables_that_would_be_shared_by_mistake(self):
         client = FakeClient()
         tarn.torch.remote(nn.Embedding(10, 2), client)
@@ -184,6 +208,7 @@ class RemoteTest(unittest.TestCase):
             ([], {}, TypeError, "model is a list, expected a torch.nn.Module"),
             (nn.Embedding(5, 2, max_norm=1), {}, ValueError, "max_norm = 1 is not supported"),
             (hooked(), {}, ValueError, "it or its weight has a hook"),
+            (hooked_after_accumulation(), {}, ValueError, "it or its weight has a hook"),
             (padded_differently(), {}, ValueError, "padding_idx = 0, and module '1', which shares its weight, has None"),
             (nn.Embedding(5, 2, dtype=torch.bfloat16), {}, ValueError, "weight is torch.bfloat16, expected torch.float32"),
             (tied, {}, ValueError, "module 'in': its weight is also a parameter of 'out', a Linear"),
@@ -206,6 +231,24 @@ class ImportTest(unittest.TestCase):
     def run_python(self, code):
         return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+    def test_a_program_whose_last_pushes_may_be_lost_has_failed(self):
+        for code, status in ((7, 1), (12, 0)):  # declared dead; the fleet has ended first
+            done = self.run_python(f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+import fake_fleet, tarn, tarn.torch.session as session
+class Ending(fake_fleet.FakeClient):
+    def leave(self):
+        raise tarn.Gone({code}, "no longer in the fleet")
+    def close(self):
+        pass
+session.tarn_client.connect = Ending
+session.os.environ["TARN_SCHEDULER"] = "tcp://127.0.0.1:1"
+session.of()
+""")
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual("the last pushes of this program may be lost: no longer" in done.stderr, status == 1, done.stderr)
 
     def test_tarn_does_not_import_torch(self):
         done = self.run_python("import sys, tarn, tarn.client; assert 'torch' not in sys.modules")

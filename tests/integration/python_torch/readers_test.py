@@ -7,6 +7,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python"))
@@ -107,6 +108,14 @@ class ParquetRowsTest(ReaderTest):
         self.assertEqual(batch["items"].shape, (38, 2))
         with self.assertRaises(IndexError):
             data[38]
+
+    def test_a_shuffled_batch_reads_each_group_once(self):
+        data = ParquetRows(self.write("a.parquet", 0, 50), groups_kept=1)
+        rows = [(7 * i) % 50 for i in range(50)]
+        read = mock.Mock(side_effect=data._files[0].read_row_group)
+        with mock.patch.object(data._files[0], "read_row_group", read):
+            self.assertEqual([row["user"] for row in data.__getitems__(rows)], rows)
+        self.assertEqual(read.call_count, 5)
 
     def test_only_the_columns_that_are_asked_for(self):
         self.assertEqual(list(ParquetRows(self.write("a.parquet", 0, 5), columns=["score"])[1]), ["score"])
