@@ -259,10 +259,12 @@ TEST(OptimizerTest, AHugeGradientLeavesEveryRowFinite) {
     spec.kind = rule->name;
     const Optimizer optimizer(spec);
     std::vector<float> values = {0.0f, 1.0f}, slots(optimizer.slot_floats(2)), state(rule->partition_floats);
+    std::vector<float> pulled;
     if (!slots.empty()) optimizer.InitSlots(2, slots.data());
     float *row = values.data(), *slot = slots.data();
     for (const float g : {1e20f, 1e20f, -1.0f, 0.5f}) {
-      const std::vector<float> gradients = {g, -g}, pulled = values;
+      const std::vector<float> gradients = {g, -g};
+      pulled = values;
       RuleContext context;
       context.rate = 0.01f;
       optimizer.Apply(context, {.dim = 2,
