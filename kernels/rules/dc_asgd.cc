@@ -15,7 +15,10 @@ struct DcAsgd {
   template <typename Width>
   HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float*, const float* HWY_RESTRICT g,
                              const float* HWY_RESTRICT p) const {
-    for (std::uint32_t j = 0; j < dim; ++j) w[j] -= rate * (g[j] + Bounded(lambda * g[j] * g[j]) * (w[j] - p[j]));
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      const float correction = Bounded(lambda * g[j] * g[j]) * (w[j] - p[j]);
+      w[j] -= rate * (g[j] + Bounded(-Bounded(-correction)));
+    }
   }
   float rate, lambda;
 };

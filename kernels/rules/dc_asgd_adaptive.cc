@@ -20,7 +20,8 @@ struct DcAsgdAdaptive {
     for (std::uint32_t j = 0; j < dim; ++j) {
       v[j] = Bounded(rho * v[j] + rest * (g[j] * g[j]));
       const float weight = lambda / std::sqrt(v[j] + epsilon);
-      w[j] -= rate * (g[j] + weight * g[j] * g[j] * (w[j] - p[j]));
+      const float correction = Bounded(weight * g[j] * g[j]) * (w[j] - p[j]);
+      w[j] -= rate * (g[j] + Bounded(-Bounded(-correction)));
     }
   }
   float rate, lambda, rho, epsilon;

@@ -50,7 +50,7 @@ class BlobStore {
   // Queues the removal of a blob's file, complete or not. Reported as kCancelled.
   virtual void Abandon(CheckpointId checkpoint, const std::string& directory, Incarnation worker, WorkerRank rank) = 0;
 
-  // Reads at most `bytes_max` bytes, from `offset` on, of the blob of a rank in a complete checkpoint. Blocks.
+  // Reads at most `bytes_max` bytes, from `offset` on, of the blob of a rank in a complete checkpoint. May block.
   // kOverloaded: the blob is being verified in the background, read again later. kNotFound: the checkpoint has no blob
   // of the rank, or `offset` is not in it. kCorrupt or kIo, naming the file: it differs from the manifest or cannot be
   // read.

@@ -1,5 +1,5 @@
-// Stores the blobs of workers as files in a checkpoint's directory. A strand of a pool writes them; all functions are
-// called on the shard's thread.
+// Stores the blobs of workers as files in a checkpoint's directory. A strand of a pool writes them, and verifies large
+// ones; all functions are called on the shard's thread.
 //
 //   FileBlobStore blobs(&pool, [&] { transport.Wake(); });
 //   for (BlobWritten& written : blobs.TakeWritten()) shard.OnBlobWritten(written, now, &out);

@@ -96,9 +96,11 @@ Expected<std::string> Repeat(const Command& command, Job job, const std::string&
 
 // Checks that a run may go on with `job` from a checkpoint of the recorded job. Another update rule is allowed, if it
 // has the same state (scheduler/tables.h).
-Status CheckContinues(const Command& command, Job job, const Job& recorded) {
-  job.optimizer = recorded.optimizer;
-  return scheduler::CheckSameJob(job, recorded,
+Status CheckContinues(const Command& command, Job job) {
+  const auto recorded = LoadJob(command.job_path);
+  if (!recorded) return std::unexpected(recorded.error());
+  job.optimizer = recorded->optimizer;
+  return scheduler::CheckSameJob(job, *recorded,
                                  fmt::format("the recorded run {}: with --until it must stay", command.replayed));
 }
 
@@ -115,13 +117,13 @@ Status Simulate(const Command& command, const Job& job, sim::TrialFiles* files, 
 
 Status Run(const Command& command, const Job& job) {
   TARN_RETURN_IF_ERROR(sim::RunFiles::CheckFree(command.run_dir));
+  if (command.until) TARN_RETURN_IF_ERROR(CheckContinues(command, job));
   TARN_RETURN_IF_ERROR(MakeFolder(command.run_dir + "/logs"));
   TARN_RETURN_IF_ERROR(InitLog({.role = "simulate", .path = command.run_dir + "/logs/simulate.log"}));
   sim::TrialFiles files;
   if (command.replayed.empty()) return Simulate(command, job, &files, "");
   const auto recorded = LoadJob(command.job_path);
   if (!recorded) return std::unexpected(recorded.error());
-  if (command.until) TARN_RETURN_IF_ERROR(CheckContinues(command, job, *recorded));
   const std::string run_dir = command.until ? command.run_dir + "/start" : command.run_dir;
   const auto checkpoint = Repeat(command, *recorded, run_dir, &files);
   if (!checkpoint || !command.until || signals.load() > 0)

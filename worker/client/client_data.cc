@@ -141,7 +141,7 @@ void ClientData::PushTable(const Plan& plan, const Buffer& gradients, PullMemory
     return worker::Fail(what.done,
                         {ErrorCode::kTooLarge,
                          fmt::format("table '{}': a push of {} values with push_codec = \"topk\": expected at most {}; "
-                                     "push parts of the rows one after the other",
+                                     "push parts of the rows one after the other, or choose another codec",
                                      (*spec)->name, values, kTopKValuesMax)});
   ticks_.OnPush();
   if (plan.keys.empty()) {

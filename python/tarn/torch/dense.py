@@ -86,7 +86,8 @@ class DenseTables:
         self._saving = False
         found = _trainable(model)
         self._check_start(found)
-        renormalized = {id(each.weight) for each in model.modules() if getattr(each, "max_norm", None) is not None}
+        renormalized = {id(each.weight) for each in model.modules()
+                        if isinstance(each, (nn.Embedding, nn.EmbeddingBag)) and each.max_norm is not None}
         self._dense = [self._table(path, each, id(each) in renormalized, optimizer) for path, each in found.items()]
         self._frozen = {path: each for path, each in model.named_parameters() if not each.requires_grad and each.numel()}
         session.dense.append(self)

@@ -221,7 +221,7 @@ def remote(
     torch initializes its embeddings, or the init_fn of TorchRec's configuration. A weight to which
     apply_optimizer_in_backward has given an optimizer keeps that one, with its learning rate; the servers run it. The
     learning rate of the torch optimizer does not apply to tables. tables: by path of a module, a dict with any of "name",
-    "optimizer", "initializer", which override the others. only: the paths of the modules to swap; default: all, except
+    "optimizer", "initializer", which override the others; those of a shared weight belong to its first module. only: the paths of the modules to swap; default: all, except
     frozen ones (requires_grad=False) and subclasses, which stay as they are.
 
     Create the torch optimizer afterwards, from the parameters that are left, and call attach(). state_dict() has no

@@ -33,7 +33,7 @@ NOTE_SECONDS = 10.0  # between two messages of a wait
 # The next push waits while more bytes of gradients are not acknowledged. Half of the library's limit, beyond which a
 # push would block without a message, and Ctrl-C would not interrupt it.
 UNACKNOWLEDGED_BYTES_MAX = 128 << 20
-FENCED = 7  # of worker/tarn_c.h
+FENCED, UNREACHABLE = 7, 12  # of worker/tarn_c.h
 _log = logging.getLogger("tarn")
 
 
@@ -396,11 +396,12 @@ class Session:
         """At the end of the program: waits until the pushes are acknowledged, leaves, and ends the client's thread."""
         if os.getpid() != self.process:
             return
+        pending = bool(self._sent)
         try:
             self.wait_for_ticks()
             self.client.leave()
         except tarn_client.Gone as error:
-            if error.code == FENCED:
+            if error.code == FENCED or (pending and error.code == UNREACHABLE):
                 raise
             # else the fleet has ended first
         finally:

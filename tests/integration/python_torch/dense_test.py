@@ -197,6 +197,26 @@ class RefusalsTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "Expected changes before remote"):
                 remote(torch.tensor([[1, 2, 3]]))
 
+    def test_an_embedding_that_renormalizes_itself(self):
+        """It changes its weight before each use."""
+        class Two(nn.Module):
+            max_norm = 1.0  # of the model's own
+
+            def __init__(self):
+                super().__init__()
+                self.kept, self.items = nn.Embedding(4, 2, max_norm=0.1), nn.Embedding(10, 2, device="meta")
+
+            def forward(self, ids):
+                return self.kept(ids) + self.items(ids)
+
+        torch.manual_seed(1)
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(Two(), ps, only=["items"], optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            optimizer = tarn.torch.attach(remote)
+            for _ in range(3):
+                remote(torch.tensor([1, 2])).sum().backward()
+                optimizer.step()
+
     def test_a_parameter_that_is_thawed(self):
         """It has no table, and would not be trained."""
         with Fleet() as fleet, tarn.connect(fleet.address) as ps:

@@ -233,7 +233,8 @@ class ImportTest(unittest.TestCase):
                               env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
     def test_a_program_whose_last_pushes_may_be_lost_has_failed(self):
-        for code, status in ((7, 1), (12, 0)):  # declared dead; the fleet has ended first
+        # Declared dead; the fleet cannot be reached, with or without pushes that wait; it has ended first.
+        for code, pending, status in ((7, 0, 1), (12, 1, 1), (12, 0, 0), (17, 1, 0)):
             done = self.run_python(f"""
 import sys
 sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
@@ -245,7 +246,7 @@ class Ending(fake_fleet.FakeClient):
         pass
 session.tarn_client.connect = Ending
 session.os.environ["TARN_SCHEDULER"] = "tcp://127.0.0.1:1"
-session.of()
+session.of()._sent.extend([(fake_fleet.FakeFuture(), 0)] * {pending})
 """)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertEqual("the last pushes of this program may be lost: no longer" in done.stderr, status == 1, done.stderr)

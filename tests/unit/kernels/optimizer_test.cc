@@ -262,9 +262,10 @@ TEST(OptimizerTest, AHugeGradientLeavesEveryRowFinite) {
     std::vector<float> pulled;
     if (!slots.empty()) optimizer.InitSlots(2, slots.data());
     float *row = values.data(), *slot = slots.data();
-    for (const float g : {1e20f, 1e20f, -1.0f, 0.5f}) {
+    for (const float g : {1e20f, 1e20f, 1e30f, -1.0f, 0.5f}) {
       const std::vector<float> gradients = {g, -g};
       pulled = values;
+      pulled[0] -= 2.0f;  // another push has moved this value
       RuleContext context;
       context.rate = 0.01f;
       optimizer.Apply(context, {.dim = 2,

@@ -12,13 +12,14 @@ struct ScriptedStore : BlobStore {
     abandoned.emplace_back(checkpoint, worker);
   }
   Expected<BlobSlice> Read(const std::string& directory, WorkerRank rank, std::uint64_t offset, std::size_t) override {
+    if (verifying) return Fail(ErrorCode::kOverloaded, "being verified");
     if (damaged) return Fail(ErrorCode::kCorrupt, directory + "/4-worker-0-3.blob: damaged");
     if (rank != WorkerRank(0)) return Fail(ErrorCode::kNotFound, "no blob");
     return BlobSlice{6, Buffer::Copy(&"abcdef"[offset], std::min<std::size_t>(4, 6 - offset))};
   }
   std::vector<BlobWrite> writes;
   std::vector<std::pair<CheckpointId, Incarnation>> abandoned;
-  bool damaged = false;
+  bool verifying = false, damaged = false;
 };
 
 class ShardBlobTest : public ShardTest {
@@ -190,6 +191,12 @@ TEST_F(ShardBlobTest, K10ReturnsTheBlobOfTheRankInTheCheckpoint) {
   Deliver(FromWorker(0, 10, GetBlob{0, 1}));
   EXPECT_TRUE(out_.empty()) << "of this rank there is none";
   EXPECT_FALSE(shard_->stopped());
+
+  blobs_.verifying = true;
+  Deliver(FromWorker(0, 10, GetBlob{0, 0}));
+  EXPECT_TRUE(out_.empty()) << "the worker repeats its request";
+  EXPECT_FALSE(shard_->stopped());
+  blobs_.verifying = false;
 
   blobs_.damaged = true;
   Deliver(FromWorker(0, 10, GetBlob{0, 0}));
