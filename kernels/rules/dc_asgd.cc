@@ -17,7 +17,7 @@ struct DcAsgd {
                              const float* HWY_RESTRICT p) const {
     for (std::uint32_t j = 0; j < dim; ++j) {
       const float correction = Bounded(lambda * g[j] * g[j]) * (w[j] - p[j]);
-      w[j] -= rate * (g[j] + Bounded(-Bounded(-correction)));
+      w[j] -= rate * (g[j] + Bounded(-Bounded(-correction)));  // finite, whatever its sign
     }
   }
   float rate, lambda;

@@ -21,7 +21,7 @@ struct DcAsgdAdaptive {
       v[j] = Bounded(rho * v[j] + rest * (g[j] * g[j]));
       const float weight = lambda / std::sqrt(v[j] + epsilon);
       const float correction = Bounded(weight * g[j] * g[j]) * (w[j] - p[j]);
-      w[j] -= rate * (g[j] + Bounded(-Bounded(-correction)));
+      w[j] -= rate * (g[j] + Bounded(-Bounded(-correction)));  // finite, whatever its sign
     }
   }
   float rate, lambda, rho, epsilon;

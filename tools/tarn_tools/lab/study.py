@@ -139,7 +139,7 @@ def toml(value):
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def with_model(job, settings):
+def with_settings(job, settings):
     """The job with the settings for keys of [model] and [data]."""
     for key, value in settings.items():
         section, _, name = key.partition(".")
@@ -194,7 +194,7 @@ def expand(settings, job):
     for key, value in settings.items():
         value = of_workers.get(value, value) if isinstance(value, str) else value
         if key.startswith("tables.*."):
-            tables = [table for table in tables_of(with_model(job, settings)) if fits(table, key[9:], value)]
+            tables = [table for table in tables_of(with_settings(job, settings)) if fits(table, key[9:], value)]
             if not tables:
                 raise StudyError(f"{key} = {value!r}: no table of the model supports it: rows of one value have no scale, "
                                  "and low_rank is for dense layers")
@@ -409,7 +409,7 @@ def read(path):
                 if same := [other for other in others if overlap(other, key)]:
                     reader.fail(f"conditions.{condition}.{same[0]}", f"the grid or search also sets it: expected {key} in one of them")
     changes = [of_all, *(dict(entry.settings) for entry in entries), *(raw.get("conditions") or {}).values()]
-    shared = with_model(job_table, of_all)
+    shared = with_settings(job_table, of_all)
     has_valid = bool(shared.get("data", {}).get("valid")) and all(each.get("data.valid", True) for each in changes)
     if (search or any(len(entry.points()) > 1 for entry in entries)) and not has_valid:
         reader.fail("search" if search else "grid", f"{job} has no validation set (data.valid), on which the best point is chosen")
