@@ -123,6 +123,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {
   turn_.now = now;
   if (stop_.begun()) return;
+  // tools/launch compares this reason.
   if (!stop_request_.requested()) return WantStop({ErrorCode::kOk, "stopped"}, now, out);
   stop_request_.ChangeReason({ErrorCode::kOk, "stopped without waiting for the checkpoint"});
   Stop(stop_request_.reason(), stop_request_.phase(), now, out);

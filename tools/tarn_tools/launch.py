@@ -65,6 +65,7 @@ class Launch:
         self._killing = False
         self._programs_done = False  # all of the user's programs have ended
         self._ended = []  # ended nodes that are not handled yet
+        self._late_failure = ""  # of a program, after the end of the training
         self._restarts_due = []  # (time, node)
         self._shown = []  # (node, line, when), the latest only
 
@@ -238,7 +239,6 @@ class Launch:
     def _supervise(self):
         """Supervises the fleet until all processes have ended."""
         shutdown_deadline = None
-        self._late_failure = ""  # of a program, after the end of the training
         while self._fleet.running() or self._restarts_due:
             self._handle_ends(0.2)
             self._handle_signals()
@@ -248,7 +248,8 @@ class Launch:
             if self._scheduler.running:
                 self._restart_due_workers()
                 continue
-            self._restarts_due.clear()
+            while self._restarts_due:
+                self._note_late_failure(self._restarts_due.pop(0)[1])
             stopped = self._stopping or self._programs_done
             if shutdown_deadline is None:
                 shutdown_deadline = time.monotonic() + (STOPPED_SECONDS_MAX if stopped else SHUTDOWN_SECONDS_MAX)
@@ -264,6 +265,11 @@ class Launch:
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
         if self._late_failure:
             raise Failure(self._late_failure)
+
+    def _note_late_failure(self, node):
+        """Notes a program that failed after all data was trained: it had more to do, such as to save its model."""
+        if self._options.program and not self._stopping and self._summary().get("status") == "done":
+            self._late_failure = self._late_failure or self._death(node)
 
     def _watch_cores(self):
         """Measures the cores from the first sample to the scheduler's end, if the whole fleet is on this machine."""
@@ -303,10 +309,10 @@ class Launch:
         raise Failure(self._death(node) + killed, EXIT_USAGE if bad_job else EXIT_DIVERGED if diverged else EXIT_FAILED)
 
     def _end_with_programs(self):
-        """Stops the scheduler when all of the user's programs have ended."""
-        workers = self._fleet.of_role("worker")
-        ended = self._complete and not self._restarts_due and not any(worker.running for worker in workers)
-        if self._options.program and ended and self._scheduler.running and not (self._stopping or self._programs_done):
+        """Stops the scheduler when all of the user's programs have ended, none of which is to be restarted."""
+        left = self._ended or self._restarts_due or any(worker.running for worker in self._fleet.of_role("worker"))
+        may_end = self._options.program and self._complete and not (self._stopping or self._programs_done)
+        if may_end and not left and self._scheduler.running:
             self._programs_done = True
             self._scheduler.signal(signal.SIGINT)
 
@@ -329,9 +335,7 @@ class Launch:
         if self._stopping:
             return
         if not self._scheduler.running:
-            # All data is trained, but the program had more to do, such as to save its model.
-            if self._options.program and self._summary().get("status") == "done":
-                self._late_failure = self._late_failure or self._death(node)
+            self._note_late_failure(node)
             return
         if self._options.program and not self._restarts_max:
             raise Failure(self._death(node))
@@ -341,8 +345,7 @@ class Launch:
             return
         if self._options.program:  # only the program knows whether others can do its part
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times")
-        others = [worker for worker in self._fleet.of_role("worker") if worker.running]
-        if not others and not self._restarts_due:
+        if not self._restarts_due and not any(worker.running for worker in self._fleet.of_role("worker")):
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
         self._announce(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
 
@@ -369,12 +372,13 @@ class Launch:
             if self._stopping:
                 raise Failure(f"killed by a second {name}", EXIT_KILLED)
             self._stopping = True
+            if self._programs_done:  # a second signal to the scheduler would end its checkpoint
+                self._announce(f"launch: {name}: the programs have ended, and the fleet is stopping; press again to kill")
+                continue
             if self._scheduler is not None and self._scheduler.running:
                 self._scheduler.process.send_signal(signal.SIGINT)
-            storage = launch_options.read_toml(self._run_dir / "job.toml").get("storage", {})
-            how = "stopping without a checkpoint (storage.durability = \"none\")"
-            if storage.get("durability") != "none":
-                how = "writing a checkpoint, then stopping"
+            none = 'stopping without a checkpoint (storage.durability = "none")'
+            how = none if self._durability() == "none" else "writing a checkpoint, then stopping"
             self._announce(f"launch: {name}: {how}; press again to kill")
 
     # --- output ---
@@ -444,9 +448,8 @@ class Launch:
             return f"nothing acknowledged is lost{of_programs if self._options.program else ''}. To continue: {go_on}"
         if kept := summary.complete_checkpoints(self._run_dir):
             return f"changes since the newest checkpoint, {kept[-1].parent.name}, are lost. To continue from it: {go_on}"
-        storage = launch_options.section(launch_options.read_toml(self._run_dir / "job.toml"), "storage")
         why = "no checkpoint was complete"
-        if storage.get("durability") == "none":
+        if self._durability() == "none":
             why = 'the job has no checkpoints (storage.durability = "none")'
         if self._options.resume:
             return f"changes since the resume are lost: {why}. To resume again: {self._go_on_command(self._options.resume)}"
@@ -461,6 +464,9 @@ class Launch:
         own = [f"shard {first + i}: " for i in shards] if node.role == "server" else [f"{node.role} {node.rank}: "]
         printed = node.role == "scheduler" or self._recent_last_line(node).endswith(reason.splitlines()[-1])
         return printed and not reason.startswith(tuple(own))
+
+    def _durability(self):
+        return launch_options.section(launch_options.read_toml(self._run_dir / "job.toml"), "storage").get("durability")
 
     def _summary(self):
         """The scheduler's summary.json; empty if it has not written one since this launcher began."""
@@ -500,7 +506,8 @@ class Launch:
             self._write_summary(record)
         if not code and record:
             if self._options.program:
-                record = self._of_programs(record, seconds, done=self._programs_done)
+                done = self._programs_done and record.get("reason") == "stopped"  # with its checkpoint (scheduler/impl.cc)
+                record = self._of_programs(record, seconds, done=done)
                 self._write_summary(record)
             return record, ""
         if record.get("status") in ENDED_BADLY and record.get("reason"):
@@ -540,6 +547,13 @@ class Launch:
             progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
         self._display.fail(f"launch: the run did not continue; its results in {self._run_dir} stay as they were")
         self._journal.close()
+        return code
+
+    def _remove_logs(self, code):
+        """Removes the servers' logs of a run that has ended: no run continues from them."""
+        is_over = code == EXIT_OK and not (self._run_dir / "scheduler.state").exists()
+        if is_over and self._durability() == "log":  # otherwise a folder log/ is the user's
+            shutil.rmtree(self._run_dir / "log", ignore_errors=True)
 
     def _conclude(self, code, reason, seconds):
         if not self._begun or (code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists()):
@@ -549,16 +563,14 @@ class Launch:
             self._folder.remove()  # nothing was trained, and the error was reported
             return code
         if self._was_refused():
-            self._conclude_refused(code, reason)
-            return code
+            return self._conclude_refused(code, reason)
         record, reason = self._settle_summary(code, reason, seconds)
         status = "diverged" if record.get("status") == "diverged" else "failed"
         if status == "diverged":
             code = EXIT_DIVERGED  # even if another process ended first
         if reason:
             self._note(f"{status}: {reason}")
-        if code == EXIT_OK and not (self._run_dir / "scheduler.state").exists():
-            shutil.rmtree(self._run_dir / "log", ignore_errors=True)  # no run continues from the logs of an ended run
+        self._remove_logs(code)
         page = None
         try:
             trace.merge(self._run_dir)

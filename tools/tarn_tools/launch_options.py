@@ -20,6 +20,7 @@ MAKES_KEYS = "tarn-keys"
 CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
 ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
 PATHS = (("data", "dir"), ("storage", "tier_dir"))  # paths in --set are relative to the current directory
+PERIODIC = {"checkpoint_seconds": 600.0, "checkpoint_clocks": 0}  # keys of [storage] with the defaults of the job file
 PORT_MAX = 65535
 LOCK_NAME = "launch.lock"  # in a run directory, locked by flock
 LOADER_FAILED = 127  # exit code of a program with missing or too old libraries
@@ -134,7 +135,7 @@ def parse_arguments(argv):
 def check_data(parser, options, words):
     """Exits with an error for a job without training data. The scheduler reports the errors of a job that cannot be
     read."""
-    readable = options.job is None or read_toml(options.job, None) is not None
+    readable = bool(read_job(options)) if options.job is None else read_toml(options.job, None) is not None
     if options.program or not readable or section(effective_job(options), "data").get("train"):
         return
     parser.error(
@@ -216,13 +217,16 @@ def take_hosts(options):
 
 
 def take_record(options):
-    """With --record, turns periodic checkpoints off, because they change the clocks of workers. Raises ValueError."""
+    """With --record, turns periodic checkpoints off, because they change the clocks of workers. Raises ValueError.
+    Sets options.periodic: the job's settings of them."""
     if not options.record:
         return
     for given, what in ((options.restarts, "--restarts"), (options.program, "a program of your own"), (options.resume, "--resume"), (options.hosts, "--hosts")):
         if given:
             raise ValueError(f"--record with {what}: expected a new run of tarn-worker on this machine")
-    options.overrides += ["storage.checkpoint_seconds=0", "storage.checkpoint_clocks=0"]
+    storage = section(effective_job(options), "storage")
+    options.periodic = {key: storage.get(key, default) for key, default in PERIODIC.items()}
+    options.overrides += [f"storage.{key}=0" for key in PERIODIC]
 
 
 def go_on_command(options, run_dir, overrides=()):
@@ -239,7 +243,9 @@ def go_on_command(options, run_dir, overrides=()):
         words += [flag] if given else []
     words += ["--restarts", str(options.restarts)] if options.restarts else []
     words += ["--resume", str(run_dir)]
-    for override in overrides:
+    # A resumed run is not recorded. One that continues from its logs keeps its job unchanged.
+    periodic = options.periodic if options.record and not in_its_own else {}
+    for override in [*overrides, *(f"storage.{key}={value}" for key, value in periodic.items() if value)]:
         words += ["--set", override]
     return shlex.join([*words, *(["--", *options.program] if options.program else [])])
 

@@ -4,10 +4,11 @@
 fleet must have begun, and so many must have ended and been reaped), worker_crashes (how many starts of crashing_rank
 end in a crash), crashing_rank, server_dies, server_gives_up (prints the reason, exit code 1), scheduler_dies (by
 SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop,
-slow_seconds (before the scheduler listens), cuts (makes a checkpoint when stopped), ends_badly (all end with exit code
-1, servers first, and the scheduler's summary has the reason), reason (for ends_badly), keeps (checkpoints, such as
-"ckpt-2", and other files that the run has), diverges (worker 1 prints that training has diverged, all end with exit
-code 4, and there are checkpoints).
+slow_seconds (before the scheduler listens), stop_seconds (how long the scheduler takes to stop, unless it is asked
+twice), cuts (makes a checkpoint when stopped), ends_badly (all end with exit code 1, servers first, and the
+scheduler's summary has the reason), reason (for ends_badly), keeps (checkpoints, such as "ckpt-2", and other files
+that the run has), diverges (worker 1 prints that training has diverged, all end with exit code 4, and there are
+checkpoints).
 """
 
 import json
@@ -111,8 +112,12 @@ def scheduler():
     if stops and fake.get("cuts"):
         (RUN_DIR / "checkpoints/ckpt-1").mkdir(parents=True)
         (RUN_DIR / "checkpoints/ckpt-1/MANIFEST").touch()
-    summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": fake.get("samples", 1000),
-               "eval_auc": 0.75}
+    stop_end = time.monotonic() + fake.get("stop_seconds", 0)
+    while len(stops) == 1 and time.monotonic() < stop_end:
+        time.sleep(0.02)
+    how = "stopped" if len(stops) < 2 else "stopped without waiting for the checkpoint"
+    summary = {"job": "fake", "status": "stopped" if stops else "finished", "reason": how if stops else "done",
+               "samples": fake.get("samples", 1000), "eval_auc": 0.75}
     (RUN_DIR / "summary.json").write_text(json.dumps(summary))
     (RUN_DIR / "done").touch()
 

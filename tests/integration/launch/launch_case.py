@@ -1,6 +1,5 @@
 """Runs tools/launch with fake programs in the place of the fleet (fake_program.py)."""
 
-import os
 import pathlib
 import subprocess
 import sys

@@ -48,56 +48,6 @@ class LaunchTest(LaunchCase):
         self.assertIn("gradient is not finite", done.stdout)
         self.assertEqual(len(self.pids()), 6)
 
-    def test_programs_of_the_users_own_are_the_workers(self):
-        done = self.launch("seconds = 60\nsamples = 0\n", "--", "sh", "-c", 'echo "$TARN_RANK of $TARN_WORKERS: $TARN_SCHEDULER $0"', "a b")
-        self.assertEqual(done.returncode, 0, done.stdout)
-        for rank in range(2):
-            self.assertRegex(done.stdout, f"worker-{rank}: {rank} of 2: tcp://127.0.0.1:[0-9]+ a b\n")
-        self.assertEqual(self.lines("signals")[0], "scheduler 2", "it is stopped once all programs have ended")
-        self.assertEqual(len(self.pids()), 3)
-        record = json.loads((self.run_dir / "summary.json").read_text())
-        self.assertEqual((record["status"], record["samples"]), ("done", None))
-        page = (self.run_dir / "report.html").read_text()
-        self.assertNotIn("Learning", page)
-        self.assertNotIn("no data", page)
-        self.assertRegex((self.run_dir / "logs/worker-1.log").read_text(), "1 of 2")
-
-    def test_a_program_that_fails_ends_the_run_where_it_may_not_begin_anew(self):
-        fails = ("--", "sh", "-c", "echo no data >&2; test $TARN_RANK = 0 || exit 3; sleep 60")
-        job = FLEET.replace("worker_restarts = 2\n", "")
-        with unittest.mock.patch("launch_case.FLEET", job):
-            done = self.launch("seconds = 60\n", *fails)
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("failed: worker-1 died: exit code 3 (no data); log: ", done.stdout)
-        record = json.loads((self.run_dir / "summary.json").read_text())
-        self.assertEqual(record["status"], "failed")
-
-    def test_a_program_begins_anew_where_the_job_says_so(self):
-        once = 'test -e "$TARN_RUN_DIR/$TARN_RANK" || { touch "$TARN_RUN_DIR/$TARN_RANK"; exit 1; }; echo again'
-        done = self.launch("seconds = 60\n", "--", "sh", "-c", once)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        for rank in range(2):
-            self.assertIn(f"launch: worker-{rank} restarted (1 of 2)", done.stdout)
-            self.assertIn(f"worker-{rank}: again", done.stdout)
-
-    def test_a_program_that_keeps_failing_ends_the_run(self):
-        """Even if the other programs would end well: only they know whether they can do its part."""
-        fails = ("--", "sh", "-c", "test $TARN_RANK = 1 && exit 3; sleep 60")
-        done = self.launch("seconds = 60\n", *fails)
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("launch: worker-1 restarted (2 of 2)", done.stdout)
-        self.assertIn("failed: worker-1 died: exit code 3; log: ", done.stdout)
-        self.assertIn("; it was restarted 2 times", done.stdout)
-
-    def test_a_program_that_is_not_there_is_not_tried_again(self):
-        done = self.launch("seconds = 60\n", "--", "./nosuch")
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertRegex(done.stdout, "failed: worker-[01] died: exit code 127 .*nosuch")
-        self.assertNotIn("restarted", done.stdout)
-        done = self.launch("", "--")
-        self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertIn("a program is missing after --", done.stdout)
-
     def test_a_worker_that_dies_for_ever_is_left_out(self):
         done = self.launch("starts = 7\ndeaths = 3\nworker_crashes = 9\n")
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -264,6 +214,12 @@ class LaunchTest(LaunchCase):
         self.assertEqual(launch_options.go_on_command(options, "a b"), f"tools/launch --keys '{keys}' --no-shm --resume 'a b'")
         plain = launch_options.parse_arguments([str(self.folder / "job.toml")])
         self.assertEqual(launch_options.go_on_command(plain, "run"), "tools/launch --resume run")
+        recorded = launch_options.parse_arguments([str(self.folder / "job.toml"), "--record"])
+        self.assertEqual(launch_options.go_on_command(recorded, "run"),
+                         "tools/launch --resume run --set storage.checkpoint_seconds=600.0")
+        (self.folder / "scheduler.state").touch()
+        self.assertEqual(launch_options.go_on_command(recorded, str(self.folder)), f"tools/launch --resume {self.folder}",
+                         "a run with a log continues unchanged")
         hosts = self.folder / "hosts"
         hosts.write_text("node1 servers=2 workers=2\n")
         away = launch_options.parse_arguments(

@@ -9,6 +9,8 @@ import unittest
 
 from launch_case import TOOLS, LaunchCase, eventually
 
+from tarn_tools import launch_options
+
 
 class RunFolderTest(LaunchCase):
     def test_resume_takes_the_job_of_the_run(self):
@@ -20,6 +22,12 @@ class RunFolderTest(LaunchCase):
         arguments = json.loads(self.lines("arguments")[0])
         self.assertEqual(arguments[arguments.index("--resume") + 1], str(first))
         self.assertEqual(arguments[arguments.index("--job") + 1], str(first / "job.toml"))
+
+    def test_a_damaged_manifest_is_reported_by_the_scheduler(self):
+        (self.folder / "ckpt").mkdir()
+        (self.folder / "ckpt/MANIFEST").write_bytes(b"damaged")
+        options = launch_options.parse_arguments(["--resume", str(self.folder / "ckpt")])
+        self.assertIsNone(options.job)
 
     def test_a_run_is_resumed_by_one_launcher_at_a_time(self):
         """Also while the first still waits for its scheduler, whose address the second must not use."""
