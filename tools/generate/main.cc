@@ -66,11 +66,12 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-void AddOptions(CLI::App* app, SetOptions* options) {
+void AddOptions(CLI::App* app, SetOptions* options, bool* check) {
   options->threads = std::max(1u, std::thread::hardware_concurrency());
   app->add_option("--out", options->dir, "folder for the files; created if it does not exist")
       ->required()
       ->type_name("DIR");
+  app->add_flag("--check", *check, "only check that DIR holds exactly this set; write nothing");
   app->add_option("--rows", options->train_rows, "rows of train.tsv")->capture_default_str();
   app->add_option("--valid", options->valid_rows, "rows of valid.tsv; 0: no file")->capture_default_str();
   app->add_option("--test", options->test_rows, "rows of test.tsv; 0: no file")->capture_default_str();
@@ -113,13 +114,15 @@ int main(int argc, char** argv) {
   SetOptions options;
   CLI::App app(kDescription, "tarn-generate");
   app.footer(kFooter);
-  AddOptions(&app, &options);
+  bool check = false;
+  AddOptions(&app, &options, &check);
   CLI11_PARSE(app, argc, argv);
   const auto teacher = tarn::generate::TeacherOfProfile(options.profile);
   if (!teacher) return Fail(teacher.error());
   options.generator.teacher = *teacher;
   ProgressLine progress;
-  const auto result = WriteSet(options, [&](std::uint64_t done, std::uint64_t all) { progress.Update(done, all); });
+  const auto on_rows = [&](std::uint64_t done, std::uint64_t all) { progress.Update(done, all); };
+  const auto result = check ? CheckSet(options) : WriteSet(options, on_rows);
   progress.End();
   if (!result) return Fail(result.error());
   PrintResult(options, *result, progress.seconds());

@@ -192,18 +192,34 @@ std::string ReportOf(const SetOptions& options, const std::array<PartSummary, 3>
   return JsonText(report, 2) + "\n";
 }
 
-// Whether `report` has these parameters and the files have the sizes in it.
-bool IsWhole(const SetOptions& options, const std::string& report) {
+// Checks that `report` has these parameters and that the files have the sizes in it.
+Status CheckReport(const SetOptions& options, const std::string& report) {
+  const std::string path = PathOf(options, "generate.json");
+  const auto differs = [](const std::string& where, const std::string& found, const std::string& expected) {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}, expected {}", where, found, expected));
+  };
   const auto json = Json::parse(report, nullptr, false);
-  if (!json.is_object() || !json.contains("parameters") || json["parameters"] != ParametersJson(options)) return false;
+  if (!json.is_object() || !json.contains("parameters") || !json["parameters"].is_object())
+    return differs(path, "no parameters", "those of a generated set");
+  const Json& found = json["parameters"];
+  const Json expected = ParametersJson(options);
+  for (const auto& [key, value] : expected.items())
+    if (!found.contains(key) || found[key] != value)
+      return differs(path, fmt::format("{} = {}", key, found.contains(key) ? JsonText(found[key]) : "nothing"),
+                     JsonText(value));
+  if (found.size() != expected.size()) return differs(path, "other parameters", JsonText(expected));
   for (const Part& part : PartsOf(options)) {
     if (part.rows == 0) continue;
+    const std::string file = PathOf(options, part.name);
     const auto bytes = Json::json_pointer("/files/" + part.name + "/bytes");
     std::error_code failed;
-    const std::uintmax_t size = fs::file_size(PathOf(options, part.name), failed);
-    if (failed || !json.contains(bytes) || json[bytes] != size) return false;
+    const std::uintmax_t size = fs::file_size(file, failed);
+    if (failed) return std::unexpected(SystemError(file, "find its size", failed.value()));
+    if (!json.contains(bytes) || json[bytes] != size)
+      return differs(file, fmt::format("{} bytes", size),
+                     json.contains(bytes) ? JsonText(json[bytes]) : "no such file");
   }
-  return true;
+  return {};
 }
 
 Status Validate(const SetOptions& options) {
@@ -219,14 +235,21 @@ Status Validate(const SetOptions& options) {
 
 }  // namespace
 
+Expected<SetResult> CheckSet(const SetOptions& options) {
+  TARN_RETURN_IF_ERROR(Validate(options));
+  auto report = ReadFile(PathOf(options, "generate.json"), kReportBytesMax);
+  if (!report) return std::unexpected(report.error());
+  TARN_RETURN_IF_ERROR(CheckReport(options, *report));
+  return SetResult{true, *std::move(report)};
+}
+
 Expected<SetResult> WriteSet(const SetOptions& options, const Progress& progress) {
   TARN_RETURN_IF_ERROR(Validate(options));
   std::error_code failed;
   fs::create_directories(options.dir, failed);
   if (failed) return std::unexpected(SystemError(options.dir, "create the folder", failed.value()));
+  if (auto existing = CheckSet(options)) return existing;
   const std::string report_path = PathOf(options, "generate.json");
-  if (auto report = ReadFile(report_path, kReportBytesMax); report && IsWhole(options, *report))
-    return SetResult{true, *report};
   fs::remove(report_path, failed);
 
   GeneratorOptions generator_options = options.generator;

@@ -38,4 +38,8 @@ using Progress = std::function<void(std::uint64_t, std::uint64_t)>;
 // recorded sizes. kInvalidArgument, kIo; kOverloaded if another process is writing there.
 Expected<SetResult> WriteSet(const SetOptions& options, const Progress& progress = {});
 
+// Checks that `options.dir` holds exactly this set, as WriteSet leaves it, and writes nothing. The error names the file
+// and the parameter or size that differs: kInvalidArgument, kNotFound, kIo.
+Expected<SetResult> CheckSet(const SetOptions& options);
+
 }  // namespace tarn::generate

@@ -53,6 +53,10 @@ def check(argv):
 
 def make_data(bin_dir):
     if DATA.is_dir():
+        done = subprocess.run([bin_dir / GENERATE, *ROWS, "--out", DATA, "--check"], capture_output=True, text=True)
+        if done.returncode:
+            why = done.stderr.strip() or f"exit code {done.returncode}"
+            raise OSError(f"{DATA} is not the data of the quickstart: {why}. Remove that folder")
         print(f"    {DATA} is there already")
         return
     with new_folder(DATA) as part:

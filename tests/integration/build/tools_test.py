@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOLDERS = (".ci", "bench", "examples", "python", "tests", "tools")
@@ -64,6 +65,16 @@ class Tools(unittest.TestCase):
             code = "import sys; from tarn_tools import quickstart; sys.exit(quickstart.check(sys.argv[1:]))"
             done = subprocess.run(["python3", "-c", code, *words], cwd=ROOT / "tools", capture_output=True, text=True)
             self.assertEqual((done.returncode, expected in done.stderr), (2 if expected else 0, True), done.stderr)
+
+    def test_other_data_of_the_quickstart(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        from tarn_tools import quickstart
+
+        for text, why in (("echo generate.json is missing >&2; exit 1", "generate.json is missing"), ("kill -9 $$", "exit code -9")):
+            (self.folder / "tarn-generate").write_text(f"#!/bin/sh\n{text}\n")
+            (self.folder / "tarn-generate").chmod(0o755)
+            with unittest.mock.patch.object(quickstart, "DATA", self.folder), self.assertRaisesRegex(OSError, f": {why}. Remove"):
+                quickstart.make_data(self.folder)
 
     def test_a_new_folder(self):
         """It appears when it is complete; what a killed process has left is removed, what another one writes is not."""

@@ -296,6 +296,13 @@ set = { "local.moving_rate" = 0.0 }
             self.assertIn(expected, self.error)
             self.assertEqual(len(self.error.strip().splitlines()), 1, self.error)
 
+    def test_data_that_was_made_otherwise_is_refused(self):
+        made = [BIN / "tarn-generate", "--rows", "600", "--valid", "100", "--test", "100", "--profile", "interaction"]
+        subprocess.run([*made, "--out", self.folder / "clicks"], check=True, capture_output=True)
+        (self.folder / "job.toml").write_text('[data]\ndir = "clicks"\ntrain = "train.tsv"\n')
+        self.lab('[lab]\njob = "job.toml"\nalgorithms = ["bsp"]\ngenerate = { rows = 600, valid = 100, test = 100 }\n', code=2)
+        self.assertIn('profile = "interaction", expected "criteo"', self.error)
+
     def test_help_starts_nothing(self):
         done = subprocess.run([sys.executable, ROOT / "tools/lab", "--help"], capture_output=True, text=True, cwd=self.folder)
         self.assertEqual(done.returncode, 0)
@@ -321,6 +328,12 @@ class StudiesTest(unittest.TestCase):
         for path in (ROOT / "examples/lab").glob("*.toml"):
             if "[lab]" in path.read_text():
                 self.assertTrue(study.read(path).trials(), path)
+
+    def test_a_setting_of_one_role_is_kept_beside_the_grid(self):
+        job = {"optimizer": {"dense": {"learning_rate": 0.1}, "embedding": {"learning_rate": 0.1}}}
+        found = study.expand({"optimizer.dense.learning_rate": 0.001, "optimizer.learning_rate": 0.03}, job)
+        rates = [found[f"optimizer.{role}learning_rate"] for role in ("", "embedding.", "dense.")]
+        self.assertEqual(rates, [0.03, 0.03, 0.001])
 
     def test_a_copied_study_has_trials_of_its_own(self):
         """The same text beside other data."""

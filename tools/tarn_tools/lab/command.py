@@ -128,34 +128,24 @@ def summary(found):
     return "\n".join(lines)
 
 
-def check_data(study):
-    """Raises StudyError if the existing data was not generated with the parameters of the study."""
-    try:
-        made = json.loads((study.data_dir / "generate.json").read_text(encoding="utf-8"))["parameters"]
-    except (OSError, ValueError, KeyError) as error:
-        raise StudyError(f"{study.path}: lab.generate: {study.data_dir} was not made by tarn-generate ({message(error)}); "
-                         "remove it, or lab.generate") from error
-    for key, value in study.generate.items():
-        found = made.get("seed" if key == "seed" else f"{'train' if key == 'rows' else key}_rows")
-        if found != value:
-            raise StudyError(f"{study.path}: lab.generate.{key}: {value}, but {study.data_dir} has {found}; remove that folder, or name "
-                             "another one as data.dir of the job")
-
-
 def make_data(study, folder):
-    """Generates the job's data if it is missing."""
+    """Generates the job's data if it is missing. Raises StudyError if the folder has other data."""
     if study.generate is None:
         return
-    if study.data_dir.is_dir():
-        check_data(study)
-        return
-    print(f"data: generating {study.data_dir}", flush=True)
     arguments = [text for key, value in study.generate.items() for text in (f"--{key}", str(value))]
-    with new_folder(study.data_dir) as part:
-        done = subprocess.run([folder / "tarn-generate", *arguments, "--profile", "criteo", "--out", part], capture_output=True, text=True)
-        if done.returncode:
-            raise StudyError(f"{study.path}: lab.generate: {done.stderr.strip()}")
-    check_data(study)
+
+    def generate(out, *more):
+        done = subprocess.run([folder / "tarn-generate", *arguments, "--out", out, *more], capture_output=True, text=True)
+        return (done.stderr.strip() or f"exit code {done.returncode}") if done.returncode else ""
+
+    if not study.data_dir.is_dir():
+        print(f"data: generating {study.data_dir}", flush=True)
+        with new_folder(study.data_dir) as part:
+            if failure := generate(part):
+                raise StudyError(f"{study.path}: lab.generate: {failure}")
+    if difference := generate(study.data_dir, "--check"):
+        raise StudyError(f"{study.path}: lab.generate: {difference}. Remove {study.data_dir}, name another folder as data.dir of the "
+                         "job, or remove lab.generate")
 
 
 def bin_dir(options, engine):

@@ -187,7 +187,7 @@ def fits(table, key, value):
 
 def expand(settings, job):
     """Settings for all tables ("tables.*.KEY") become one for each table; those of [optimizer] also apply to the roles
-    that set the key themselves; values that follow from the number of workers become numbers."""
+    of which the job sets the key and no setting does; values that follow from the number of workers become numbers."""
     found = {}
     workers = settings.get("fleet.workers", job.get("fleet", {}).get("workers", 1))
     of_workers = {WORKERS: float(workers), SHARE_OF_A_WORKER: 1 / workers}
@@ -204,7 +204,7 @@ def expand(settings, job):
         if key.startswith("optimizer.") and key.count(".") == 1:
             name = key.split(".")[1]
             for role in ROLES:
-                if name in job.get("optimizer", {}).get(role, {}):
+                if name in job.get("optimizer", {}).get(role, {}) and f"optimizer.{role}.{name}" not in settings:
                     found[f"optimizer.{role}.{name}"] = value
     return found
 

@@ -265,6 +265,28 @@ TEST(Set, ACompleteSetIsNotWrittenAgain) {
   EXPECT_FALSE(std::filesystem::exists(dir.path() + "/valid.tsv"));
 }
 
+TEST(Set, ACheckSaysWhatDiffersAndWritesNothing) {
+  testing::TempDir dir;
+  SetOptions options = SmallSet(dir.path() + "/set");
+  EXPECT_EQ(CheckSet(options).error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(options.dir));
+  ASSERT_TRUE(WriteSet(options));
+  EXPECT_TRUE(CheckSet(options));
+
+  SetOptions other = options;
+  other.profile = "interaction";
+  EXPECT_EQ(CheckSet(other).error().message,
+            options.dir + "/generate.json: profile = \"criteo\", expected \"interaction\"");
+  const std::string report = Read(options.dir + "/generate.json");
+  std::ofstream(options.dir + "/generate.json") << "{}";
+  EXPECT_NE(CheckSet(options).error().message.find("no parameters"), std::string::npos);
+  std::ofstream(options.dir + "/generate.json") << report;
+  std::filesystem::resize_file(options.dir + "/test.tsv", 100);
+  EXPECT_NE(CheckSet(options).error().message.find("test.tsv: 100 bytes, expected "), std::string::npos);
+  std::filesystem::remove(options.dir + "/test.tsv");
+  EXPECT_NE(CheckSet(options).error().message.find("test.tsv"), std::string::npos);
+}
+
 TEST(Set, FailuresLeaveNoFile) {
   testing::TempDir dir;
   SetOptions options = SmallSet(dir.path());
