@@ -64,10 +64,19 @@ class _Dense:
             self.parameter.copy_(self.value())
         self.version = self.parameter._version
 
+    def _gradients(self) -> torch.Tensor:
+        """The gradients of the parameter, which are sparse for nn.Embedding(sparse=True), as a dense tensor."""
+        assert self.parameter.grad is not None
+        gradients = self.parameter.grad.detach()
+        return gradients.to_dense() if gradients.is_sparse else gradients
+
+    def has_gradient(self) -> bool:
+        """Whether the parameter has a gradient other than 0."""
+        return self.parameter.grad is not None and bool(self._gradients().count_nonzero())
+
     def flat_gradients(self, scale: float) -> torch.Tensor:
         """The gradients of the parameter divided by `scale`, as returned by session.on_host."""
-        assert self.parameter.grad is not None
-        flat = self.parameter.grad.detach().reshape(-1)
+        flat = self._gradients().reshape(-1)
         return sessions.on_host(flat if scale == 1.0 else flat / scale)
 
     def planned(self, flat: torch.Tensor) -> tuple[Any, torch.Tensor]:
@@ -117,8 +126,8 @@ class DenseTables:
                                    "at remote(model, dense=\"tarn\"): it would not be trained. Expected requires_grad=True before "
                                    "remote(), and again False for the steps in which it is frozen")
         if not self._called:
-            for each in self.with_gradients():
-                if each.parameter.grad.count_nonzero():  # type: ignore[union-attr]
+            for each in self._dense:
+                if each.has_gradient():
                     raise RuntimeError(f"tarn.torch: parameter {each.path!r} has a gradient, but its value was not pulled at clock "
                                        f"{self._session.client.clock}. Expected a call of the model that was given to "
                                        "remote(model, dense=\"tarn\"), not only of its modules or methods, before each step")

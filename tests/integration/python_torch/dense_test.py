@@ -217,6 +217,26 @@ class RefusalsTest(unittest.TestCase):
                 remote(torch.tensor([1, 2])).sum().backward()
                 optimizer.step()
 
+    def test_sparse_gradients(self):
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kept, self.items = nn.Embedding(4, 2, sparse=True), nn.Embedding(10, 2, device="meta")
+
+            def forward(self, ids):
+                return self.kept(ids) + self.items(ids)
+
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            remote = tarn.torch.remote(Two(), ps, only=["items"], optimizer=SGD, dense="tarn", dense_optimizer=SGD)
+            optimizer, before = tarn.torch.attach(remote), remote.kept.weight.detach().clone()
+            for step in range(1, 3):
+                optimizer.zero_grad()
+                remote(torch.tensor([1, 1, 2])).sum().backward()
+                optimizer.step()
+                remote(torch.tensor([0]))  # pulls
+                changed = step * 0.125 * torch.tensor([[0.0], [2.0], [1.0], [0.0]])
+                torch.testing.assert_close(remote.kept.weight.detach(), before - changed.expand(4, 2))
+
     def test_a_parameter_that_is_thawed(self):
         """It has no table, and would not be trained."""
         with Fleet() as fleet, tarn.connect(fleet.address) as ps:
