@@ -14,6 +14,10 @@
 #include <optional>
 #include <string_view>
 
+#include "core/limits.h"
+#include "core/names.h"
+#include "core/utf8.h"
+
 namespace tarn::net {
 namespace {
 
@@ -125,6 +129,13 @@ Expected<std::string> ReachableHost(const std::string& bound, const std::string&
                           bound));
 }
 
+// Checks that a message can have the endpoint (Join.endpoint in schemas/wire.fbs).
+Expected<std::string> CheckEndpoint(std::string endpoint) {
+  if (endpoint.size() <= limits::kEndpointBytesMax && IsUtf8(endpoint)) return endpoint;
+  return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} bytes, expected at most {} of UTF-8", Quoted(endpoint),
+                                                       endpoint.size(), limits::kEndpointBytesMax));
+}
+
 }  // namespace
 
 bool IsWildcard(const std::string& endpoint) {
@@ -133,12 +144,12 @@ bool IsWildcard(const std::string& endpoint) {
 }
 
 Expected<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& peer) {
-  if (host.empty() && !IsWildcard(bound)) return bound;
+  if (host.empty() && !IsWildcard(bound)) return CheckEndpoint(bound);
   if (!bound.starts_with(kTcp))
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: only tcp endpoints have a host to advertise", bound));
   const auto reachable = host.empty() ? ReachableHost(bound, peer) : Expected<std::string>(host);
   if (!reachable) return reachable;
-  return fmt::format("{}{}{}", kTcp, *reachable, bound.substr(bound.rfind(':')));
+  return CheckEndpoint(fmt::format("{}{}{}", kTcp, *reachable, bound.substr(bound.rfind(':'))));
 }
 
 }  // namespace tarn::net

@@ -15,7 +15,8 @@ bool IsWildcard(const std::string& endpoint);
 // it replaces the host. Else a wildcard is replaced by the IPv4 address of the first of these interfaces that exists
 // and is not loopback: the one that leads to the endpoint `peer` (may be empty), that of the default route, and the
 // first one that is up. If there is none, the result is a loopback address if the peer is on this machine, else
-// kUnavailable. kInvalidArgument if the peer's host is unknown, or if `host` is given for an endpoint that is not tcp.
+// kUnavailable. kInvalidArgument if the peer's host is unknown, if `host` is given for an endpoint that is not tcp, or
+// if the result is no endpoint for messages: not UTF-8, or longer than kEndpointBytesMax.
 Expected<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& peer);
 
 }  // namespace tarn::net

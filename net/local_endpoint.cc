@@ -18,6 +18,7 @@
 
 #include "core/file.h"
 #include "core/limits.h"
+#include "core/utf8.h"
 
 namespace tarn::net {
 namespace {
@@ -140,7 +141,8 @@ LocalFolders::~LocalFolders() {
 
 Expected<std::string> LocalFolders::Make(const std::string& run_dir, const std::string& name) {
   const std::string path = AsAbsolute(run_dir + std::string(kSockets));
-  if (!run_dir.empty() && kIpc.size() + path.size() + 1 + name.size() <= limits::kEndpointBytesMax) {
+  // Otherwise no message can have the endpoint (Join.endpoint in schemas/wire.fbs).
+  if (!run_dir.empty() && kIpc.size() + path.size() + 1 + name.size() <= limits::kEndpointBytesMax && IsUtf8(path)) {
     if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
       return std::unexpected(SystemError(path, "create this folder", errno));
     const Descriptor folder = OpenFolder(path);

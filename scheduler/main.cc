@@ -72,6 +72,10 @@ Expected<Job> ReadJob(const Flags& flags, const std::string& kept, const std::st
   auto job = flags.job.empty() ? ParseJob(kept, origin, "/", flags.overrides, &notes)
                                : LoadJob(flags.job, flags.overrides, &notes);
   for (const std::string& note : notes) fmt::print(stderr, "tarn-scheduler: {}\n", note);
+  if (!job) return job;
+  // The nodes receive it with all settings written out.
+  const std::string whole = fmt::format("{}, with all settings written out", flags.job.empty() ? origin : flags.job);
+  if (auto again = ParseJob(ToToml(*job), whole, "/"); !again) return again;
   return job;
 }
 

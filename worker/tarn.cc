@@ -249,7 +249,6 @@ Expected<Table> Client::OpenTable(const std::string& name) {
 }
 
 Expected<Table> Client::OpenTable(const TableSpec& spec) {
-  TARN_RETURN_IF_ERROR(Validate(spec));
   auto table = session_->CreateTable(spec);
   if (!table) return std::unexpected(table.error());
   return Table(*std::move(table));

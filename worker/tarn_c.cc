@@ -259,7 +259,7 @@ int tarn_create_table(tarn_client* client, const char* name, const char* descrip
                      {{"client", client}, {"name", name}, {"description", description}, {"table", table}}, [&] {
                        const auto job = tarn::ParseJob(client->client.job_text(), "the scheduler's job", "/");
                        if (!job) return Failed(job.error());
-                       const auto spec = tarn::ParseTable(name, description, job->optimizer);
+                       const auto spec = tarn::ParseTable(name, description, *job);
                        return spec ? StoreHandle(client->client.OpenTable(*spec), table) : Failed(spec.error());
                      });
 }

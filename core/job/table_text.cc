@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <utility>
 
 #include "core/job/config_tree.h"
 #include "core/job/job_fields.h"
@@ -34,7 +35,7 @@ Status ReadInitializer(SectionReader in, InitializerSpec& out) {
 
 }  // namespace
 
-Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const OptimizerSection& roles) {
+Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const Job& job) {
   const std::string origin = fmt::format("table '{}'", name);
   const Expected<ConfigNode> root = ParseConfig(text, origin);
   if (!root) return std::unexpected(root.error());
@@ -46,11 +47,13 @@ Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, con
   in.Integer("rows", spec.rows, 0, kJobInt64Max);
   in.Name("pushes", spec.pushes);
   SectionReader initializer(in.Section("initializer"), "initializer", origin);
-  if (!in.Has("optimizer")) spec.optimizer = spec.kind == TableKind::kDense ? roles.dense : roles.embedding;
+  if (!in.Has("optimizer"))
+    spec.optimizer = spec.kind == TableKind::kDense ? job.optimizer.dense : job.optimizer.embedding;
   SectionReader optimizer(in.Section("optimizer"), "optimizer", origin);
   TARN_RETURN_IF_ERROR(in.Finish());
   TARN_RETURN_IF_ERROR(ReadInitializer(std::move(initializer), spec.initializer));
   TARN_RETURN_IF_ERROR(ReadTableOptimizer(std::move(optimizer), spec.optimizer));
+  spec = AsRun(job, std::move(spec));
   TARN_RETURN_IF_ERROR(Validate(spec));
   return spec;
 }

@@ -20,13 +20,13 @@ namespace tarn {
 //   [initializer]
 //   kind = "normal"          # zero, constant (value), uniform (low, high), normal (mean, stddev)
 //   stddev = 0.01
-//   [optimizer]              # the keys of the job file's; without this section: as `roles`
+//   [optimizer]              # the keys of the job file's; without this section: the job's
 //   kind = "adagrad"
 //   learning_rate = 0.05
 //
-// roles: optimizers of tables that do not set one: `embedding` of sparse tables, `dense` of dense ones. Consistency,
-// codecs and life are those of the job ([consistency] and [tables.NAME]). kInvalidArgument names the table, the line,
-// the key and what was expected, and for an unknown key the nearest known one.
-Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const OptimizerSection& roles = {});
+// The rest is as `job` runs it (AsRun): consistency, codecs and life, and for tables that do not set one the optimizer
+// of their role, [optimizer.embedding] of sparse tables and [optimizer.dense] of dense ones. kInvalidArgument names the
+// table, the line, the key and what was expected, and for an unknown key the nearest known one.
+Expected<TableSpec> ParseTable(std::string_view name, std::string_view text, const Job& job = {});
 
 }  // namespace tarn

@@ -14,6 +14,7 @@
 #include "core/table/compression_fields.h"
 #include "core/table/life_fields.h"
 #include "core/table/optimizer_fields.h"
+#include "core/utf8.h"
 
 namespace tarn {
 namespace {
@@ -73,6 +74,8 @@ Status ValidateShape(const TableSpec& spec) {
   if (spec.name.empty() || spec.name.size() > limits::kNameBytesMax)
     return Invalid(fmt::format("table {}: name of {} bytes, expected 1 to {}", Quoted(spec.name), spec.name.size(),
                                limits::kNameBytesMax));
+  if (!IsUtf8(spec.name))
+    return Invalid(fmt::format("table {}: name that is not UTF-8, expected UTF-8", Quoted(spec.name)));
   if (Name(spec.kind) == "unknown" || Name(spec.pull_codec) == "unknown" || Name(spec.push_codec) == "unknown" ||
       Name(spec.row_codec) == "unknown")
     return Invalid(fmt::format("table {}: kind or codec is not a known one", Quoted(spec.name)));

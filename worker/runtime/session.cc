@@ -246,6 +246,7 @@ Status Session::Barrier() {
 }
 
 Expected<std::shared_ptr<const OpenTable>> Session::CreateTable(const TableSpec& spec) {
+  TARN_RETURN_IF_ERROR(Validate(AsRun(job_, spec)));
   auto request = MakeValueRequest<TableSpec>([spec](Client* client, Completion<TableSpec>* done, TimeUs now,
                                                     Outbox* out) { client->CreateTable(spec, done, now, out); });
   runtime_.Submit(request);

@@ -64,6 +64,7 @@ class Session {
   const FleetSection& fleet() const { return job_.fleet; }
 
   // Creates the table unless it exists; waits without limit for the scheduler.
+  // kInvalidArgument: invalid as the job runs it.
   Expected<std::shared_ptr<const OpenTable>> CreateTable(const TableSpec& spec);
   // Waits until the table exists. kTimeout: no worker has created it within timeout_seconds.
   Expected<std::shared_ptr<const OpenTable>> FindTable(const std::string& name);

@@ -428,6 +428,17 @@ class FleetsTest(unittest.TestCase):
                 ps.tick_to(2**32).wait()
             self.assertEqual(ps.clock, 0)
 
+    def test_rules_that_need_immediate_pushes_fit_jobs_that_apply_them_so(self):
+        users = {"dim": 1, "initializer": "zero", "optimizer": {"kind": "dc_asgd", "learning_rate": 0.5}}
+        with Fleet(mode="asp", apply="immediate") as fleet, tarn.connect(fleet.address) as ps:
+            table = ps.table("users", **users)
+            table.pull([1]).wait()
+            table.push([1], [[2]]).wait()
+            self.assertEqual(table.pull([1]).wait().tolist(), [[-1]])
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            with self.assertRaisesRegex(tarn.InvalidArgument, "aggregated"):
+                ps.table("users", **users)
+
     def test_a_push_without_a_lease_is_in_the_next_checkpoint(self):
         """During evaluation no leased row is pushed, but the program may push others after a checkpoint."""
         written = []

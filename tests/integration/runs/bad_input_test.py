@@ -87,6 +87,12 @@ class BadInputTest(FleetCase):
             self.assertIn(why, output)
             self.assertNotIn("tarn-scheduler", output)
 
+    def test_a_job_that_is_too_long_with_all_settings_is_refused(self):
+        path = self.job()
+        path.write_text(path.read_text() + "".join(f'[tables.t{number}]\nexpire_clocks = 9\n' for number in range(850)))
+        output = self.fails(path, "long", code=2)
+        self.assertIn(f"{path}, with all settings written out: more than 4096 dots", output)
+
     def test_a_run_without_checkpoints_says_so_when_it_is_resumed(self):
         self.run_ok(self.job(), "fleeting")
         output = self.fails(self.job(), "fleeting-2", "--resume", self.folder / "fleeting", code=2)

@@ -114,6 +114,8 @@ TEST(Validate, Shape) {
   EXPECT_EQ(Refusal([](auto& s) { s.name.clear(); }), "table '': name of 0 bytes, expected 1 to 128");
   EXPECT_EQ(Refusal([](auto& s) { s.name.assign(128, 'n'); }), "accepted");
   EXPECT_NE(Refusal([](auto& s) { s.name.assign(129, 'n'); }).find("name of 129 bytes"), std::string::npos);
+  EXPECT_EQ(Refusal([](auto& s) { s.name = "caf\xc3\xa9"; }), "accepted");
+  EXPECT_NE(Refusal([](auto& s) { s.name = "caf\xe9"; }).find("expected UTF-8"), std::string::npos);
   EXPECT_EQ(Refusal([](auto& s) { s.dim = 0; }), "table 'factors': dim = 0: expected 1 to 4096");
   EXPECT_EQ(Refusal([](auto& s) { s.dim = 4096; }), "accepted");
   EXPECT_EQ(Refusal([](auto& s) { s.dim = 4097; }), "table 'factors': dim = 4097: expected 1 to 4096");

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "core/limits.h"
+
 namespace tarn::net {
 namespace {
 
@@ -24,6 +28,14 @@ TEST(Advertise, AGivenHostReplacesTheAddress) {
   EXPECT_EQ(AdvertisedEndpoint("tcp://0.0.0.0:7700", "node7", "tcp://127.0.0.1:1").value(), "tcp://node7:7700");
   EXPECT_EQ(AdvertisedEndpoint("tcp://10.1.2.3:7700", "203.0.113.9", "").value(), "tcp://203.0.113.9:7700");
   EXPECT_EQ(AdvertisedEndpoint("ipc:///tmp/x", "node7", "").error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Advertise, AnEndpointThatNoMessageCanHaveIsRefused) {
+  for (const std::string& path : {std::string("/tmp/caf\xe9"), "/" + std::string(limits::kEndpointBytesMax, 'x')}) {
+    const auto refused = AdvertisedEndpoint("ipc://" + path, "", "");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  }
 }
 
 TEST(Advertise, AWildcardBecomesTheLocalAddressTowardsThePeer) {

@@ -19,14 +19,27 @@ TEST(TableText, AnEmptyTextIsADefaultTable) {
 }
 
 TEST(TableText, WithoutAnOptimizerATableHasThatOfItsRole) {
-  OptimizerSection roles;
-  roles.embedding = {.kind = "adagrad", .learning_rate = 0.5f};
-  roles.embedding.options["epsilon"] = 0.25f;
-  roles.dense = {.kind = "adam"};
-  EXPECT_EQ(ParseTable("t", "", roles)->optimizer, roles.embedding);
-  EXPECT_EQ(ParseTable("t", "kind = 'dense'\nrows = 3", roles)->optimizer, roles.dense);
-  EXPECT_EQ(ParseTable("t", "[optimizer]\nlearning_rate = 2", roles)->optimizer.kind, OptimizerSpec().kind)
+  Job job;
+  job.optimizer.embedding = {.kind = "adagrad", .learning_rate = 0.5f};
+  job.optimizer.embedding.options["epsilon"] = 0.25f;
+  job.optimizer.dense = {.kind = "adam"};
+  EXPECT_EQ(ParseTable("t", "", job)->optimizer, job.optimizer.embedding);
+  EXPECT_EQ(ParseTable("t", "kind = 'dense'\nrows = 3", job)->optimizer, job.optimizer.dense);
+  EXPECT_EQ(ParseTable("t", "[optimizer]\nlearning_rate = 2", job)->optimizer.kind, OptimizerSpec().kind)
       << "a section inherits nothing";
+}
+
+TEST(TableText, ATableIsValidAsTheJobRunsIt) {
+  Job job;
+  const char* text = "[optimizer]\nkind = 'dc_asgd'";
+  const auto aggregated = ParseTable("t", text, job);
+  ASSERT_FALSE(aggregated) << "the sum of several workers' gradients has no one delay";
+  EXPECT_NE(aggregated.error().message.find("aggregated"), std::string::npos);
+  job.consistency.mode = ConsistencyMode::kAsp;
+  job.consistency.apply = ApplyMode::kImmediate;
+  const auto spec = ParseTable("t", text, job);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->consistency, job.consistency);
 }
 
 TEST(TableText, EveryKeyIsRead) {

@@ -49,5 +49,18 @@ TEST(ZmqAddress, UnixSocketsNeedAPrivateFolderUnlessOpen) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(ZmqAddress, AFolderThatIsNotUtf8IsNotUsedForSockets) {
+  std::string folder = std::filesystem::temp_directory_path() / "tarn-address-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string latin1 = folder + "/caf\xe9";
+  ASSERT_EQ(mkdir(latin1.c_str(), 0700), 0);
+  LocalFolders folders;
+  const auto in_utf8 = folders.Make(folder, "shard-0"), elsewhere = folders.Make(latin1, "shard-0");
+  ASSERT_TRUE(in_utf8 && elsewhere);
+  EXPECT_NE(in_utf8->find(folder), std::string::npos);
+  EXPECT_EQ(elsewhere->find(folder), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace tarn::net

@@ -116,6 +116,17 @@ TEST(Library, AssignsAndDeletesRows) {
             "table 'users': 1 values for 1 keys, expected 3");
 }
 
+TEST(Library, ANewTableIsCheckedAsTheJobRunsIt) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  TableSpec spec = SparseTable("items", 4);
+  spec.consistency.mode = ConsistencyMode::kAsp;  // with apply = "aggregated" invalid, and ignored
+  EXPECT_TRUE(client->OpenTable(spec));
+  spec.name = "caf\xe9";
+  EXPECT_EQ(client->OpenTable(spec).error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(Library, PlansLeasesBarriersAndTables) {
   FakeWorld world;
   auto client = ConnectTo(&world);
