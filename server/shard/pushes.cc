@@ -30,6 +30,8 @@ std::size_t BytesOf(const Push& push) {
   return bytes;
 }
 
+bool IsLive(const Cohort::Member& member) { return member.entry.state != WorkerState::kEnded; }
+
 }  // namespace
 
 // The rest of rule E3: checks the table, the counts and the keys.
@@ -120,15 +122,31 @@ Clock Pushes::OpenClock(TableId table) const {
   return (*context_.policies)[table].OpenClock(context_.clocks->cohort());
 }
 
+void Pushes::NoteRefused(Incarnation worker, Clock clock) {
+  if (refused_.clock != clock) refused_ = {clock, {}};
+  const auto& members = context_.clocks->cohort().members();
+  std::erase_if(refused_.workers, [&](Incarnation other) {
+    const auto at = members.find(other);
+    return other == worker || at == members.end() || !IsLive(at->second);
+  });
+  refused_.workers.push_back(worker);
+}
+
 // If the part was refused and can never fit (rule A2), stops the shard, which ends the job, and returns true. A part
 // never fits if the next clock to close waits for it and no worker is being fenced, because no room becomes free before
-// that clock closes.
+// that clock closes. With b backup workers (C8) that clock closes without b of its workers, if others are left.
 bool Pushes::NeverFits(const Part& part, std::span<const SectionAck> acks) {
   const TableSpec& table = *context_.rows->FindTable(part.push.table);
   const bool refused =
       std::ranges::any_of(acks, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
   if (!refused || table.consistency.apply != ApplyMode::kAggregated || part.clock != OpenClock(part.push.table) ||
       !context_.clocks->cohort().Fenced().empty() || !context_.may_accept(part.clock))
+    return false;
+  NoteRefused(part.worker(), part.clock);
+  const auto& members = context_.clocks->cohort().members();
+  const auto live = std::ranges::count_if(members, [](const auto& member) { return IsLive(member.second); });
+  if (refused_.workers.size() < static_cast<std::size_t>(live) &&
+      refused_.workers.size() <= table.consistency.backup_workers)
     return false;
   context_.stop->Stop(
       {ErrorCode::kTooLarge,

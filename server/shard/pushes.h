@@ -59,12 +59,18 @@ class Pushes {
     Incarnation worker() const { return sender.incarnation; }
   };
   using Taken = std::vector<bool>;  // by section of a part: new, and accepted
+  // The live workers of whose pushes of a clock, the next to close, one was refused for lack of room.
+  struct Refused {
+    Clock clock;
+    std::vector<Incarnation> workers;
+  };
 
   Status Check(const Part& part, const Cohort::Member& member);
   std::span<const Key> KeysOf(const PushPart& push);
   bool MayTake(const Part& part, std::size_t message_bytes) const;
   bool BucketFits(const Part& part, std::size_t message_bytes) const;
   Clock OpenClock(TableId table) const;
+  void NoteRefused(Incarnation worker, Clock clock);
   bool NeverFits(const Part& part, std::span<const SectionAck> acks);
   void TakeSections(const Part& part, bool fits, Taken* taken, std::vector<SectionAck>* acks);
   ErrorCode Take(const Section& section, Incarnation worker, bool fits, Watermarks* watermarks);
@@ -79,6 +85,7 @@ class Pushes {
   // Bytes of the current message that belong to no gathered section. They are counted with the first gathered section,
   // because it keeps the memory of the whole message.
   std::size_t uncounted_ = 0;
+  Refused refused_{};
   std::vector<Key> keys_;  // scratch
 };
 

@@ -3,10 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "server/shard/data_message.h"
 
 namespace tarn::server {
+namespace {
+
+constexpr std::size_t kQueuedKeysMax = 1 << 16;  // for whose rows a turn looks, on behalf of queued fetches
+
+}  // namespace
 
 bool RowGate::Waits(Peer from, Message& message) {
   if (gate_.TakesRepetition(from, message)) return true;  // the waiting message will be answered
@@ -18,9 +24,16 @@ bool RowGate::Waits(Peer from, Message& message) {
     ticket = Fetch(needed);
   else if (now)
     ticket = ColdGate::kNotBegun;
+  const bool is_prefetch = std::holds_alternative<Prefetch>(message.body);
+  std::vector<QueuedFetch> fetches;
+  if (!now && !is_prefetch && !tier.HasRoom()) fetches = ToQueue(needed);
   const bool rows_pending = now && !tier.Ended(ticket);
-  if (!rows_pending && (!gate_.Holds(from) || std::holds_alternative<Prefetch>(message.body))) return false;
+  if (!rows_pending && (!gate_.Holds(from) || is_prefetch)) {
+    Queue(std::move(fetches));
+    return false;
+  }
   if (gate_.Add(from, &message, rows_pending ? ticket : 0)) {
+    Queue(std::move(fetches));
     context_.counters->waited_for_rows += rows_pending ? 1 : 0;
     return true;
   }
@@ -32,6 +45,7 @@ bool RowGate::Waits(Peer from, Message& message) {
 
 std::vector<ColdGate::Waiting> RowGate::TakeReady() {
   gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
+  BeginQueued();
   return gate_.TakeReady([this](FetchTicket ticket) { return context_.rows->tier()->Ended(ticket); });
 }
 
@@ -59,6 +73,41 @@ std::vector<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const {
   if (const auto* prefetch = std::get_if<Prefetch>(&message.body))
     add(prefetch->table, ValueCodec::kFp32, prefetch->keys, [](const TableSpec&) { return false; });
   return needed;
+}
+
+std::size_t RowGate::BytesQueued(const KeyList& keys) {
+  return sizeof(QueuedFetch) + keys.sections.size() * sizeof(Section) + keys.frame.size();
+}
+
+// Copies those keys for which there is memory; the rows of the others are read when they are used.
+std::vector<RowGate::QueuedFetch> RowGate::ToQueue(std::span<const Needed> needed) const {
+  std::vector<QueuedFetch> fetches;
+  std::size_t bytes = queued_bytes_;
+  for (const Needed& of_table : needed) {
+    bytes += BytesQueued(*of_table.keys);
+    if (bytes > queued_bytes_max_) break;
+    if (context_.rows->HasCold(of_table.table->id))
+      fetches.push_back({of_table.table->id, of_table.codec, *of_table.keys});
+  }
+  return fetches;
+}
+
+void RowGate::Queue(std::vector<QueuedFetch> fetches) {
+  for (QueuedFetch& fetch : fetches) {
+    queued_bytes_ += BytesQueued(fetch.keys);
+    queued_.push_back(std::move(fetch));
+  }
+}
+
+// Looks up a bounded number of keys; the next call goes on.
+void RowGate::BeginQueued() {
+  std::size_t keys = 0;
+  for (; !queued_.empty() && keys < kQueuedKeysMax && context_.rows->tier()->HasRoom(); queued_.pop_front()) {
+    const QueuedFetch& first = queued_.front();
+    Fetch(Needed{context_.rows->FindTable(first.table), first.codec, &first.keys, false});
+    keys += first.keys.count;
+    queued_bytes_ -= BytesQueued(first.keys);
+  }
 }
 
 // Returns the last ticket, which covers all fetches because they end in order. 0: nothing is fetched.

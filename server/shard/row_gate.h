@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -29,19 +29,26 @@ class RowGate {
     ShardCounters* counters;
   };
   RowGate(std::size_t messages_max, std::size_t bytes_max, const Context& context)
-      : context_(context), gate_(messages_max, bytes_max) {}
+      : context_(context), gate_(messages_max, bytes_max), queued_bytes_max_(bytes_max) {}
 
   // Returns whether the gate took the message: the message waits for rows on disk or for an earlier message of its
   // peer, or was rejected. A pull that must wait for its clock, or a push that is only gathered, is not taken; its rows
-  // are fetched meanwhile.
+  // are fetched meanwhile, as soon as there is room.
   bool Waits(Peer from, Message& message);
 
   // Starts the fetches for which there was no room, and returns the messages that no longer wait, in order.
   std::vector<ColdGate::Waiting> TakeReady();
 
-  void SetBound(std::size_t bytes_max) { gate_.SetBound(bytes_max); }
+  // Whether TakeReady has nothing to do.
+  bool idle() const { return gate_.size() == 0 && queued_.empty(); }
+
+  // Sets the maximum bytes of the waiting messages and, separately, of the queued fetches.
+  void SetBound(std::size_t bytes_max) {
+    gate_.SetBound(bytes_max);
+    queued_bytes_max_ = bytes_max;
+  }
   std::size_t size() const { return gate_.size(); }
-  std::size_t bytes() const { return gate_.bytes(); }
+  std::size_t bytes() const { return gate_.bytes() + queued_bytes_; }
 
  private:
   struct Needed {
@@ -50,6 +57,16 @@ class RowGate {
     const KeyList* keys;
     bool now;  // the message can be handled only when the rows are in memory
   };
+  // Keys of a message that does not wait for their rows, which are fetched when there is room.
+  struct QueuedFetch {
+    TableId table;
+    ValueCodec codec;
+    KeyList keys;
+  };
+  static std::size_t BytesQueued(const KeyList& keys);
+  std::vector<QueuedFetch> ToQueue(std::span<const Needed> needed) const;
+  void Queue(std::vector<QueuedFetch> fetches);
+  void BeginQueued();
   std::vector<Needed> RowsNeeded(const Message& message) const;
   bool IsOpen(const TableSpec& spec, Incarnation worker, Clock use) const;
   FetchTicket Fetch(std::span<const Needed> needed);
@@ -58,6 +75,8 @@ class RowGate {
 
   Context context_;
   ColdGate gate_;
+  std::deque<QueuedFetch> queued_;  // in order of arrival
+  std::size_t queued_bytes_ = 0, queued_bytes_max_;
   std::vector<Key> keys_;  // scratch
 };
 

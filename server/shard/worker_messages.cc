@@ -32,7 +32,7 @@ bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
 void WorkerMessages::Maintain(bool paused) {
   if (context_.rows->tier() == nullptr || !context_.stop->Check(context_.rows->Maintain(context_.other_bytes())))
     return;
-  if (context_.gate->size() == 0 || paused) return;
+  if (context_.gate->idle() || paused) return;
   for (ColdGate::Waiting& ready : context_.gate->TakeReady()) {
     if (Stopping()) return;
     context_.decoder->Decode(&ready.message);  // its sender may have been unknown when it arrived

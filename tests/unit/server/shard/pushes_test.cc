@@ -224,6 +224,31 @@ TEST_F(PushesTest, APushBeyondTheBucketLimitIsRefusedAndEndsTheShardIfTheNextClo
   EXPECT_TRUE(Take<PushAck>().empty());
 }
 
+TEST_F(PushesTest, ABackupWorkerMayBeRefusedBeforeTheShardEnds) {
+  TableSpec spec = CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+  spec.consistency.backup_workers = 1;
+  Open(spec, 20);
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 1)), true);
+  EXPECT_EQ(OnPush(PushOf(kSecondWorker, 7, 1, 0)), false);
+  EXPECT_EQ(OnPush(PushOf(kSecondWorker, 7, 1, 0)), false) << "repeated";
+  EXPECT_EQ(Take<PushAck>().back().sections[0].code, ErrorCode::kOverloaded);
+  EXPECT_FALSE(stop_.stopped()) << "the clock closes with the ticks of the other workers";
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 2, 0)), false);
+  EXPECT_TRUE(stop_.stopped());
+}
+
+TEST_F(PushesTest, WithoutOtherWorkersThanBackupWorkersARefusedPushEndsTheShard) {
+  TableSpec spec = CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+  spec.consistency.backup_workers = 1;
+  Open(spec, 20);
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 1, 1)), true);
+  WorkerEntry ended = LiveWorker(1, kSecondWorker.value);
+  ended.state = WorkerState::kEnded;
+  clocks_.Adopt({LiveWorker(0, kFirstWorker.value), ended});
+  EXPECT_EQ(OnPush(PushOf(kFirstWorker, 7, 2, 0)), false);
+  EXPECT_TRUE(stop_.stopped());
+}
+
 TEST_F(PushesTest, AnInvalidPushIsRefused) {
   Open(ApplyMode::kImmediate);
   Message unknown = PushOf(kFirstWorker, 7, 1, 0);

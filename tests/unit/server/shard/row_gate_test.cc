@@ -67,6 +67,39 @@ TEST_F(RowGateTest, AGatheredPushDoesNotWaitForRows) {
   EXPECT_FALSE(Waits(PushOf(kFirstWorker, ColdKey(), 1, 0)));
 }
 
+TEST_F(RowGateTest, RowsForWhichThereIsNoRoomAreFetchedLater) {
+  Open(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+  while (tiered_->store->tier()->HasRoom()) ColdKey();
+  const Key pulled = kKeys - 1, pushed = kKeys - 2;  // unlike those of ColdKey, no fetch of them has begun
+  const auto fetched = [&] { return tiered_->store->tier()->counters().fetched; };
+  EXPECT_TRUE(gate_->idle());
+  EXPECT_FALSE(Waits(PullOf(kFirstWorker, pulled, 1, 1)));
+  EXPECT_FALSE(Waits(PushOf(kFirstWorker, pushed, 1, 0)));
+  EXPECT_FALSE(gate_->idle());
+  EXPECT_GT(gate_->bytes(), 0u);
+  EXPECT_TRUE(gate_->TakeReady().empty());
+  EXPECT_FALSE(gate_->idle()) << "there is still no room";
+  tiered_->EndWork();
+  const auto before = fetched();
+  EXPECT_TRUE(gate_->TakeReady().empty());
+  EXPECT_TRUE(gate_->idle());
+  EXPECT_EQ(gate_->bytes(), 0u);
+  tiered_->EndWork();
+  EXPECT_EQ(fetched(), before + 2);
+}
+
+TEST_F(RowGateTest, NoMoreKeysAreQueuedThanFitInTheBound) {
+  Open(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+  while (tiered_->store->tier()->HasRoom()) ColdKey();
+  EXPECT_FALSE(Waits(PullOf(kFirstWorker, kKeys - 1, 1, 1)));
+  const std::size_t of_one = gate_->bytes();
+  gate_->SetBound(2 * of_one);
+  EXPECT_FALSE(Waits(PullOf(kFirstWorker, kKeys - 2, 1, 2)));
+  EXPECT_EQ(gate_->bytes(), 2 * of_one);
+  EXPECT_FALSE(Waits(PullOf(kFirstWorker, kKeys - 3, 1, 3)));
+  EXPECT_EQ(gate_->bytes(), 2 * of_one);
+}
+
 TEST_F(RowGateTest, AnImmediatePushWaitsForItsRows) {
   Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
   const Message push = PushOf(kFirstWorker, ColdKey(), 1, 0);
