@@ -40,21 +40,25 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
     return refuse(ErrorCode::kTooLarge,
                   fmt::format("table {}: a job has at most {} tables", Quoted(wanted.name), limits::kTablesMax));
   if (auto valid = Validate(answer.spec); !valid) return refuse(valid.error().code, valid.error().message);
-  if (const float needed = OptionOf(answer.spec.optimizer, "workers_min");
-      needed > static_cast<float>(job_.fleet.workers))
-    return refuse(
-        ErrorCode::kInvalidArgument,
-        fmt::format("table {}: workers_min = {:g}: expected at most fleet.workers = {}, or no step would be made",
-                    Quoted(wanted.name), needed, job_.fleet.workers));
+  if (auto enough = CheckWorkersMin(answer.spec); !enough) return refuse(enough.error().code, enough.error().message);
   if (auto fits = ValidatePartitions(answer.spec, partition_bits); !fits)
     return refuse(fits.error().code, fits.error().message);
   answer.spec.id = TableId(static_cast<std::uint32_t>(existing.size() + 1));
   return answer.spec;
 }
 
+Status Tables::CheckWorkersMin(const TableSpec& table) const {
+  const float needed = OptionOf(table.optimizer, "workers_min");
+  if (needed <= static_cast<float>(job_.fleet.workers)) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("table {}: workers_min = {:g}: expected at most fleet.workers = {}, or no step would be made",
+                          Quoted(table.name), needed, job_.fleet.workers));
+}
+
 std::optional<TableSpec> Tables::AskResumed(const TableSpec& stored, std::uint32_t partition_bits,
                                             CreateTable* answer) {
   Status valid = Validate(answer->spec);
+  if (valid) valid = CheckWorkersMin(answer->spec);
   if (valid) valid = ValidatePartitions(answer->spec, partition_bits);
   const std::string difference = ShapeDifference(answer->spec, "in the job", stored, "in the checkpoint");
   if (!difference.empty())

@@ -37,6 +37,7 @@ class Tables {
   void End(Incarnation worker);
 
  private:
+  Status CheckWorkersMin(const TableSpec& table) const;
   std::optional<TableSpec> AskResumed(const TableSpec& stored, std::uint32_t partition_bits, CreateTable* answer);
 
   Job job_;

@@ -131,9 +131,12 @@ Clock CheckpointCoordinator::LastClock() const {
 }
 
 void CheckpointCoordinator::OnVerdict(const Verdict& verdict) {
-  const Cut* cut = checkpoints_.pending();
-  if (cut != nullptr && IsVoidedBy(*cut, verdict))
-    Void(fmt::format("worker {} ended before all of its state was in it", verdict.rank.value));
+  Cut* cut = checkpoints_.pending();
+  if (cut == nullptr) return;
+  if (IsVoidedBy(*cut, verdict))
+    return Void(fmt::format("worker {} ended before all of its state was in it", verdict.rank.value));
+  // It has trained nothing before the clock, and its leases must not count as trained.
+  if (cut->order.at_clock && verdict.join >= cut->order.clock) cut->workers[verdict.worker] = {};
 }
 
 void CheckpointCoordinator::Void(const std::string& why) {

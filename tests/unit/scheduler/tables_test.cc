@@ -77,6 +77,26 @@ TEST(Tables, ConflictsAndBadSpecsAreRefused) {
   EXPECT_EQ(worker.tables[4].code, ErrorCode::kOk);
 }
 
+TEST(Tables, ARuleThatNeedsMoreWorkersIsRefusedAlsoAfterAResume) {
+  Job job = SmallJob(1, 2);
+  TableSpec spec = Create("users", 4).spec;
+  spec.optimizer.kind = "k_async_sgd";
+  spec.optimizer.options["workers_min"] = 3;
+  job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
+  Tables fresh(job), resumed(job);
+  TableSpec stored = AsRun(job, spec);
+  stored.id = TableId(1);
+  resumed.Resumed(stored);
+  EXPECT_FALSE(fresh.Ask(Incarnation(1), spec, {}, 6));
+  EXPECT_FALSE(resumed.Ask(Incarnation(1), spec, {stored}, 6));
+  for (Tables* tables : {&fresh, &resumed}) {
+    const auto answers = tables->Answers(ViewVersion(9));
+    ASSERT_EQ(answers.size(), 1u);
+    EXPECT_EQ(answers[0].second.code, ErrorCode::kInvalidArgument);
+    EXPECT_NE(answers[0].second.message.find("expected at most fleet.workers = 2"), std::string::npos);
+  }
+}
+
 // BytePS users report weights of 0 where one worker pushed gradients and another differences.
 TEST(Tables, AcceptGradientsOrDeltasButNotBoth) {
   FakeFleet fleet(SmallJob(1, 2));

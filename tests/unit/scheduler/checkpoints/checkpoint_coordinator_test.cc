@@ -12,12 +12,15 @@ namespace {
 
 class FixedManifest final : public ManifestSource {
  public:
-  Manifest Make(const Positions&, bool, TimeUs) const override {
+  Manifest Make(const Positions& at, bool, TimeUs) const override {
+    positions = at;
     Manifest manifest;
     manifest.job_text = "job";
     return manifest;
   }
   std::uint64_t workers_died() const override { return 5; }
+
+  mutable Positions positions;  // of the last manifest
 };
 
 class CoordinatorTest : public testing::Test {
@@ -323,6 +326,24 @@ TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
   Advance();
   ASSERT_TRUE(EndWrites());
   EXPECT_EQ(store_.manifests.at("dir/ckpt-1").resume_clock, Clock(20));
+}
+
+TEST_F(CoordinatorAtClockTest, K1RowsOfAWorkerThatJoinedAfterTheClockAndEndedDoNotCount) {
+  cuts_.Want(CutReason::kPeriodic);
+  cuts_.NeedsAgreement(moment_);
+  cuts_.PlaceOrder(Clock(20), moment_);
+  for (const WorkerNode* worker : fleet_.membership.workers().Live()) {
+    CheckpointPart part;
+    part.id = order().id;
+    cuts_.OnWorkerPart(worker->incarnation, part);
+  }
+  const Incarnation late(99);
+  cuts_.OnVerdict({.worker = late, .rank = WorkerRank(1), .join = Clock(20), .end = Clock(22)});
+  SendPart();
+  Advance();
+  ASSERT_TRUE(EndWrites());
+  ASSERT_TRUE(manifests_.positions.contains(late));
+  EXPECT_EQ(manifests_.positions.at(late).lease, LeaseId(0));
 }
 
 TEST_F(CoordinatorAtClockTest, ADeathBeyondTheClockVoidsTheCut) {
