@@ -73,6 +73,29 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
   Check(RowChanges::IsChanged(key) ? changes_.CheckCut(cut, key, value) : counts_.CheckCut(cut, key, value));
 }
 
+void Oracle::CheckCutData(const Manifest& manifest) {
+  const DataState& data = manifest.data;
+  const std::vector<std::uint32_t> times = counts_.TimesTrained(data.epoch, manifest.resume_clock);
+  for (std::uint64_t row = 0; row < times.size(); ++row) {
+    const std::uint32_t before = data.epoch == resumed_.epoch && IsTrained(resumed_, row) ? 1 : 0;
+    const std::uint32_t covered = IsTrained(data, row) ? 1 : 0;
+    if (times[row] + before != covered)
+      return Fail(fmt::format("the checkpoint at clock {} has {} pushes of row {} of epoch {}, and counts {}",
+                              manifest.resume_clock.value, times[row] + before, row, data.epoch, covered));
+  }
+}
+
+void Oracle::CheckCopiedValue(const Manifest& manifest, Key key, float value) {
+  if (RowChanges::IsChanged(key)) return;
+  const DataState& data = manifest.data;
+  Check(counts_.CheckCopied(key, value, [&](const PushCounts::DataRows& rows) {
+    bool trained = rows.epoch <= data.epoch;
+    for (std::uint64_t row = rows.first; trained && row < rows.first + rows.count; ++row)
+      trained = rows.epoch < data.epoch || IsTrained(data, row);
+    return trained;
+  }));
+}
+
 void Oracle::CheckLastCut(std::optional<Clock> cut) {
   for (const auto& [worker, clock] : accepted_) {
     // A verdict voids the pushes of clocks from its end on.

@@ -79,6 +79,11 @@ class Oracle {
   void CheckFinalValue(Key key, float value, Clock minimum);
   // Checks the value of a key in a checkpoint at this clock (rule K1).
   void CheckCutValue(Clock cut, Key key, float value);
+  // Checks the position of training in a checkpoint at a clock: the rows of data that it calls trained are those whose
+  // pushes it contains (rules K1 and K4).
+  void CheckCutData(const Manifest& manifest);
+  // Checks the value of a key in a checkpoint that was copied while workers trained (rule K2).
+  void CheckCopiedValue(const Manifest& manifest, Key key, float value);
   // Checks the checkpoint of a stopped run, in which the oracle table has these values (rule K11).
   void CheckStopped(const Manifest& manifest, const std::map<Key, float>& values);
   // After the run: checks that each row of data was trained exactly once per epoch, by pushes that count.

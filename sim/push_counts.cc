@@ -172,19 +172,27 @@ std::string PushCounts::CheckStopped(Key key, float value) const {
                      range.most);
 }
 
-std::vector<std::uint32_t> PushCounts::TimesTrained(std::uint32_t epoch) const {
-  return Times(epoch, &PushCounts::Counts);
+std::string PushCounts::CheckCopied(Key key, float value, const std::function<bool(const DataRows&)>& trained) const {
+  const Range range = RangeOf(key, [&](const Record& r, const Addend& addend, Range* of) {
+    of->Add(addend.count, Counts(r) && trained(r.rows), true);
+  });
+  if (range.Has(value, kTolerance)) return {};
+  return fmt::format("a checkpoint has {} for key {:x}, must be {} to {}", value, key, range.least, range.most);
+}
+
+std::vector<std::uint32_t> PushCounts::TimesTrained(std::uint32_t epoch, std::optional<Clock> before) const {
+  return Times(epoch, [&](const Record& r) { return (!before || r.clock < *before) && Counts(r); });
 }
 
 std::vector<std::uint32_t> PushCounts::TimesKept(std::uint32_t epoch) const {
-  return Times(epoch, &PushCounts::IsKept);
+  return Times(epoch, [this](const Record& r) { return IsKept(r); });
 }
 
 std::vector<std::uint32_t> PushCounts::Times(std::uint32_t epoch,
-                                             bool (PushCounts::*included)(const Record&) const) const {
+                                             const std::function<bool(const Record&)>& included) const {
   std::vector<std::uint32_t> times(scenario_.train_rows, 0);
   for (const Record& r : records_)
-    if (r.rows.epoch == epoch && (this->*included)(r))
+    if (r.rows.epoch == epoch && included(r))
       for (std::uint64_t row = r.rows.first; row < r.rows.first + r.rows.count; ++row) ++times[row];
   return times;
 }

@@ -67,15 +67,17 @@ class PushCounts {
 
   // Checks the value that a pull returned. `tolerance`: the rounding error of its codec.
   std::string CheckPulled(const Pulled& pull, Key key, float value, double tolerance) const;
-  // Check the value after the run, at the minimum clock `minimum`; in a checkpoint at a clock; in the checkpoint of a
-  // clean stop without aggregated tables.
+  // Check the value after the run, at the minimum clock `minimum`; in a checkpoint at a clock; in one that was copied
+  // while workers trained, which has at least the pushes of rows that it calls `trained`; in the checkpoint of a clean
+  // stop without aggregated tables.
   std::string CheckFinal(Key key, float value, Clock minimum) const;
   std::string CheckCut(Clock cut, Key key, float value) const;
+  std::string CheckCopied(Key key, float value, const std::function<bool(const DataRows&)>& trained) const;
   std::string CheckStopped(Key key, float value) const;
 
-  // How often each row of data was trained in an epoch: by pushes that count; by those in the checkpoint of a clean
-  // stop.
-  std::vector<std::uint32_t> TimesTrained(std::uint32_t epoch) const;
+  // How often each row of data was trained in an epoch: by pushes of clocks below `before` that count; by those in the
+  // checkpoint of a clean stop.
+  std::vector<std::uint32_t> TimesTrained(std::uint32_t epoch, std::optional<Clock> before = {}) const;
   std::vector<std::uint32_t> TimesKept(std::uint32_t epoch) const;
 
  private:
@@ -109,7 +111,7 @@ class PushCounts {
   std::vector<ClockPart> PartsOf(Key key) const;
   // Starts with the value in the checkpoint, calls `add` for each push to the key, and widens the result.
   Range RangeOf(Key key, const std::function<void(const Record&, const Addend&, Range*)>& add) const;
-  std::vector<std::uint32_t> Times(std::uint32_t epoch, bool (PushCounts::*included)(const Record&) const) const;
+  std::vector<std::uint32_t> Times(std::uint32_t epoch, const std::function<bool(const Record&)>& included) const;
 
   const Scenario& scenario_;
   const Cohorts* cohorts_;

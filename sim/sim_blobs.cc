@@ -55,7 +55,7 @@ server::BlobWritten SimBlobStore::DoWrite(const server::BlobWrite& write) {
     disk_->writing.erase(disk_->writing.find(write.directory));
   };
   if (rng_.Chance(options_.fail)) {
-    ++disk_->failed;
+    ++disk_->failed_writes;
     close();
     written.code = ErrorCode::kIo;
     written.message = path + ": No space left on device";

@@ -42,7 +42,7 @@ void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& direct
     const auto [where, what] = *std::exchange(manifest_, std::nullopt);
     StoreWritten end{StoreWritten::What::kManifest, id.value, {}};
     if (fails) {
-      ++disk_->failed;
+      ++disk_->failed_writes;
       end.status = Fail(ErrorCode::kIo, where + "/MANIFEST: No space left on device");
     }
     if (!fails || rng_.Chance(0.3)) Put(where, what);
@@ -69,7 +69,6 @@ void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::Schedu
     std::string bytes = *std::exchange(state_, std::nullopt);
     StoreWritten end{StoreWritten::What::kState, number, {}};
     if (fails) {
-      ++disk_->failed;
       end.status = Fail(ErrorCode::kIo, "scheduler.state: Input/output error");
       if (rng_.Chance(0.5)) file.bytes = std::move(bytes);
     } else {
@@ -262,7 +261,7 @@ void SimShardStore::Fail(CheckpointPart part, std::uint64_t failures) {
   wanted_ = std::make_shared<bool>(true);
   hooks_.later(Duration(), [this, part = std::move(part), failures, directory = directory_, wanted = wanted_] {
     disk_->writing.erase(disk_->writing.find(directory));
-    disk_->failed += *wanted ? failures : 0;
+    disk_->failed_writes += *wanted ? failures : 0;
     hooks_.written(part);
   });
 }
@@ -285,7 +284,7 @@ void SimShardStore::End(bool abandoned) {
               whole_hash = whole_hash_] {
     disk_->writing.erase(disk_->writing.find(directory));
     if (fails) {
-      disk_->failed += abandoned ? 0 : 1;
+      disk_->failed_writes += abandoned ? 0 : 1;
       return hooks_.written(part);
     }
     abandoned ? store->Abandon() : store->Finish(whole_hash);

@@ -43,9 +43,8 @@ struct SimDisk {
   // Written but not durable: survives a kill, may be lost with the power. Parts by shard, blobs by path.
   std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
   std::map<std::string, ShardId> unsynced_blobs;
-  // Injected failures of checkpoints, of the scheduler's state and of tiers, without parts that were abandoned before
-  // their report.
-  std::uint64_t failed = 0;
+  // Injected failures: of checkpoints, without parts that were abandoned before their report, and of tiers.
+  std::uint64_t failed_writes = 0, failed_tiers = 0;
 };
 
 // Simulates a loss of power of the shard's machine: removes its unsynced parts and blobs at random. dice(n): a random

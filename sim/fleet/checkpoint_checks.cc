@@ -38,11 +38,15 @@ std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point) {
 }
 
 void CheckCheckpoint(const Scenario& scenario, const SimDisk& disk, const ResumePoint& point, Oracle* oracle) {
-  if (!scenario.CutsAtClock()) return;
   const std::map<Key, float> values = ValuesIn(disk, point);
+  if (scenario.CutsAtClock()) oracle->CheckCutData(point.manifest);
   for (Key key : oracle->Keys()) {
     const auto it = values.find(key);
-    oracle->CheckCutValue(point.manifest.resume_clock, key, it == values.end() ? 0 : it->second);
+    const float value = it == values.end() ? 0 : it->second;
+    if (scenario.CutsAtClock())
+      oracle->CheckCutValue(point.manifest.resume_clock, key, value);
+    else
+      oracle->CheckCopiedValue(point.manifest, key, value);
   }
 }
 

@@ -118,7 +118,7 @@ bool Deaths::ContinuesInPlace(bool excused) {
   const Shutdown& reason = context_.processes.scheduler()->stop_reason();
   if (context_.scenario.job.storage.durability != Durability::kLog || reason.code == ErrorCode::kOk) return false;
   if (!server_died_ && !logs_->sync_failed()) return false;
-  if (!excused || context_.disk.failed != 0) return false;
+  if (!excused || context_.disk.failed_writes + context_.disk.failed_tiers != 0) return false;
   context_.Trace("the job ended and continues in its folder: " + reason.reason);
   outages_->EndAll();
   return true;

@@ -211,7 +211,8 @@ bool Fleet::Excused(const Shutdown& reason) const {
   const bool tier_full = scenario.faults.fail_tier && io && has("tier: ");
   // Failures of other checkpoints do not end the run (rule K3).
   const bool last_cut = io && (has("(final) could not be written") || has("(stop) could not be written"));
-  if (context_.disk.failed > 0 && (damaged || tier_full || last_cut)) return true;
+  if (context_.disk.failed_tiers > 0 && (damaged || tier_full)) return true;
+  if (context_.disk.failed_writes > 0 && last_cut) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (faults_.shard_slept() || deaths_.server_died() || checks_.SilencedShard());
 }
@@ -240,7 +241,7 @@ void Fleet::CheckResult(RunResult* result) {
     oracle.Fail("the job failed: " + scheduler->stop_reason().reason);
   // A failed disk, or damaged bytes, may be detected only now.
   const Status readable = ReadEnd(result);
-  if (!readable && context_.disk.failed == 0)
+  if (!readable && context_.disk.failed_tiers == 0)
     oracle.Fail("rows cannot be read at the end: " + readable.error().message);
   result->job_failed |= !readable;
   result->failure = oracle.failure();

@@ -147,7 +147,7 @@ void NodeFaults::PlanTierFaults(ProcessId id) {
     const Faults& faults = context_.scenario.faults;
     if (faults.damage_tier && !process->cold->Damage()) return;
     if (faults.fail_tier) process->cold->FailWith({ErrorCode::kIo, "tier: No space left on device"});
-    ++context_.disk.failed;
+    ++context_.disk.failed_tiers;
     ++other_faults_;
   });
 }

@@ -72,7 +72,7 @@ void ShardLogs::AfterStep(ProcessId id, Process* shard) {
 
 void ShardLogs::RecordState(Process* p) {
   const LogSequence last = p->log->memory_log().appended();
-  if (context_.scenario.faults.outages == 0 || last == p->witnessed || p->shard->stopped()) return;
+  if (last == p->witnessed || p->shard->stopped()) return;
   p->witnessed = last;
   if (const auto hash = p->shard->DurableHash()) witnesses_[p->rank].OnState(last, *hash);
 }

@@ -22,6 +22,12 @@ FOLDERS = ("CMakeLists.txt", "CMakePresets.json", "cmake", "core", "examples", "
 
 # name, file, text that occurs there once, its replacement
 MUTANTS = [
+    ("positions-of-a-copy-after-it", "scheduler/checkpoints/checkpoint_coordinator.cc",
+     "  } else {  // the clock of the cut: a program skips the data before it\n",
+     "  } else {\n    manifest = context_.manifests->Make(membership.workers().LivePositions(), true, moment.now);\n"),
+    ("positions-after-the-clock", "scheduler/checkpoints/checkpoint_coordinator.cc",
+     "    for (const auto& [id, part] : cut.workers) at[id] = part.position;\n",
+     "    at = membership.workers().LivePositions();\n"),
     ("ack-without-apply", "server/shard/pushes.cc",
      "case Watermarks::Order::kBeyond: ++context_.counters->pushes_out_of_order; return ErrorCode::kOutOfOrder;",
      "case Watermarks::Order::kBeyond: ++context_.counters->pushes_out_of_order; return ErrorCode::kOk;"),
