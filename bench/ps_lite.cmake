@@ -3,7 +3,9 @@ set(sources ${PROJECT_SOURCE_DIR}/build/peers/ps-lite)
 find_program(PROTOC protoc)
 find_library(PROTOBUF_LITE protobuf-lite)
 set(TARN_HAS_PS_LITE OFF)
-file(GLOB header CONFIGURE_DEPENDS ${sources}/include/ps/ps.h)  # finds sources that are cloned later
+# The build looks again when the sources or the packages are added later.
+file(GLOB header CONFIGURE_DEPENDS ${sources}/include/ps/ps.h)
+file(GLOB protobuf CONFIGURE_DEPENDS /usr/bin/protoc /usr/include/google/protobuf/message_lite.h)
 if(header AND PROTOC AND PROTOBUF_LITE AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
   set(TARN_HAS_PS_LITE ON)
   set(generated ${PROJECT_BINARY_DIR}/ps-lite)

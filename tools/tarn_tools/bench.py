@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import resource
 import shlex
 import shutil
@@ -172,7 +173,9 @@ class Others:
 
 
 def program_of(command):
-    """The program of a command line: the first word, or the script of a Python command."""
+    """The program of a command line: the first word after `env` and its variables, or the script of a Python command."""
+    while command[0] == "env" or re.match(r"[A-Z_]+=", command[0]):
+        command = command[1:]
     return command[0] if command[1].startswith("-") else command[1]
 
 

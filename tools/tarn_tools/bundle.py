@@ -25,7 +25,7 @@ OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|c
 LOADED_BY_NAME = re.compile(rb"(libcublasLt\.so\.[0-9]+)\0")
 # Libraries of the compiler. The target's own versions have precedence: its C library may be too old for ours.
 OF_THE_COMPILER = {"libstdc++.so.6", "libgcc_s.so.1"}
-ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
+ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim"}  # and libraries, which tests preload
 LIBRARY = "lib/libtarn.so"  # for programs in other languages (python/); relative to the parent of bin/
 # They verify the computations of the target's GPU: bench/gpu runs them under compute-sanitizer.
 GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
@@ -38,7 +38,7 @@ ARCHITECTURE = 90  # machine code for H100 and H200, and PTX for later GPUs
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/launch", "tools/report",
          "tools/inspect", "tools/checkpoint", "tools/predict", "tools/accuracy", "tools/lab", "tools/replay",
          "tools/tarn_tools"]
-LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
+LEFT_OUT = shutil.ignore_patterns("__pycache__", ".mypy_cache", "*.cc", "CMakeLists.txt", "results")
 
 DESCRIPTION = """\
 Builds the programs and packs them with their shared libraries, libtarn.so, the Python client, the tools, the examples
@@ -81,7 +81,8 @@ def programs_in(folder, with_tests):
     if with_tests:
         return found
     kept = BENCHES | GPU_TESTS
-    return [p for p in found if p.name in kept or (p.name.startswith("tarn-") and p.name not in ONLY_FOR_TESTS)]
+    ours = [p for p in found if p.name.startswith("tarn-") and p.suffix != ".so"]
+    return [p for p in found if p.name in kept or (p in ours and p.name not in ONLY_FOR_TESTS)]
 
 
 def libraries_of(programs, slim):

@@ -200,7 +200,7 @@ def torch_python(options):
 def measure_torch(options, results):
     small = ["--fields", 5, "--dim", 8, "--field-keys", 100, "--steps", 1, "--warmup", 1, "--repetitions", 1, "--no-compile"]
     batch = options.batch or (gpu_fleet.TINY.batch if options.tiny else gpu_fleet.Sizes.batch)
-    command = [torch_python(options), TORCH_PEER, "--batch", batch, *(small if options.tiny else [])]
+    command = [*gpu_programs.only_gpu(options), torch_python(options), TORCH_PEER, "--batch", batch, *(small if options.tiny else [])]
     command += ["--device", "cpu" if options.device == "cpu" else "gpu"]
     gpu_programs.run(command, options, lambda line: results.add(bench.figure_of("torch_peer", line)))
 
@@ -316,8 +316,8 @@ def measure_and_write(argv, options):
 def find_programs(options):
     """Sets --bin-dir to the programs of the bundle, or to those of the build after building them. False: the build failed."""
     if options.bin_dir is None and not IN_BUNDLE:
-        checked = set(OF_CHECK) & set(options.only) and (ROOT / "build/cuda-toolkit").exists()
-        tests = gpu_programs.TESTS if checked else ()
+        has_cuda = (ROOT / "build/cuda-toolkit").exists() or shutil.which(os.environ.get("CUDACXX", "nvcc"))
+        tests = gpu_programs.TESTS if has_cuda and set(OF_CHECK) & set(options.only) else ()
         if subprocess.run([ROOT / "tools/build", "release", *PROGRAMS, *tests]).returncode:
             return False
     options.bin_dir = (options.bin_dir or (ROOT / "bin" if IN_BUNDLE else ROOT / "build/release/bin")).resolve()

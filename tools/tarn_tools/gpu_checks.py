@@ -84,6 +84,10 @@ def measure_sanitizer(options, results):
     gpu_programs.each(options, options.sanitizers, use)
 
 
+def failed_tests(output):
+    return sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", output, re.MULTILINE)))
+
+
 def sanitizer_command(sanitizer, tool, test):
     command = [sanitizer, "--tool", tool, "--error-exitcode", "86"]
     if tool == "memcheck":
@@ -99,10 +103,13 @@ def sanitized(options, sanitizer, tool, test, seconds=math.inf):
     of passed tests (skipped ones are not counted)."""
     lines = []
     try:
-        gpu_programs.run(sanitizer_command(sanitizer, tool, test), options, lines.append, seconds)
+        command = [*gpu_programs.only_gpu(options), *sanitizer_command(sanitizer, tool, test)]
+        gpu_programs.run(command, options, lines.append, seconds)
     except bench.Failed as failure:
         if not error_count("".join(lines)):
             raise bench.Failed(f"{test.name} under {tool}: {failure}") from failure
+    if failed := failed_tests("".join(lines)):
+        raise bench.Failed(f"{test.name} under {tool}: {', '.join(failed)} failed")
     reported, passed = error_count("".join(lines)), tests_passed("".join(lines))
     if reported is None:
         raise bench.Failed(f"{test.name}: {tool} did not report the number of errors")
@@ -118,11 +125,12 @@ def measure_tests(options, results):
     def test_one(name, seconds):
         lines, failure = [], None
         try:
-            gpu_programs.run([options.bin_dir / name, "--gtest_brief=1"], options, lines.append, seconds)
+            command = [*gpu_programs.only_gpu(options), options.bin_dir / name, "--gtest_brief=1"]
+            gpu_programs.run(command, options, lines.append, seconds)
         except bench.Failed as why:
             failure = why
         output = "".join(lines)
-        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", output, re.MULTILINE)))
+        failed = failed_tests(output)
         if failed or not failure and tests_passed(output):
             note = {"note": "failed: " + " ".join(failed)} if failed else {}
             results.add({"name": f"tests.{name}", "value": len(failed), "unit": "failed",

@@ -66,6 +66,15 @@ def log_of(options, command):
         yield log
 
 
+def only_gpu(options):
+    """Words before the command of a program without --device: it then sees only the GPU of `options`."""
+    index = options.device.partition(":")[2]
+    if not index:
+        return []
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return ["env", f"CUDA_VISIBLE_DEVICES={visible.split(',')[int(index)] if visible else index}"]
+
+
 def run(command, options, on_line, seconds=math.inf):
     """Runs a program and calls on_line with each line of its output. The program is ended at its time limit, and when this
     process ends. Raises Failed, Late at the time limit, and NoGpu if the program finds no GPU."""

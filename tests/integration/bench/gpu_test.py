@@ -1,6 +1,7 @@
 """Shows, without a GPU, that bench/gpu is ready for one: its programs print every figure of its table (on the CPU), the
 table compares each with its ceiling, target and peer, and a missing GPU and a part that fails are reported."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -187,6 +188,16 @@ class ToolTest(Folder):
         self.assertEqual(set(gpu_bench.SHARES), set(gpu_bench.PARTS))
         self.assertLessEqual(parse().minutes, 8.5)
 
+    def test_programs_without_a_device_option_see_only_that_device(self):
+        def words(device, visible=None):
+            with unittest.mock.patch.dict(os.environ, {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}):
+                return gpu_programs.only_gpu(argparse.Namespace(device=device))
+
+        self.assertEqual(words("gpu"), [])
+        self.assertEqual(words("gpu:1"), ["env", "CUDA_VISIBLE_DEVICES=1"])
+        self.assertEqual(words("gpu:1", "4,7"), ["env", "CUDA_VISIBLE_DEVICES=7"])
+        self.assertEqual(bench.program_of([*words("gpu:1"), "gpu_kernels_test", "--gtest_brief=1"]), "gpu_kernels_test")
+
     def test_tests_that_fail_or_do_not_run_are_told(self):
         one_failed = "[  PASSED  ] 3 tests.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] GpuTest.Relu\n"
         programs = self.stand_ins(
@@ -340,6 +351,12 @@ class SanitizerTest(Folder):
             for tool in gpu_checks.SANITIZERS:
                 self.assertIn(f"under {tool}: no test passed", lines[f"sanitizer.{tool}"]["skipped"])
             self.assertNotIn("yes |", table)
+
+    def test_a_test_that_fails_is_not_clean(self):
+        tests = "[  PASSED  ] 6 tests.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] GpuTest.Relu"
+        done, lines, table = self.sanitize(86, "========= ERROR SUMMARY: 2 errors", tests=tests)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gpu_kernels_test under memcheck: GpuTest.Relu failed", lines["sanitizer.memcheck"]["skipped"])
 
     def test_a_tool_that_fails_is_told_and_the_others_go_on(self):
         done, lines, table = self.sanitize(races="killed")

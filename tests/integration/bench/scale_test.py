@@ -65,6 +65,13 @@ class Scale(unittest.TestCase):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual((self.path / "again/picture.svg").read_text(), (out / "picture.svg").read_text())
 
+    def test_without_bsp(self):
+        out = self.path / "asp"
+        more = ["--sizes", 8, "--series", "weak", "--clocks", 2, "--modes", "asp"]
+        done = scale("--only", "predict", "--job", self.path / "job.toml", "--costs", self.path / "costs.txt", "--bin-dir", BIN, "--out", out, *more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| asp | no stragglers | 100.0% |", (out / "table.md").read_text())
+
     def test_processes_stay_on_the_cores_of_their_ranks(self):
         core, folder = min(os.sched_getaffinity(0)), self.path / "on cores"
         folder.mkdir()
