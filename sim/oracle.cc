@@ -75,13 +75,15 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
 
 void Oracle::CheckCutData(const Manifest& manifest) {
   const DataState& data = manifest.data;
-  const std::vector<std::uint32_t> times = counts_.TimesTrained(data.epoch, manifest.resume_clock);
-  for (std::uint64_t row = 0; row < times.size(); ++row) {
-    const std::uint32_t before = data.epoch == resumed_.epoch && IsTrained(resumed_, row) ? 1 : 0;
-    const std::uint32_t covered = IsTrained(data, row) ? 1 : 0;
-    if (times[row] + before != covered)
-      return Fail(fmt::format("the checkpoint at clock {} has {} pushes of row {} of epoch {}, and counts {}",
-                              manifest.resume_clock.value, times[row] + before, row, data.epoch, covered));
+  for (std::uint32_t epoch = resumed_.epoch; epoch < scenario_.job.train.epochs; ++epoch) {
+    const std::vector<std::uint32_t> times = counts_.TimesTrained(epoch, manifest.resume_clock);
+    for (std::uint64_t row = 0; row < times.size(); ++row) {
+      const std::uint32_t before = epoch == resumed_.epoch && IsTrained(resumed_, row) ? 1 : 0;
+      const bool covered = epoch < data.epoch || (epoch == data.epoch && IsTrained(data, row));
+      if (times[row] + before != (covered ? 1u : 0u))
+        return Fail(fmt::format("the checkpoint at clock {} has {} pushes of row {} of epoch {}, and counts {}",
+                                manifest.resume_clock.value, times[row] + before, row, epoch, covered ? 1 : 0));
+    }
   }
 }
 

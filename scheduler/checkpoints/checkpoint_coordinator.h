@@ -107,7 +107,8 @@ class CheckpointCoordinator {
   // A table was added to the view, or changed. If workers store state for it, the pending checkpoint also requests
   // blobs.
   void OnTable();
-  // Abandons the pending checkpoint if the verdict voids it.
+  // Abandons the pending checkpoint if the verdict voids it. If the worker joined at its clock or later, records that
+  // it has trained nothing before.
   void OnVerdict(const Verdict& verdict);
   // Training leases were granted.
   void OnGrant();

@@ -75,6 +75,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Sender& sender, const Push& push,
     const std::size_t acks = ack.sections.size();
     TakeSections(part, fits, &taken_[t], &ack.sections);
     if (!fits && NeverFits(part, std::span(ack.sections).subspan(acks))) return false;
+    if (fits && !refused_.empty()) NoteAccepted(part);
   }
   const auto parts = std::span(taken_).first(push.tables.size());
   std::size_t first = 0;  // index of the first new section, over the sections of all tables
@@ -122,14 +123,23 @@ Clock Pushes::OpenClock(TableId table) const {
   return (*context_.policies)[table].OpenClock(context_.clocks->cohort());
 }
 
-void Pushes::NoteRefused(Incarnation worker, Clock clock) {
-  if (refused_.clock != clock) refused_ = {clock, {}};
+void Pushes::NoteAccepted(const Part& part) {
+  const auto refused = refused_.find(part.push.table);
+  if (refused != refused_.end() && refused->second.clock == part.clock)
+    std::erase(refused->second.workers, part.worker());
+}
+
+// Returns the number of live workers that were refused.
+std::size_t Pushes::NoteRefused(const Part& part) {
+  Refused& refused = refused_[part.push.table];
+  if (refused.clock != part.clock) refused = {part.clock, {}};
   const auto& members = context_.clocks->cohort().members();
-  std::erase_if(refused_.workers, [&](Incarnation other) {
+  std::erase_if(refused.workers, [&](Incarnation other) {
     const auto at = members.find(other);
-    return other == worker || at == members.end() || !IsLive(at->second);
+    return other == part.worker() || at == members.end() || !IsLive(at->second);
   });
-  refused_.workers.push_back(worker);
+  refused.workers.push_back(part.worker());
+  return refused.workers.size();
 }
 
 // If the part was refused and can never fit (rule A2), stops the shard, which ends the job, and returns true. A part
@@ -142,11 +152,10 @@ bool Pushes::NeverFits(const Part& part, std::span<const SectionAck> acks) {
   if (!refused || table.consistency.apply != ApplyMode::kAggregated || part.clock != OpenClock(part.push.table) ||
       !context_.clocks->cohort().Fenced().empty() || !context_.may_accept(part.clock))
     return false;
-  NoteRefused(part.worker(), part.clock);
+  const std::size_t refused_workers = NoteRefused(part);
   const auto& members = context_.clocks->cohort().members();
   const auto live = std::ranges::count_if(members, [](const auto& member) { return IsLive(member.second); });
-  if (refused_.workers.size() < static_cast<std::size_t>(live) &&
-      refused_.workers.size() <= table.consistency.backup_workers)
+  if (refused_workers < static_cast<std::size_t>(live) && refused_workers <= table.consistency.backup_workers)
     return false;
   context_.stop->Stop(
       {ErrorCode::kTooLarge,

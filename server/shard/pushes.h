@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -59,7 +60,7 @@ class Pushes {
     Incarnation worker() const { return sender.incarnation; }
   };
   using Taken = std::vector<bool>;  // by section of a part: new, and accepted
-  // The live workers of whose pushes of a clock, the next to close, one was refused for lack of room.
+  // The live workers that pushed rows of a table at a clock, the next to close, and were refused for lack of room.
   struct Refused {
     Clock clock;
     std::vector<Incarnation> workers;
@@ -70,7 +71,8 @@ class Pushes {
   bool MayTake(const Part& part, std::size_t message_bytes) const;
   bool BucketFits(const Part& part, std::size_t message_bytes) const;
   Clock OpenClock(TableId table) const;
-  void NoteRefused(Incarnation worker, Clock clock);
+  void NoteAccepted(const Part& part);
+  std::size_t NoteRefused(const Part& part);
   bool NeverFits(const Part& part, std::span<const SectionAck> acks);
   void TakeSections(const Part& part, bool fits, Taken* taken, std::vector<SectionAck>* acks);
   ErrorCode Take(const Section& section, Incarnation worker, bool fits, Watermarks* watermarks);
@@ -85,8 +87,8 @@ class Pushes {
   // Bytes of the current message that belong to no gathered section. They are counted with the first gathered section,
   // because it keeps the memory of the whole message.
   std::size_t uncounted_ = 0;
-  Refused refused_{};
-  std::vector<Key> keys_;  // scratch
+  std::map<TableId, Refused> refused_;  // empty unless memory has been short
+  std::vector<Key> keys_;               // scratch
 };
 
 }  // namespace tarn::server

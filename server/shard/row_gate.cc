@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "core/hash.h"
 #include "server/shard/data_message.h"
 
 namespace tarn::server {
@@ -84,10 +86,16 @@ std::vector<RowGate::QueuedFetch> RowGate::ToQueue(std::span<const Needed> neede
   std::vector<QueuedFetch> fetches;
   std::size_t bytes = queued_bytes_;
   for (const Needed& of_table : needed) {
-    bytes += BytesQueued(*of_table.keys);
+    const TableId table = of_table.table->id;
+    const KeyList& keys = *of_table.keys;
+    const std::string_view frame(reinterpret_cast<const char*>(keys.frame.data()), keys.frame.size());
+    const std::uint64_t hash = HashBytes(frame, HashCombine(table.value, keys.first_key));
+    if (!context_.rows->HasCold(table) || queued_hashes_.contains(hash)) continue;
+    bytes += BytesQueued(keys);
     if (bytes > queued_bytes_max_) break;
-    if (context_.rows->HasCold(of_table.table->id))
-      fetches.push_back({of_table.table->id, of_table.codec, *of_table.keys});
+    fetches.push_back({table, of_table.codec, keys, hash});
+    // Its own copy: the frame is a part of the message, and would keep all of it.
+    fetches.back().keys.frame = Buffer::Copy(keys.frame.data(), keys.frame.size());
   }
   return fetches;
 }
@@ -95,6 +103,7 @@ std::vector<RowGate::QueuedFetch> RowGate::ToQueue(std::span<const Needed> neede
 void RowGate::Queue(std::vector<QueuedFetch> fetches) {
   for (QueuedFetch& fetch : fetches) {
     queued_bytes_ += BytesQueued(fetch.keys);
+    queued_hashes_.insert(fetch.hash);
     queued_.push_back(std::move(fetch));
   }
 }
@@ -107,6 +116,7 @@ void RowGate::BeginQueued() {
     Fetch(Needed{context_.rows->FindTable(first.table), first.codec, &first.keys, false});
     keys += first.keys.count;
     queued_bytes_ -= BytesQueued(first.keys);
+    queued_hashes_.erase(first.hash);
   }
 }
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 #include "core/message.h"
@@ -62,6 +64,7 @@ class RowGate {
     TableId table;
     ValueCodec codec;
     KeyList keys;
+    std::uint64_t hash;  // of the table and the keys: a repeated message adds nothing
   };
   static std::size_t BytesQueued(const KeyList& keys);
   std::vector<QueuedFetch> ToQueue(std::span<const Needed> needed) const;
@@ -76,6 +79,7 @@ class RowGate {
   Context context_;
   ColdGate gate_;
   std::deque<QueuedFetch> queued_;  // in order of arrival
+  std::unordered_set<std::uint64_t> queued_hashes_;
   std::size_t queued_bytes_ = 0, queued_bytes_max_;
   std::vector<Key> keys_;  // scratch
 };

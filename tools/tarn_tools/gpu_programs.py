@@ -72,7 +72,10 @@ def only_gpu(options):
     if not index:
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return ["env", f"CUDA_VISIBLE_DEVICES={visible.split(',')[int(index)] if visible else index}"]
+    seen = [index] if visible is None else visible.split(",")[int(index):][:1]
+    if not seen:
+        raise bench.Failed(f"--device {options.device}: not among CUDA_VISIBLE_DEVICES={visible}")
+    return ["env", f"CUDA_VISIBLE_DEVICES={seen[0]}"]
 
 
 def run(command, options, on_line, seconds=math.inf):

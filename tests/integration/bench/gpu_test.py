@@ -190,12 +190,17 @@ class ToolTest(Folder):
 
     def test_programs_without_a_device_option_see_only_that_device(self):
         def words(device, visible=None):
-            with unittest.mock.patch.dict(os.environ, {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}):
+            environment = {key: value for key, value in os.environ.items() if key != "CUDA_VISIBLE_DEVICES"}
+            if visible is not None:
+                environment["CUDA_VISIBLE_DEVICES"] = visible
+            with unittest.mock.patch.dict(os.environ, environment, clear=True):
                 return gpu_programs.only_gpu(argparse.Namespace(device=device))
 
         self.assertEqual(words("gpu"), [])
         self.assertEqual(words("gpu:1"), ["env", "CUDA_VISIBLE_DEVICES=1"])
         self.assertEqual(words("gpu:1", "4,7"), ["env", "CUDA_VISIBLE_DEVICES=7"])
+        with self.assertRaisesRegex(bench.Failed, "--device gpu:1: not among CUDA_VISIBLE_DEVICES=4"):
+            words("gpu:1", "4")
         self.assertEqual(bench.program_of([*words("gpu:1"), "gpu_kernels_test", "--gtest_brief=1"]), "gpu_kernels_test")
 
     def test_tests_that_fail_or_do_not_run_are_told(self):

@@ -96,6 +96,10 @@ TEST_F(RowGateTest, NoMoreKeysAreQueuedThanFitInTheBound) {
   gate_->SetBound(2 * of_one);
   EXPECT_FALSE(Waits(PullOf(kFirstWorker, kKeys - 2, 1, 2)));
   EXPECT_EQ(gate_->bytes(), 2 * of_one);
+  gate_->SetBound(3 * of_one);
+  EXPECT_FALSE(Waits(PullOf(kFirstWorker, kKeys - 2, 1, 3)));
+  EXPECT_EQ(gate_->bytes(), 2 * of_one) << "a repetition";
+  gate_->SetBound(2 * of_one);
   EXPECT_FALSE(Waits(PullOf(kFirstWorker, kKeys - 3, 1, 3)));
   EXPECT_EQ(gate_->bytes(), 2 * of_one);
 }
